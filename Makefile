@@ -1,0 +1,75 @@
+# Everything a contributor calls. `make` alone lists the targets; noxfile.py says what each check is.
+#
+# Only make, git and the right to install packages (root or sudo) are needed on a fresh Debian or Ubuntu: the first target that
+# needs Python finds one, or installs it with apt, and makes .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+STAMP := $(VENV)/.installed
+NOX = PATH="$(BIN):$$PATH" $(BIN)/nox --non-interactive --session
+STAGE := tools/stage
+
+# The floor: .venv holds ansible-core 2.19, which runs on each of these. The unit and packaging tests run on the newest line too,
+# in an environment that nox makes (see LINES in noxfile.py).
+PYTHONS := 3.11 3.12 3.13
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+.PHONY: venv
+venv: $(STAMP) ## make .venv with gpuwright and everything the tests need
+
+$(STAMP): pyproject.toml src/gpuwright/__init__.py
+	@python=$$(tools/find-python --install $(PYTHONS)); \
+	if [ ! -x $(BIN)/python ]; then echo "make: $(VENV) from $$python"; "$$python" -m venv $(VENV); fi
+	@echo "make: installing gpuwright and its development tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]' 'ansible-core>=2.19,<2.20'
+	@touch $@
+
+.PHONY: test
+test: venv ## every check, the longest last; stops at the first that fails
+	@$(STAGE) "Lint" $(MAKE) --no-print-directory lint
+	@$(STAGE) "Types" $(MAKE) --no-print-directory typing
+	@$(STAGE) "ansible-test sanity" $(MAKE) --no-print-directory sanity
+	@$(STAGE) "Molecule" $(MAKE) --no-print-directory molecule
+	@$(STAGE) --last "Unit and packaging tests" $(MAKE) --no-print-directory unit
+
+.PHONY: lint typing sanity molecule unit packaging build
+lint: venv ## ruff, yamllint, ansible-lint, shell scripts, changelog
+	@$(NOX) lint
+typing: venv ## mypy, strict
+	@$(NOX) typing
+sanity: venv ## ansible-test sanity on the built and installed collection
+	@$(NOX) sanity
+molecule: venv ## the roles in containers
+	@$(NOX) molecule
+unit: venv ## the unit and packaging tests, on both ansible-core lines
+	@$(NOX) unit
+packaging: venv ## the packaging tests alone, on both ansible-core lines
+	@$(NOX) packaging
+build: venv ## the collection's tarball, the sdist and the wheel, in dist/
+	@$(NOX) build
+
+.PHONY: quick
+quick: venv ## the unit tests that take no time, on this Python only; for while you work
+	@$(BIN)/pytest -q -m "not slow and not sim" tests/unit
+
+.PHONY: rules
+rules: venv ## write what is generated from compat/ and roles/ (rules.json, roles.json)
+	@$(BIN)/python tools/build_rules.py
+	@$(BIN)/python tools/build_roles.py
+
+.PHONY: demo demo-clean
+demo: venv ## bring a simulated node to a proven one, without a GPU
+	@PATH="$(BIN):$$PATH" $(BIN)/gpuwright demo
+demo-clean: venv ## remove what the demo left
+	@PATH="$(BIN):$$PATH" $(BIN)/gpuwright demo --clean
+
+.PHONY: clean
+clean: ## remove what is made here: environments, caches, dist/
+	@rm -rf .venv .venv-* .nox .cache .ansible .mypy_cache .pytest_cache .ruff_cache build dist

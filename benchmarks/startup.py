@@ -1,0 +1,80 @@
+"""How quick the command line starts: the time of a command as a multiple of `python -c pass`.
+
+A ratio, because it carries from machine to machine better than seconds do. The commands take turns, so that whatever else the
+machine does falls on all of them.
+
+    python benchmarks/startup.py [--rounds N] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def gpuwright() -> str:
+    """The program next to the Python that runs this, else the one on PATH."""
+    neighbour = Path(sys.executable).parent / "gpuwright"
+    found = str(neighbour) if neighbour.exists() else shutil.which("gpuwright")
+    if found is None:
+        raise SystemExit("startup.py: no gpuwright next to this Python or on PATH; `make venv` installs it")
+    return found
+
+
+def commands() -> dict[str, list[str]]:
+    program = gpuwright()
+    resolve = [program, "resolve", "--gpu", "H100", "--os", "debian-13", "--json"]
+    return {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "gpuwright --version": [program, "--version"],
+        "gpuwright resolve --json": resolve,
+        "gpuwright resolve --json, PyTorch wished": [*resolve, "--want", "pytorch"],
+    }
+
+
+def seconds(command: Sequence[str]) -> float:
+    """The wall time of one run, which must succeed."""
+    begun = time.perf_counter()
+    ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    taken = time.perf_counter() - begun
+    if ended.returncode:
+        raise SystemExit(f"startup.py: nothing to measure, `{' '.join(command)}` ended with {ended.returncode}")
+    return taken
+
+
+def measure(named: Mapping[str, Sequence[str]], rounds: int) -> dict[str, float]:
+    """The median of each, in seconds. The first round warms caches and does not count."""
+    samples: dict[str, list[float]] = {name: [] for name in named}
+    for number in range(rounds + 1):
+        for name, command in named.items():
+            taken = seconds(command)
+            if number:
+                samples[name].append(taken)
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15, help="how often each is run (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    medians = measure(commands(), options.rounds)
+    base = medians["python -c pass"]
+    rows = {name: {"seconds": round(value, 4), "ratio": round(value / base, 2)} for name, value in medians.items()}
+    if options.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    for name, row in rows.items():
+        print(f"{name:<42} {row['seconds'] * 1000:8.1f} ms {row['ratio']:6.2f} ×")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,38 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Say whether a driver runs a CUDA version on some cards. Documentation: plugins/modules/cuda_compat.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compatible
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
+    """Answers on the controller from the rules: no connection is opened, nothing is changed."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Check the arguments and answer; wrong ones fail the task with what exists instead."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(
+            argument_spec={
+                "driver_version": {"type": "str", "required": True},
+                "cuda_version": {"type": "str", "required": True},
+                "gpus": {"type": "list", "elements": "str", "default": []},
+            },
+        )
+        try:
+            answer = compatible(arguments["driver_version"], arguments["cuda_version"], arguments["gpus"], load_rules())
+        except BadInput as error:
+            instead = f" Known: {', '.join(error.suggestions)}." if error.suggestions else ""
+            raise AnsibleActionFail(f"{error.message}.{instead}") from error
+        return {**result, "changed": False, **answer}

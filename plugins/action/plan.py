@@ -1,0 +1,44 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Observe a node, resolve its wished state, and return the plan. Documentation: plugins/modules/plan.py."""
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
+from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
+
+
+class ActionModule(NodeAction):
+    """One task: the module node_facts, the resolver, and the package index where exact versions are needed."""
+
+    _VALID_ARGS = frozenset(("components",))
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        look = Look(self, task_vars or {})
+        facts = look.facts()
+        look.save("facts", facts)
+        only = list(self._task.args.get("components") or ())
+        drafted = look.draft(facts, only=only)
+        plan = drafted if isinstance(drafted, dict) else planner.finish(drafted, look.index(drafted))
+        look.save("plans", plan)
+        if not plan["components"] or not plan["ok"] or look.run.get("gpuwright_verb") == "doctor":
+            look.save("hosts", records.ended_in_plan(plan))
+        return self._answer(plan, alone=bool(only))
+
+    def _answer(self, plan: dict[str, Any], *, alone: bool) -> dict[str, Any]:
+        """The plan as the task's result. A role used alone has no later task that could refuse: it stops here.
+
+        Ansible shows ``warnings`` of a result as texts and takes them away; the rows stay under ``cautions``.
+        """
+        result = {**plan, "changed": False, "cautions": plan["warnings"]}
+        result["warnings"] = [row["text"] for row in plan["warnings"]]
+        if self._task.check_mode:
+            result["changed"] = bool(plan["components"])
+            if self._task.diff:
+                result["diff"] = [{"prepared": planner.describe(plan)}]
+        if alone and not plan["ok"]:
+            result |= {"failed": True, "msg": plan["why_not"]}
+        return result

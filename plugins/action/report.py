@@ -1,0 +1,81 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The action ``report``: opens a run, takes each host's record, closes with the report. Runs on the controller alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report.aggregate import EMPTY as FIELDS
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no types
+    """See the documentation module of the same name."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+    _VALID_ARGS = frozenset(("state", "run_dir", "verb", "record", "unreachable", "failed", "not_reached", *FIELDS, "verdict"))
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Do what ``state`` says; nothing of it is a change of the host."""
+        variables = task_vars or {}
+        super().run(tmp, variables)
+        arguments = dict(self._task.args)
+        state = arguments.get("state")
+        steps = {"open": self._open, "host": self._host, "close": self._close}
+        if state not in steps:
+            raise AnsibleActionFail(f"report: state must be one of open, host, close, and it is {state!r}")
+        try:
+            result = steps[state](arguments, variables)
+        except OSError as error:
+            raise AnsibleActionFail(f"the run directory cannot be written: {error}") from error
+        return {"changed": False, **result}
+
+    def _open(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        path = self._given(arguments, variables) or report.default_run_dir()
+        verb = arguments.get("verb") or self._variable("gpuwright_verb", variables)
+        return {"run_dir": str(report.open_run(path, verb and str(verb)))}
+
+    def _host(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        host = str(variables.get("inventory_hostname") or "localhost")
+        given = arguments.get("record") or {}
+        if not isinstance(given, dict):
+            raise AnsibleActionFail("report: record must be a dictionary")
+        values = {**given, **{key: arguments[key] for key in (*FIELDS, "verdict") if arguments.get(key) is not None}}
+        record = report.write_host(self._run_dir(arguments, variables), host, values)
+        return {"verdict": record["verdict"], "host": host}
+
+    def _close(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        run_dir = self._run_dir(arguments, variables)
+        made = report.aggregate(
+            run_dir,
+            verb=arguments.get("verb") or self._variable("gpuwright_verb", variables),
+            unreachable=arguments.get("unreachable") or {},
+            failed=arguments.get("failed") or {},
+            not_reached=arguments.get("not_reached") or [],
+        )
+        names = {"report": "report.json", "html": "report.html", "junit": "junit.xml"}
+        paths = {key: str(run_dir / name) for key, name in names.items()}
+        return {"verdict": made["verdict"], "counts": made["counts"], "run_dir": str(run_dir), **paths}
+
+    def _run_dir(self, arguments: dict[str, Any], variables: dict[str, Any]) -> Path:
+        path = self._given(arguments, variables)
+        if path is None:
+            raise AnsibleActionFail(
+                "report: no run directory; call it with state open first and hand its run_dir on as gpuwright_run_dir"
+            )
+        return path
+
+    def _given(self, arguments: dict[str, Any], variables: dict[str, Any]) -> Path | None:
+        value = arguments.get("run_dir") or self._variable("gpuwright_run_dir", variables)
+        return Path(str(value)).expanduser().absolute() if value else None
+
+    def _variable(self, name: str, variables: dict[str, Any]) -> Any:
+        value = variables.get(name)
+        return self._templar.template(value) if isinstance(value, str) else value

@@ -1,0 +1,82 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Close what a run did on a node: sealed after the second observation, proven after the checks. See plugins/modules/seal.py."""
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.gpuwright.node.plugins.module_utils import checks as checking
+from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import SEALED
+from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
+
+
+#: Where a component's part of the stack does not carry the component's own name.
+STACK_PART = {"nvidia_driver": "driver"}
+
+
+class ActionModule(NodeAction):
+    """``converged``: observe again, resolve again, and seal what is right. ``proven``: record the proof and the host's result."""
+
+    _VALID_ARGS = frozenset(("state", "plan", "owner", "checks", "failure", "reboot_pending"))
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        look = Look(self, task_vars or {})
+        if self._task.args["state"] == "converged":
+            return self._seal(look)
+        return self._prove(look)
+
+    def _seal(self, look: Look) -> dict[str, Any]:
+        facts = look.facts()
+        drafted = look.draft(facts, only=[], applied=self._task.args["plan"]["stack"])
+        if isinstance(drafted, dict):
+            raise AnsibleActionFail(f"did not converge: {drafted['why_not']}")
+        left = planner.right(drafted)
+        if left:
+            reasons = "; ".join(finding.reason for finding in left)
+            raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
+        plan = planner.finish(drafted, None)
+        applied = self._task.args["plan"]["components"]
+        seals = {name: self._record(name, plan, facts) for name in plan["digests"] if name in SEALED and name in applied}
+        self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
+        cautions = plan.pop("warnings")
+        return {**plan, "changed": False, "cautions": cautions, "changes": self._task.args["plan"]["changes"], "sealed": sorted(seals)}
+
+    @staticmethod
+    def _record(name: str, plan: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "digest": plan["digests"][name],
+            "stack": plan["stack"].get(STACK_PART.get(name, name)) or {},
+            "gpus": [f"{card['vendor']}:{card['device']}" for card in facts["pci"]["gpus"]],
+            "manages": plan["manages"][name],
+        }
+
+    def _prove(self, look: Look) -> dict[str, Any]:
+        arguments = self._task.args
+        plan, failure = arguments["plan"], arguments.get("failure") or None
+        checks = list(arguments.get("checks") or ())
+        verdict = "fail" if failure else checking.verdict(checks)
+        record = records.applied(plan, verdict, checks, failure, reboot=bool(arguments.get("reboot_pending")))
+        look.save("hosts", record)
+        if failure is None:
+            self.on_node("node_seal", {"state": "proven", "proof": self._proof(plan, verdict, checks, look)}, look.task_vars)
+        self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)
+        return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
+
+    @staticmethod
+    def _proof(plan: dict[str, Any], verdict: str, checks: list[dict[str, Any]], look: Look) -> dict[str, Any]:
+        facts = look.facts()
+        cards = ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()
+        return {
+            "verdict": verdict,
+            "time": datetime.now(tz=UTC).isoformat(timespec="seconds"),
+            "boot_id": facts["boot"]["id"],
+            "driver": facts["driver"]["loaded_version"],
+            "stack_digest": plan["stack_digest"],
+            "checks": checks,
+            "gpus": [{"uuid": card["uuid"], "name": card["name"]} for card in cards],
+        }

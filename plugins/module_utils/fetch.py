@@ -1,0 +1,48 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Fetch a small file from a repository within a time limit."""
+
+from __future__ import annotations
+
+import socket
+import time
+import urllib.error
+import urllib.request
+
+_LIMIT = 1 << 20
+_BLOCK = 1 << 14
+
+
+class FetchError(Exception):
+    """A file could not be fetched; the text says from where and why. `timed_out`: the time was up."""
+
+    def __init__(self, text: str, timed_out: bool = False) -> None:
+        super().__init__(text)
+        self.timed_out = timed_out
+
+
+def fetch(url: str, timeout: float = 30.0) -> bytes:
+    """Content of `url` (http, https or file; proxies as the environment names them), at most 1 MiB. Raises FetchError."""
+    if not url.startswith(("http://", "https://", "file:///")):
+        raise FetchError(f"{url!r} is no address that can be fetched: expected http://, https:// or file:///")
+    end = time.monotonic() + timeout
+    content = b""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as answer:
+            # A limit for each read is none for the whole: a slow server must not hold the run.
+            for block in iter(lambda: answer.read(_BLOCK), b""):
+                content += block
+                if len(content) > _LIMIT:
+                    raise FetchError(f"{url} is larger than 1 MiB; that is no key file")
+                if time.monotonic() > end:
+                    raise socket.timeout("timed out")
+    except urllib.error.HTTPError as exc:
+        raise FetchError(f"{url} answered {exc.code} {exc.reason}") from exc
+    except urllib.error.URLError as exc:
+        late = isinstance(exc.reason, (socket.timeout, TimeoutError))
+        raise FetchError(f"{url} could not be reached: {exc.reason}", timed_out=late) from exc
+    except (socket.timeout, TimeoutError) as exc:
+        raise FetchError(f"{url} did not answer within {timeout:g} s", timed_out=True) from exc
+    except (OSError, ValueError) as exc:
+        raise FetchError(f"{url} could not be fetched: {exc}") from exc
+    return content

@@ -1,0 +1,62 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The keyring of a package repository: fetched, checked against its fingerprint, written in one step."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any, Mapping
+
+from ansible_collections.gpuwright.node.plugins.module_utils import openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.fetch import fetch
+
+_MODE = 0o644
+
+
+def present(path: str) -> tuple[list[str], bool]:
+    """Fingerprints in the file at `path`, and whether apt can read it as it is (binary, and readable by all)."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read()
+        readable = os.stat(path).st_mode & 0o7777 == _MODE
+    except FileNotFoundError:
+        return [], False
+    try:
+        return openpgp.fingerprints(data), readable and openpgp.binary(data) == data
+    except openpgp.KeyFileError:
+        return [], False
+
+
+def write(path: str, data: bytes) -> None:
+    """Write a keyring in one step: whoever reads it sees the old one or the new one."""
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", dir=directory)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fchmod(stream.fileno(), _MODE)
+            os.fsync(stream.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def install(options: Mapping[str, Any], check: bool) -> dict[str, Any]:
+    """Bring the file to hold exactly the expected key; the module's answer. Raises KeyFileError, FetchError, OSError."""
+    wanted = openpgp.normalise(options["fingerprint"])
+    previous, usable = present(options["path"])
+    answer = {"changed": False, "fingerprint": wanted, "previous": previous}
+    if usable and set(previous) == {wanted}:
+        return answer
+    answer["changed"] = True
+    if not check:
+        data = fetch(options["url"], options["timeout"])
+        wrong = openpgp.mismatch(data, wanted)
+        if wrong:
+            raise openpgp.KeyFileError(wrong)
+        write(options["path"], openpgp.binary(data))
+    return answer

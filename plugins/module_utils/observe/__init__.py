@@ -1,0 +1,119 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Observe a machine: everything that the resolver, the planner and the doctor need to know, in one look that changes nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Iterable, Mapping
+
+from ansible_collections.gpuwright.node.plugins.module_utils import seals
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
+    containers,
+    cuda,
+    disks,
+    display,
+    driver,
+    kernel,
+    packages,
+    pci,
+    python_envs,
+    services,
+    system,
+)
+
+SCHEMA = 1
+_SIMULATED = "/etc/gpuwright/simulated"
+_PASSED_ON = ("digest", "gpuwright", "stack", "gpus", "written")
+
+
+def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:
+    """Units or environments that readable seals name."""
+    names = set()
+    for seal in found.values():
+        if isinstance(seal, dict) and isinstance(seal.get(kind), dict):
+            names.update(seal[kind])
+    return sorted(names)
+
+
+def _verified(
+    host: Host, found: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The part `seals`."""
+    judged = {}
+    for component, seal in found.items():
+        verdict = seals.verify(host, seal, packages.installed(host), states)
+        entry = {"state": verdict.state, "reason": verdict.reason}
+        entry.update({key: seal.get(key) if isinstance(seal, dict) else None for key in _PASSED_ON})
+        judged[component] = entry
+    return judged
+
+
+def observe(host: Host, environments: Iterable[str] = ()) -> dict[str, Any]:
+    """The whole observation. `environments`: paths of virtual environments to look at beside the known ones."""
+    found = seals.read_all(host)
+    shown = services.properties(host, _named_in_seals(found, "services"))
+    states = services.observe(shown)
+    operating_system = system.operating_system(host)
+    where = system.environment(host)
+    kernels = kernel.observe(host)
+    bus = pci.observe(host)
+    owned = driver.observe(host, operating_system["arch"], kernels)
+    judged = _verified(host, found, states)
+    _initramfs_content(host, kernels, bus, judged)
+    facts = {
+        "schema": SCHEMA,
+        "root": host.root,
+        "privileged": host.euid == 0,
+        "simulated": host.exists(_SIMULATED),
+        "hostname": system.hostname(host),
+        "time": seals.iso(time.time()),
+        "os": operating_system,
+        "environment": where,
+        "boot": system.boot(host),
+        "kernel": kernels,
+        "pci": bus,
+        "display": display.observe(host, bus["gpus"]),
+        "driver": owned,
+        "smi": _smi(host, kernels, where, owned),
+        "cuda": cuda.observe(host),
+        "containers": containers.observe(host, shown),
+        "python": python_envs.observe(host),
+        "environments": python_envs.environments(host, set(environments) | set(_named_in_seals(found, "environments"))),
+        "disks": disks.observe(host),
+        "memory": system.memory(host),
+        "cpus": system.cpus(host),
+        "packages": packages.observe(host),
+        "services": states,
+        "sessions": {"display": display.graphical_session(host)},
+        "seals": judged,
+        "proof": seals.read_proof(host),
+        "lock": seals.read_lock(host),
+    }
+    facts["unknown"] = dict(sorted(host.unknown_facts.items()))
+    return facts
+
+
+def _smi(
+    host: Host, kernels: Mapping[str, Any], where: Mapping[str, Any], owned: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """nvidia-smi's answer, where asking changes nothing: the module is loaded, or the driver is that of WSL's host."""
+    if "nvidia" in kernels["loaded"] or (where["kind"] == "wsl" and owned["nvidia_smi"]):
+        return driver.ask_smi(host, owned["nvidia_smi"])
+    return None
+
+
+def _initramfs_content(
+    host: Host, kernels: Mapping[str, Any], bus: Mapping[str, Any], judged: Mapping[str, Any]
+) -> None:
+    """List the initramfs only where the answer matters and no good seal gives it."""
+    fact = "kernel.initramfs.nouveau_inside"
+    if kernels["initramfs"]["path"] is None:
+        return
+    if not bus["gpus"]:
+        host.unknown(fact, "not looked at: there is no NVIDIA GPU")
+    elif not host.full and judged.get("nouveau_blacklist", {}).get("state") == "good":
+        host.unknown(fact, "not looked at: the seal of nouveau_blacklist is good")
+    else:
+        kernel.look_inside(host, kernels["initramfs"])

@@ -1,0 +1,199 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which kernel the boot loader will start next: GRUB's menu, or entries of the boot loader specification."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from ansible_collections.gpuwright.node.plugins.module_utils import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+
+_GRUB_DIRECTORIES = ("/boot/grub", "/boot/grub2")
+_ENTRY_DIRECTORIES = ("/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries")
+
+_OPENER = re.compile(r"""^\s*(menuentry|submenu|function)\s+(?:'((?:[^']|'\\'')*)'|"([^"]*)"|(\S+))(.*)\{\s*$""")
+_ID = re.compile(r"""(?:\$\{?menuentry_id_option\}?|--id)\s+(?:'([^']*)'|"([^"]*)"|(\S+))""")
+_LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+(\S+)", re.MULTILINE)
+_DEFAULT = re.compile(r"""^\s*set\s+default=["']?([^"'\n]*)["']?\s*$""", re.MULTILINE)
+
+
+class Choice(NamedTuple):
+    """What the boot loader will start."""
+
+    release: str | None
+    """Kernel release, or None when the chosen entry starts no Linux kernel of this machine."""
+    source: str
+    """Words for people: which entry of which file."""
+
+
+class Entry:
+    """An entry of GRUB's menu: a kernel or a submenu."""
+
+    def __init__(self, kind: str, title: str, entry_id: str | None) -> None:
+        self.kind = kind
+        self.title = title
+        self.entry_id = entry_id
+        self.body: list[str] = []
+        self.entries: list[Entry] = []
+
+
+def parse_grub(text: str) -> list[Entry]:
+    """Menu entries of a grub.cfg, submenus with their own entries inside."""
+    top = Entry("submenu", "", None)
+    stack = [top]
+    for line in text.splitlines():
+        opened = _OPENER.match(line)
+        if opened:
+            kind, single, double, bare, rest = opened.groups()
+            title = next(value for value in (single, double, bare) if value is not None).replace("'\\''", "'")
+            named = _ID.search(rest)
+            entry = Entry(kind, title, next((value for value in named.groups() if value), None) if named else None)
+            if kind != "function":
+                stack[-1].entries.append(entry)
+            stack.append(entry)
+        elif re.match(r"^\s*function\s+\S+\s*\{?\s*$", line):
+            stack.append(Entry("function", "", None))
+        elif line.strip() == "}":
+            if len(stack) > 1:
+                stack.pop()
+        else:
+            stack[-1].body.append(line)
+    return top.entries
+
+
+def parse_grubenv(text: str) -> dict[str, str]:
+    """Variables of GRUB's environment block."""
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def default_of(config: str, env: dict[str, str], fallback: str | None = None) -> str:
+    """The text that names GRUB's default entry.
+
+    A grub.cfg sets it twice: to `next_entry` (once, where the environment has one) and else to the standing default,
+    which may be `${saved_entry}`. `fallback` (GRUB_DEFAULT of /etc/default/grub) counts only where the file sets none.
+    """
+    if env.get("next_entry"):
+        return env["next_entry"]
+    standing = [value for value in _DEFAULT.findall(config) if "next_entry" not in value]
+    chosen = standing[-1] if standing else (fallback or "0")
+    if "saved_entry" in chosen or chosen == "saved":
+        chosen = env.get("saved_entry", "")
+    return chosen or "0"
+
+
+def pick(entries: list[Entry], wanted: str) -> Entry | None:
+    """The entry that a default such as `0`, `1>2`, a title, an id, or a path of these names. GRUB's fallback is the first."""
+    chosen = None
+    menu = entries
+    for step in re.split(r"(?<!>)>(?!>)", wanted):
+        step = step.replace(">>", ">")
+        if step.isdigit():
+            chosen = menu[int(step)] if int(step) < len(menu) else None
+        else:
+            chosen = next((entry for entry in menu if step in (entry.entry_id, entry.title)), None)
+        if chosen is None:
+            break
+        menu = chosen.entries
+    if chosen is None:
+        chosen = entries[0] if entries else None
+    while chosen is not None and chosen.kind == "submenu":
+        chosen = chosen.entries[0] if chosen.entries else None
+    return chosen
+
+
+def release_of_image(host: Host, image: str) -> str | None:
+    """Kernel release told by the name of a kernel image: "/vmlinuz-6.1.0-9-amd64". A link without number is followed."""
+    name = os.path.basename(image)
+    if not re.match(r"^(?:vmlinuz|vmlinux|Image|kernel|linux)-", name):
+        for directory in ("", "/boot"):
+            target = host.link(directory + image) if image.startswith("/") else None
+            if target:
+                name = os.path.basename(target)
+                break
+    found = re.match(r"^(?:vmlinuz|vmlinux|Image|kernel|linux)-(.+)$", name)
+    return found.group(1) if found else None
+
+
+def _grub_default_setting(host: Host) -> str | None:
+    found = re.search(r"""^\s*GRUB_DEFAULT=["']?([^"'\n]*)""", host.read("/etc/default/grub") or "", re.MULTILINE)
+    return found.group(1).strip() if found else None
+
+
+def _from_grub(host: Host, directory: str, config: str) -> Choice | None:
+    entries = parse_grub(config)
+    if not entries:
+        return None
+    path = directory + "/grub.cfg"
+    env = parse_grubenv(host.read(directory + "/grubenv") or "")
+    wanted = default_of(config, env, _grub_default_setting(host))
+    entry = pick(entries, wanted)
+    if entry is None:
+        return None
+    source = f"GRUB default entry {wanted!r} ({entry.title}) of {path}"
+    image = _LINUX.search("\n".join(entry.body))
+    release = release_of_image(host, image.group(1)) if image else None
+    return Choice(release, source)
+
+
+def _bls_entries(host: Host, directory: str) -> list[dict[str, str]]:
+    """Entries of a directory, in the order in which the boot loader shows them: the newest first."""
+    entries = []
+    for path in host.glob(directory + "/*.conf", "kernel.next"):
+        entry = {"id": os.path.basename(path)[: -len(".conf")]}
+        for line in (host.read(path, "kernel.next") or "").splitlines():
+            words = line.split(None, 1)
+            if len(words) == 2 and not line.startswith("#"):
+                entry.setdefault(words[0], words[1].strip())
+        if "linux" in entry:
+            entries.append(entry)
+    # A rescue image has no version of its own and comes last.
+    return sorted(
+        entries,
+        key=lambda entry: ("rescue" not in entry["id"], versions.key(entry.get("version") or entry["id"])),
+        reverse=True,
+    )
+
+
+def _from_bls(host: Host, directory: str, wanted: str) -> Choice | None:
+    entries = _bls_entries(host, directory)
+    if not entries:
+        return None
+    chosen = entries[0]
+    if wanted.isdigit() and int(wanted) < len(entries):
+        chosen = entries[int(wanted)]
+    for entry in entries:
+        if wanted in (entry["id"], entry["id"] + ".conf", entry.get("title")):
+            chosen = entry
+    release = release_of_image(host, chosen["linux"]) or chosen.get("version")
+    return Choice(release, "boot loader entry {} of {}".format(chosen["id"], directory))
+
+
+def _systemd_boot_default(host: Host, directory: str) -> str:
+    """`default` of systemd-boot's loader.conf, without the pattern's star."""
+    found = re.search(r"^default\s+(\S+)", host.read(os.path.dirname(directory) + "/loader.conf") or "", re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def next_kernel(host: Host) -> Choice | None:
+    """What the boot loader starts next; None where no boot loader's configuration is to be seen."""
+    for directory in _GRUB_DIRECTORIES:
+        config = host.read(directory + "/grub.cfg", "kernel.next")
+        if config is None:
+            continue
+        if "blscfg" in config:
+            env = parse_grubenv(host.read(directory + "/grubenv") or "")
+            choice = _from_bls(host, _ENTRY_DIRECTORIES[0], default_of(config, env, _grub_default_setting(host)))
+            if choice:
+                return choice
+        choice = _from_grub(host, directory, config)
+        if choice:
+            return choice
+    for directory in _ENTRY_DIRECTORIES:
+        choice = _from_bls(host, directory, _systemd_boot_default(host, directory))
+        if choice:
+            return choice
+    return None

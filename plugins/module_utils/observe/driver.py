@@ -1,0 +1,219 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Who owns the NVIDIA driver on the machine, and which versions the kernel and user space have of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+
+_PACKAGE = re.compile(
+    r"^(?:nvidia-|libnvidia-|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|xserver-xorg-video-nvidia|xorg-x11-drv-nvidia|cuda-drivers"
+    r"|firmware-nvidia|linux-(?:modules|objects)-nvidia|kmod-nvidia|dkms-nvidia|akmod-nvidia|libcuda$)"
+)
+# NVIDIA packages that belong to no driver.
+_OTHER_PACKAGE = re.compile(
+    r"^(?:lib)?nvidia-(?:container|docker|cuda-(?:toolkit|dev|gdb|doc)|cudnn|profiler|visual-profiler|prime|gds|fs|ml-dev|nsight|openjdk|detect|vaapi"
+    r"|installer-cleanup|driver-assistant|compute-repo)"
+)
+# Names that only NVIDIA's own repositories have, and names that only Debian has.
+_NVIDIA_NAME = re.compile(
+    r"^(?:nvidia-driver-cuda(?:-libs)?|nvidia-kernel-open-dkms|nvidia-open(?:-\d+)?|cuda-drivers.*|nvidia-driver-pinning-.*|kmod-nvidia-(?:open|latest)-dkms)$"
+)
+_DEBIAN_NAME = re.compile(r"^(?:nvidia-smi|nvidia-open-kernel-dkms|nvidia-driver-bin|nvidia-installer-cleanup)$")
+# Revisions that only a distribution gives: Ubuntu's archive for a release, Debian's updates of one.
+_DISTRO_REVISION = re.compile(r"-\d+ubuntu0\.|~deb\d+u\d+|\+deb\d+u\d+|~bpo\d+\+")
+_UBUNTU_REVISION = re.compile(r"-\d+ubuntu\d")
+# Packages that are certainly of the driver itself, to ask for its origin and version.
+_CORE = re.compile(
+    r"^(?:libcuda1|libnvidia-compute(?:-\d+.*)?|nvidia-driver(?:-cuda(?:-libs)?|-libs)?|nvidia-kernel-.*|libnvidia-ml1?|linux-modules-nvidia.*)$"
+)
+
+_RUNFILE_PROGRAMS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+_LIBRARY_DIRECTORIES = (
+    "/usr/lib/{0}-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib/{0}-linux-gnu/nvidia/current",
+    "/usr/lib",
+    "/usr/lib/wsl/lib",
+)
+# The driver's own words about itself (seen from branches 470 to 580, in several languages).
+_PROC_VERSION = re.compile(
+    r"NVRM version:\s+NVIDIA UNIX (?:(?P<open>Open) Kernel Module for \S+|\S+ Kernel Module)\s+(?P<version>\d+(?:\.\d+)+)"
+)
+
+
+def parse_proc_version(text: str) -> tuple[str | None, str | None]:
+    """Version and kind of modules ("open" or "proprietary") of /proc/driver/nvidia/version; None where it does not tell."""
+    found = _PROC_VERSION.search(text)
+    if not found:
+        return None, None
+    return found.group("version"), "open" if found.group("open") else "proprietary"
+
+
+def is_driver_package(name: str) -> bool:
+    """Whether a package of this name belongs to an NVIDIA driver."""
+    return _PACKAGE.match(name) is not None and _OTHER_PACKAGE.match(name) is None
+
+
+def library(host: Host, arch: str | None, name: str) -> str | None:
+    """Path of one of the driver's libraries, or None."""
+    for form in _LIBRARY_DIRECTORIES:
+        path = form.format(arch or "x86_64") + "/" + name
+        if host.exists(path):
+            return path
+    return None
+
+
+def library_version(host: Host, path: str) -> str | None:
+    """Version in the name of the file that a library's link leads to ("libcuda.so.580.95.05")."""
+    found = re.search(r"\.so\.(\d+(?:\.\d+)+)$", host.realpath(path))
+    return found.group(1) if found else None
+
+
+def _owned_by_package(host: Host, path: str, names: list[str]) -> bool | None:
+    """Whether one of the packages `names` brought the file; None where that cannot be told cheaply (rpm)."""
+    if not host.isdir("/var/lib/dpkg/info"):
+        return None
+    wanted = {path, host.realpath(path)}
+    # Where /lib is a link into /usr, packages may have recorded the short name.
+    wanted |= {item[len("/usr") :] for item in wanted if item.startswith("/usr/lib")}
+    for name in names:
+        short = name.split(":")[0]
+        for listing in [f"/var/lib/dpkg/info/{name}.list", *list(host.glob(f"/var/lib/dpkg/info/{short}:*.list"))]:
+            text = host.read(listing)
+            if text and wanted & set(text.splitlines()):
+                return True
+    return False
+
+
+def _in_flat_repository(host: Host, name: str, version: str) -> bool:
+    """Whether NVIDIA's repository (it is flat, and its path says so) offers this very version, by apt's own lists."""
+    directory = "/var/lib/apt/lists"
+    for entry in host.names(directory):
+        if "compute_cuda_repos" in entry and entry.endswith("_Packages"):
+            text = host.read(directory + "/" + entry) or ""
+            for stanza in re.findall(rf"^Package: {re.escape(name)}\n(?:.+\n)*", text, re.MULTILINE):
+                if f"\nVersion: {version}\n" in stanza:
+                    return True
+    return False
+
+
+def source_of(host: Host, found: dict[str, packages.Package]) -> str | None:
+    """ "nvidia" or "distro": whose packages these are. None when nothing tells.
+
+    In an order of reliability: names that only one has, revisions that only one gives, apt's lists, the maintainer.
+    """
+    core = {name: package for name, package in found.items() if _CORE.match(name)} or found
+    if any(_NVIDIA_NAME.match(name) for name in found):
+        return "nvidia"
+    if any(_DISTRO_REVISION.search(package.version) for package in core.values()):
+        return "distro"
+    name, package = sorted(core.items())[0]
+    if _in_flat_repository(host, name, package.version):
+        return "nvidia"
+    vendors = " ".join(item.vendor.lower() for item in core.values())
+    if re.search(r"nvidia\.|^nvidia|\bnvidia corp", vendors):
+        return "nvidia"
+    if any(
+        word in vendors
+        for word in ("debian", "ubuntu", "canonical", "red hat", "rocky", "alma", "fedora", "oracle", "rpm fusion")
+    ):
+        return "distro" if not any(_UBUNTU_REVISION.search(item.version) for item in core.values()) else "nvidia"
+    if any(_DEBIAN_NAME.match(item) for item in found):
+        return "distro"
+    return "nvidia" if any(_UBUNTU_REVISION.search(item.version) for item in core.values()) else None
+
+
+def _owner(host: Host, libcuda: str | None, found: dict[str, packages.Package], module: bool) -> str:
+    if "packages.installed" in host.unknown_facts:
+        host.unknown("driver.owner", "the list of packages could not be read")
+        return "unknown"
+    if libcuda is not None and any(host.exists(path) for path in _RUNFILE_PROGRAMS):
+        if not _owned_by_package(host, libcuda, sorted(found)):
+            return "runfile"
+    if found:
+        return "packages"
+    if libcuda is None and not module:
+        return "none"
+    host.unknown(
+        "driver.owner",
+        "{} belongs to no package, and there is no uninstaller of a .run file".format(libcuda or "the loaded module"),
+    )
+    return "unknown"
+
+
+def observe(host: Host, arch: str | None, kernel: dict[str, Any]) -> dict[str, Any]:
+    """The part `driver`. `kernel`: that part of the observation, for the loaded modules."""
+    found = {name: package for name, package in packages.installed(host).items() if is_driver_package(name)}
+    libcuda = library(host, arch, "libcuda.so.1")
+    version, modules = parse_proc_version(host.read("/proc/driver/nvidia/version", "driver.loaded_version") or "")
+    module = kernel["loaded"].get("nvidia")
+    if module and version is None:
+        version = module["version"]
+        host.unknown(
+            "driver.loaded_modules", "/proc/driver/nvidia/version does not tell whether the modules are the open ones"
+        )
+    ml = library(host, arch, "libnvidia-ml.so.1")
+    user_version = next(
+        (text for path in (libcuda, ml) if path for text in [library_version(host, path)] if text), None
+    )
+    if (libcuda or ml) and user_version is None:
+        host.unknown(
+            "driver.user_version", "the name of {} tells no version".format(host.realpath(libcuda or ml or ""))
+        )
+    owner = _owner(host, libcuda, found, module is not None)
+    source = "runfile" if owner == "runfile" else source_of(host, found) if owner == "packages" else None
+    if owner == "packages" and source is None:
+        host.unknown(
+            "driver.source",
+            "neither names nor versions nor lists tell whose packages these are: " + ", ".join(sorted(found)[:5]),
+        )
+    program = next(
+        (path for path in (host.which("nvidia-smi"), "/usr/lib/wsl/lib/nvidia-smi") if path and host.exists(path)), None
+    )
+    return {
+        "owner": owner,
+        "source": source,
+        "packages": {name: package.version for name, package in sorted(found.items())},
+        "loaded_version": version,
+        "loaded_modules": modules,
+        "user_version": user_version,
+        "libcuda": libcuda,
+        "nvidia_smi": program,
+    }
+
+
+def ask_smi(host: Host, program: str | None) -> dict[str, Any] | None:
+    """The part `smi`. To be called only where the module is loaded: nvidia-smi would load it."""
+    from ansible_collections.gpuwright.node.plugins.module_utils import smi
+
+    if not host.live:
+        host.unknown("smi", f"nvidia-smi is not run for the tree {host.root}")
+        return None
+    if program is None:
+        host.unknown("smi", "the module nvidia is loaded and nvidia-smi is not installed")
+        return {"rc": None, "seconds": 0.0, "error": "nvidia-smi is not installed", "data": None}
+    result = host.run([program, "-q", "-x"])
+    data, error = None, result.error
+    if error is None and result.rc != 0:
+        error = (
+            (result.out.strip() if not result.out.lstrip().startswith("<?xml") else "")
+            or result.err.strip()
+            or f"nvidia-smi ended with status {result.rc}"
+        )
+        error = error[-600:]
+    if result.out.lstrip().startswith("<?xml"):
+        try:
+            data = smi.parse_xml(result.out)
+        except smi.SmiError as exc:
+            error = error or str(exc)
+    elif error is None:
+        error = "nvidia-smi -q -x gave no XML: " + os.path.basename(program) + " said " + repr(result.out.strip()[:200])
+    if data is None:
+        host.unknown("smi.data", error or "nvidia-smi gave nothing")
+    return {"rc": result.rc, "seconds": round(result.seconds, 3), "error": error, "data": data}

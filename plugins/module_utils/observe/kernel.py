@@ -1,0 +1,244 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Kernels: the one that runs, the one that boots next, their headers, compiler, GPU modules and initramfs."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, packages
+
+_GPU_MODULE = re.compile(r"^(?:nvidia.*|nouveau|nova.*)$")
+# The names under which packages put NVIDIA's module: its own, and Debian's, which an alias leads to.
+_MODULE_FILE = re.compile(r"/(nvidia(?:-current(?:-open)?|-tesla-\d+(?:-open)?|-legacy-\d+xx)?)\.ko")
+_MODINFO_FIELDS = ("filename", "version", "license", "signer")
+_COMPILER = re.compile(r"(gcc|clang)\S*(?:\s+version)?\s+(?:\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?(\d+)\.(\d+)")
+_LISTING_SECONDS = 60.0
+
+
+def running(host: Host) -> str | None:
+    """Release of the kernel that runs."""
+    release = host.line("/proc/sys/kernel/osrelease", "kernel.running")
+    if release is None:
+        host.unknown("kernel.running", "no /proc/sys/kernel/osrelease")
+    return release
+
+
+def installed(host: Host) -> list[str]:
+    """Releases of the installed kernels, oldest first.
+
+    Where a kernel image is to be seen at all, only releases with an image count: a removed kernel leaves directories of modules.
+    """
+    with_modules = [name for name in host.names("/lib/modules") if host.exists("/lib/modules/" + name + "/modules.dep")]
+    images = {
+        os.path.basename(path)[len("vmlinuz-") :] for path in host.glob("/boot/vmlinuz-*") if "rescue" not in path
+    }
+    images.update(name for name in with_modules if host.exists("/lib/modules/" + name + "/vmlinuz"))
+    return sorted(images or with_modules, key=versions.key)
+
+
+def _is_header_tree(host: Host, path: str) -> bool:
+    """Whether a directory holds the headers of one configured kernel (not the part that flavours share)."""
+    return any(host.exists(path + name) for name in ("/.config", "/Module.symvers", "/include/generated/autoconf.h"))
+
+
+def headers(host: Host) -> list[str]:
+    """Releases for which a module could be compiled, oldest first."""
+    found = {name for name in host.names("/lib/modules") if host.isdir("/lib/modules/" + name + "/build")}
+    for prefix in ("/usr/src/linux-headers-", "/usr/src/kernels/"):
+        found.update(path[len(prefix) :] for path in host.glob(prefix + "*") if _is_header_tree(host, path))
+    return sorted(found, key=versions.key)
+
+
+def next_kernel(host: Host, now: str | None, present: list[str]) -> tuple[str | None, str | None]:
+    """Release of the kernel that boots next, and the words for how that is known."""
+    choice = bootloader.next_kernel(host)
+    if choice and choice.release:
+        return choice.release, choice.source
+    note = ""
+    if choice:
+        host.unknown("kernel.next", f"{choice.source} starts no Linux kernel of this machine")
+        note = f" ({choice.source} starts none)"
+    if present:
+        return present[-1], "newest installed kernel" + note
+    if now:
+        return now, "running kernel, no other is installed" + note
+    host.unknown("kernel.next", "no boot loader, no installed and no running kernel is to be seen")
+    return None, None
+
+
+def compiler_text(text: str) -> str | None:
+    """Compiler and version ("gcc 13.2") in the kernel's words for it."""
+    found = _COMPILER.search(text)
+    return "{} {}.{}".format(*found.groups()) if found else None
+
+
+def _built_with(host: Host, release: str | None, now: str | None) -> str | None:
+    for path in (
+        "/boot/config-{0}",
+        "/lib/modules/{0}/config",
+        "/lib/modules/{0}/build/.config",
+        "/usr/src/linux-headers-{0}/.config",
+    ):
+        text = host.read(path.format(release)) if release else None
+        found = re.search(r'^CONFIG_CC_VERSION_TEXT="(.*)"', text or "", re.MULTILINE)
+        if found:
+            return compiler_text(found.group(1))
+    built = compiler_text(host.read("/proc/version") or "") if release == now else None
+    if built is None:
+        host.unknown(
+            "kernel.compiler.built_with", f"neither the configuration of kernel {release} nor /proc/version tells it"
+        )
+    return built
+
+
+def _gcc_version(host: Host, program: str) -> str | None:
+    """Version (two parts where known) of the compiler that a program's link leads to."""
+    major = re.search(r"gcc-(\d+)$", host.realpath(program))
+    packaged = packages.version_of(host, *(["gcc-" + major.group(1)] if major else []), "gcc")
+    if packaged:
+        parts = versions.upstream(packaged).split(".")
+        return ".".join(parts[:2])
+    if major:
+        return major.group(1)
+    found = sorted(
+        (os.path.basename(os.path.dirname(path)) for path in host.glob("/usr/lib*/gcc/*/*/cc1")), key=versions.key
+    )
+    return found[-1] if found else None
+
+
+def _available_compiler(host: Host, built_with: str | None) -> str | None:
+    """Version of gcc on the machine: the one of the kernel's own major version where it is there, else the default one."""
+    major = re.match(r"gcc (\d+)", built_with or "")
+    for program in (["/usr/bin/gcc-" + major.group(1)] if major else []) + ["/usr/bin/gcc"]:
+        if host.executable(program):
+            return _gcc_version(host, program)
+    return None
+
+
+def loaded(host: Host) -> dict[str, dict[str, str | None]]:
+    """GPU modules in the running kernel (also those built into it: these have no `initstate`)."""
+    found = {}
+    for name in host.names("/sys/module", "kernel.loaded"):
+        path = "/sys/module/" + name
+        if _GPU_MODULE.match(name) and host.isdir(path) and host.line(path + "/initstate") in (None, "live", "coming"):
+            found[name] = {"version": host.line(path + "/version")}
+    if not host.isdir("/sys/module"):
+        host.unknown("kernel.loaded", "no /sys/module")
+    return found
+
+
+def parse_modinfo(text: str) -> list[dict[str, str]]:
+    """Modules of modinfo's output, which is a run of fields for each, `filename` first."""
+    modules: list[dict[str, str]] = []
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if not colon or name not in _MODINFO_FIELDS:
+            continue
+        if name == "filename":
+            modules.append({})
+        if modules:
+            modules[-1].setdefault(name, value.strip())
+    return modules
+
+
+def available(host: Host, release: str | None) -> dict[str, dict[str, str | None]]:
+    """NVIDIA's module for the kernel `release`, under the name "nvidia" whatever its file is called."""
+    if release is None:
+        return {}
+    listing = host.read("/lib/modules/" + release + "/modules.dep", "kernel.available")
+    if listing is None:
+        if host.isdir("/lib/modules/" + release):
+            host.unknown("kernel.available", f"kernel {release} has no list of its modules (run depmod)")
+        return {}
+    names = sorted(set(_MODULE_FILE.findall(listing)), key=lambda name: (name != "nvidia", name))
+    if not names:
+        return {}
+    argv = ["modinfo", "-k", release, *names]
+    if not host.live:
+        argv[1:1] = ["-b", host.root]
+    result = host.run(argv, takes_root=True)
+    modules = parse_modinfo(result.out)
+    if not modules:
+        host.unknown(
+            "kernel.available", result.error or f"modinfo told nothing about {names[0]}: {result.err.strip()[:200]}"
+        )
+        return {}
+    module = modules[0]
+    path = module.get("filename", "")
+    name = re.match(r"([^.]+)\.ko", os.path.basename(path))
+    fields: dict[str, str | None] = {key: module.get(key) for key in ("version", "license", "signer")}
+    fields.update({"name": name.group(1) if name else names[0], "path": path})
+    return {"nvidia": fields}
+
+
+# The initramfs
+
+
+def initramfs(host: Host, release: str | None) -> dict[str, Any]:
+    """Where the initramfs of the next kernel is and what makes it; not yet what is inside."""
+    path = None
+    for form in ("/boot/initrd.img-{0}", "/boot/initramfs-{0}.img", "/boot/initrd-{0}"):
+        if release and host.exists(form.format(release)):
+            path = form.format(release)
+            break
+    tool = None
+    if host.which("update-initramfs"):
+        tool = "update-initramfs"
+    elif host.which("dracut"):
+        tool = "dracut"
+    return {"path": path, "tool": tool, "nouveau_inside": None, "blacklist_inside": None}
+
+
+def blacklists(host: Host) -> list[str]:
+    """Names of the files that keep modprobe from loading nouveau by itself."""
+    found = []
+    for directory in ("/etc/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d"):
+        for path in host.glob(directory + "/*.conf"):
+            if re.search(
+                r"^\s*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b",
+                host.read(path) or "",
+                re.MULTILINE,
+            ):
+                found.append(os.path.basename(path))
+    return found
+
+
+def look_inside(host: Host, seen: dict[str, Any]) -> None:
+    """List the initramfs (this takes seconds) and fill in what was found in it."""
+    path = seen["path"]
+    if path is None:
+        return
+    program = "lsinitramfs" if host.which("lsinitramfs") else "lsinitrd"
+    result = host.run([program, host.at(path)], timeout=max(host.timeout, _LISTING_SECONDS), takes_root=True)
+    if not result.ok:
+        reason = result.error or f"{program} {path} failed: {(result.err or result.out).strip()[-200:]}"
+        host.unknown("kernel.initramfs.nouveau_inside", reason)
+        host.unknown("kernel.initramfs.blacklist_inside", reason)
+        return
+    inside = re.findall(r"modprobe\.d/(\S+\.conf)", result.out)
+    seen["nouveau_inside"] = re.search(r"/nouveau\.ko", result.out) is not None
+    seen["blacklist_inside"] = any(name in inside for name in blacklists(host))
+
+
+def observe(host: Host) -> dict[str, Any]:
+    """The part `kernel`."""
+    now = running(host)
+    present = installed(host)
+    release, source = next_kernel(host, now, present)
+    built_with = _built_with(host, release, now)
+    return {
+        "running": now,
+        "next": release,
+        "next_source": source,
+        "installed": present,
+        "headers": headers(host),
+        "compiler": {"built_with": built_with, "available": _available_compiler(host, built_with)},
+        "loaded": loaded(host),
+        "available": available(host, release),
+        "initramfs": initramfs(host, release),
+    }

@@ -1,0 +1,373 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the package manager knows: installed packages, sources, holds, and whether it is in trouble or busy."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import struct
+from typing import Any, NamedTuple
+
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+
+DPKG_STATUS = "/var/lib/dpkg/status"
+
+INTERESTING = re.compile(
+    r"nvidia|cuda|cudnn|nccl|libnv|nvlsm|datacenter-gpu-manager|tensorrt"
+    r"|linux-(?:image|headers|modules|objects|generic)|^kernel(?:-|$)|^kmod-"
+    r"|docker|containerd|podman|dkms|^gcc|^make$|^build-essential"
+    r"|^python3(?:\.\d+)?(?:-minimal|-venv|-pip)?$|initramfs|dracut|^fio$|ubuntu-drivers|mokutil|unattended-upgrades"
+)
+"""Names of the packages that an observation lists."""
+
+_FIELD = re.compile(r"^(Package|Status|Architecture|Version|Maintainer): (.*)$", re.MULTILINE)
+
+# The states in which `dpkg --audit` finds fault with a package (dpkg(1), "Package states").
+_UNFINISHED = frozenset(("half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"))
+
+# Machine (uname -m) to dpkg's name of the architecture.
+_DPKG_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
+
+_APT_LOCKS = (
+    "/var/lib/dpkg/lock-frontend",
+    "/var/lib/dpkg/lock",
+    "/var/lib/apt/lists/lock",
+    "/var/cache/apt/archives/lock",
+)
+_RPM_LOCKS = ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock")
+
+# Process names (the first 15 characters) that change packages. PackageKit's daemon is idle most of its life: only a lock tells.
+_CHANGERS = frozenset(
+    (
+        "apt",
+        "apt-get",
+        "aptitude",
+        "dpkg",
+        "unattended-upgr",
+        "needrestart",
+        "apt.systemd.dai",
+        "dnf",
+        "dnf5",
+        "yum",
+        "rpm",
+        "dnf-automatic",
+    )
+)
+
+
+class Package(NamedTuple):
+    """A package that the package manager has an installed (perhaps not finished) version of."""
+
+    version: str
+    state: str
+    """dpkg's state ("installed" when all is well); "installed" for rpm."""
+    hold: bool
+    vendor: str
+    """Maintainer (dpkg) or vendor (rpm)."""
+
+
+def manager(host: Host) -> str | None:
+    """The package manager of the machine: "apt", "dnf" or None."""
+    if host.exists(DPKG_STATUS):
+        return "apt"
+    if host.which("dnf") or host.which("dnf5") or host.exists("/var/lib/rpm") or host.exists("/usr/lib/sysimage/rpm"):
+        return "dnf"
+    return None
+
+
+def native_arch(host: Host) -> str | None:
+    """dpkg's own architecture: the first line of its list, else told from the machine."""
+    known = host.line("/var/lib/dpkg/arch")
+    if known:
+        return known.split()[0]
+    return _DPKG_ARCH.get(host.machine or "")
+
+
+def parse_dpkg_status(text: str, native: str | None = None) -> dict[str, Package]:
+    """Packages of a dpkg status file that are more than left-over configuration.
+
+    Packages of a foreign architecture are named "name:architecture".
+    """
+    packages: dict[str, Package] = {}
+    stanza: dict[str, str] = {}
+
+    def close() -> None:
+        status = stanza.get("Status", "").split()
+        if len(status) != 3 or status[2] in ("not-installed", "config-files"):
+            return
+        name, arch = stanza["Package"], stanza.get("Architecture", "all")
+        if native and arch not in (native, "all"):
+            name += ":" + arch
+        state = "reinstreq" if status[1] == "reinstreq" else status[2]
+        packages[name] = Package(stanza.get("Version", ""), state, status[0] == "hold", stanza.get("Maintainer", ""))
+
+    for found in _FIELD.finditer(text):
+        field, value = found.groups()
+        if field == "Package":
+            close()
+            stanza = {}
+        stanza[field] = value.strip()
+    close()
+    return packages
+
+
+def parse_rpm(text: str) -> dict[str, Package]:
+    """Packages from lines of name, epoch, version-release, architecture, vendor, separated by tabs.
+
+    Of several installed versions (kernels) the last one counts; epochs that are not 0 are kept.
+    """
+    packages = {}
+    for line in text.splitlines():
+        fields = line.split("\t")
+        if len(fields) != 5 or fields[0] == "gpg-pubkey":
+            continue
+        name, epoch, version, _arch, vendor = fields
+        if epoch not in ("", "0", "(none)"):
+            version = epoch + ":" + version
+        packages[name] = Package(version, "installed", False, vendor)
+    return packages
+
+
+def _read_installed(host: Host) -> dict[str, Package]:
+    kind = manager(host)
+    if kind == "apt":
+        return parse_dpkg_status(host.read(DPKG_STATUS, "packages.installed") or "", native_arch(host))
+    if kind == "dnf":
+        form = r"%{NAME}\t%{EPOCH}\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{VENDOR}\n"
+        argv = ["rpm", "-qa", "--qf", form]
+        if not host.live:
+            argv[1:1] = ["--root", host.root]
+        result = host.run(argv, takes_root=True)
+        if result.ok:
+            return parse_rpm(result.out)
+        host.unknown("packages.installed", result.error or "rpm -qa failed: " + result.err.strip()[-200:])
+    return {}
+
+
+def installed(host: Host) -> dict[str, Package]:
+    """All packages that are there, finished or not (shared by the observers)."""
+    return host.once("packages", lambda: _read_installed(host))
+
+
+def version_of(host: Host, *names: str) -> str | None:
+    """Version of the first of `names` that is installed."""
+    packages = installed(host)
+    for name in names:
+        if name in packages:
+            return packages[name].version
+    return None
+
+
+def interrupted(host: Host) -> str | None:
+    """What an interrupted dpkg left behind, as a sentence; None when nothing."""
+    journal = [name for name in host.names("/var/lib/dpkg/updates", "packages.interrupted") if name.isdigit()]
+    if journal:
+        return f"dpkg was interrupted: /var/lib/dpkg/updates holds {len(journal)} unfinished steps"
+    groups: dict[str, list[str]] = {}
+    for name, package in sorted(installed(host).items()):
+        if package.state in _UNFINISHED or package.state == "reinstreq":
+            groups.setdefault(package.state, []).append(name)
+    if not groups:
+        return None
+    return "packages left unfinished: " + "; ".join(
+        "{}: {}".format(state, ", ".join(names[:10])) for state, names in sorted(groups.items())
+    )
+
+
+# Who is at work
+
+
+def _comm(host: Host, pid: str) -> str:
+    return host.line("/proc/" + pid + "/comm") or "a process"
+
+
+def lock_holder(host: Host, path: str) -> int | None:
+    """Process that holds the lock on a file; None when nobody does or this user may not ask."""
+    import fcntl
+
+    try:
+        descriptor = os.open(host.at(path), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        # struct flock of 64-bit Linux: type, whence, start, length, pid. Asking takes no lock and needs no right to write.
+        question = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
+        answer = struct.unpack("hhqqi4x", fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None if answer[0] == fcntl.F_UNLCK else int(answer[4])
+
+
+def busy(host: Host, kind: str) -> str | None:
+    """Who changes packages now, as "name (pid n)"; None when nobody is seen."""
+    if host.live:
+        for lock in _APT_LOCKS if kind == "apt" else _RPM_LOCKS:
+            pid = lock_holder(host, lock)
+            if pid is not None:
+                # A holder outside of this process namespace has the number 0 or -1 here.
+                return f"{_comm(host, str(pid))} (pid {pid})" if pid > 0 else "a process outside of this container"
+    for pid_text in host.names("/proc"):
+        if not pid_text.isdigit():
+            continue
+        comm = host.line("/proc/" + pid_text + "/comm")
+        if comm not in _CHANGERS:
+            continue
+        command = host.read("/proc/" + pid_text + "/cmdline", limit=4096) or ""
+        # Ubuntu's waiter for the shutdown carries the same short name and changes nothing.
+        if "unattended-upgrade-shutdown" not in command:
+            return f"{comm} (pid {pid_text})"
+    return None
+
+
+# Sources
+
+
+def parse_one_line(text: str, path: str) -> list[dict[str, Any]]:
+    """Sources of the one-line format (sources.list(5))."""
+    sources = []
+    for line in text.splitlines():
+        line = line.split("#", 1)[0].strip()
+        found = re.match(r"(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.*)$", line)
+        if not found:
+            continue
+        kind, options, uri, suite, components = found.groups()
+        signed = re.search(r"(?:^|\s)signed-by=(\S+)", options or "")
+        sources.append(
+            {
+                "file": path,
+                "types": [kind],
+                "uris": [uri],
+                "suites": [suite],
+                "components": components.split(),
+                "signed_by": signed.group(1) if signed else None,
+                "enabled": True,
+            }
+        )
+    return sources
+
+
+def parse_deb822(text: str, path: str) -> list[dict[str, Any]]:
+    """Sources of the stanza format (sources.list(5), "DEB822-STYLE FORMAT"). A key inside the file is "inline"."""
+    sources = []
+    for stanza in re.split(r"\n[ \t]*\n", text):
+        fields: dict[str, str] = {}
+        last = None
+        for line in stanza.splitlines():
+            if line.startswith("#"):
+                continue
+            if line[:1] in (" ", "\t"):
+                if last:
+                    fields[last] += "\n" + line.strip()
+                continue
+            name, colon, value = line.partition(":")
+            if colon:
+                last = name.strip().lower()
+                fields[last] = value.strip()
+        if not fields.get("uris"):
+            continue
+        signed = fields.get("signed-by") or None
+        sources.append(
+            {
+                "file": path,
+                "types": fields.get("types", "deb").split(),
+                "uris": fields["uris"].split(),
+                "suites": fields.get("suites", "").split(),
+                "components": fields.get("components", "").split(),
+                "signed_by": "inline" if signed and "BEGIN PGP" in signed else signed,
+                "enabled": fields.get("enabled", "yes").lower()
+                not in ("no", "false", "0", "off", "without", "disable"),
+            }
+        )
+    return sources
+
+
+def parse_yum_repo(text: str, path: str) -> list[dict[str, Any]]:
+    """Sources of a yum/dnf file; `name` is the repository's id."""
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return []
+    sources = []
+    for section in parser.sections():
+        got = dict(parser.items(section))
+        uris = (got.get("baseurl") or got.get("metalink") or got.get("mirrorlist") or "").split()
+        sources.append(
+            {
+                "file": path,
+                "name": section,
+                "types": ["rpm"],
+                "uris": uris,
+                "suites": [],
+                "components": [],
+                "signed_by": got.get("gpgkey") or None,
+                "enabled": got.get("enabled", "1").strip().lower() in ("1", "yes", "true", "on"),
+            }
+        )
+    return sources
+
+
+def apt_sources(host: Host) -> list[dict[str, Any]]:
+    """All package sources that apt reads, in its order of files."""
+    sources = []
+    directory = "/etc/apt/sources.list.d/"
+    for path in ["/etc/apt/sources.list"] + [directory + name for name in host.names(directory, "packages.sources")]:
+        # apt ignores names with other endings, such as those of backups.
+        if path.endswith((".list", ".sources")):
+            text = host.read(path, "packages.sources")
+            if text:
+                sources += (parse_deb822 if path.endswith(".sources") else parse_one_line)(text, path)
+    return sources
+
+
+def _versionlocks(host: Host) -> list[str]:
+    """Names that dnf's versionlock plugin keeps (dnf 4: lines; dnf 5: a TOML file)."""
+    names = []
+    for line in (host.read("/etc/dnf/plugins/versionlock.list") or "").splitlines():
+        line = line.strip()
+        if line and not line.startswith(("#", "!")):
+            # epoch:name-version-release.arch or name-epoch:version-release.*
+            found = re.match(r"(?:\d+:)?(.+?)-(?:\d+:)?[^-]+-[^-]+$", line)
+            names.append(found.group(1) if found else line)
+    names += re.findall(r"^\s*name\s*=\s*[\"']([^\"']+)", host.read("/etc/dnf/versionlock.toml") or "", re.MULTILINE)
+    return sorted(set(names))
+
+
+def observe(host: Host) -> dict[str, Any]:
+    """The part `packages` of the observation."""
+    kind = manager(host)
+    found = installed(host)
+    seen: dict[str, Any] = {
+        "manager": kind,
+        "interrupted": None,
+        "interrupted_detail": None,
+        "busy": None,
+        "holds": [],
+        "sources": [],
+        "installed": {
+            name: package.version
+            for name, package in sorted(found.items())
+            if package.state == "installed" and INTERESTING.search(name)
+        },
+    }
+    if kind is None:
+        host.unknown("packages", "neither dpkg nor rpm keeps the packages of this machine")
+        return seen
+    seen["busy"] = busy(host, kind)
+    if kind == "apt":
+        seen["interrupted_detail"] = interrupted(host)
+        seen["interrupted"] = seen["interrupted_detail"] is not None
+        seen["holds"] = sorted(name for name, package in found.items() if package.hold)
+        seen["sources"] = apt_sources(host)
+    else:
+        host.unknown("packages.interrupted", "rpm keeps no cheap record of an interrupted transaction")
+        seen["holds"] = _versionlocks(host)
+        for path in host.glob("/etc/yum.repos.d/*.repo", "packages.sources"):
+            seen["sources"] += parse_yum_repo(host.read(path, "packages.sources") or "", path)
+    if "packages.interrupted" in host.unknown_facts and not seen["interrupted"]:
+        seen["interrupted"] = None
+    return seen

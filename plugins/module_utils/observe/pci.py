@@ -1,0 +1,125 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Devices on the PCI bus: GPUs, NVSwitches, the management ports of NVLink 5 fabrics."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+
+_DEVICES = "/sys/bus/pci/devices/"
+_NVIDIA, _AMD, _INTEL, _MELLANOX = "10de", "1002", "8086", "15b3"
+# PCI classes (pci.ids): VGA and 3D controller; any display; processing accelerator; bridge "other"; InfiniBand.
+_GPU_CLASSES = ("0300", "0302")
+_ACCELERATOR = "1200"
+_NVSWITCH = "0680"
+_INFINIBAND = "0207"
+# Text in the VPD of the InfiniBand functions that manage an NVLink 5 fabric (HGX B200/B300 show no NVSwitch).
+_FABRIC_MARK = b"SW_MNG"
+
+
+def bus_id(address: str) -> str:
+    """NVIDIA's writing of an address: "0000:3b:00.0" is "00000000:3B:00.0"."""
+    domain, _, rest = address.partition(":")
+    return domain.rjust(8, "0").upper() + ":" + rest.upper()
+
+
+def _number(host: Host, path: str) -> str | None:
+    """A number of sysfs without its 0x."""
+    text = host.line(path)
+    return text[2:].lower() if text and text.startswith("0x") else text
+
+
+def _first_number(text: str | None) -> float | None:
+    found = re.match(r"(\d+(?:\.\d+)?)", text or "")
+    return float(found.group(1)) if found else None
+
+
+def _width(text: str | None) -> int | None:
+    """Lanes of a link; 0 and 255 are the kernel's words for unknown."""
+    number = _first_number(text)
+    return None if number in (None, 0.0, 255.0) else int(number or 0)
+
+
+def _link(host: Host, path: str) -> dict[str, Any]:
+    return {
+        "speed_gts": _first_number(host.line(path + "/current_link_speed")),
+        "width": _width(host.line(path + "/current_link_width")),
+        "max_speed_gts": _first_number(host.line(path + "/max_link_speed")),
+        "max_width": _width(host.line(path + "/max_link_width")),
+    }
+
+
+def _driver(host: Host, path: str) -> str | None:
+    target = host.link(path + "/driver")
+    return os.path.basename(target) if target else None
+
+
+def _gpu(host: Host, address: str, device_class: str) -> dict[str, Any]:
+    path = _DEVICES + address
+    node = host.line(path + "/numa_node")
+    sub = (_number(host, path + "/subsystem_vendor"), _number(host, path + "/subsystem_device"))
+    return {
+        "bus_id": bus_id(address),
+        "vendor": _NVIDIA,
+        "device": _number(host, path + "/device"),
+        "subsystem": "{}:{}".format(*sub) if all(sub) else None,
+        "class": device_class,
+        "revision": _number(host, path + "/revision"),
+        "driver": _driver(host, path),
+        # -1: the firmware tells no node.
+        "numa_node": int(node) if node and node.isdigit() else None,
+        "link": _link(host, path),
+    }
+
+
+def _nvlink5(host: Host, ports: list[str]) -> bool | None:
+    """Whether an InfiniBand function manages an NVLink fabric. Its VPD can be read by root only."""
+    unseen = None
+    for address in ports:
+        path = _DEVICES + address + "/vpd"
+        if not host.exists(path):
+            continue
+        try:
+            with open(host.at(path), "rb") as stream:
+                if _FABRIC_MARK in stream.read(4096):
+                    return True
+        except OSError as exc:
+            unseen = f"{path} could not be read: {exc.strerror or exc}"
+    if unseen:
+        host.unknown("pci.nvlink5", unseen)
+        return None
+    return False
+
+
+def observe(host: Host) -> dict[str, Any]:
+    """The part `pci`."""
+    gpus, switches, others, ports = [], [], [], []
+    addresses = host.names(_DEVICES, "pci")
+    if not addresses and not host.isdir(_DEVICES):
+        host.unknown("pci", f"there is no {_DEVICES}: this system shows no PCI bus")
+    for address in addresses:
+        path = _DEVICES + address
+        device_class = (_number(host, path + "/class") or "")[:4]
+        if device_class[:2] != "03" and device_class not in (_ACCELERATOR, _NVSWITCH, _INFINIBAND):
+            continue
+        vendor = _number(host, path + "/vendor")
+        if vendor == _NVIDIA and device_class in _GPU_CLASSES:
+            gpus.append(_gpu(host, address, device_class))
+        elif vendor == _NVIDIA and device_class == _NVSWITCH:
+            switches.append({"bus_id": bus_id(address), "device": _number(host, path + "/device")})
+        elif vendor in (_AMD, _INTEL) and (device_class[:2] == "03" or device_class == _ACCELERATOR):
+            others.append({"vendor": vendor, "device": _number(host, path + "/device"), "bus_id": bus_id(address)})
+        elif vendor == _MELLANOX and device_class == _INFINIBAND:
+            ports.append(address)
+    # The fabric question is asked only where it can be answered with yes: reading a VPD takes long.
+    nvlink5 = _nvlink5(host, ports) if gpus and not switches else False
+    return {
+        "gpus": sorted(gpus, key=lambda gpu: gpu["bus_id"]),
+        "nvswitches": switches,
+        "other_gpus": others,
+        "nvlink5": nvlink5,
+    }

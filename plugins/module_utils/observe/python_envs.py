@@ -1,0 +1,101 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Python interpreters of the system, and the virtual environments that frameworks live in."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Iterable
+
+from ansible_collections.gpuwright.node.plugins.module_utils import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+
+FRAMEWORKS = "/opt/gpuwright"
+"""Where environments are made unless the wish says otherwise."""
+
+
+def _full_version(host: Host, prefix: str, short: str) -> str:
+    """Version of an interpreter with its patch level where a package or a header tells it, else "3.12"."""
+    if prefix == "/usr":
+        names = ["python{0}-minimal", "python{0}"] + (
+            ["python3"] if os.path.basename(host.realpath("/usr/bin/python3")) == "python" + short else []
+        )
+        packaged = packages.version_of(host, *[name.format(short) for name in names])
+        version = versions.upstream(packaged) if packaged else ""
+        if version.startswith(short + "."):
+            return version
+    found = re.search(
+        r'#define PY_VERSION\s+"([^"]+)"', host.read(f"{prefix}/include/python{short}/patchlevel.h") or ""
+    )
+    return found.group(1) if found else short
+
+
+def _can_make_environments(host: Host, prefix: str, short: str) -> bool:
+    """Whether ensurepip is there (Debian and Ubuntu put it into a package of its own, python3.x-venv)."""
+    return any(
+        host.exists(f"{prefix}/{directory}/python{short}/ensurepip/__init__.py") for directory in ("lib", "lib64")
+    )
+
+
+def interpreters(host: Host) -> list[dict[str, Any]]:
+    """Interpreters in the system's directories, oldest first."""
+    found = []
+    for prefix in ("/usr", "/usr/local"):
+        for path in host.glob(prefix + "/bin/python3.*"):
+            named = re.match(r"^python(3\.\d+)$", os.path.basename(path))
+            if named and host.executable(path):
+                short = named.group(1)
+                found.append(
+                    {
+                        "path": path,
+                        "version": _full_version(host, prefix, short),
+                        "venv": _can_make_environments(host, prefix, short),
+                    }
+                )
+    return sorted(found, key=lambda one: versions.key(one["version"]))
+
+
+def observe(host: Host) -> dict[str, Any]:
+    """The part `python`. `venv` tells of the system's own interpreter."""
+    found = interpreters(host)
+    system = re.match(r"^python(3\.\d+)$", os.path.basename(host.realpath("/usr/bin/python3")))
+    if system is None and host.exists("/usr/bin/python3"):
+        host.unknown("python.venv", "/usr/bin/python3 leads to {}".format(host.realpath("/usr/bin/python3")))
+        return {"interpreters": found, "venv": None}
+    return {"interpreters": found, "venv": system is not None and _can_make_environments(host, "/usr", system.group(1))}
+
+
+def site_packages(host: Host, path: str) -> list[str]:
+    """Directories of an environment that hold distributions."""
+    return list(host.glob(path + "/lib/python3.*/site-packages")) + [
+        item for item in host.glob(path + "/lib64/python3.*/site-packages") if host.link(path + "/lib64") is None
+    ]
+
+
+def distributions(host: Host, path: str) -> dict[str, str]:
+    """Distributions of an environment with their versions, by the names of their metadata directories."""
+    found = {}
+    for directory in site_packages(host, path):
+        for name in host.names(directory, "environments." + path):
+            named = re.match(r"^(.+)-([^-]+)\.(?:dist|egg)-info$", name)
+            if named:
+                found[re.sub(r"[-_.]+", "-", named.group(1)).lower()] = named.group(2)
+    return found
+
+
+def environment(host: Host, path: str) -> dict[str, Any] | None:
+    """One virtual environment; None when there is none."""
+    config = host.read(path + "/pyvenv.cfg", "environments." + path)
+    if config is None:
+        return None
+    version = re.search(r"^version(?:_info)?\s*=\s*(\S+)", config, re.MULTILINE)
+    return {"python": version.group(1) if version else None, "packages": distributions(host, path)}
+
+
+def environments(host: Host, asked: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The part `environments`: those below the usual place and the `asked` ones (paths of the wish and of seals)."""
+    paths = set(asked) | set(host.glob(FRAMEWORKS + "/*", "environments"))
+    found = {path: environment(host, path) for path in sorted(paths)}
+    return {path: seen for path, seen in found.items() if seen is not None}

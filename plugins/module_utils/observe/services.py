@@ -1,0 +1,72 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Services, by one question to systemd. Nothing is started by it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, Mapping
+
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+
+UNITS = (
+    "docker.service",
+    "containerd.service",
+    "nvidia-persistenced.service",
+    "nvidia-fabricmanager.service",
+    "nvidia-cdi-refresh.path",
+    "nvidia-cdi-refresh.service",
+    "nvidia-imex.service",
+    "unattended-upgrades.service",
+    "apt-daily-upgrade.timer",
+    "display-manager.service",
+)
+"""Units that are always looked at."""
+
+_PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ExecMainStartTimestamp,ExecMainStartTimestampMonotonic"
+
+
+def parse_show(text: str, units: list[str]) -> dict[str, dict[str, str]]:
+    """Properties of each asked unit: `systemctl show` answers in the order of the question, an empty line between.
+
+    The order is what names them: an alias (display-manager.service) answers with another Id.
+    """
+    blocks = [block for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
+    if len(blocks) != len(units):
+        return {}
+    return {
+        unit: dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        for unit, block in zip(units, blocks)
+    }
+
+
+def properties(host: Host, sealed: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What systemd says of the units of interest and the `sealed` ones; empty and unknown without systemd."""
+    if not host.exists("/run/systemd/system") or not host.live:
+        host.unknown(
+            "services",
+            "systemd does not run here" if host.live else "services of a tree that does not run have no state",
+        )
+        return {}
+    units = list(UNITS) + sorted(set(sealed) - set(UNITS))
+    result = host.run(["systemctl", "show", "--no-pager", "--property=" + _PROPERTIES, *units])
+    found = parse_show(result.out, units) if result.ok else {}
+    if not found:
+        host.unknown(
+            "services",
+            result.error
+            or "systemctl show failed: " + (result.err.strip()[-200:] or "it answered for other units than asked"),
+        )
+    return found
+
+
+def observe(shown: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
+    """The part `services`. A unit that does not exist is inactive and "not-found"."""
+    seen = {}
+    for unit, fields in shown.items():
+        missing = fields.get("LoadState") == "not-found"
+        seen[unit] = {
+            "active": fields.get("ActiveState") or None,
+            "enabled": "not-found" if missing else fields.get("UnitFileState") or None,
+        }
+    return seen

@@ -1,0 +1,534 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Ask apt about sources that are not configured yet, and leave the machine as it was.
+
+apt runs on a configuration of its own in a temporary directory: the machine's settings (proxies, credentials, architectures)
+without their hooks, the machine's sources and lists copied, the asked sources added, caches, logs and locks private. Only the
+status of the installed packages is the machine's own; it is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import time
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+from ansible_collections.gpuwright.node.plugins.module_utils import openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
+from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError, fetch
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages as package_files
+from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+
+_LISTS = "/var/lib/apt/lists"
+_SOURCES = "/etc/apt/sources.list"
+_SOURCE_PARTS = "/etc/apt/sources.list.d"
+_PREFERENCES = "/etc/apt/preferences"
+# Settings that would act on the machine (hooks) or fetch what is not asked for (indexes of files, icons, sources).
+_LEFT_OUT = re.compile(
+    r"^(?:APT::Update::(?:Pre|Post)-Invoke|DPkg::(?:Pre|Post)-|Acquire::IndexTargets::(?!deb::Packages)|APT::Periodic|Unattended-Upgrade)",
+    re.IGNORECASE,
+)
+_KEEP_PRIORITY = 1001
+"""Above 1000: the kept version is the candidate even where a newer one is installed."""
+
+
+class Problem(NamedTuple):
+    """Why a question has no full answer."""
+
+    kind: str
+    repository: str | None
+    text: str
+    remedy: str
+
+    def as_dict(self) -> dict[str, str | None]:
+        """As the module returns it."""
+        return dict(self._asdict())
+
+
+# Texts that apt writes
+
+
+def parse_policy(text: str) -> dict[str, dict[str, Any]]:
+    """Candidate and versions of each package that `apt-cache policy` knows; versions that only dpkg's status has are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    entry: dict[str, Any] = {}
+    version = None
+    for line in text.splitlines():
+        if re.match(r"^\S+:$", line):
+            entry = found[line[:-1]] = {"candidate": None, "versions": []}
+            version = None
+            continue
+        candidate = re.match(r"^  Candidate: (\S+)", line)
+        if candidate:
+            entry["candidate"] = None if candidate.group(1) == "(none)" else candidate.group(1)
+            continue
+        row = re.match(r"^ (?:\*\*\*|   ) (\S+) -?\d+", line)
+        if row:
+            version = row.group(1)
+            continue
+        origin = re.match(r"^\s{8,}-?\d+ (\S+)", line)
+        if (
+            origin
+            and version
+            and not origin.group(1).startswith("/var/lib/dpkg/status")
+            and version not in entry["versions"]
+        ):
+            entry["versions"].append(version)
+    return {name: seen for name, seen in found.items() if seen["candidate"] or seen["versions"]}
+
+
+def parse_simulation(text: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """What `apt-get -s install` would install (name, version, and the version it replaces) and the names it would remove."""
+    install, remove = [], []
+    for line in text.splitlines():
+        found = re.match(r"^Inst (\S+) (?:\[([^\]]*)\] )?\((\S+) ", line)
+        if found:
+            install.append({"name": found.group(1), "version": found.group(3), "from": found.group(2)})
+            continue
+        found = re.match(r"^(?:Remv|Purg) (\S+)", line)
+        if found:
+            remove.append(found.group(1))
+    return install, sorted(set(remove))
+
+
+def parse_uris(text: str) -> dict[str, int]:
+    """Bytes to download of each package file that `apt-get --print-uris` lists, by package name."""
+    sizes = {}
+    for line in text.splitlines():
+        found = re.match(r"^'[^']*' (\S+?)_\S+\.d?deb (\d+)\b", line)
+        if found:
+            sizes[found.group(1)] = int(found.group(2))
+    return sizes
+
+
+def parse_installed_sizes(text: str) -> dict[str, int]:
+    """Bytes on disk of each package in stanzas of `apt-cache show` or of dpkg's status (they tell KiB)."""
+    sizes = {}
+    name = None
+    for found in re.finditer(r"^(Package|Installed-Size): (\S+)", text, re.MULTILINE):
+        if found.group(1) == "Package":
+            name = found.group(2)
+        elif name and found.group(2).isdigit():
+            sizes[name] = int(found.group(2)) * 1024
+    return sizes
+
+
+_SIGNATURE_WORDS = (
+    "NO_PUBKEY",
+    "BADSIG",
+    "EXPKEYSIG",
+    "REVKEYSIG",
+    "is not signed",
+    "GPG error",
+    "signatures were invalid",
+    "signature verification",
+    "OpenPGP",
+)
+_REMEDIES = {
+    "unreachable": "check the network, the proxy of apt, and the address; or name a mirror",
+    "bad-signature": "the repository is not signed by the expected key: check its address and key; check the clock of the machine too",
+    "wrong-key": "if the owner of the repository changed its key, check that with the owner and name the new fingerprint",
+    "timeout": "the repository is slow or a proxy holds the connection back: try again, or give a longer limit",
+    "no-such-package": "the repositories of this machine do not offer it: check the name, the version, and the repository of this release",
+    "unsolvable": "the packages contradict each other or what is installed; the text names which",
+    "lock": "another program changes packages now; wait until it is done",
+}
+
+
+def problem(kind: str, text: str, repository: str | None = None) -> Problem:
+    """A problem with the usual remedy for its kind."""
+    return Problem(kind, repository, text, _REMEDIES[kind])
+
+
+def _kind_of(line: str) -> str:
+    if any(word in line for word in _SIGNATURE_WORDS) or "is not valid yet" in line or "expired" in line:
+        return "bad-signature"
+    if "Could not get lock" in line or "Unable to lock" in line:
+        return "lock"
+    if "list of sources could not be read" in line or "Conflicting values" in line or "Malformed" in line:
+        return "unsolvable"
+    return "timeout" if "timed out" in line else "unreachable"
+
+
+def problems_of_update(text: str, names: Mapping[str, str]) -> list[Problem]:
+    """Problems in what `apt-get update` said. `names`: name of the asked repository by its address.
+
+    apt ends with status 0 when a repository did not answer and only warns, so the lines count, not the status.
+    """
+    found: dict[tuple[str, str | None], Problem] = {}
+    for line in text.splitlines():
+        if (
+            not re.match(r"^[EW]: ", line)
+            or "Some index files failed" in line
+            or "list of sources could not be read" in line
+        ):
+            continue
+        # These warn of habits of the machine's own sources, not of an answer that is missing.
+        if re.search(
+            r"configured multiple times|legacy trusted\.gpg|stored in legacy|doesn't support architecture|weak digest|Policy will reject",
+            line,
+        ):
+            continue
+        repository = next((name for uri, name in names.items() if uri.rstrip("/") in line), None)
+        kind = _kind_of(line)
+        found.setdefault((kind, repository), problem(kind, line[3:].strip(), repository))
+    # A repository whose signature is bad is reported as failed to fetch too: the first tells more.
+    distrusted = {repository for kind, repository in found if kind == "bad-signature"}
+    return [
+        item for (kind, repository), item in found.items() if not (kind == "unreachable" and repository in distrusted)
+    ]
+
+
+# What is written into the private directory
+
+
+def source_stanza(repository: Mapping[str, Any], keyring: str | None) -> str:
+    """A source in deb822 format (sources.list(5))."""
+    lines = [
+        "Types: deb",
+        "URIs: " + " ".join(repository["uris"]),
+        "Suites: " + " ".join(repository.get("suites") or ["/"]),
+    ]
+    if repository.get("components"):
+        lines.append("Components: " + " ".join(repository["components"]))
+    if keyring and keyring != "inline":
+        lines.append("Signed-By: " + keyring)
+    return "\n".join(lines) + "\n"
+
+
+def _places(repository: Mapping[str, Any]) -> set[tuple[str, str]]:
+    return {(uri.rstrip("/"), suite) for uri in repository["uris"] for suite in repository.get("suites") or ["/"]}
+
+
+def without(
+    text: str, path: str, asked: set[tuple[str, str]], kept: Callable[[Mapping[str, Any]], bool] = lambda source: False
+) -> str:
+    """A file of sources without those that lie at a place that is asked for anyway.
+
+    apt refuses to work when one place is named twice with different keys. `kept` saves a source from that.
+    """
+    parse = package_files.parse_deb822 if path.endswith(".sources") else package_files.parse_one_line
+    pieces = re.split(r"(\n[ \t]*\n)", text) if path.endswith(".sources") else text.splitlines(True)
+
+    def stays(piece: str) -> bool:
+        return all(kept(source) or not (_places(source) & asked) for source in parse(piece, path))
+
+    return "".join(piece for piece in pieces if stays(piece))
+
+
+def preferences(keep: Mapping[str, str]) -> str:
+    """Preferences (apt_preferences(5)) that hold packages to versions that begin so."""
+    form = "Package: {0}\nPin: version {1}\nPin-Priority: {2}\n"
+    return "\n".join(
+        form.format(name, prefix if prefix.endswith("*") else prefix + "*", _KEEP_PRIORITY)
+        for name, prefix in sorted(keep.items())
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def _write(path: str, text: str) -> str:
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    return path
+
+
+class PrivateApt:
+    """apt with a state of its own. Use as a context manager: the directory goes at the end."""
+
+    def __init__(
+        self,
+        timeout: float,
+        runner: Callable[..., Result] = run_module.run,
+        getter: Callable[[str, float], bytes] = fetch,
+    ) -> None:
+        """`timeout`: seconds for everything together."""
+        self._end = time.monotonic() + timeout
+        self._run = runner
+        self._fetch = getter
+        self.directory = ""
+        self.problems: list[Problem] = []
+
+    def __enter__(self) -> PrivateApt:
+        # Lists and caches of a desktop are some 400 MB, too much for a /tmp in memory.
+        self.directory = tempfile.mkdtemp(
+            prefix="gpuwright-apt-", dir="/var/tmp" if os.access("/var/tmp", os.W_OK) else None
+        )
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _left(self) -> float:
+        return max(1.0, self._end - time.monotonic())
+
+    def _at(self, *parts: str) -> str:
+        return os.path.join(self.directory, *parts)
+
+    def apt(self, *argv: str) -> Result:
+        """Run one of apt's programs on the private state."""
+        return self._run(argv, timeout=self._left(), env={"APT_CONFIG": self._at("apt.conf")})
+
+    # Making the state
+
+    def _key(self, repository: Mapping[str, Any]) -> str | None:
+        """Keyring for a repository, checked against its fingerprint; None when it has none of its own. Raises KeyFileError, FetchError."""
+        key = repository.get("key")
+        if not key:
+            return repository.get("signed_by")
+        if os.path.exists(key.get("path") or ""):
+            with open(key["path"], "rb") as stream:
+                data = stream.read()
+            try:
+                if openpgp.mismatch(data, key["fingerprint"]) is None:
+                    return str(key["path"])
+            except openpgp.KeyFileError:
+                # What lies there is replaced when the repository is set up; here it is only not used.
+                pass
+        data = self._fetch(key["url"], min(30.0, self._left()))
+        wrong = openpgp.mismatch(data, key["fingerprint"])
+        if wrong:
+            raise openpgp.KeyFileError(wrong)
+        path = self._at("keys", re.sub(r"[^A-Za-z0-9_-]", "_", repository["name"]) + ".gpg")
+        with open(path, "wb") as out:
+            out.write(openpgp.binary(data))
+        return path
+
+    def _trusted(self, repositories: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Stanzas of the repositories whose key is the right one; the others become problems."""
+        stanzas = []
+        for repository in repositories:
+            try:
+                stanzas.append(source_stanza(repository, self._key(repository)))
+            except openpgp.KeyFileError as exc:
+                self.problems.append(
+                    problem(
+                        "wrong-key",
+                        "the key of {} is not accepted: {}".format(repository["name"], exc),
+                        repository["name"],
+                    )
+                )
+            except FetchError as exc:
+                self.problems.append(
+                    problem("timeout" if exc.timed_out else "unreachable", str(exc), repository["name"])
+                )
+        return stanzas
+
+    def _copy_sources(self, asked: set[tuple[str, str]], components: set[str]) -> None:
+        """The machine's own sources, without those that are asked for anyway.
+
+        A source of the machine whose components are not all among the asked ones stays: the asked one adds to it.
+        """
+
+        def kept(source: Mapping[str, Any]) -> bool:
+            return bool(set(source["components"]) - components)
+
+        _write(self._at("sources.list"), without(_text(_SOURCES), _SOURCES, asked, kept))
+        if os.path.isdir(_SOURCE_PARTS):
+            for name in os.listdir(_SOURCE_PARTS):
+                if name.endswith((".list", ".sources")):
+                    path = os.path.join(_SOURCE_PARTS, name)
+                    _write(self._at("sources.list.d", name), without(_text(path), path, asked, kept))
+
+    def _copy_lists(self) -> None:
+        """The machine's lists: what did not change since is not downloaded again."""
+        if not os.path.isdir(_LISTS):
+            return
+        for name in os.listdir(_LISTS):
+            path = os.path.join(_LISTS, name)
+            if name != "lock" and os.path.isfile(path) and os.access(path, os.R_OK):
+                shutil.copy2(path, self._at("state", "lists", name))
+
+    def _configure(self) -> bool:
+        """Write the configuration: the machine's own without hooks, then the private places."""
+        dump = self._run(["apt-config", "dump"], timeout=self._left())
+        if not dump.ok:
+            self.problems.append(
+                problem("unsolvable", dump.error or "apt-config dump failed: " + dump.err.strip()[-300:])
+            )
+            return False
+        lines = [line for line in dump.out.splitlines() if line.endswith('";') and not _LEFT_OUT.match(line)]
+        private = {
+            "Dir::Etc::main": self._at("no.conf"),
+            "Dir::Etc::parts": self._at("no.conf.d"),
+            "Dir::Etc::sourcelist": self._at("sources.list"),
+            "Dir::Etc::sourceparts": self._at("sources.list.d"),
+            "Dir::Etc::preferences": self._at("preferences"),
+            "Dir::State": self._at("state"),
+            "Dir::State::lists": self._at("state", "lists"),
+            "Dir::State::status": "/var/lib/dpkg/status",
+            "Dir::State::extended_states": "/var/lib/apt/extended_states",
+            "Dir::Cache": self._at("cache"),
+            "Dir::Cache::archives": self._at("cache", "archives"),
+            "Dir::Cache::pkgcache": "pkgcache.bin",
+            "Dir::Cache::srcpkgcache": "srcpkgcache.bin",
+            "Dir::Log": self._at("log"),
+            "Debug::NoLocking": "true",
+            "APT::Sandbox::User": "root",
+            "APT::Get::List-Cleanup": "false",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "1",
+            "Acquire::http::Timeout": "15",
+            "Acquire::https::Timeout": "15",
+        }
+        lines += [f'{name} "{value}";' for name, value in private.items()]
+        _write(self._at("apt.conf"), "\n".join(lines) + "\n")
+        return True
+
+    def prepare(self, repositories: Sequence[Mapping[str, Any]], keep: Mapping[str, str]) -> bool:
+        """Make the state and fetch the indexes. Whether apt can be asked; what went wrong is in `problems`."""
+        for parts in (
+            ("keys",),
+            ("sources.list.d",),
+            ("no.conf.d",),
+            ("log",),
+            ("state", "lists", "partial"),
+            ("cache", "archives", "partial"),
+        ):
+            os.makedirs(self._at(*parts))
+        stanzas = self._trusted(repositories)
+        asked = {place for repository in repositories for place in _places(repository)}
+        self._copy_sources(
+            asked, {component for repository in repositories for component in repository.get("components") or []}
+        )
+        _write(self._at("sources.list.d", "gpuwright-asked.sources"), "\n".join(stanzas))
+        _write(self._at("preferences"), preferences(keep) + "\n" + _text(_PREFERENCES))
+        self._copy_lists()
+        return self._configure() and self._update(repositories)
+
+    def _update(self, repositories: Sequence[Mapping[str, Any]]) -> bool:
+        result = self.apt("apt-get", "update")
+        if result.error:
+            self.problems.append(
+                problem(
+                    "timeout" if result.rc is None and "did not answer" in result.error else "unreachable", result.error
+                )
+            )
+            return False
+        names = {uri: repository["name"] for repository in repositories for uri in repository["uris"]}
+        self.problems += problems_of_update(result.out + result.err, names)
+        return True
+
+    # Asking
+
+    def policy(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Candidate and versions of packages that are known."""
+        result = self.apt("apt-cache", "policy", *names)
+        if result.error:
+            self.problems.append(problem("timeout", result.error))
+        return parse_policy(result.out)
+
+    def simulate(self, wanted: Sequence[str], recommends: bool) -> tuple[list[dict[str, Any]], list[str]]:
+        """What installing `wanted` (name or name=version) would install and remove."""
+        flag = "--install-recommends" if recommends else "--no-install-recommends"
+        result = self.apt(
+            "apt-get", "-s", "-q", flag, "--allow-downgrades", "--allow-change-held-packages", "install", *wanted
+        )
+        if not result.ok:
+            text = result.error or "\n".join(
+                line for line in (result.out + result.err).splitlines() if line.startswith((" ", "E:")) and line.strip()
+            )
+            self.problems.append(problem("timeout" if result.error else "unsolvable", text.strip()[-1500:]))
+            return [], []
+        install, remove = parse_simulation(result.out)
+        uris = self.apt(
+            "apt-get",
+            "-qq",
+            "--print-uris",
+            flag,
+            "--allow-downgrades",
+            "--allow-change-held-packages",
+            "-y",
+            "install",
+            *wanted,
+        )
+        shown = (
+            self.apt("apt-cache", "show", *["{}={}".format(item["name"], item["version"]) for item in install])
+            if install
+            else None
+        )
+        downloads = parse_uris(uris.out)
+        sizes = parse_installed_sizes(shown.out if shown else "")
+        for item in install:
+            short = item["name"].split(":")[0]
+            item["download_bytes"] = downloads.get(short)
+            item["installed_bytes"] = sizes.get(short)
+        return install, remove
+
+
+def _split(wanted: str) -> tuple[str, str | None]:
+    name, equals, version = wanted.partition("=")
+    return name, version if equals else None
+
+
+def ask(
+    repositories: Sequence[Mapping[str, Any]],
+    wanted: Sequence[str],
+    keep: Mapping[str, str],
+    timeout: float,
+    recommends: bool = False,
+    runner: Callable[..., Result] = run_module.run,
+    getter: Callable[[str, float], bytes] = fetch,
+) -> dict[str, Any]:
+    """The answer of the module package_index: versions, what would be installed and removed, bytes, problems."""
+    answer: dict[str, Any] = {
+        "packages": {},
+        "install": [],
+        "remove": [],
+        "download_bytes": None,
+        "disk_bytes": None,
+        "problems": [],
+    }
+    with PrivateApt(timeout, runner, getter) as apt:
+        if apt.prepare(repositories, keep) and wanted:
+            names = [_split(item)[0] for item in wanted]
+            answer["packages"] = known = apt.policy(names)
+            there = [item for item in wanted if _offered(known, item, apt.problems)]
+            if there:
+                answer["install"], answer["remove"] = apt.simulate(there, recommends)
+        answer["problems"] = [item.as_dict() for item in apt.problems]
+    if not any(item["kind"] in ("unsolvable", "timeout") for item in answer["problems"]):
+        answer.update(_bytes(answer))
+    return answer
+
+
+def _offered(known: Mapping[str, Mapping[str, Any]], wanted: str, problems: list[Problem]) -> bool:
+    """Whether a package (in this version) is to be had; if not it becomes a problem."""
+    name, version = _split(wanted)
+    entry = known.get(name)
+    if entry is None or (version is None and not entry["candidate"]):
+        problems.append(problem("no-such-package", f"no repository offers the package {name}"))
+        return False
+    if version is not None and version not in entry["versions"] and version != entry["candidate"]:
+        offered = ", ".join(entry["versions"][:5]) or "none"
+        problems.append(
+            problem("no-such-package", f"no repository offers {name} in version {version}; offered: {offered}")
+        )
+        return False
+    return True
+
+
+def _bytes(answer: Mapping[str, Any]) -> dict[str, int | None]:
+    """Bytes to download, and bytes more on disk afterwards."""
+    downloads = [item["download_bytes"] for item in answer["install"]]
+    sizes = [item["installed_bytes"] for item in answer["install"]]
+    present = (
+        parse_installed_sizes(_text("/var/lib/dpkg/status"))
+        if answer["remove"] or any(item["from"] for item in answer["install"])
+        else {}
+    )
+    gone = sum(present.get(item["name"].split(":")[0], 0) for item in answer["install"] if item["from"])
+    gone += sum(present.get(name.split(":")[0], 0) for name in answer["remove"])
+    return {
+        "download_bytes": None if None in downloads else sum(downloads),
+        "disk_bytes": None if None in sizes else sum(sizes) - gone,
+    }

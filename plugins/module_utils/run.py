@@ -1,0 +1,88 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Run a program with a time limit, never through a shell, in a plain locale."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import Mapping, NamedTuple, Sequence
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are looked for: an unprivileged login often lacks the sbin directories."""
+
+_AFTER_KILL = 2.0
+"""Seconds a killed program gets to vanish; one that hangs inside the kernel never does."""
+
+
+class Result(NamedTuple):
+    """What became of a program."""
+
+    rc: int | None
+    """Exit status; None when it was not run or did not end in time."""
+    out: str
+    err: str
+    seconds: float
+    error: str | None
+    """A sentence when the program could not be run or did not end; None when it ended by itself."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran to its end and said success."""
+        return self.rc == 0
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables a program is given: the caller's own, in the C locale and in UTC."""
+    env = dict(os.environ)
+    env.update({"LC_ALL": "C", "LANG": "C", "LANGUAGE": "C", "TZ": "UTC"})
+    env["PATH"] = env["PATH"] + ":" + SEARCH_PATH if env.get("PATH") else SEARCH_PATH
+    env.update(extra or {})
+    return env
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program and its children (it leads a session of its own)."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        # It ended in between, or it runs as another user: kill what can be killed.
+        process.kill()
+
+
+def run(
+    argv: Sequence[str], timeout: float = 20.0, env: Mapping[str, str] | None = None, stdin: bytes | None = None
+) -> Result:
+    """Run `argv` for at most `timeout` seconds. Never raises for what the program does."""
+    start = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(env),
+            start_new_session=True,
+        )
+    except OSError as exc:
+        return Result(None, "", "", time.monotonic() - start, f"{argv[0]} could not be run: {exc.strerror or exc}")
+    error = None
+    try:
+        out, err = process.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        error = f"{argv[0]} did not answer within {timeout:g} s"
+        _kill(process)
+        try:
+            out, err = process.communicate(timeout=_AFTER_KILL)
+        except subprocess.TimeoutExpired:
+            error += " and could not be killed (it hangs inside the kernel)"
+            out, err = b"", b""
+    return Result(
+        None if error else process.returncode,
+        out.decode("utf-8", "replace"),
+        err.decode("utf-8", "replace"),
+        time.monotonic() - start,
+        error,
+    )

@@ -1,0 +1,395 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Seals: small records on the node of what a component manages, so that one look tells whether it is still so.
+
+Beside them lie the record of the last proof and the lock of the run at work. All are JSON, readable by root only,
+written to a temporary file, synced and renamed: a cut of power leaves the old record or the new one.
+"""
+
+from __future__ import annotations
+
+import calendar
+import hashlib
+import json
+import os
+import tempfile
+import time
+from typing import Any, Mapping, NamedTuple
+
+from ansible_collections.gpuwright.node.plugins.module_utils import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+
+SCHEMA = 1
+DIRECTORY = "/var/lib/gpuwright/seals"
+PROOF = "/var/lib/gpuwright/proof.json"
+LOCK = "/run/gpuwright/lock.json"
+
+_DIGEST_LIMIT = 1 << 20
+"""Bytes up to which a file is compared by content at each look; larger ones by size and time of change."""
+_BLOCK = 1 << 20
+_TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class SealError(Exception):
+    """A record cannot be read, made or written; the text says what to do."""
+
+
+class Verdict(NamedTuple):
+    """How a seal compares with the node."""
+
+    state: str
+    """"good", "broken", or "newer" (written by a newer gpuwright)."""
+    reason: str | None
+
+
+def iso(seconds: float) -> str:
+    """UTC time in ISO 8601."""
+    return time.strftime(_TIME_FORMAT, time.gmtime(seconds))
+
+
+def from_iso(text: str) -> float:
+    """Seconds since 1970 of a time as `iso` writes it; 0 for anything else."""
+    try:
+        return float(calendar.timegm(time.strptime(text, _TIME_FORMAT)))
+    except (ValueError, TypeError):
+        return 0.0
+
+
+# What is recorded
+
+
+def file_record(host: Host, path: str) -> dict[str, Any] | None:
+    """Digest, size, time and mode of a file; None when it is not there."""
+    found = host.stat(path)
+    if found is None:
+        return None
+    digest = hashlib.sha256()
+    try:
+        with open(host.at(path), "rb") as stream:
+            for block in iter(lambda: stream.read(_BLOCK), b""):
+                digest.update(block)
+    except OSError as exc:
+        raise SealError(f"{path} could not be read: {exc.strerror or exc}") from exc
+    return {
+        "sha256": digest.hexdigest(),
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "mode": f"{found.st_mode & 0o7777:04o}",
+    }
+
+
+def light_record(host: Host, path: str) -> dict[str, Any] | None:
+    """Size and time of a large file; None when it is not there."""
+    found = host.stat(path)
+    return None if found is None else {"size": found.st_size, "mtime_ns": found.st_mtime_ns}
+
+
+def environment_record(host: Host, path: str) -> str | None:
+    """Digest over the installation records of a virtual environment: each one's path, size and time. None without environment.
+
+    The contents (gigabytes) are not read; whoever installs or removes a package changes a record.
+    """
+    if not host.exists(path + "/pyvenv.cfg"):
+        return None
+    digest = hashlib.sha256()
+    for record in host.glob(path + "/lib/python3.*/site-packages/*.dist-info/RECORD"):
+        found = host.stat(record)
+        if found is not None:
+            digest.update(f"{record}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def make(
+    host: Host,
+    component: str,
+    given: Mapping[str, Any],
+    installed: Mapping[str, Any],
+    services: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """A seal with the real values of the node.
+
+    `given`: digest, stack, gpus, manages (files, light_files, packages, services, environments). `installed`: packages by name.
+    Raises SealError when something that is to be sealed is not there.
+    """
+    manages = given.get("manages") or {}
+    missing: list[str] = []
+
+    def each(kind: str, look: Any) -> dict[str, Any]:
+        values = {}
+        for name in manages.get(kind) or []:
+            values[name] = look(name)
+            if values[name] is None:
+                missing.append(name)
+        return values
+
+    seal = {
+        "schema": SCHEMA,
+        "component": component,
+        "gpuwright": versions.COLLECTION,
+        "written": iso(time.time()),
+        "digest": given.get("digest"),
+        "stack": given.get("stack") or {},
+        "gpus": given.get("gpus") or [],
+        "files": each("files", lambda path: file_record(host, path)),
+        "light_files": each("light_files", lambda path: light_record(host, path)),
+        "packages": each("packages", lambda name: installed[name].version if name in installed else None),
+        "services": each("services", lambda unit: dict(services[unit]) if unit in services else None),
+        "environments": {
+            path: {"record": record}
+            for path, record in each("environments", lambda path: environment_record(host, path)).items()
+        },
+    }
+    if missing:
+        raise SealError("{} cannot be sealed: not found on the node: {}".format(component, ", ".join(sorted(missing))))
+    return seal
+
+
+# What is compared
+
+
+def _file_difference(host: Host, path: str, sealed: Mapping[str, Any]) -> str | None:
+    found = host.stat(path)
+    if found is None:
+        return f"{path} is gone"
+    mode = f"{found.st_mode & 0o7777:04o}"
+    if sealed.get("mode") not in (None, mode):
+        return "{} has mode {} instead of {}".format(path, mode, sealed["mode"])
+    if found.st_size != sealed.get("size"):
+        return f"{path} changed"
+    if found.st_size >= _DIGEST_LIMIT and not host.full:
+        return None if found.st_mtime_ns == sealed.get("mtime_ns") else f"{path} changed"
+    record = file_record(host, path)
+    return None if record and record["sha256"] == sealed.get("sha256") else f"{path} changed"
+
+
+def difference(
+    host: Host,
+    seal: Mapping[str, Any],
+    installed: Mapping[str, Any],
+    services: Mapping[str, Mapping[str, Any]],
+) -> str | None:
+    """The first thing that is not as it was sealed, as a sentence; None when all is."""
+    for path, sealed in seal.get("files", {}).items():
+        text = _file_difference(host, path, sealed)
+        if text:
+            return text
+    for path, sealed in seal.get("light_files", {}).items():
+        now = light_record(host, path)
+        if now != sealed:
+            return "{} {}".format(path, "is gone" if now is None else "changed")
+    for name, version in seal.get("packages", {}).items():
+        package = installed.get(name)
+        if package is None:
+            return f"package {name} is not installed"
+        if package.version != version:
+            return f"package {name} is {package.version} instead of {version}"
+        if package.state != "installed":
+            return f"package {name} is {package.state}"
+    for unit, sealed in seal.get("services", {}).items():
+        state = services.get(unit)
+        if state is None:
+            return f"service {unit} could not be seen"
+        for key in ("active", "enabled"):
+            if sealed.get(key) is not None and state.get(key) != sealed[key]:
+                return "service {} is {} instead of {}".format(unit, state.get(key) or "in no known state", sealed[key])
+    for path, sealed in seal.get("environments", {}).items():
+        record = environment_record(host, path)
+        if record is None:
+            return f"environment {path} is gone"
+        if record != sealed.get("record"):
+            return f"packages of the environment {path} changed"
+    return None
+
+
+def is_newer(seal: Mapping[str, Any]) -> bool:
+    """Whether a newer gpuwright than this one wrote a seal."""
+    schema = seal.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
+        return True
+    return versions.key(str(seal.get("gpuwright") or "0")) > versions.key(versions.COLLECTION)
+
+
+def verify(
+    host: Host,
+    seal: Mapping[str, Any] | SealError,
+    installed: Mapping[str, Any],
+    services: Mapping[str, Mapping[str, Any]],
+) -> Verdict:
+    """Compare a seal with the node. What cannot be read or compared is broken, never good."""
+    if isinstance(seal, SealError):
+        return Verdict("broken", str(seal))
+    if is_newer(seal):
+        return Verdict(
+            "newer", "written by gpuwright {}, this is {}".format(seal.get("gpuwright"), versions.COLLECTION)
+        )
+    try:
+        reason = difference(host, seal, installed, services)
+    except (SealError, AttributeError, TypeError, ValueError) as exc:
+        reason = f"the seal could not be compared: {exc}"
+    return Verdict("broken", reason) if reason else Verdict("good", None)
+
+
+# Reading and writing
+
+
+def _read_object(host: Host, path: str) -> dict[str, Any] | None:
+    """A record; None when there is none. Raises SealError for one that is no JSON object."""
+    try:
+        with open(host.at(path), encoding="utf-8") as stream:
+            record = json.load(stream)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as exc:
+        raise SealError(f"{path} is unreadable: {exc}") from exc
+    if not isinstance(record, dict):
+        raise SealError(f"{path} is unreadable: it holds no object")
+    return record
+
+
+def path_of(component: str) -> str:
+    """File of a component's seal."""
+    if not component or "/" in component or component.startswith("."):
+        raise SealError(f"{component!r} is no name of a component")
+    return f"{DIRECTORY}/{component}.json"
+
+
+def read(host: Host, component: str) -> dict[str, Any] | None:
+    """Seal of a component; None when there is none. Raises SealError."""
+    return _read_object(host, path_of(component))
+
+
+def read_all(host: Host) -> dict[str, dict[str, Any] | SealError]:
+    """All seals of the node by component; unreadable ones as the error."""
+    seals: dict[str, dict[str, Any] | SealError] = {}
+    for name in host.names(DIRECTORY, "seals"):
+        if name.endswith(".json") and not name.startswith("."):
+            component = name[: -len(".json")]
+            try:
+                record = read(host, component)
+            except SealError as exc:
+                seals[component] = exc
+            else:
+                if record is not None:
+                    seals[component] = record
+    return seals
+
+
+def read_proof(host: Host) -> dict[str, Any] | None:
+    """Record of the last proof; None when there is none or it is unreadable (then nothing is proven)."""
+    try:
+        return _read_object(host, PROOF)
+    except SealError as exc:
+        host.unknown("proof", str(exc))
+        return None
+
+
+def read_lock(host: Host) -> dict[str, Any] | None:
+    """The lock of the run at work, expired or not; None when there is none. An unreadable one is of an unknown owner."""
+    try:
+        return _read_object(host, LOCK)
+    except SealError as exc:
+        host.unknown("lock", str(exc))
+        return {"owner": None, "since": None, "expires": None}
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_directory(host: Host, path: str, mode: int) -> str:
+    """The directory on disk, made with `mode` where it is missing."""
+    real = host.at(path)
+    if not os.path.isdir(real):
+        os.makedirs(os.path.dirname(real), mode=0o755, exist_ok=True)
+        os.mkdir(real, mode)
+    return real
+
+
+def write_object(host: Host, path: str, record: Mapping[str, Any], directory_mode: int = 0o700) -> None:
+    """Write a record so that it survives a cut of power in whole: temporary file, fsync, rename, fsync of the directory."""
+    directory = _make_directory(host, os.path.dirname(path), directory_mode)
+    name = os.path.basename(path)
+    descriptor, temporary = tempfile.mkstemp(prefix="." + name + ".", dir=directory)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(record, stream, indent=1, sort_keys=True)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(temporary, os.path.join(directory, name))
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync_directory(directory)
+
+
+def remove(host: Host, paths: list[str]) -> list[str]:
+    """Remove records, with the directories synced; the paths that were there."""
+    gone = []
+    for path in paths:
+        try:
+            os.unlink(host.at(path))
+        except FileNotFoundError:
+            continue
+        gone.append(path)
+    for directory in sorted({os.path.dirname(path) for path in gone}):
+        _sync_directory(host.at(directory))
+    return gone
+
+
+# The lock
+
+
+def lock_conflict(lock: Mapping[str, Any] | None, owner: str, now: float) -> str | None:
+    """Why this owner may not begin: the living lock of another; None when it may."""
+    if lock is None or lock.get("owner") == owner:
+        return None
+    expires = lock.get("expires")
+    if expires is not None and from_iso(expires) <= now:
+        return None
+    return "this machine is being worked on by {} since {}; wait, or remove {} if that run is dead".format(
+        lock.get("owner") or "somebody unknown", lock.get("since") or "an unknown time", LOCK
+    )
+
+
+def take_lock(host: Host, owner: str, seconds: float) -> bool:
+    """Take or renew the lock; whether it was new. Raises SealError when another owner holds it.
+
+    The file appears in whole by a hard link, which fails when a lock is there already: of two runs one wins.
+    """
+    now = time.time()
+    present = read_lock(host)
+    conflict = lock_conflict(present, owner, now)
+    if conflict:
+        raise SealError(conflict)
+    since = present["since"] if present and present.get("owner") == owner and present.get("since") else iso(now)
+    record = {"owner": owner, "since": since, "expires": iso(now + seconds)}
+    if present is not None and present.get("owner") == owner:
+        write_object(host, LOCK, record, 0o755)
+        return False
+    if present is not None:
+        remove(host, [LOCK])
+    mine = f"{LOCK}.{os.getpid()}"
+    write_object(host, mine, record, 0o755)
+    try:
+        os.link(host.at(mine), host.at(LOCK))
+    except FileExistsError:
+        other = read_lock(host)
+        raise SealError(
+            lock_conflict(other, owner, now) or f"another run took the lock {LOCK} just now; try again"
+        ) from None
+    finally:
+        os.unlink(host.at(mine))
+    return True
+
+
+def release_lock(host: Host, owner: str) -> bool:
+    """Give the lock back; whether it was held by this owner. Another's lock stays."""
+    present = read_lock(host)
+    if present is None or present.get("owner") != owner:
+        return False
+    return bool(remove(host, [LOCK]))

@@ -1,0 +1,486 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read what ``nvidia-smi -q -x`` prints, by any driver since 285.
+
+Only the XML is read: the plain table changed its layout in 510, 530 and 545, and one unknown field name fails a whole
+CSV query. Tags moved between driver lines, so every value is looked for under its names, newest first.
+
+A value that is no number is one of two things, and they must not be confused: *not applicable* (``N/A`` on a GeForce
+is no failure) or an *error* (``[GPU is lost]`` is one). The first becomes ``None``; the second becomes ``None`` with an
+entry in the card's ``errors``.
+
+Pure functions: nothing is executed here.
+"""
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+Gpu = Dict[str, Any]
+SmiData = Dict[str, Any]
+
+
+class SmiError(Exception):
+    """What was read is no answer of nvidia-smi; the text is a sentence for a person."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Values
+# --------------------------------------------------------------------------------------------------------------------
+
+NOT_APPLICABLE = frozenset(
+    ("", "n/a", "not supported", "not available", "none", "requested functionality has been deprecated", "not found")
+)
+_ERROR_TEXT = re.compile(
+    r"unknown error|\berr!|gpu is lost|gpu requires reset|insufficient permissions?|function not found"
+    r"|unable to determine|failed to",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"^[+-]?\d+(?:\.\d+)?")
+# nvidia-smi says "MiB" since 375 and "MB" before, and meant the same.
+_MEBIBYTES = {"kib": 1 / 1024, "kb": 1 / 1024, "mib": 1, "mb": 1, "gib": 1024, "gb": 1024, "": 1}
+
+
+def plain(text: Optional[str]) -> str:
+    """White space collapsed, the typographic apostrophe made plain, brackets around the whole removed."""
+    collapsed = " ".join((text or "").replace("\u2019", "'").split())
+    if collapsed.startswith("[") and collapsed.endswith("]"):
+        collapsed = collapsed[1:-1].strip()
+    return collapsed
+
+
+def is_not_applicable(text: Optional[str]) -> bool:
+    """Whether nvidia-smi says that the card has no such value."""
+    return plain(text).lower() in NOT_APPLICABLE
+
+
+def is_error(text: Optional[str]) -> bool:
+    """Whether nvidia-smi says that it could not read the value."""
+    return bool(_ERROR_TEXT.search(plain(text)))
+
+
+def normalise_bus_id(text: str) -> str:
+    """A PCI bus id in nvidia-smi's spelling: eight digits of domain, upper case.
+
+    ``0000:3b:00.0``, ``3b:00.0`` and ``00000000:3B:00.0`` are the same place. Text that is no bus id comes back as it is.
+    """
+    match = re.match(r"^(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])$", text.strip())
+    if match is None:
+        return text.strip()
+    domain, bus, device, function = match.groups()
+    return "{0:08X}:{1:02X}:{2:02X}.{3}".format(int(domain or "0", 16), int(bus, 16), int(device, 16), function)
+
+
+class _Reader:
+    """Values of one element by their alternative paths; errors are collected on the way."""
+
+    def __init__(self, element: ElementTree.Element) -> None:
+        self.element = element
+        self.errors: Dict[str, str] = {}
+
+    def raw(self, *paths: str) -> Optional[str]:
+        """Text of the first path that is there and says something, else of the first that is there."""
+        fallback: Optional[str] = None
+        for path in paths:
+            found = self.element.find(path)
+            if found is None:
+                continue
+            text = plain(found.text)
+            if not is_not_applicable(text):
+                return text
+            fallback = text if fallback is None else fallback
+        return fallback
+
+    def text(self, *paths: str) -> Optional[str]:
+        """A word; ``None`` when it is absent, not applicable or an error (which is remembered)."""
+        value = self.raw(*paths)
+        if value is None or is_not_applicable(value):
+            return None
+        if is_error(value):
+            self.errors[paths[0]] = value
+            return None
+        return value
+
+    def number(self, *paths: str) -> Optional[float]:
+        """A number with any unit behind it; what is neither number nor *not applicable* is an error."""
+        value = self.text(*paths)
+        if value is None:
+            return None
+        match = _NUMBER.match(value)
+        if match is None:
+            self.errors[paths[0]] = value
+            return None
+        return float(match.group(0))
+
+    def integer(self, *paths: str) -> Optional[int]:
+        value = self.number(*paths)
+        return None if value is None else int(value)
+
+    def mebibytes(self, *paths: str) -> Optional[int]:
+        value = self.number(*paths)
+        if value is None:
+            return None
+        unit = re.sub(r"^[+-]?[\d.]+\s*", "", self.raw(*paths) or "").lower()
+        return int(value * _MEBIBYTES.get(unit, 1))
+
+    def flag(self, *paths: str) -> Optional[bool]:
+        """``Yes``/``Enabled``/``Active`` against ``No``/``Disabled``/``Not Active``; other words are errors."""
+        value = self.text(*paths)
+        if value is None:
+            return None
+        word = value.lower()
+        if word in ("yes", "enabled", "active", "1", "true"):
+            return True
+        if word in ("no", "disabled", "not active", "inactive", "0", "false"):
+            return False
+        self.errors[paths[0]] = value
+        return None
+
+    def total(self, *paths: str) -> Optional[int]:
+        """The sum of the values that are there; ``None`` when none is."""
+        values = [value for value in (self.integer(path) for path in paths) if value is not None]
+        return sum(values) if values else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The document
+# --------------------------------------------------------------------------------------------------------------------
+
+_ROOT = "nvidia_smi_log"
+_ILLEGAL_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_ILLEGAL_REFERENCE = re.compile(r"&#(?:x0*(?:[0-8bcef]|1[0-9a-f])|0*(?:[0-8]|1[1245-9]|2\d|3[01]));", re.IGNORECASE)
+_DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*>")
+_PROCESS_NAME = re.compile(r"(<process_name>)(.*?)(</process_name>)", re.DOTALL)
+_BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
+
+
+def parse_xml(text: Any) -> SmiData:
+    """The answer of ``nvidia-smi -q -x`` as plain data.
+
+    Args:
+        text: what it printed, ``str`` or ``bytes``; lines before and after the document are kept as ``notes``.
+
+    Returns:
+        ``driver_version``, ``cuda_version``, ``attached_gpus`` (number), ``notes`` (lines outside the document) and
+        ``gpus``, in the order of nvidia-smi, which is the order of PCI bus ids. Memory is in MiB, temperatures in
+        degrees Celsius, power in watts; what a card does not have is ``None``.
+
+    Raises:
+        SmiError: no document, a document that is cut off, or one that is not nvidia-smi's.
+    """
+    document, notes = _cut_out(text)
+    root = _parse(document)
+    if root.tag != _ROOT:
+        raise SmiError("expected the XML of nvidia-smi (<{0}>) and found <{1}>".format(_ROOT, root.tag))
+    reader = _Reader(root)
+    gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
+    return {
+        "driver_version": reader.text("driver_version"),
+        "cuda_version": reader.text("cuda_version"),
+        "attached_gpus": reader.integer("attached_gpus"),
+        "gpus": gpus,
+        "notes": notes,
+        "errors": reader.errors,
+    }
+
+
+def _cut_out(text: Any) -> Tuple[str, List[str]]:
+    """The document and the lines around it."""
+    decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    decoded = decoded.lstrip("\ufeff")
+    root = decoded.find("<" + _ROOT)
+    if root < 0:
+        raise SmiError(_no_document(decoded))
+    declaration = decoded.rfind("<?xml", 0, root)
+    start = declaration if declaration >= 0 else root
+    closing = "</{0}>".format(_ROOT)
+    end = decoded.find(closing, root)
+    if end < 0:
+        raise SmiError("the XML of nvidia-smi is cut off: {0} is missing after {1} characters".format(closing, len(decoded)))
+    end += len(closing)
+    outside = decoded[:start].splitlines() + decoded[end:].splitlines()
+    return decoded[start:end], [plain(line) for line in outside if line.strip()]
+
+
+def _no_document(text: str) -> str:
+    first = next((plain(line) for line in text.splitlines() if line.strip()), "")
+    if not first:
+        return "nvidia-smi printed nothing where its XML was expected"
+    return "expected the XML of nvidia-smi and found {0!r}".format(first[:120])
+
+
+def _parse(document: str) -> ElementTree.Element:
+    """The tree. The DTD is never resolved, entities are not accepted, control characters in names are replaced."""
+    body = _DOCTYPE.sub("", document, count=1)
+    if "<!DOCTYPE" in body or "<!ENTITY" in body:
+        raise SmiError("the XML declares entities of its own: this is not an answer of nvidia-smi")
+    body = _ILLEGAL_REFERENCE.sub("?", _ILLEGAL_XML.sub("?", body))
+    # The text is already decoded; what the declaration says of an encoding no longer holds.
+    body = re.sub(r"^<\?xml[^>]*\?>", "", body)
+    try:
+        return ElementTree.fromstring(body)
+    except ElementTree.ParseError:
+        pass
+    try:
+        # Command lines of processes are not always escaped.
+        return ElementTree.fromstring(_PROCESS_NAME.sub(_escape_name, body))
+    except ElementTree.ParseError as error:
+        raise SmiError("the XML of nvidia-smi cannot be read: {0}".format(error)) from error
+
+
+def _escape_name(match: Any) -> str:
+    before, name, after = match.groups()
+    return before + _BARE_AMPERSAND.sub("&amp;", name).replace("<", "&lt;") + after
+
+
+def _gpu(index: int, element: ElementTree.Element) -> Gpu:
+    """One card. The order of alternative paths is newest first; see the table of changes in the tests."""
+    read = _Reader(element)
+    bus_id = read.text("pci/pci_bus_id") or element.get("id") or ""
+    gpu: Gpu = {
+        "index": index,
+        "name": read.text("product_name"),
+        "brand": read.text("product_brand"),
+        "architecture": read.text("product_architecture"),
+        "uuid": read.text("uuid"),
+        "serial": read.text("serial"),
+        "vbios": read.text("vbios_version"),
+        "minor_number": read.integer("minor_number"),
+        "pci_bus_id": normalise_bus_id(bus_id),
+        "pci_id": _pci_id(read.text("pci/pci_device_id")),
+        "memory_total_mib": read.mebibytes("fb_memory_usage/total", "memory_usage/total"),
+        "memory_used_mib": read.mebibytes("fb_memory_usage/used", "memory_usage/used"),
+        "memory_reserved_mib": read.mebibytes("fb_memory_usage/reserved"),
+        "utilization_percent": read.integer("utilization/gpu_util"),
+        "fan_percent": read.integer("fan_speed"),
+        "performance_state": read.text("performance_state"),
+        "compute_mode": read.text("compute_mode"),
+        "virtualization_mode": read.text("gpu_virtualization_mode/virtualization_mode"),
+        "persistence_mode": read.flag("persistence_mode"),
+        # "None" is an answer here: nothing has to be done.
+        "recovery_action": read.raw("gpu_recovery_action") or None,
+        "reset_required": read.flag("gpu_reset_status/reset_required"),
+        "mig": _mig(read),
+        "ecc": _ecc(read),
+        "retired_pages": _retired_pages(read),
+        "remapped_rows": _remapped_rows(read),
+        "clocks": {
+            "sm_mhz": read.integer("clocks/sm_clock"),
+            "sm_max_mhz": read.integer("max_clocks/sm_clock"),
+            "memory_mhz": read.integer("clocks/mem_clock"),
+            "memory_max_mhz": read.integer("max_clocks/mem_clock"),
+        },
+        "fabric": {
+            "state": read.text("fabric/state"),
+            "status": read.text("fabric/status"),
+            "health": read.text("fabric/health/summary"),
+            "clique_id": read.text("fabric/cliqueId"),
+            "cluster_uuid": read.text("fabric/clusterUuid"),
+        },
+        "processes": _processes(element),
+    }
+    gpu.update(_temperatures(read))
+    gpu.update(_power(read))
+    gpu["pcie"] = _pcie(read)
+    gpu["throttle"] = _throttle(element)
+    gpu["errors"] = read.errors
+    return gpu
+
+
+def _pci_id(text: Optional[str]) -> Optional[str]:
+    """``10de:2330`` of nvidia-smi's ``233010DE``."""
+    match = re.match(r"^(?:0x)?([0-9a-fA-F]{4})([0-9a-fA-F]{4})$", text or "")
+    return None if match is None else "{1}:{0}".format(*match.groups()).lower()
+
+
+def _temperatures(read: _Reader) -> Dict[str, Optional[int]]:
+    """Newer cards give margins (``tlimit``, they fall to 0) where older ones give thresholds."""
+    return {
+        "temperature_c": read.integer("temperature/gpu_temp"),
+        "temperature_memory_c": read.integer("temperature/memory_temp"),
+        "temperature_slow_c": read.integer("temperature/gpu_temp_slow_threshold"),
+        "temperature_shutdown_c": read.integer("temperature/gpu_temp_max_threshold"),
+        "temperature_memory_max_c": read.integer("temperature/gpu_temp_max_mem_threshold"),
+        "temperature_margin_c": read.integer("temperature/gpu_temp_tlimit"),
+    }
+
+
+def _power(read: _Reader) -> Dict[str, Optional[float]]:
+    groups = ("gpu_power_readings", "power_readings")
+
+    def paths(*names: str) -> Sequence[str]:
+        return [group + "/" + name for group in groups for name in names]
+
+    return {
+        "power_draw_w": read.number(*paths("instant_power_draw", "average_power_draw", "power_draw")),
+        "power_limit_w": read.number(*paths("current_power_limit", "enforced_power_limit", "power_limit")),
+        "power_default_limit_w": read.number(*paths("default_power_limit")),
+        "power_max_limit_w": read.number(*paths("max_power_limit")),
+    }
+
+
+def _pcie(read: _Reader) -> Dict[str, Optional[int]]:
+    link = "pci/pci_gpu_link_info/"
+    replays = read.integer("pci/replay_counter")
+    return {
+        "gen": read.integer(link + "pcie_gen/current_link_gen"),
+        "gen_max": read.integer(link + "pcie_gen/max_link_gen"),
+        "gen_device_max": read.integer(link + "pcie_gen/max_device_link_gen"),
+        "gen_host_max": read.integer(link + "pcie_gen/max_host_link_gen"),
+        "width": read.integer(link + "link_widths/current_link_width"),
+        "width_max": read.integer(link + "link_widths/max_link_width"),
+        # 65535 is the counter's way of saying that it does not count.
+        "replays": None if replays == 65535 else replays,
+    }
+
+
+def _ecc(read: _Reader) -> Dict[str, Any]:
+    """Errors by life time: *volatile* since the driver was loaded, *aggregate* over the card's life."""
+    ecc: Dict[str, Any] = {
+        "mode": read.flag("ecc_mode/current_ecc"),
+        "pending": read.flag("ecc_mode/pending_ecc"),
+        "sram_threshold_exceeded": read.flag("ecc_errors/aggregate/sram_threshold_exceeded"),
+        "channel_repair_pending": read.flag("ecc_errors/channel_repair_pending"),
+        "tpc_repair_pending": read.flag("ecc_errors/tpc_repair_pending"),
+        "unrepairable_memory": read.flag("ecc_errors/unrepairable_memory"),
+    }
+    for life in ("volatile", "aggregate"):
+        base = "ecc_errors/" + life + "/"
+        sram = read.total(
+            base + "sram_uncorrectable", base + "sram_uncorrectable_parity", base + "sram_uncorrectable_secded"
+        )
+        dram = read.integer(base + "dram_uncorrectable")
+        ecc[life + "_sram_uncorrected"] = sram
+        ecc[life + "_uncorrected"] = _sum(sram, dram, read.integer(base + "double_bit/total"))
+        ecc[life + "_corrected"] = _sum(
+            read.integer(base + "sram_correctable"),
+            read.integer(base + "dram_correctable"),
+            read.integer(base + "single_bit/total"),
+        )
+    return ecc
+
+
+def _sum(*values: Optional[int]) -> Optional[int]:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _retired_pages(read: _Reader) -> Optional[Dict[str, Any]]:
+    """Pages that Volta and older take out of use; ``None`` where the card does not do that.
+
+    ``pending_retirement`` (375) and ``pending_blacklist`` (430) can both be there; either of them counts.
+    """
+    base = "retired_pages/"
+    single = read.integer(base + "multiple_single_bit_retirement/retired_count")
+    double = read.integer(base + "double_bit_retirement/retired_count")
+    flags = [read.flag(base + "pending_retirement"), read.flag(base + "pending_blacklist")]
+    pending = True if True in flags else (False if False in flags else None)
+    if single is None and double is None and pending is None:
+        return None
+    return {"single_bit": single, "double_bit": double, "pending": pending}
+
+
+def _remapped_rows(read: _Reader) -> Optional[Dict[str, Any]]:
+    """Rows that Ampere and newer replace; ``None`` where the card does not do that (the tag then holds ``N/A``)."""
+    base = "remapped_rows/"
+    rows: Dict[str, Any] = {
+        "correctable": read.integer(base + "remapped_row_corr"),
+        "uncorrectable": read.integer(base + "remapped_row_unc"),
+        "pending": read.flag(base + "remapped_row_pending"),
+        "failure": read.flag(base + "remapped_row_failure"),
+    }
+    histogram = {
+        level: read.integer(base + "row_remapper_histogram/row_remapper_histogram_" + level)
+        for level in ("max", "high", "partial", "low", "none")
+    }
+    if all(value is None for value in list(rows.values()) + list(histogram.values())):
+        read.text("remapped_rows")  # An error sentence in place of the children is remembered.
+        return None
+    rows["banks"] = histogram
+    return rows
+
+
+def _mig(read: _Reader) -> Dict[str, Any]:
+    devices = []
+    for device in read.element.findall("mig_devices/mig_device"):
+        inner = _Reader(device)
+        devices.append(
+            {
+                "index": inner.integer("index"),
+                "gpu_instance": inner.integer("gpu_instance_id"),
+                "compute_instance": inner.integer("compute_instance_id"),
+                "memory_total_mib": inner.mebibytes("fb_memory_usage/total"),
+                "memory_used_mib": inner.mebibytes("fb_memory_usage/used"),
+            }
+        )
+    return {
+        "current": read.flag("mig_mode/current_mig"),
+        "pending": read.flag("mig_mode/pending_mig"),
+        "devices": devices,
+    }
+
+
+# Bits of the mask that CSV queries give, by the name of the XML tag after its prefix.
+THROTTLE_REASONS = {
+    "gpu_idle": 0x1,
+    "applications_clocks_setting": 0x2,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal_slowdown": 0x20,
+    "hw_thermal_slowdown": 0x40,
+    "hw_power_brake_slowdown": 0x80,
+    "display_clocks_setting": 0x100,
+}
+
+
+def _throttle(element: ElementTree.Element) -> Optional[List[str]]:
+    """Names of the active reasons, without their prefix; ``None`` where the card does not tell.
+
+    The tags were renamed from ``clocks_throttle_reasons`` to ``clocks_event_reasons`` in 535; reasons that this program
+    does not know are kept under their own name.
+    """
+    active = []
+    seen = False
+    for group, prefix in (
+        ("clocks_event_reasons", "clocks_event_reason_"),
+        ("clocks_throttle_reasons", "clocks_throttle_reason_"),
+    ):
+        for child in element.findall(group + "/*"):
+            if is_not_applicable(child.text):
+                continue
+            seen = True
+            name = child.tag[len(prefix) :] if child.tag.startswith(prefix) else child.tag
+            if plain(child.text).lower() == "active" and name not in active:
+                active.append(name)
+    return active if seen else None
+
+
+def _processes(element: ElementTree.Element) -> List[Dict[str, Any]]:
+    """Processes on the card; ``type`` is C (compute), G (graphics), C+G or M+C (multi-process service)."""
+    processes = []
+    for info in element.findall("processes/process_info"):
+        read = _Reader(info)
+        processes.append(
+            {
+                "pid": read.integer("pid"),
+                "type": read.text("type"),
+                "name": read.text("process_name"),
+                "memory_mib": read.mebibytes("used_memory"),
+                "gpu_instance": read.integer("gpu_instance_id"),
+            }
+        )
+    return processes
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Judging: in its own file, so that an observation that only reads stays small
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def judge(data: SmiData, expected: Optional[Dict[str, Any]] = None) -> List[Dict[str, Any]]:
+    """Every check that one answer of nvidia-smi allows; see :func:`smi_judge.judge` for ``expected``."""
+    from ansible_collections.gpuwright.node.plugins.module_utils import smi_judge
+
+    return smi_judge.judge(data, expected or {})

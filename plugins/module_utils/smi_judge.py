@@ -1,0 +1,661 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Judge the cards as nvidia-smi describes them.
+
+Pure functions over the data of :mod:`smi`. Each check reads one thing; where a card does not have it the check is
+skipped with a reason, and where nvidia-smi could not read it the check fails: the two are kept apart by the parser.
+
+Limits and their sources: row remapping and page retirement as in NVIDIA's memory error guides (512 rows, 64 pages);
+four uncorrected SRAM errors over life as in ml-engineering and sichek; the corrected-error limit from sichek; the rest
+is written beside its constant.
+"""
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_messages
+
+Check = checks.Check
+Gpu = smi.Gpu
+Expected = Mapping[str, Any]
+
+REMAPPED_ROWS_LIMIT = 512
+RETIRED_PAGES_WARN = 60
+RETIRED_PAGES_LIMIT = 64
+SRAM_LIFE_LIMIT = 4
+CORRECTED_LIMIT = 10_000_000
+MEMORY_LIMIT_C = 95
+# Own rule: five degrees before the card slows itself down is time to look at the fans.
+TEMPERATURE_MARGIN_C = 5
+# Own rule for a card that names no threshold of its own.
+TEMPERATURE_LIMIT_C = 85
+REPLAYS_LIMIT = 80
+
+_RESET = "stop what runs on the card, then 'nvidia-smi --gpu-reset -i {index}', or reboot the host"
+_RMA = "take the card out of use and return it to its vendor"
+_COOL = "check air flow, fans, dust and room temperature"
+_SEAT = "reseat the card, check the riser and the slot's lanes in the firmware settings"
+
+
+def judge(data: smi.SmiData, expected: Expected) -> List[Check]:
+    """All checks of one answer.
+
+    Args:
+        data: of :func:`smi.parse_xml`.
+        expected: what to hold it against, all optional: ``count``, ``names`` (list), ``bus_ids`` (list, of PCI),
+            ``driver`` (a version or the beginning of one), ``min_driver``, ``pcie_width``, ``pcie_gen``,
+            ``max_temperature_c``, ``max_memory_temperature_c``, ``persistence``, ``mig``, ``ecc`` (bool),
+            ``power_limit_w``, ``compute_mode``, ``idle`` (bool: nobody should compute now), ``under_load`` (bool: the card is kept busy while asking).
+    """
+    gpus: List[Gpu] = data["gpus"]
+    result = [judge_count(data, expected), judge_models(gpus, expected)]
+    result += judge_driver(data.get("driver_version"), expected)
+    result += _judge_notes(data)
+    for gpu in gpus:
+        result += judge_gpu(gpu, expected, len(gpus))
+    return result
+
+
+def judge_gpu(gpu: Gpu, expected: Expected, cards: int = 1) -> List[Check]:
+    """The checks of one card; a card that does not answer at all has one check that says so."""
+    lost = _judge_lost(gpu)
+    if lost is not None:
+        return [lost]
+    result: List[Check] = []
+    for step in _STEPS:
+        result += step(gpu, expected)
+    result.append(judge_pcie_width(gpu, expected, cards))
+    return result
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The host
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def judge_count(data: smi.SmiData, expected: Expected) -> Check:
+    """As many cards as expected, and as many described as attached."""
+    found = len(data["gpus"])
+    attached = data.get("attached_gpus")
+    wanted = expected.get("count")
+    missing = _missing_bus_ids(data["gpus"], expected.get("bus_ids"))
+    rest: Dict[str, Any] = {"measured": found, "expected": wanted, "unit": "cards", "evidence": ", ".join(missing) or None}
+    if wanted is not None and found != wanted:
+        return _cards_missing("{0} cards were expected and nvidia-smi sees {1}".format(wanted, found), missing, rest)
+    if missing:
+        return _cards_missing("nvidia-smi does not see every card that is on the PCI bus", missing, rest)
+    if attached is not None and attached > found:
+        reason = "nvidia-smi says that {0} cards are attached and describes {1}".format(attached, found)
+        return _cards_missing(reason, missing, dict(rest, expected=attached))
+    if not found:
+        return _cards_missing("nvidia-smi sees no card", missing, rest)
+    return checks.passed("gpu.count", reason="every card answers", **rest)
+
+
+def _cards_missing(reason: str, missing: Sequence[str], rest: Dict[str, Any]) -> Check:
+    where = " (missing: {0})".format(", ".join(missing)) if missing else ""
+    return checks.failed(
+        "gpu.count",
+        reason=reason + where,
+        action="check_hardware",
+        remedy="look in the kernel log for Xid 79 and for 'RmInitAdapter failed'; power the host off and on, then reseat the "
+        "card. If the inventory is wrong, correct gpuwright_gpus_expected",
+        **rest,
+    )
+
+
+def _missing_bus_ids(gpus: Sequence[Gpu], wanted: Optional[Sequence[str]]) -> List[str]:
+    present = {gpu.get("pci_bus_id") for gpu in gpus}
+    return sorted({smi.normalise_bus_id(bus_id) for bus_id in wanted or ()} - present)
+
+
+def judge_models(gpus: Sequence[Gpu], expected: Expected) -> Check:
+    """The cards are those that the inventory names."""
+    names = [str(gpu.get("name") or "unreadable") for gpu in gpus]
+    wanted = [str(name) for name in expected.get("names") or ()]
+    rest: Dict[str, Any] = {"measured": names, "expected": wanted or None}
+    if not names:
+        return checks.incomplete("gpu.model", "there is no card whose model could be read", "warning", **rest)
+    if "Graphics Device" in names:
+        return checks.failed(
+            "gpu.model",
+            "warning",
+            reason="the driver does not know the name of a card: it is older than the card",
+            action="install",
+            remedy="install a newer driver branch",
+            **rest,
+        )
+    if not wanted:
+        return checks.passed("gpu.model", "warning", reason="no model was expected; named as found", **rest)
+    strangers = unmatched_names(names, wanted)
+    if strangers:
+        return checks.failed(
+            "gpu.model",
+            "warning",
+            reason="not among the expected models: " + ", ".join(strangers),
+            action="configure",
+            remedy="correct gpuwright_gpus_expected in the inventory, or find out who changed the card",
+            **rest,
+        )
+    return checks.passed("gpu.model", "warning", **rest)
+
+
+# Words of a product name that say how a card is built, not which card it is.
+_FORM = re.compile(r"^(?:\d+gb|sxm\d*|pcie|hbm\d*e?|gpu|nvl\d*|generation|edition|server|workstation|max|q)$")
+
+
+def same_model(found: str, wanted: str) -> bool:
+    """Whether a product name is the card that somebody wrote: ``A100`` is ``NVIDIA A100-SXM4-80GB``.
+
+    What is written must be in the name, and what the name has more must only be form and memory: ``RTX 4080`` is not
+    ``RTX 4080 SUPER``, ``A100 80GB`` is not ``A100-SXM4-40GB``.
+    """
+    name, words = _words(found), _words(wanted)
+    return words <= name and all(_FORM.match(word) for word in name - words)
+
+
+def _words(name: str) -> "set[str]":
+    vendors = {"nvidia", "geforce", "tesla", "quadro"}
+    joined = re.sub(r"(\d+)\s+gb\b", r"\1gb", name.lower())
+    return {word for word in re.split(r"[\s\-_/]+", joined) if word and word not in vendors}
+
+
+def unmatched_names(names: Sequence[str], wanted: Sequence[str]) -> List[str]:
+    """The names that none of the wanted ones describes."""
+    return sorted({name for name in names if not any(same_model(name, want) for want in wanted)})
+
+
+def version_tuple(text: str) -> Tuple[int, ...]:
+    """The numbers of a driver version; drivers have no other parts."""
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def judge_driver(version: Optional[str], expected: Expected) -> List[Check]:
+    """The driver is the wished one and not below the floor of what runs on it."""
+    result = []
+    wanted, minimum = expected.get("driver"), expected.get("min_driver")
+    if wanted:
+        result.append(_judge_version("driver.version_expected", version, str(wanted), "warning", exact=True))
+    if minimum:
+        result.append(_judge_version("driver.minimum", version, str(minimum), "critical", exact=False))
+    return result
+
+
+def _judge_version(check_id: str, version: Optional[str], wanted: str, severity: str, exact: bool) -> Check:
+    rest: Dict[str, Any] = {"measured": version, "expected": wanted}
+    if not version:
+        return checks.incomplete(check_id, "nvidia-smi names no driver version", severity, **rest)
+    found, floor = version_tuple(version), version_tuple(wanted)
+    ok = found[: len(floor)] == floor if exact else found >= floor
+    return checks.judged(
+        check_id,
+        ok,
+        severity,
+        reason=None if ok else "driver {0} runs where {1}{2} is wanted".format(version, wanted, "" if exact else " or newer"),
+        action="install",
+        remedy="run gpuwright up, and reboot if it says so",
+        **rest,
+    )
+
+
+def _judge_notes(data: smi.SmiData) -> List[Check]:
+    """What nvidia-smi prints beside its document, such as the warning about the infoROM."""
+    text = "\n".join(data.get("notes") or ())
+    if "inforom" not in text.lower():
+        return []
+    trouble = smi_messages.from_text(text)
+    return [
+        checks.failed(
+            "gpu.inforom",
+            reason=trouble.cause if trouble else "nvidia-smi warns about an infoROM",
+            evidence=text,
+            action="contact_support",
+            remedy=trouble.remedy if trouble else "read the warning and ask the card's vendor",
+        )
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One card
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def label(gpu: Gpu) -> str:
+    """The name of a card in checks: its index, with the bus id that finds it in a case."""
+    return "{0} ({1})".format(gpu.get("index"), gpu.get("pci_bus_id") or "no bus id")
+
+
+def _judge_lost(gpu: Gpu) -> Optional[Check]:
+    errors: Dict[str, str] = gpu.get("errors") or {}
+    text = "; ".join(sorted(set(errors.values())))
+    gone = re.search(r"gpu is lost|unable to determine", text, re.IGNORECASE)
+    # A card that answers for its memory is there, whatever a single sensor says.
+    if not gone and (len(errors) < 5 or gpu.get("memory_total_mib") is not None):
+        return None
+    trouble = smi_messages.from_text(text)
+    return checks.failed(
+        "gpu.lost",
+        "fatal",
+        gpu=label(gpu),
+        measured=text,
+        reason=trouble.cause if trouble else "the card does not answer the driver",
+        evidence="; ".join("{0}: {1}".format(*item) for item in sorted(errors.items())),
+        action=trouble.action if trouble else "check_hardware",
+        remedy=trouble.remedy if trouble else "look in the kernel log for Xid messages, reboot, then power-cycle the host",
+    )
+
+
+def _judge_readable(gpu: Gpu, expected: Expected) -> List[Check]:
+    errors: Dict[str, str] = gpu.get("errors") or {}
+    if not errors:
+        return [checks.passed("gpu.readable", gpu=label(gpu), reason="every value could be read")]
+    text = "; ".join("{0}: {1}".format(*item) for item in sorted(errors.items()))
+    trouble = smi_messages.from_text(text)
+    return [
+        checks.failed(
+            "gpu.readable",
+            gpu=label(gpu),
+            measured=len(errors),
+            expected=0,
+            unit="unreadable values",
+            reason=trouble.cause if trouble else "the card answers some questions with an error",
+            evidence=text,
+            action=trouble.action if trouble else "reboot",
+            remedy=trouble.remedy if trouble else "look in the kernel log for Xid 79, 119 and 120; reboot the host",
+        )
+    ]
+
+
+def _limit(
+    check_id: str,
+    gpu: Gpu,
+    value: Optional[float],
+    limit: float,
+    severity: str,
+    reason: str,
+    action: str,
+    remedy: str,
+    absent: str,
+    unit: Optional[str] = None,
+) -> Check:
+    """A value that must not be above its limit; skipped where the card has none."""
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": value, "expected": limit, "unit": unit}
+    if value is None:
+        return checks.skipped(check_id, absent, severity, **rest)
+    if value <= limit:
+        return checks.passed(check_id, severity, **rest)
+    return checks.failed(check_id, severity, reason=reason, action=action, remedy=remedy.format(**gpu), **rest)
+
+
+def _flag(
+    check_id: str, gpu: Gpu, value: Optional[bool], severity: str, reason: str, action: str, remedy: str, absent: str
+) -> Check:
+    """A flag that must not be set; skipped where the card has none."""
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": value, "expected": False}
+    if value is None:
+        return checks.skipped(check_id, absent, severity, **rest)
+    return checks.judged(check_id, not value, severity, reason=reason if value else None, action=action,
+                         remedy=remedy.format(**gpu), **rest)
+
+
+_NO_ECC = "the card has no error-correcting memory, or it is switched off"
+
+
+def _judge_ecc(gpu: Gpu, expected: Expected) -> List[Check]:
+    ecc: Dict[str, Any] = gpu["ecc"]
+    off = ecc["mode"] is not True
+    result = [_judge_ecc_mode(gpu, expected)]
+    result.append(
+        _limit("ecc.volatile_unc", gpu, None if off else ecc["volatile_uncorrected"], 0, "critical",
+               "memory errors that could not be corrected since the driver was loaded", "reset_gpu",
+               _RESET + "; if they come back, return the card", _NO_ECC, "errors")
+    )
+    result.append(
+        _limit("ecc.sram_agg_unc", gpu, ecc["aggregate_sram_uncorrected"], SRAM_LIFE_LIMIT, "fatal",
+               "too many uncorrected errors in the card's SRAM over its life", "rma", _RMA, _NO_ECC, "errors")
+    )
+    result.append(
+        _flag("ecc.sram_threshold", gpu, ecc["sram_threshold_exceeded"], "fatal",
+              "the card says that its SRAM has exceeded the error threshold", "rma", _RMA,
+              "the card does not count against a threshold")
+    )
+    result.append(
+        _limit("ecc.corrected", gpu, None if off else ecc["volatile_corrected"], CORRECTED_LIMIT, "warning",
+               "very many corrected memory errors", "none", "watch the card; run a memory test when it is idle", _NO_ECC,
+               "errors")
+    )
+    pending = "stop what runs on the card and reset it; the repair is done while it starts"
+    never = "this card or driver does not report it"
+    result.append(_flag("repair.channel", gpu, ecc["channel_repair_pending"], "critical",
+                        "the repair of a memory channel waits for a reset", "reset_gpu", pending, never))
+    result.append(_flag("repair.tpc", gpu, ecc["tpc_repair_pending"], "critical",
+                        "the repair of a processing cluster waits for a reset", "reset_gpu", pending, never))
+    result.append(_flag("repair.memory", gpu, ecc["unrepairable_memory"], "fatal",
+                        "the card has memory that cannot be repaired", "rma", _RMA, never))
+    return result
+
+
+def _judge_ecc_mode(gpu: Gpu, expected: Expected) -> Check:
+    current, pending, wanted = gpu["ecc"]["mode"], gpu["ecc"]["pending"], expected.get("ecc")
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": _on_off(current), "expected": _on_off(wanted)}
+    if current is None:
+        return checks.skipped("ecc.mode", "the card has no error-correcting memory that can be switched", "warning", **rest)
+    if pending is not None and pending != current:
+        return checks.failed(
+            "ecc.mode",
+            "warning",
+            reason="error correction is {0} and will be {1} after a reset".format(_on_off(current), _on_off(pending)),
+            action="reset_gpu",
+            remedy=_RESET.format(**gpu),
+            **rest,
+        )
+    target = True if wanted is None else bool(wanted)
+    return checks.judged(
+        "ecc.mode",
+        current == target,
+        "warning",
+        reason=None if current == target else "error correction is {0}".format(_on_off(current)),
+        action="configure",
+        remedy="'nvidia-smi -i {0} -e {1}', then reset the card".format(gpu["index"], int(target)),
+        **rest,
+    )
+
+
+def _on_off(value: Optional[bool]) -> Optional[str]:
+    return None if value is None else ("on" if value else "off")
+
+
+def _judge_remap(gpu: Gpu, expected: Expected) -> List[Check]:
+    rows: Dict[str, Any] = gpu["remapped_rows"] or {}
+    banks: Dict[str, Optional[int]] = rows.get("banks") or {}
+    absent = "the card does not remap rows of its memory"
+    low = None if banks.get("none") is None and banks.get("low") is None else (banks.get("none") or 0) + (banks.get("low") or 0)
+    return [
+        _flag("remap.pending", gpu, rows.get("pending"), "critical", "a row of the memory waits to be remapped", "reset_gpu",
+              _RESET, absent),
+        _flag("remap.failure", gpu, rows.get("failure"), "fatal", "a row of the memory could not be remapped", "rma", _RMA,
+              absent),
+        _limit("remap.uncorrectable", gpu, rows.get("uncorrectable"), REMAPPED_ROWS_LIMIT, "fatal",
+               "too many rows were remapped after uncorrectable errors", "rma", _RMA, absent, "rows"),
+        _limit("remap.bank", gpu, low, 0, "warning", "banks of the memory are short of spare rows", "none",
+               "plan to replace the card", absent, "banks"),
+    ]
+
+
+def _judge_pages(gpu: Gpu, expected: Expected) -> List[Check]:
+    pages: Dict[str, Any] = gpu["retired_pages"] or {}
+    absent = "the card does not retire pages (Ampere and newer remap rows instead)"
+    counted = [pages.get("single_bit"), pages.get("double_bit")]
+    total = None if counted == [None, None] else sum(count or 0 for count in counted)
+    at_limit = total is not None and total >= RETIRED_PAGES_LIMIT
+    return [
+        _flag("pages.pending", gpu, pages.get("pending"), "critical", "a page of the memory waits to be retired", "reset_gpu",
+              _RESET, absent),
+        _limit("pages.count", gpu, total, RETIRED_PAGES_WARN - 1, "fatal" if at_limit else "warning",
+               "{0} pages of the memory are retired; {1} is where the card is to be replaced".format(total, RETIRED_PAGES_LIMIT),
+               "rma" if at_limit else "none", _RMA if at_limit else "watch the card and plan its replacement", absent, "pages"),
+    ]
+
+
+_RECOVERY = {
+    "reset": ("reset_gpu", _RESET),
+    "gpu reset": ("reset_gpu", _RESET),
+    "reboot": ("reboot", "reboot the host"),
+    "node reboot": ("reboot", "reboot the host"),
+    "drain p2p": ("restart_app", "stop what uses peer-to-peer memory of this card, then reset it"),
+    "drain and reset": ("reset_gpu", "let the running jobs end, start no new one, then reset the card"),
+}
+
+
+def _judge_recovery(gpu: Gpu, expected: Expected) -> List[Check]:
+    wanted = gpu["recovery_action"]
+    required = gpu["reset_required"]
+    result = []
+    # An empty or absent tag is a driver before 570; "None" is the good answer.
+    if wanted is None or wanted.upper() == "N/A":
+        result.append(checks.skipped("gpu.recovery_action", "only drivers from 570 on tell", gpu=label(gpu)))
+    else:
+        action, remedy = _RECOVERY.get(wanted.lower(), ("contact_support", "do what the card asks for: " + wanted))
+        clean = wanted.lower() == "none"
+        result.append(
+            checks.judged("gpu.recovery_action", clean, gpu=label(gpu), measured=wanted, expected="None",
+                          reason=None if clean else "the card asks for: " + wanted, action=action,
+                          remedy=remedy.format(**gpu))
+        )
+    if required is not None:
+        result.append(_flag("gpu.reset_required", gpu, required, "critical", "the card needs a reset", "reset_gpu", _RESET, ""))
+    return result
+
+
+def _judge_temperature(gpu: Gpu, expected: Expected) -> List[Check]:
+    return [_judge_gpu_temperature(gpu, expected), _judge_memory_temperature(gpu, expected)]
+
+
+def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
+    value, slow, margin = gpu["temperature_c"], gpu["temperature_slow_c"], gpu["temperature_margin_c"]
+    wanted = expected.get("max_temperature_c")
+    rest: Dict[str, Any] = {"gpu": label(gpu), "unit": "°C", "action": "check_hardware", "remedy": _COOL}
+    if value is None:
+        return checks.skipped("temp.gpu", "the card tells no temperature", "warning", gpu=label(gpu))
+    if wanted is None and margin is not None:
+        ok = margin > TEMPERATURE_MARGIN_C
+        return checks.judged(
+            "temp.gpu", ok, "warning", measured=value, expected=value + margin - TEMPERATURE_MARGIN_C,
+            reason=None if ok else "{0} °C below the temperature at which the card slows down".format(margin), **rest,
+        )
+    limit = wanted if wanted is not None else (slow - TEMPERATURE_MARGIN_C if slow else TEMPERATURE_LIMIT_C)
+    return checks.judged("temp.gpu", value < limit, "warning", measured=value, expected=limit,
+                         reason=None if value < limit else "the card is hot", **rest)
+
+
+def _judge_memory_temperature(gpu: Gpu, expected: Expected) -> Check:
+    value, ceiling = gpu["temperature_memory_c"], gpu["temperature_memory_max_c"]
+    limit = expected.get("max_memory_temperature_c") or min(MEMORY_LIMIT_C, ceiling or MEMORY_LIMIT_C)
+    return _limit("temp.mem", gpu, value, limit, "warning", "the card's memory is hot", "check_hardware", _COOL,
+                  "the card tells no memory temperature", "°C")
+
+
+def _judge_throttle(gpu: Gpu, expected: Expected) -> List[Check]:
+    active: Optional[List[str]] = gpu["throttle"]
+    if active is None:
+        absent = "the card does not tell why it slows down"
+        return [checks.skipped(name, absent, gpu=label(gpu)) for name in ("throttle.hw", "throttle.sw_thermal")]
+    hard = [name for name in active if name in ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")]
+    soft = "sw_thermal_slowdown" in active
+    return [
+        checks.judged("throttle.hw", not hard, gpu=label(gpu), measured=active, expected=[],
+                      reason="the hardware slows the card down: " + ", ".join(hard) if hard else None,
+                      action="check_hardware", remedy=_COOL + "; check the power supply and the card's power cables"),
+        checks.judged("throttle.sw_thermal", not soft, "warning", gpu=label(gpu), measured=active, expected=[],
+                      reason="the driver slows the card down because it is hot" if soft else None,
+                      action="check_hardware", remedy=_COOL),
+    ]
+
+
+def _judge_power(gpu: Gpu, expected: Expected) -> List[Check]:
+    draw, limit, default = gpu["power_draw_w"], gpu["power_limit_w"], gpu["power_default_limit_w"]
+    unreadable = {path: text for path, text in (gpu.get("errors") or {}).items() if "power_draw" in path}
+    result = []
+    if unreadable:
+        result.append(
+            checks.failed("power.read", "warning", gpu=label(gpu), reason="the power draw cannot be read",
+                          evidence="; ".join(unreadable.values()), action="reboot",
+                          remedy="look in the kernel log for Xid 79 and 119; reboot the host")
+        )
+    elif draw is None:
+        result.append(checks.skipped("power.read", "the card does not measure its power", "warning", gpu=label(gpu)))
+    else:
+        result.append(checks.passed("power.read", "warning", gpu=label(gpu), measured=draw, unit="W"))
+    if limit is not None and default is not None:
+        result.append(_judge_power_limit(gpu, limit, default, expected.get("power_limit_w")))
+    return result
+
+
+def _judge_power_limit(gpu: Gpu, limit: float, default: float, wanted: Optional[float]) -> Check:
+    """A lowered limit is often wanted (heat, noise, power supply), so without a wish it is only told."""
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": limit, "expected": wanted or default, "unit": "W"}
+    if wanted is None:
+        note = None if abs(limit - default) < 1 else "the power limit differs from the card's default of {0:g} W".format(default)
+        return checks.passed("gpu.power_limit", "info", reason=note, **rest)
+    ok = abs(limit - wanted) < 1
+    return checks.judged("gpu.power_limit", ok, "warning", reason=None if ok else "the power limit is not the wished one",
+                         action="configure", remedy="'nvidia-smi -i {0} -pl {1:g}'".format(gpu["index"], wanted), **rest)
+
+
+def _judge_fan(gpu: Gpu, expected: Expected) -> List[Check]:
+    if "fan_speed" in (gpu.get("errors") or {}):
+        return [
+            checks.failed("fan", "warning", gpu=label(gpu), evidence=gpu["errors"]["fan_speed"], action="check_hardware",
+                          reason="the speed of a fan cannot be read", remedy="listen and look: a fan may stand still; replace it")
+        ]
+    if gpu["fan_percent"] is None:
+        return [checks.skipped("fan", "the card has no fan of its own", "warning", gpu=label(gpu))]
+    return [checks.passed("fan", "warning", gpu=label(gpu), measured=gpu["fan_percent"], unit="%")]
+
+
+def _judge_persistence(gpu: Gpu, expected: Expected) -> List[Check]:
+    mode, wanted = gpu["persistence_mode"], expected.get("persistence")
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": _on_off(mode), "expected": _on_off(True if wanted is None else wanted)}
+    if wanted is False:
+        return [checks.skipped("persistence", "persistence is not wanted here", "warning", **rest)]
+    if mode is None:
+        return [checks.skipped("persistence", "the card has no persistence mode", "warning", **rest)]
+    return [
+        checks.judged("persistence", mode, "warning",
+                      reason=None if mode else "the driver is unloaded from the card whenever nobody uses it: slow starts",
+                      action="restart_service", remedy="enable nvidia-persistenced with persistence mode on", **rest)
+    ]
+
+
+def _judge_fabric(gpu: Gpu, expected: Expected) -> List[Check]:
+    """Cards behind NVSwitches are usable only once the fabric manager has connected them."""
+    state, status = gpu["fabric"]["state"], gpu["fabric"]["status"]
+    health = gpu["fabric"]["health"]
+    if state is None:
+        return [checks.skipped("fabric.state", "the card is not part of an NVSwitch fabric", gpu=label(gpu))]
+    ok = state == "Completed" and status in (None, "Success") and health in (None, "Healthy")
+    measured = ", ".join(value for value in (state, status, health) if value)
+    return [
+        checks.judged("fabric.state", ok, gpu=label(gpu), measured=measured, expected="Completed, Success",
+                      reason=None if ok else "the card is not connected to the NVSwitch fabric; CUDA will fail with error 802",
+                      action="restart_service",
+                      remedy="start nvidia-fabricmanager of the same version as the driver, read its log; else reboot")
+    ]
+
+
+def _judge_mig(gpu: Gpu, expected: Expected) -> List[Check]:
+    current, pending, wanted = gpu["mig"]["current"], gpu["mig"]["pending"], expected.get("mig")
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": _on_off(current), "expected": _on_off(wanted)}
+    if current is None:
+        return [checks.skipped("gpu.mig", "the card cannot be partitioned (MIG)", "warning", **rest)]
+    if pending is not None and pending != current:
+        return [
+            checks.failed("gpu.mig", "warning", reason="partitioning (MIG) changes only with a reset", action="reset_gpu",
+                          remedy=_RESET.format(**gpu), **rest)
+        ]
+    ok = wanted is None or bool(wanted) == current
+    return [
+        checks.judged("gpu.mig", ok, "warning",
+                      reason=None if ok else "partitioning (MIG) is {0}".format(_on_off(current)), action="configure",
+                      remedy="'nvidia-smi -i {0} -mig {1}', then reset the card".format(gpu["index"], int(bool(wanted))), **rest)
+    ]
+
+
+def _judge_compute_mode(gpu: Gpu, expected: Expected) -> List[Check]:
+    mode = gpu["compute_mode"]
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": mode, "expected": "Default"}
+    if mode is None:
+        return [checks.skipped("gpu.mode.compute", "the card has no compute mode", "warning", **rest)]
+    ok = mode in ("Default", expected.get("compute_mode"))
+    return [
+        checks.judged("gpu.mode.compute", ok, "warning",
+                      reason=None if ok else "the compute mode keeps several processes from sharing the card",
+                      action="configure", remedy="'nvidia-smi -i {0} -c 0'".format(gpu["index"]), **rest)
+    ]
+
+
+def computing(gpu: Gpu) -> List[Dict[str, Any]]:
+    """The processes that make a card busy: those that compute. Those of the desktop (type G) do not."""
+    return [process for process in gpu["processes"] if "C" in str(process.get("type") or "")]
+
+
+def _judge_idle(gpu: Gpu, expected: Expected) -> List[Check]:
+    busy = computing(gpu)
+    desktop = len(gpu["processes"]) - len(busy)
+    names = ", ".join("{0} (pid {1})".format(process["name"] or "unnamed", process["pid"]) for process in busy[:10])
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": len(busy), "unit": "computing processes"}
+    if not busy:
+        note = "{0} processes of the desktop do not count".format(desktop) if desktop else None
+        return [checks.passed("gpu.idle", "warning", reason=note, **rest)]
+    if not expected.get("idle"):
+        return [checks.passed("gpu.idle", "info", reason="the card is in use", evidence=names, **rest)]
+    return [
+        checks.failed("gpu.idle", "warning", reason="the card should be idle and is in use", evidence=names, expected=0,
+                      action="restart_app", remedy="end the processes, or wait for them", **rest)
+    ]
+
+
+def judge_pcie_width(gpu: Gpu, expected: Expected, cards: int = 1) -> Check:
+    """The link has all lanes that card and slot could have.
+
+    A wished width decides alone. Without one, half of the lanes is a warning, and less than eight a failure: consumer
+    boards give several cards eight lanes each, and clouds attach cards with eight; four or one is a fault.
+    """
+    width, maximum, wanted = gpu["pcie"]["width"], gpu["pcie"]["width_max"], expected.get("pcie_width")
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": width, "unit": "lanes", "action": "check_hardware", "remedy": _SEAT}
+    target = wanted or maximum
+    if width is None or target is None:
+        return checks.skipped("pcie.width", "the card tells no PCIe width, as in a virtual machine", gpu=label(gpu))
+    if width >= target:
+        return checks.passed("pcie.width", gpu=label(gpu), measured=width, expected=target, unit="lanes")
+    reason = "the PCIe link has {0} of {1} lanes".format(width, target)
+    if wanted:
+        return checks.failed("pcie.width", reason=reason, expected=target, **rest)
+    if width >= 8 and cards > 1:
+        return checks.passed("pcie.width", gpu=label(gpu), measured=width, expected=8, unit="lanes",
+                             reason=reason + ", which is what boards give several cards")
+    return checks.failed("pcie.width", "warning" if width >= 8 else "critical", reason=reason, expected=target, **rest)
+
+
+def _judge_pcie(gpu: Gpu, expected: Expected) -> List[Check]:
+    return [_judge_pcie_generation(gpu, expected), _judge_replays(gpu)]
+
+
+def _judge_pcie_generation(gpu: Gpu, expected: Expected) -> Check:
+    """An idle card lowers its link to the first generation, so it is held against the maximum only under load."""
+    now, best = gpu["pcie"]["gen"], expected.get("pcie_gen") or gpu["pcie"]["gen_max"]
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": now, "expected": best, "unit": "generation"}
+    if now is None or best is None:
+        return checks.skipped("pcie.gen", "the card tells no PCIe generation, as in a virtual machine", "warning", **rest)
+    if now >= best:
+        return checks.passed("pcie.gen", "warning", **rest)
+    if not expected.get("under_load"):
+        return checks.skipped("pcie.gen", "an idle card lowers its link; this is judged under load", "info", **rest)
+    return checks.failed("pcie.gen", "warning", reason="the PCIe link is slower than card and slot allow, under load",
+                         action="check_hardware", remedy=_SEAT, **rest)
+
+
+def _judge_replays(gpu: Gpu) -> Check:
+    return _limit("pcie.replay", gpu, gpu["pcie"]["replays"], REPLAYS_LIMIT, "warning",
+                  "many packets of the PCIe link had to be sent again", "check_hardware", _SEAT,
+                  "the card does not count replays", "replays")
+
+
+_STEPS: Tuple[Callable[[Gpu, Expected], List[Check]], ...] = (
+    _judge_readable,
+    _judge_recovery,
+    _judge_ecc,
+    _judge_remap,
+    _judge_pages,
+    _judge_temperature,
+    _judge_throttle,
+    _judge_power,
+    _judge_fan,
+    _judge_persistence,
+    _judge_fabric,
+    _judge_mig,
+    _judge_compute_mode,
+    _judge_idle,
+    _judge_pcie,
+)

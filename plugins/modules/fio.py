@@ -1,0 +1,250 @@
+#!/usr/bin/python
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fio
+short_description: Measure storage with fio and judge it
+version_added: "0.1.0"
+description:
+  - Runs fio in a private directory below O(directory), judges what it measured against the class of the disk and removes
+    every file again, also when it is interrupted.
+  - A device is never touched, C(/dev) and links into it are refused, and nothing is started that would leave less than a
+    tenth of the file system free.
+  - A slow disk is no failure of the module; read the returned checks. A missing C(fio) is an incomplete check.
+options:
+  directory:
+    description: Directory on the file system to measure. It must exist.
+    type: path
+    required: true
+  profile:
+    description:
+      - What to run. V(quick) reads sequentially and at random for three seconds each from 256 MiB.
+      - V(guide-randread), also named V(randread), is the deep-learning guides' line, C(rw=randread bs=4k ioengine=libaio
+        iodepth=32 numjobs=4 direct=1 size=10G runtime=60).
+      - V(seqread), V(seqwrite) and V(randread_128k) stand for loading data, writing checkpoints and reading shards.
+    type: str
+    choices: [quick, guide-randread, randread, randread_128k, seqread, seqwrite]
+    default: quick
+  size:
+    description: Size of each job's file, such as V(10G), by 1,024. Without it the profile or the free space decides.
+    type: str
+  runtime:
+    description: Seconds to measure.
+    type: int
+  ramp:
+    description: Seconds to run before measuring.
+    type: int
+  numjobs:
+    description: Jobs that run at once.
+    type: int
+  iodepth:
+    description: Requests that each job keeps open.
+    type: int
+  executable:
+    description: The fio to run. Looked for on the search path when it is not absolute.
+    type: str
+    default: fio
+  timeout:
+    description: Seconds after which fio is killed. Computed from size and run time when not given.
+    type: int
+  disk_class:
+    description: The class whose floors apply. V(auto) reads it from C(/sys).
+    type: str
+    choices: [auto, hdd, ssd, nvme, nvme3, nvme4, nvme5, md, network, virtual]
+    default: auto
+  expected_read_mb:
+    description: Floor for sequential reads in MB/s, in place of the class's.
+    type: float
+  expected_write_mb:
+    description: Floor for sequential writes in MB/s, in place of the class's.
+    type: float
+  expected_iops:
+    description: Floor for random reads in operations a second, in place of the class's.
+    type: float
+attributes:
+  check_mode:
+    description: Runs nothing and says so in a skipped check.
+    support: full
+author:
+  - gpuwright contributors (@gpuwright)
+"""
+
+EXAMPLES = r"""
+- name: Measure the disk of the data sets within seconds
+  gpuwright.node.fio:
+    directory: /data
+
+- name: Measure as the guides do
+  gpuwright.node.fio:
+    directory: /data
+    profile: guide-randread
+"""
+
+RETURN = r"""
+iops:
+  description: Operations a second of the random part, else of the only one.
+  returned: when something was measured
+  type: float
+  sample: 412000.5
+bw_bytes:
+  description: Bytes a second of the sequential part, else of the only one.
+  returned: when something was measured
+  type: int
+  sample: 3521000000
+clat_ns:
+  description: Completion latency of the part that RV(iops) is of, in nanoseconds, with its percentiles.
+  returned: when something was measured
+  type: dict
+  sample: {"min": 51000, "mean": 310000, "max": 9100000, "stddev": 44000, "percentiles": {"50": 305000, "99": 620000}}
+disk_class:
+  description: The class whose floors were used.
+  returned: always
+  type: str
+  sample: nvme4
+results:
+  description: For each part what was run and what was measured.
+  returned: always
+  type: dict
+  sample: {"seqread": {"engine": "libaio", "direct": true, "iops": 3358, "bw_bytes": 3521000000}}
+checks:
+  description: The judgement, one entry a check.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{"id": "fio.seqread", "status": "pass", "severity": "warning"}]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
+
+NUMBERS = ("runtime", "ramp", "numjobs", "iodepth")
+MISSING = {
+    "action": "install",
+    "remedy": "install the package fio (gpuwright up does), or name another with 'executable'",
+}
+# These keep files in memory, or answer direct reads from it.
+CACHED = ("tmpfs", "ramfs", "zfs")
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "profile": {"type": "str", "default": "quick", "choices": sorted(fio_bench.PROFILES)},
+            "size": {"type": "str"},
+            "runtime": {"type": "int"},
+            "ramp": {"type": "int"},
+            "numjobs": {"type": "int"},
+            "iodepth": {"type": "int"},
+            "executable": {"type": "str", "default": "fio"},
+            "timeout": {"type": "int"},
+            "disk_class": {"type": "str", "default": "auto",
+                           "choices": ["auto", "hdd", "ssd", "nvme", "nvme3", "nvme4", "nvme5", "md", "network", "virtual"]},
+            "expected_read_mb": {"type": "float"},
+            "expected_write_mb": {"type": "float"},
+            "expected_iops": {"type": "float"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        with fio_bench.ending_cleanly():
+            result = prove(module.params, module.check_mode)
+    except fio_bench.Refused as error:
+        module.fail_json(msg=str(error))
+    except fio_bench.Ended as error:
+        module.fail_json(msg="{0}; fio was stopped and its files were removed".format(error))
+    module.exit_json(changed=False, **result)
+
+
+def prove(params, check_mode):
+    """All checks of one call, and the numbers behind them."""
+    directory = fio_bench.safe_directory(params["directory"])
+    parts = wanted_parts(params)
+    disk_class = block.disk_class(directory) if params["disk_class"] == "auto" else params["disk_class"]
+    result = {"disk_class": disk_class, "results": {}, "checks": []}
+    if check_mode:
+        result["checks"].append(checks.skipped("fio.runs", "nothing is measured in check mode", "warning"))
+        return result
+    engines, missing = find_engines(params["executable"])
+    refusal, sized = (missing, []) if missing else fio_bench.judge_space(directory, parts)
+    if refusal:
+        result["checks"].append(refusal)
+        return result
+    try:
+        measure(params, directory, sized, engines, disk_class, result)
+    except OSError as error:
+        result["checks"].append(unusable_directory(directory, error))
+    return result
+
+
+def wanted_parts(params):
+    """The profile's parts with the caller's changes."""
+    for name in NUMBERS + ("timeout",):
+        if params[name] is not None and params[name] < (0 if name == "ramp" else 1):
+            raise fio_bench.Refused("{0} must be at least {1}".format(name, 0 if name == "ramp" else 1))
+    size = None if params["size"] is None else fio_bench.parse_size(params["size"])
+    return fio_bench.parts_of(params["profile"], size=size, **{name: params[name] for name in NUMBERS})
+
+
+def find_engines(executable):
+    """The engines to try, or the check that says why fio cannot be asked."""
+    answer = run.run([executable, "--enghelp"], timeout=20)
+    if answer.rc is None:
+        return [], checks.incomplete("fio.runs", "fio cannot be run: {0}".format(answer.error), **MISSING)
+    return fio_bench.engines_of(answer.out), None
+
+
+def measure(params, directory, parts, engines, disk_class, result):
+    """Run the parts and put their numbers and checks into ``result``."""
+    kind, _point = block.file_system_of(directory)
+    for part, outcome in fio_bench.measure(params["executable"], directory, parts, engines, params["timeout"]):
+        document = outcome.pop("document")
+        buffered = not outcome["direct"] or kind in CACHED
+        if document is None:
+            result["checks"].append(
+                checks.incomplete("fio." + part.name, outcome["error"], evidence=" ".join(outcome["argv"]), action="none",
+                                  remedy="run the command that is shown by hand, in a directory of its own")
+            )
+        else:
+            side = document["write" if part.name == "seqwrite" else "read"]
+            outcome.update(side or {})
+            outcome["version"] = document["version"]
+            result["checks"] += fio_json.judge(part.name, document, disk_class, part.runtime, floor_of(params, part.name), buffered)
+            put_on_top(result, part, side)
+        result["results"][part.name] = outcome
+
+
+def floor_of(params, part):
+    """What the caller wants of a part, in the unit that it is judged in."""
+    megabytes = {"seqread": params["expected_read_mb"], "seqwrite": params["expected_write_mb"]}
+    if part in megabytes:
+        return None if megabytes[part] is None else megabytes[part] * fio_json.MB
+    return params["expected_iops"]
+
+
+def put_on_top(result, part, side):
+    """The numbers people ask for first: operations of the random part, bandwidth of the sequential one."""
+    if side is None:
+        return
+    random = part.name.startswith("randread")
+    if random or "iops" not in result:
+        result["iops"], result["clat_ns"] = side["iops"], side["clat_ns"]
+    if not random or "bw_bytes" not in result:
+        result["bw_bytes"] = side["bw_bytes"]
+
+
+def unusable_directory(directory, error):
+    """A file system that cannot be written: read-only is a fault of the host, the rest one of the request."""
+    known = fio_json.OUTCOMES.get(error.errno)
+    if known is None:
+        return checks.incomplete("fio.runs", "nothing can be written in {0}: {1}".format(directory, error.strerror),
+                                 remedy="give another directory")
+    return checks.make("fio.runs", known["status"], reason="{0}: {1}".format(directory, known["reason"]),
+                       action=known["action"], remedy=known["remedy"])
+
+
+if __name__ == "__main__":
+    main()

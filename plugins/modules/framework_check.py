@@ -1,0 +1,110 @@
+#!/usr/bin/python
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: framework_check
+short_description: Prove that a deep-learning framework computes in its environment
+version_added: "0.1.0"
+description:
+  - Runs the interpreter of an environment, imports the framework there, asks it for the cards and multiplies matrices on each.
+  - A framework that does not work is no failure of the module; read the returned checks.
+options:
+  name:
+    description: The framework.
+    type: str
+    choices: [pytorch]
+    default: pytorch
+  python:
+    description: Interpreter of the environment, such as V(/opt/gpuwright/pytorch/bin/python).
+    type: path
+    required: true
+  expected_version:
+    description: The version that must be there. Without a build tag such as C(+cu130) the tag is not looked at.
+    type: str
+  expect_cuda:
+    description: Whether it must find cards. V(false) where the framework runs on the processor.
+    type: bool
+    default: true
+  expected_gpus:
+    description: How many cards it must find. Without it one is enough.
+    type: int
+  timeout:
+    description: Seconds after which it counts as hanging. The first import from a slow disk takes a minute and more.
+    type: int
+    default: 300
+attributes:
+  check_mode:
+    description: It changes nothing, so check mode makes no difference.
+    support: full
+author:
+  - gpuwright contributors (@gpuwright)
+"""
+
+EXAMPLES = r"""
+- name: Prove PyTorch
+  gpuwright.node.framework_check:
+    python: /opt/gpuwright/pytorch/bin/python
+    expected_version: 2.14.1
+    expected_gpus: 8
+"""
+
+RETURN = r"""
+version:
+  description: Version that was imported.
+  returned: when it could be imported
+  type: str
+  sample: 2.14.1+cu130
+seconds:
+  description: How long it took.
+  returned: always
+  type: float
+  sample: 6.2
+checks:
+  description: The judgement.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{"id": "framework.import", "status": "pass", "severity": "critical"}]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuwright.node.plugins.module_utils import framework
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "default": "pytorch", "choices": sorted(framework.FRAMEWORKS)},
+            "python": {"type": "path", "required": True},
+            "expected_version": {"type": "str"},
+            "expect_cuda": {"type": "bool", "default": True},
+            "expected_gpus": {"type": "int"},
+            "timeout": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    if module.params["timeout"] < 1:
+        module.fail_json(msg="timeout must be at least 1 second")
+    module.exit_json(changed=False, **prove(module.params))
+
+
+def prove(params, ask=framework.ask):
+    """Run the framework once and judge; ``ask`` is what runs it."""
+    answer = ask(params["python"], params["name"], params["timeout"])
+    result = {
+        "seconds": round(answer.seconds, 2),
+        "checks": framework.judge(
+            params["name"], params["python"], answer, params["expected_version"], params["expect_cuda"], params["expected_gpus"]
+        ),
+    }
+    for step in framework.steps_of(answer.out):
+        if step["step"] == "import" and "version" in step:
+            result["version"] = step["version"]
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+#!/usr/bin/python
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: node_facts
+short_description: Observe a machine for its GPU stack without changing it
+version_added: "0.1.0"
+description:
+  - Answers in one read-only call everything that decides about a GPU stack. Operating system, kernels (running and next),
+    PCI devices, driver, CUDA, containers, Python environments, disks, package manager, services, seals and the last proof.
+  - What could not be seen is C(null) and named in C(unknown) with the reason. It never counts as absent.
+  - It starts nothing. C(nvidia-smi) is run only where its module is loaded, and C(apt) and C(docker) not at all.
+options:
+  root:
+    description: Root of the tree to observe. With another one than C(/), programs run only when they can be told that root.
+    type: path
+    default: /
+  full:
+    description: Look deeper where it takes longer, even where a seal is good.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds that each external program may take.
+    type: float
+    default: 20
+  environments:
+    description: Paths of virtual environments to look at, beside those in seals and below C(/opt/gpuwright).
+    type: list
+    elements: path
+    default: []
+attributes:
+  check_mode:
+    description: Runs in check mode without changing anything.
+    support: full
+  diff_mode:
+    description: Returns what would change.
+    support: none
+author:
+  - gpuwright contributors (@gpuwright)
+"""
+
+EXAMPLES = r"""
+- name: Observe the machine
+  gpuwright.node.node_facts:
+  register: observation
+
+- name: Observe the tree of an image
+  gpuwright.node.node_facts:
+    root: /mnt/image
+"""
+
+RETURN = r"""
+facts:
+  description: The observation. Its keys are described in the collection's documentation.
+  returned: always
+  type: dict
+  sample:
+    kernel:
+      running: 6.12.107+deb13-amd64
+      next: 6.12.107+deb13-amd64
+    unknown: {}
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import observe
+
+
+def main() -> None:
+    """Read the options, observe, answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "default": "/"},
+            "full": {"type": "bool", "default": False},
+            "timeout": {"type": "float", "default": 20},
+            "environments": {"type": "list", "elements": "path", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    root = module.params["root"]
+    if not os.path.isdir(root):
+        module.fail_json(
+            msg="The root {0} is no directory. Give the root of a mounted tree, or leave the option out.".format(root)
+        )
+    host = Host(root=root, timeout=module.params["timeout"], full=module.params["full"])
+    module.exit_json(changed=False, facts=observe(host, module.params["environments"]))
+
+
+if __name__ == "__main__":
+    main()

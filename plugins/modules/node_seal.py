@@ -1,0 +1,234 @@
+#!/usr/bin/python
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: node_seal
+short_description: Keep the records of what was done to a node and proven of it
+version_added: "0.1.0"
+description:
+  - A seal is the record of what a component manages on the node. It is dropped before the component is changed, and written when
+    it was seen to be right.
+  - The lock in C(/run/gpuwright) keeps two controllers from working on one node.
+options:
+  state:
+    description:
+      - C(begun) takes the lock and drops the seals of O(components).
+      - C(sealed) writes O(seals) with the values that the node really has.
+      - C(proven) writes the record of the proof.
+      - C(released) gives the lock back.
+    type: str
+    required: true
+    choices: [begun, sealed, proven, released]
+  components:
+    description: Names of the components that are about to change.
+    type: list
+    elements: str
+    default: []
+  seals:
+    description:
+      - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages).
+      - C(manages) holds lists of C(files), C(light_files), C(packages), C(services) and C(environments).
+    type: dict
+    default: {}
+  proof:
+    description: Record of the proof; required for O(state=proven).
+    type: dict
+  owner:
+    description: Who works on the node, as C(user@controller:pid); required for O(state=begun) and O(state=released).
+    type: str
+  lock_seconds:
+    description: Seconds after which the lock is void.
+    type: int
+    default: 7200
+  root:
+    description: Root of the tree that holds the records.
+    type: path
+    default: /
+  timeout:
+    description: Seconds that each external program may take.
+    type: float
+    default: 20
+attributes:
+  check_mode:
+    description: Says what would change and writes nothing.
+    support: full
+  diff_mode:
+    description: Returns what would change.
+    support: none
+author:
+  - gpuwright contributors (@gpuwright)
+"""
+
+EXAMPLES = r"""
+- name: Take the node and drop the seals of what will change
+  gpuwright.node.node_seal:
+    state: begun
+    components: [nvidia_driver]
+    owner: admin@controller:4711
+
+- name: Seal the driver
+  gpuwright.node.node_seal:
+    state: sealed
+    seals:
+      nvidia_driver:
+        digest: "{{ gpuwright_plan.digests.nvidia_driver }}"
+        stack: "{{ gpuwright_plan.stack.driver }}"
+        gpus: ["10de:2330"]
+        manages:
+          files: [/etc/modprobe.d/gpuwright-nouveau.conf]
+          packages: [nvidia-driver-cuda]
+"""
+
+RETURN = r"""
+written:
+  description: Paths of the records that were (in check mode, would be) written.
+  returned: always
+  type: list
+  elements: str
+  sample: [/var/lib/gpuwright/seals/nvidia_driver.json]
+removed:
+  description: Paths of the records that were (in check mode, would be) removed.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+"""
+
+import time
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuwright.node.plugins.module_utils import seals
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
+
+# When a seal was written is no difference of its content.
+_VOLATILE = ("written",)
+
+
+def _refuse_newer(host: Host, components: list[str]) -> None:
+    """Raise SealError when one of the seals was written by a newer gpuwright."""
+    for component in components:
+        try:
+            seal = seals.read(host, component)
+        except seals.SealError:
+            # An unreadable seal is broken; replacing it is the cure.
+            continue
+        if seal is not None and seals.is_newer(seal):
+            raise seals.SealError(
+                "{0} was sealed by gpuwright {1}, which is newer than this one; use that version or a newer one".format(
+                    component, seal.get("gpuwright")
+                )
+            )
+
+
+def begin(
+    host: Host, components: list[str], owner: str, lock_seconds: float, check: bool
+) -> tuple[list[str], list[str]]:
+    """Take the lock and drop seals."""
+    _refuse_newer(host, components)
+    lock = seals.read_lock(host)
+    conflict = seals.lock_conflict(lock, owner, time.time())
+    if conflict:
+        raise seals.SealError(conflict)
+    paths = [path for path in map(seals.path_of, components) if host.exists(path)]
+    if check:
+        return ([] if lock and lock.get("owner") == owner else [seals.LOCK]), paths
+    new = seals.take_lock(host, owner, lock_seconds)
+    return ([seals.LOCK] if new else []), seals.remove(host, paths)
+
+
+def _same(old: dict[str, Any] | None, new: dict[str, Any]) -> bool:
+    return old is not None and {k: v for k, v in old.items() if k not in _VOLATILE} == {
+        k: v for k, v in new.items() if k not in _VOLATILE
+    }
+
+
+def seal(host: Host, wanted: dict[str, Any], check: bool) -> list[str]:
+    """Write the seals that are not there as they should be; their paths."""
+    _refuse_newer(host, sorted(wanted))
+    units = {unit for given in wanted.values() for unit in (given.get("manages") or {}).get("services") or []}
+    states = services.observe(services.properties(host, units)) if units else {}
+    made = {
+        component: seals.make(host, component, given, packages.installed(host), states)
+        for component, given in sorted(wanted.items())
+    }
+    written = []
+    for component, record in made.items():
+        try:
+            present = seals.read(host, component)
+        except seals.SealError:
+            present = None
+        if not _same(present, record):
+            written.append(seals.path_of(component))
+            if not check:
+                seals.write_object(host, seals.path_of(component), record)
+    return written
+
+
+def prove(host: Host, proof: dict[str, Any], check: bool) -> list[str]:
+    """Write the record of the proof when it differs; its path."""
+    record = dict(proof, schema=seals.SCHEMA)
+    if seals.read_proof(host) == record:
+        return []
+    if not check:
+        seals.write_object(host, seals.PROOF, record)
+    return [seals.PROOF]
+
+
+def release(host: Host, owner: str, check: bool) -> list[str]:
+    """Give the lock back; its path when this owner held it."""
+    lock = seals.read_lock(host)
+    if lock is None or lock.get("owner") != owner:
+        return []
+    if not check:
+        seals.release_lock(host, owner)
+    return [seals.LOCK]
+
+
+def main() -> None:
+    """Read the options, do the one thing, answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "required": True, "choices": ["begun", "sealed", "proven", "released"]},
+            "components": {"type": "list", "elements": "str", "default": []},
+            "seals": {"type": "dict", "default": {}},
+            "proof": {"type": "dict"},
+            "owner": {"type": "str"},
+            "lock_seconds": {"type": "int", "default": 7200},
+            "root": {"type": "path", "default": "/"},
+            "timeout": {"type": "float", "default": 20},
+        },
+        required_if=[("state", "begun", ["owner"]), ("state", "released", ["owner"]), ("state", "proven", ["proof"])],
+        supports_check_mode=True,
+    )
+    given = module.params
+    host = Host(root=given["root"], timeout=given["timeout"])
+    written: list[str] = []
+    removed: list[str] = []
+    try:
+        if given["state"] == "begun":
+            written, removed = begin(
+                host, given["components"], given["owner"], given["lock_seconds"], module.check_mode
+            )
+        elif given["state"] == "sealed":
+            written = seal(host, given["seals"], module.check_mode)
+        elif given["state"] == "proven":
+            written = prove(host, given["proof"], module.check_mode)
+        else:
+            removed = release(host, given["owner"], module.check_mode)
+    except seals.SealError as exc:
+        module.fail_json(msg=str(exc))
+    except OSError as exc:
+        module.fail_json(
+            msg="The record could not be written: {0}. Run as root on a file system that is not read-only.".format(exc)
+        )
+    module.exit_json(changed=bool(written or removed), written=written, removed=removed)
+
+
+if __name__ == "__main__":
+    main()

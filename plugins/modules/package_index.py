@@ -1,0 +1,132 @@
+#!/usr/bin/python
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: package_index
+short_description: Ask apt what it would install from repositories that are not configured yet
+version_added: "0.1.0"
+description:
+  - Answers which versions of packages are to be had, what installing them would bring and remove, and how much that is.
+  - Works in a private temporary directory. The machine's lists, caches, logs and locks stay as they are.
+  - The key of each repository is checked against its fingerprint before the repository is asked.
+options:
+  repositories:
+    description:
+      - Repositories to ask beside those of the machine, each with C(name), C(uris), C(suites), C(components) and either C(key)
+        (with C(url), C(fingerprint), C(path)) or C(signed_by).
+    type: list
+    elements: dict
+    default: []
+  packages:
+    description: Names of packages, each also as C(name=version).
+    type: list
+    elements: str
+    default: []
+  keep:
+    description: How the versions of packages have to begin, by name, such as C(580.).
+    type: dict
+    default: {}
+  install_recommends:
+    description: Whether recommended packages count too.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds for everything together.
+    type: float
+    default: 90
+attributes:
+  check_mode:
+    description: Runs in check mode without changing anything.
+    support: full
+  diff_mode:
+    description: Returns what would change.
+    support: none
+author:
+  - gpuwright contributors (@gpuwright)
+"""
+
+EXAMPLES = r"""
+- name: Ask for the versions of the driver
+  gpuwright.node.package_index:
+    repositories: "{{ gpuwright_plan.stack.repositories }}"
+    packages: "{{ gpuwright_plan.stack.driver.packages }}"
+    keep:
+      nvidia-driver-cuda: "580."
+  register: index
+"""
+
+RETURN = r"""
+packages:
+  description: Candidate and versions of each package that is known, by name. The candidate is what would be installed.
+  returned: success
+  type: dict
+  sample:
+    hello:
+      candidate: 2.10-3
+      versions: [2.10-3]
+install:
+  description: What would be installed, each with C(name), C(version), C(from), C(download_bytes) and C(installed_bytes).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+remove:
+  description: Names of packages that would be removed.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+download_bytes:
+  description: Bytes to download. Null when it is not known.
+  returned: success
+  type: int
+  sample: 53132
+disk_bytes:
+  description: Bytes more on disk afterwards. Null when it is not known.
+  returned: success
+  type: int
+  sample: 290816
+problems:
+  description:
+    - Why the answer is not complete, each with C(kind), C(repository), C(text) and C(remedy).
+    - The kinds are C(unreachable), C(bad-signature), C(wrong-key), C(timeout), C(no-such-package), C(unsolvable) and C(lock).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
+
+
+def main() -> None:
+    """Read the options, ask, answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "repositories": {"type": "list", "elements": "dict", "default": []},
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "keep": {"type": "dict", "default": {}},
+            "install_recommends": {"type": "bool", "default": False},
+            "timeout": {"type": "float", "default": 90},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    for repository in given["repositories"]:
+        if not repository.get("name") or not repository.get("uris"):
+            module.fail_json(msg="Each repository needs a name and uris; found {0}.".format(repository))
+    if not module.get_bin_path("apt-get"):
+        module.fail_json(msg="This machine has no apt-get. The module answers for Debian and Ubuntu only.")
+    answer = private_apt.ask(
+        given["repositories"], given["packages"], given["keep"], given["timeout"], given["install_recommends"]
+    )
+    module.exit_json(changed=False, **answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+DOCUMENTATION = r"""
+module: plan
+short_description: Observe a node and plan its way to the wished state
+version_added: "0.1.0"
+description:
+  - Runs M(gpuwright.node.node_facts) on the node, resolves the wished stack on the controller, and compares the two.
+  - Where a package has to change, the exact versions come from the node's own package index by
+    M(gpuwright.node.package_index). Nothing on the node is changed.
+  - The wish is read from the variables of the host (for example C(nvidia_driver_branch), C(cuda_versions),
+    C(frameworks_wanted)), all of them optional.
+  - In check mode the task is C(changed) when the plan is not empty, and C(--diff) shows the plan.
+options:
+  components:
+    description:
+      - Plan these components only, for a role that is used alone. A plan that cannot be carried out then fails the task.
+    type: list
+    elements: str
+    choices: [repair, nvidia_driver, nouveau_blacklist, cuda, container_toolkit, frameworks, reboot]
+    default: []
+seealso:
+  - module: gpuwright.node.node_facts
+  - module: gpuwright.node.package_index
+author:
+  - gpuwright contributors (@gpuwright)
+"""
+
+EXAMPLES = r"""
+- name: Plan
+  gpuwright.node.plan:
+  register: gpuwright_plan
+
+- name: Show what would change
+  ansible.builtin.debug:
+    var: gpuwright_plan.changes
+"""
+
+RETURN = r"""
+ok:
+  description: Whether the plan can be carried out.
+  type: bool
+  returned: always
+error:
+  description: Bad input, as one sentence.
+  type: str
+  returned: always
+conflicts:
+  description: Why the wish cannot be met, each with a rule, a sentence, its source and a remedy.
+  type: list
+  elements: dict
+  returned: always
+refusals:
+  description: What has to be mended before the first change.
+  type: list
+  elements: dict
+  returned: always
+changes:
+  description: The changes, each with C(component), C(action), C(from), C(to), C(reason), C(packages), C(files), C(services).
+  type: list
+  elements: dict
+  returned: always
+components:
+  description: The components that have to be applied, in their order.
+  type: list
+  elements: str
+  returned: always
+stack:
+  description: The resolved stack.
+  type: dict
+  returned: always
+packages:
+  description: Exact version by package name.
+  type: dict
+  returned: always
+reboot:
+  description: Whether the node has to boot again.
+  type: bool
+  returned: always
+download_bytes:
+  description: Size of the packages to download, in bytes.
+  type: int
+  returned: always
+why_not:
+  description: Why the host cannot go on, or nothing.
+  type: str
+  returned: always
+checks:
+  description: What the observation says about the node's health.
+  type: list
+  elements: dict
+  returned: always
+verdict:
+  description: One of C(pass), C(fail), C(incomplete), C(skip).
+  type: str
+  returned: always
+"""

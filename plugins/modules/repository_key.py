@@ -1,0 +1,100 @@
+#!/usr/bin/python
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: repository_key
+short_description: Install the key of a package repository after checking its fingerprint
+version_added: "0.1.0"
+description:
+  - Downloads an OpenPGP key file, refuses it when any primary key in it is not the expected one, and writes it as a binary keyring.
+  - A file that already holds exactly the expected key is kept and nothing is downloaded.
+options:
+  url:
+    description: Address of the key file, armoured or binary.
+    type: str
+    required: true
+  fingerprint:
+    description: Full fingerprint of the key. Spaces are allowed, a short key id is not.
+    type: str
+    required: true
+  path:
+    description: File to write, for use in C(Signed-By).
+    type: path
+    required: true
+  timeout:
+    description: Seconds that the download may take.
+    type: float
+    default: 30
+attributes:
+  check_mode:
+    description: Says whether the file would change. The key is not downloaded.
+    support: full
+  diff_mode:
+    description: Returns what would change.
+    support: none
+author:
+  - gpuwright contributors (@gpuwright)
+"""
+
+EXAMPLES = r"""
+- name: Install the key of the repository
+  gpuwright.node.repository_key:
+    url: "{{ repository.key.url }}"
+    fingerprint: "{{ repository.key.fingerprint }}"
+    path: "{{ repository.key.path }}"
+"""
+
+RETURN = r"""
+fingerprint:
+  description: The fingerprint that the file has (in check mode, would have), in capitals without spaces.
+  returned: success
+  type: str
+  sample: 0123456789ABCDEF0123456789ABCDEF01234567
+previous:
+  description: Fingerprints in the file before. Empty when there was none or it was no key file.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuwright.node.plugins.module_utils import keyring, openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+
+
+def main() -> None:
+    """Read the options, install, answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "url": {"type": "str", "required": True},
+            "fingerprint": {"type": "str", "required": True},
+            "path": {"type": "path", "required": True},
+            "timeout": {"type": "float", "default": 30},
+        },
+        supports_check_mode=True,
+    )
+    url, path = module.params["url"], module.params["path"]
+    try:
+        module.exit_json(**keyring.install(module.params, module.check_mode))
+    except openpgp.KeyFileError as exc:
+        module.fail_json(
+            msg="The key from {0} is not accepted: {1}. If the owner of the repository changed its key, check that with the owner and "
+            "name the new fingerprint; otherwise somebody on the way changes what you download.".format(url, exc)
+        )
+    except FetchError as exc:
+        module.fail_json(
+            msg="The repository's key could not be fetched: {0}. Check the network, the proxy, or name a mirror.".format(
+                exc
+            )
+        )
+    except OSError as exc:
+        module.fail_json(msg="{0} could not be written: {1}. Run as root.".format(path, exc))
+
+
+if __name__ == "__main__":
+    main()

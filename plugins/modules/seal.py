@@ -1,0 +1,62 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+DOCUMENTATION = r"""
+module: seal
+short_description: Seal what a run brought about on a node, and record its proof
+version_added: "0.1.0"
+description:
+  - With O(state=converged) the node is observed and resolved a second time. When nothing is left to change, the seals of
+    the applied components are written; otherwise the task fails with C(did not converge) and what is left.
+  - With O(state=proven) the verdict of the checks is recorded on the node and in the run directory, and the lock is released.
+  - Both run mostly on the controller; on the node they use M(gpuwright.node.node_facts) and M(gpuwright.node.node_seal).
+options:
+  state:
+    description: What to close.
+    type: str
+    choices: [converged, proven]
+    required: true
+  plan:
+    description: The plan that was applied, or the second plan that O(state=converged) returned.
+    type: dict
+    required: true
+  owner:
+    description: Owner of the lock to release. Needed with O(state=proven).
+    type: str
+  checks:
+    description: The checks of the proof, with O(state=proven).
+    type: list
+    elements: dict
+  failure:
+    description: What failed during the apply, with C(task) and C(message), or nothing.
+    type: dict
+  reboot_pending:
+    description: Whether the node still has to boot before it can be proven.
+    type: bool
+    default: false
+author:
+  - gpuwright contributors (@gpuwright)
+"""
+
+EXAMPLES = r"""
+- name: Observe again and seal
+  gpuwright.node.seal:
+    state: converged
+    plan: "{{ gpuwright_plan }}"
+  register: gpuwright_sealed
+"""
+
+RETURN = r"""
+sealed:
+  description: The components that were sealed.
+  type: list
+  elements: str
+  returned: with O(state=converged)
+verdict:
+  description: One of C(pass), C(fail), C(incomplete).
+  type: str
+  returned: with O(state=proven)
+summary:
+  description: The verdict and its first reason as one sentence.
+  type: str
+  returned: with O(state=proven)
+"""

@@ -1,0 +1,130 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a component is: the one shape that the planner, the seals and the roles agree on.
+
+A component is a named part of the node's wished state (the driver, the toolkits …). Its module here answers three
+questions from the observation alone; its role in ``roles/`` does the work.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a component may look at. Nothing here reaches the node.
+
+    ``facts``: what node_facts returned. ``stack``: what the resolver decided. ``versions``: exact version by package name,
+    from the node's own package index (absent where the index was not asked). ``local``: the machine one sits at.
+    ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
+    """
+
+    facts: Mapping[str, Any]
+    stack: Mapping[str, Any]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    local: bool = False
+    provision_only: bool = False
+    cpu_only: bool = False
+
+    @property
+    def installed(self) -> Mapping[str, str]:
+        """Installed packages that matter here, version by name."""
+        packages: Mapping[str, str] = self.facts["packages"]["installed"] or {}
+        return packages
+
+    @property
+    def cards_present(self) -> bool:
+        return bool(self.facts["pci"]["gpus"])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference between what is observed and what is wished.
+
+    ``action`` is one of install, upgrade, configure, repair, adopt. ``packages`` are names that would be installed,
+    ``files`` and ``services`` what would be written or switched.
+    """
+
+    action: str
+    reason: str
+    before: str | None = None
+    after: str | None = None
+    packages: Sequence[str] = ()
+    files: Sequence[str] = ()
+    services: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Manages:
+    """What a component's seal records, so that node_facts can see the first thing that changed behind its back."""
+
+    files: Sequence[str] = ()
+    light_files: Sequence[str] = ()
+    packages: Sequence[str] = ()
+    services: Sequence[str] = ()
+    environments: Sequence[str] = ()
+
+    def as_dict(self) -> dict[str, list[str]]:
+        return {
+            "files": list(self.files),
+            "light_files": list(self.light_files),
+            "packages": list(self.packages),
+            "services": list(self.services),
+            "environments": list(self.environments),
+        }
+
+
+class Component(Protocol):
+    """The functions that each module of this package offers."""
+
+    @staticmethod
+    def wanted(context: Context) -> bool:
+        """Is this component part of the wished state of this node?"""
+
+    @staticmethod
+    def findings(context: Context) -> list[Finding]:
+        """What is not as wished; empty when the outcome is right."""
+
+    @staticmethod
+    def manages(context: Context) -> Manages:
+        """What the seal records once the outcome is right."""
+
+    @staticmethod
+    def inputs(context: Context) -> Mapping[str, Any]:
+        """The part of the stack that, when it changes, makes the component's seal stale. Versions that only the
+        package index decided are left out: `up` keeps a sealed version that still satisfies the wish."""
+
+
+def missing_packages(context: Context, names: Sequence[str]) -> list[str]:
+    return [name for name in names if name not in context.installed]
+
+
+def repository_findings(context: Context, names: Sequence[str]) -> list[Finding]:
+    """A finding for each of the named package sources that the stack wants and the node does not have yet."""
+    known = {source["file"] for source in context.facts["packages"]["sources"] or ()}
+    return [
+        Finding(
+            "configure",
+            f"the package source {repository['name']} is not configured",
+            after=" ".join(repository["uris"]),
+            files=[repository["file"]],
+        )
+        for repository in _repositories(context, names)
+        if repository["file"] not in known
+    ]
+
+
+def repository_files(context: Context, names: Sequence[str]) -> list[str]:
+    """Files that adding the named package sources writes."""
+    files = []
+    for repository in _repositories(context, names):
+        files.append(repository["file"])
+        if repository.get("key"):
+            files.append(repository["key"]["path"])
+    return files
+
+
+def _repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    return [repository for repository in context.stack.get("repositories") or () if repository["name"] in names]

@@ -1,0 +1,92 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Docker with the NVIDIA Container Toolkit, and Docker's configuration loaded."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
+
+OWN_SOURCE = "nvidia-container-toolkit"
+DAEMON_JSON = "/etc/docker/daemon.json"
+SERVICE = "docker.service"
+
+
+def wanted(context: Context) -> bool:
+    return "container_toolkit" in context.stack
+
+
+def findings(context: Context) -> list[Finding]:
+    toolkit = context.stack["container_toolkit"]
+    found = repository_findings(context, _sources(context))
+    missing = missing_packages(context, _wished_packages(context))
+    if missing:
+        after = context.versions.get("nvidia-container-toolkit") or toolkit["version_spec"]
+        before = context.facts["containers"]["toolkit"]["version"]
+        found.append(Finding("install", f"missing packages: {', '.join(missing)}", before, after, packages=missing))
+        return found
+    return found + _version_findings(context) + _configuration_findings(context)
+
+
+def manages(context: Context) -> Manages:
+    """The engine's version is not sealed: it is the distribution's, whose security updates are welcome."""
+    return Manages(
+        files=[*repository_files(context, _sources(context)), DAEMON_JSON],
+        packages=list(context.stack["container_toolkit"]["packages"]),
+        services=[SERVICE],
+    )
+
+
+def inputs(context: Context) -> Mapping[str, Any]:
+    toolkit = context.stack["container_toolkit"]
+    return {"version_spec": toolkit["version_spec"], "packages": list(toolkit["packages"])}
+
+
+def _sources(context: Context) -> list[str]:
+    """The toolkit's own package source, or NVIDIA's CUDA repository where only that one is mirrored: it carries both."""
+    names = {repository["name"] for repository in context.stack.get("repositories") or ()}
+    return [OWN_SOURCE] if OWN_SOURCE in names else ["nvidia-cuda"]
+
+
+def _wished_packages(context: Context) -> list[str]:
+    """The toolkit, and the distribution's engine where no Docker is there (an existing docker-ce is kept)."""
+    toolkit = context.stack["container_toolkit"]
+    engine = list(toolkit["engine"]["packages"])
+    if context.facts["containers"]["docker"]["installed"]:
+        engine = [name for name in engine if name in context.installed]
+    return engine + list(toolkit["packages"])
+
+
+def _version_findings(context: Context) -> list[Finding]:
+    toolkit = context.stack["container_toolkit"]
+    wrong = [name for name in toolkit["packages"] if not _fits(context.installed[name], toolkit["version_spec"])]
+    if not wrong:
+        return []
+    found = context.installed[wrong[0]]
+    reason = f"{wrong[0]} is {found}, wished is {toolkit['version_spec']}"
+    return [Finding("upgrade", reason, found, toolkit["version_spec"], packages=toolkit["packages"])]
+
+
+def _fits(version: str, specifier: str) -> bool:
+    # Imported here: only a plan with containers pays for it.
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415
+
+    upstream = version.split(":", 1)[-1].split("-", 1)[0]
+    return SpecifierSet(specifier).contains(upstream, prereleases=True)
+
+
+def _configuration_findings(context: Context) -> list[Finding]:
+    docker = context.facts["containers"]["docker"]
+    runtimes = (docker["daemon_json"] or {}).get("runtimes") or {}
+    found = []
+    if "nvidia" not in runtimes:
+        found.append(Finding("configure", f"Docker has no runtime 'nvidia' in {DAEMON_JSON}", files=[DAEMON_JSON]))
+    elif docker["config_loaded"] is False:
+        found.append(Finding("configure", f"Docker has not loaded {DAEMON_JSON} since it was changed", services=[SERVICE]))
+    state = (context.facts["services"] or {}).get(SERVICE)
+    if state and state["enabled"] == "disabled":
+        found.append(Finding("configure", "Docker is not enabled at boot", services=[SERVICE]))
+    if state and state["active"] in ("inactive", "failed"):
+        found.append(Finding("configure", f"Docker is {state['active']}", services=[SERVICE]))
+    return found

@@ -1,0 +1,42 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The in-tree drivers nouveau and nova kept away from the cards, in modprobe.d and inside the initramfs."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .base import Context, Finding, Manages
+
+BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
+
+
+def wanted(context: Context) -> bool:
+    return "driver" in context.stack
+
+
+def findings(context: Context) -> list[Finding]:
+    initramfs = context.facts["kernel"]["initramfs"]
+    if initramfs["path"] is None:
+        return []
+    if _sealed(context):
+        return []
+    if not initramfs["blacklist_inside"]:
+        reason = f"nouveau and nova are not blacklisted inside {initramfs['path']}"
+        return [Finding("configure", reason, files=[BLACKLIST, initramfs["path"]])]
+    return []
+
+
+def manages(context: Context) -> Manages:
+    path = context.facts["kernel"]["initramfs"]["path"]
+    return Manages(files=[BLACKLIST], light_files=[path] if path else [])
+
+
+def inputs(context: Context) -> Mapping[str, Any]:
+    return {"kernel": context.facts["kernel"]["next"]}
+
+
+def _sealed(context: Context) -> bool:
+    """A good seal covers the initramfs by size and time, so its content was not unpacked again to look."""
+    seal = (context.facts["seals"] or {}).get("nouveau_blacklist")
+    return bool(seal and seal["state"] == "good")

@@ -1,0 +1,167 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The NVIDIA driver: its package source, packages, lock, and the module for the kernel that boots next."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
+
+#: The package sources that a driver of each source comes from (names as the resolver gives them).
+SOURCES = {"nvidia": ["nvidia-cuda"], "distro": ["distro-non-free", "distro-restricted"]}
+PERSISTENCE_SERVICE = "nvidia-persistenced.service"
+
+
+def wanted(context: Context) -> bool:
+    return "driver" in context.stack
+
+
+def findings(context: Context) -> list[Finding]:
+    driver = context.stack["driver"]
+    if driver["adopted"]:
+        return []
+    found = repository_findings(context, SOURCES[driver["source"]])
+    found += _package_findings(context, driver)
+    if not found:
+        found += _lock_findings(context, driver) + _module_findings(context, driver) + _service_findings(context)
+    return found
+
+
+def manages(context: Context) -> Manages:
+    driver = context.stack["driver"]
+    if driver["adopted"]:
+        return Manages(packages=sorted(context.facts["driver"]["packages"] or {}))
+    return Manages(
+        files=repository_files(context, SOURCES[driver["source"]]),
+        packages=[name for name in driver["packages"] if not name.startswith("linux-headers-")],
+        services=[PERSISTENCE_SERVICE] if _persistence_wanted(context) else [],
+    )
+
+
+def inputs(context: Context) -> Mapping[str, Any]:
+    driver = context.stack["driver"]
+    keys = ("branch", "modules", "source", "set", "packages", "pin", "adopted")
+    chosen = {key: driver.get(key) for key in keys}
+    return {**chosen, "version": driver["version"] if not driver["adopted"] else None}
+
+
+def load_needed(context: Context) -> bool:
+    """The installed module is not the one that runs, and only a load or a reboot brings it in."""
+    if context.provision_only or not context.cards_present or "driver" not in context.stack:
+        return False
+    return context.facts["driver"]["loaded_version"] is None or _loaded_is_stale(context)
+
+
+def reboot_reason(context: Context) -> str | None:
+    """Why the node has to boot again before the driver can be proven, or None.
+
+    Another driver holds the card (nouveau, nova), or another version of the NVIDIA module is loaded than the one
+    that is or will be installed: a loaded module cannot be exchanged under a running user space.
+    """
+    if context.provision_only or not context.cards_present or "driver" not in context.stack:
+        return None
+    loaded = context.facts["kernel"]["loaded"] or {}
+    other = [name for name in ("nouveau", "nova_core", "nova_drm", "nova") if name in loaded]
+    if other:
+        return f"{other[0]} holds the card; the NVIDIA module can only take it over after a boot"
+    if _loaded_is_stale(context):
+        return "another version of the NVIDIA module is loaded than the one that is installed"
+    return None
+
+
+def _loaded_is_stale(context: Context) -> bool:
+    loaded = context.facts["driver"]["loaded_version"]
+    if loaded is None:
+        return False
+    installed = context.facts["driver"]["user_version"]
+    if installed is not None and installed != loaded:
+        return True
+    wished = _wished_version(context)
+    return wished is not None and not context.stack["driver"]["adopted"] and not wished.startswith(loaded)
+
+
+def _wished_version(context: Context) -> str | None:
+    """The version that this plan would install, where it is another one than what is there."""
+    for name, version in context.versions.items():
+        if name in context.stack["driver"]["packages"] and context.installed.get(name) not in (None, version):
+            return version
+    return None
+
+
+def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+    missing = missing_packages(context, driver["packages"])
+    if missing:
+        before = context.facts["driver"]["user_version"] or context.facts["driver"]["loaded_version"]
+        reason = f"{len(missing)} of its packages are missing: {', '.join(missing)}"
+        after = f"{_target(context, driver)} ({driver['modules']} modules)"
+        return [Finding("install", reason, before, after, packages=driver["packages"])]
+    wrong = [name for name in versioned_packages(driver) if not _version_fits(context.installed[name], driver)]
+    if wrong:
+        reason = f"{wrong[0]} is {context.installed[wrong[0]]}, wished is {_target(context, driver)}"
+        return [Finding("upgrade", reason, context.installed[wrong[0]], _target(context, driver), packages=driver["packages"])]
+    return []
+
+
+def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
+    """The packages that carry the driver's own version. NVIDIA's repository versions them all alike, a distribution
+    does not (Debian 13 pairs driver 550 with a persistence daemon of 535)."""
+    if driver["source"] != "nvidia":
+        return []
+    return [name for name in driver["packages"] if not name.startswith(("nvidia-driver-pinning-", "linux-headers-"))]
+
+
+def version_prefix(driver: Mapping[str, Any]) -> str:
+    """What the version of those packages starts with: the exact version where one was wished, else the branch."""
+    return f"{driver['version']}-" if driver.get("version") else f"{driver['branch']}."
+
+
+def _version_fits(version: str, driver: Mapping[str, Any]) -> bool:
+    return bare_version(version).startswith(version_prefix(driver))
+
+
+def bare_version(version: str) -> str:
+    """A package's version without its epoch."""
+    return version.split(":", 1)[-1]
+
+
+def _target(context: Context, driver: Mapping[str, Any]) -> str:
+    for name in versioned_packages(driver) or driver["packages"]:
+        if name in context.versions and not name.startswith("linux-headers-"):
+            return str(context.versions[name])
+    return str(driver.get("version") or f"branch {driver['branch']}")
+
+
+def _lock_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+    held = set(context.facts["packages"]["holds"] or ())
+    free = [name for name in driver["pin"].get("hold", ()) if name not in held]
+    if free:
+        return [Finding("configure", f"not held against unattended upgrades: {', '.join(free)}")]
+    return []
+
+
+def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+    """The module must exist for the kernel that boots next, in the version of the packages; package state proves nothing."""
+    kernel = context.facts["kernel"]
+    module = (kernel["available"] or {}).get(driver["kernel_module"])
+    if module is None:
+        return [Finding("repair", f"there is no module {driver['kernel_module']} for the next kernel {kernel['next']}")]
+    expected = context.facts["driver"]["user_version"]
+    if expected and module["version"] != expected:
+        return [
+            Finding("repair", f"the module for kernel {kernel['next']} is {module['version']}, the libraries are {expected}"),
+        ]
+    if load_needed(context) and reboot_reason(context) is None:
+        return [Finding("configure", "the driver is installed but not loaded")]
+    return []
+
+
+def _persistence_wanted(context: Context) -> bool:
+    return context.cards_present and not context.provision_only and PERSISTENCE_SERVICE in (context.facts["services"] or {})
+
+
+def _service_findings(context: Context) -> list[Finding]:
+    state = (context.facts["services"] or {}).get(PERSISTENCE_SERVICE)
+    if _persistence_wanted(context) and state and state["enabled"] == "disabled":
+        return [Finding("configure", "the persistence daemon is not enabled", services=[PERSISTENCE_SERVICE])]
+    return []

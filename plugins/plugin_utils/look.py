@@ -1,0 +1,98 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One look at one node, from the action plugins: observe, resolve, ask the package index where that is needed."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from . import planner, rules
+from .node_action import WISH_VARIABLES, NodeAction, write_json
+from .wish import BadInput, Wish
+
+#: Variables of a run that are no wish.
+RUN_VARIABLES = (
+    "gpuwright_local",
+    "gpuwright_full",
+    "gpuwright_verb",
+    "gpuwright_proof_max_age",
+    "gpuwright_root",
+    "gpuwright_command_timeout",
+)
+
+ROLES = Path(__file__).with_name("roles.json")
+
+
+class Look:
+    """A look at one host. ``draft`` is a :class:`planner.Draft`, or the finished plan where the look ended early."""
+
+    def __init__(self, action: NodeAction, task_vars: Mapping[str, Any]) -> None:
+        self.action = action
+        self.task_vars = task_vars
+        self.host: str = task_vars["inventory_hostname"]
+        self.run = action.variables(task_vars, RUN_VARIABLES)
+        self.roles = json.loads(ROLES.read_text(encoding="utf-8"))
+
+    def facts(self) -> dict[str, Any]:
+        """The node's facts: the one remote operation of a warm run."""
+        arguments = {"root": self.run.get("gpuwright_root") or "/", "full": bool(self.run.get("gpuwright_full"))}
+        if self.run.get("gpuwright_command_timeout"):
+            arguments["timeout"] = self.run["gpuwright_command_timeout"]
+        facts: dict[str, Any] = self.action.on_node("node_facts", arguments, self.task_vars)["facts"]
+        return facts
+
+    def draft(self, facts: Mapping[str, Any], *, only: list[str], applied: Mapping[str, Any] | None = None) -> planner.Draft | dict[str, Any]:
+        request = self._request(only, applied)
+        try:
+            wish = self._wish().with_defaults()
+        except BadInput as error:
+            return planner.bad_input(facts, request, error)
+        return planner.draft(facts, wish, rules.load_rules(), request)
+
+    def index(self, drafted: planner.Draft) -> dict[str, Any] | None:
+        """What the node's package index says of the packages that would change; None where nothing would, or where the
+        verb only judges what is there."""
+        if not drafted.packages or drafted.request.verb not in ("up", "plan"):
+            return None
+        arguments = {
+            "repositories": drafted.context.stack.get("repositories") or [],
+            "packages": drafted.packages,
+            "keep": drafted.keep,
+        }
+        return self.action.on_node("package_index", arguments, self.task_vars)
+
+    def save(self, kind: str, document: Mapping[str, Any]) -> None:
+        """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
+        directory = self.action.variables(self.task_vars, ["gpuwright_run_dir", "gpuwright_run"])
+        path = directory.get("gpuwright_run_dir") or (directory.get("gpuwright_run") or {}).get("run_dir")
+        if path:
+            write_json(Path(path) / kind / f"{self.host}.json", document)
+
+    def _wish(self) -> Wish:
+        return Wish.from_variables(self.action.variables(self.task_vars, WISH_VARIABLES))
+
+    def _request(self, only: list[str], applied: Mapping[str, Any] | None) -> planner.Request:
+        run = self.run
+        return planner.Request(
+            host=self.host,
+            today=datetime.now(tz=UTC).date(),
+            local=bool(run.get("gpuwright_local")),
+            full=bool(run.get("gpuwright_full")) and applied is None,
+            verb=run.get("gpuwright_verb") or "up",
+            only=only,
+            proof_max_age=int(run.get("gpuwright_proof_max_age") or planner.PROOF_MAX_AGE),
+            inputs=self._role_inputs(),
+            role_digests={name: role["digest"] for name, role in self.roles.items()},
+            applied=applied,
+        )
+
+    def _role_inputs(self) -> dict[str, dict[str, Any]]:
+        """Variables of each role that are set outside it. Secrets are left out: a digest of one is an oracle for it."""
+        inputs = {}
+        for name, role in self.roles.items():
+            public = [option for option, row in role["options"].items() if not row["no_log"] and option not in WISH_VARIABLES]
+            inputs[name] = self.action.variables(self.task_vars, public)
+        return inputs

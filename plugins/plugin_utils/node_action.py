@@ -1,0 +1,75 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the actions share: run a module of this collection on the node, read the variables of the wish."""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+#: Variables that say what is wished; everything else that a role takes only shapes how it is done.
+WISH_VARIABLES = (
+    "nvidia_driver_source",
+    "nvidia_driver_branch",
+    "nvidia_driver_version",
+    "nvidia_driver_modules",
+    "nvidia_driver_set",
+    "cuda_versions",
+    "cuda_cudnn",
+    "container_toolkit_wanted",
+    "container_toolkit_version",
+    "frameworks_wanted",
+    "frameworks_path",
+    "frameworks_python",
+    "gpuwright_want",
+    "gpuwright_wish",
+    "gpuwright_gpus_expected",
+    "gpuwright_provision_for",
+    "gpuwright_gpus_ignore",
+    "gpuwright_mirrors",
+    "gpuwright_repository_keys",
+)
+
+
+class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
+    """An action that looks at a node through this collection's modules and thinks on the controller."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def variables(self, task_vars: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """The named variables that are set, templated. Raises AnsibleActionFail with the name of one that cannot be."""
+        values = {}
+        for name in names:
+            if name not in task_vars:
+                continue
+            try:
+                values[name] = self._templar.template(task_vars[name])
+            except Exception as error:
+                message = f"the variable {name} of host {task_vars.get('inventory_hostname')} cannot be templated: {error}"
+                raise AnsibleActionFail(message) from error
+        return values
+
+    def on_node(self, module: str, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        """Run one of our modules on the node: one remote operation. Its failure is this action's failure."""
+        result: dict[str, Any] = self._execute_module(
+            module_name=f"gpuwright.node.{module}",
+            module_args=dict(arguments),
+            task_vars=dict(task_vars),
+        )
+        if result.get("failed"):
+            raise AnsibleActionFail(result.get("msg") or f"{module} failed", result=result)
+        return result
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document of the run directory so that a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(document, indent=1, sort_keys=True, default=str) + "\n", encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,505 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""From an observation to the plan: which components have to change, why, and what that takes.
+
+Pure: nothing here reaches a node. The action `plan` calls :func:`draft`, asks the node's package index where the draft
+needs exact versions, and calls :func:`finish`.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from ..module_utils import checks as checking
+from . import judge, resolver, situation
+from .components import COMPONENTS, SEALED, Context, Finding, nvidia_driver
+from .wish import BadInput, Wish
+
+Facts = Mapping[str, Any]
+
+#: Free space that has to stay after the change, in bytes: a full root or /boot is a failure of its own.
+RESERVE_BYTES = 512 * 1024**2
+#: A rebuilt initramfs stands beside the old one until it is renamed (Ubuntu's are 60 to 110 MB).
+INITRAMFS_BYTES = 128 * 1024**2
+#: Seconds that a proof stays fresh without a boot or a change (variable gpuwright_proof_max_age).
+PROOF_MAX_AGE = 7 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller wants to know, beside the wish.
+
+    ``today`` decides on ends of life. ``local``: the machine one sits at. ``only``: the components of a role used alone.
+    ``inputs``: variables set for each component, they belong to its digest. ``role_digests``: checked-in digest by role.
+    ``applied``: the stack that was just applied; missing seals are then no reason to change anything.
+    """
+
+    host: str
+    today: date
+    local: bool = False
+    full: bool = False
+    verb: str = "up"
+    only: Sequence[str] = ()
+    proof_max_age: int = PROOF_MAX_AGE
+    inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    role_digests: Mapping[str, str] = field(default_factory=dict)
+    applied: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan before the package index was asked."""
+
+    request: Request
+    wish: Wish
+    context: Context
+    answer: Mapping[str, Any]
+    findings: Mapping[str, list[Finding]]
+
+    @property
+    def packages(self) -> list[str]:
+        """Packages whose exact versions the index has to give; each name once."""
+        names = [name for found in self.findings.values() for finding in found for name in finding.packages]
+        return list(dict.fromkeys(names))
+
+    @property
+    def keep(self) -> dict[str, str]:
+        """Version (or its beginning) that a package has to have, whatever newer the index offers: the sealed version
+        where it still satisfies the wish, else the driver's branch or version."""
+        driver = self.context.stack.get("driver")
+        keep = {}
+        if driver is not None and not driver["adopted"]:
+            prefix = nvidia_driver.version_prefix(driver)
+            keep = {name: prefix for name in nvidia_driver.versioned_packages(driver) if name in self.packages}
+        for name, version in self._sealed.items():
+            if name in self.packages and nvidia_driver.bare_version(version).startswith(keep.get(name, "")):
+                keep[name] = version
+        return keep
+
+    @property
+    def _sealed(self) -> dict[str, str]:
+        seals = self.context.facts["seals"] or {}
+        return {name: version for seal in seals.values() for name, version in (seal.get("packages") or {}).items()}
+
+
+def draft(facts: Facts, wish: Wish, rules: Mapping[str, Any], request: Request) -> Draft | dict[str, Any]:
+    """The findings of every wished component; a finished plan where there is nothing to find out (error, skip, conflict)."""
+    if not facts["pci"]["gpus"] and not wish.provision_for:
+        missing = _missing_cards(facts, wish)
+        if missing:
+            return _without_cards(facts, wish, request, missing)
+        if not request.local:
+            return _skipped(facts, request)
+    try:
+        where = situation.situation_from_facts(facts, wish, rules, today=request.today, previous=_previous(request))
+        answer = resolver.resolve(where, wish, rules)
+    except BadInput as error:
+        return bad_input(facts, request, error)
+    if not answer["ok"]:
+        return _ended(facts, request, conflicts=answer["conflicts"])
+    context = Context(
+        facts=facts,
+        stack=answer["stack"],
+        local=request.local,
+        provision_only=bool(wish.provision_for) and not facts["pci"]["gpus"],
+        cpu_only=not facts["pci"]["gpus"] and not wish.provision_for,
+    )
+    return Draft(request, wish, context, answer, _all_findings(context, request))
+
+
+def _previous(request: Request) -> Mapping[str, Any] | None:
+    """The driver that was just applied: what is on the node now is ours, and not a stranger's to be adopted."""
+    return None if request.applied is None else request.applied.get("driver")
+
+
+def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The plan. ``index`` is what package_index returned, None where it was not asked (or not needed)."""
+    versions = _versions(index)
+    context = replace(drafted.context, versions=versions)
+    request = drafted.request
+    findings = _all_findings(context, request) if versions else drafted.findings
+    plan = _base(context.facts, request, drafted.wish)
+    plan |= {key: drafted.answer[key] for key in ("stack", "warnings", "why", "assumed", "gpus")}
+    plan |= {"provision_only": context.provision_only, "cpu_only": context.cpu_only, "packages": versions}
+    plan["digests"] = {name: _digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)}
+    plan["manages"] = {name: COMPONENTS[name].manages(context).as_dict() for name in plan["digests"]}
+    sizes = {row["name"]: row for row in (index or {}).get("install") or ()}
+    plan["changes"] = [_change(name, finding, sizes, versions) for name, found in findings.items() for finding in found]
+    plan["checks"] = judge.judge(context.facts, context.stack, _expectations(drafted, request))
+    _add_proof(plan, context, request)
+    plan["components"] = [name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}]
+    plan["reboot"] = "reboot" in plan["components"]
+    plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
+    plan["install"] = list(sizes.values())
+    plan["download_bytes"] = (index or {}).get("download_bytes") or 0
+    plan["disk_bytes"] = (index or {}).get("disk_bytes") or 0
+    asked = bool(drafted.packages)
+    problems = (index or {}).get("problems") or []
+    plan["versions_verified"] = not asked or (index is not None and not any(row["kind"] == "timeout" for row in problems))
+    if asked and not plan["versions_verified"]:
+        plan["warnings"] = [*plan["warnings"], _unverified(problems)]
+    plan["refusals"] = _refusals(plan, context, request, problems)
+    plan["ok"] = not plan["refusals"]
+    return judged(plan, request)
+
+
+def bad_input(facts: Facts, request: Request, error: BadInput) -> dict[str, Any]:
+    """The plan of a host whose wish cannot be understood."""
+    return _ended(facts, request, error=str(error), suggestions=list(error.suggestions))
+
+
+def why_not(plan: Mapping[str, Any]) -> str:
+    """Why a plan cannot be carried out, each reason with its remedy, for a person."""
+    if plan["error"]:
+        return str(plan["error"])
+    rows = [*plan["conflicts"], *plan["refusals"]]
+    if rows:
+        return "\n".join(f"{row['text']} -> {row['remedy']}" if row.get("remedy") else str(row["text"]) for row in rows)
+    failed = [check for check in plan["checks"] if check["status"] in ("fail", "incomplete")]
+    return "; ".join(f"{check['id']}: {check['reason']}" for check in failed) or "not proven"
+
+
+def describe(plan: Mapping[str, Any]) -> str:
+    """The plan as text, for `--check --diff`."""
+    if not plan["ok"]:
+        return why_not(plan) + "\n"
+    lines = []
+    for change in plan["changes"]:
+        versions = " -> ".join(filter(None, (change["from"], change["to"])))
+        lines.append(f"{change['component']}: {change['action']} {versions}".rstrip() + f" ({change['reason']})")
+        lines += [f"  package {row['name']} {row['version'] or '(version unverified)'}" for row in change["packages"]]
+        lines += [f"  file {path}" for path in change["files"]]
+        lines += [f"  service {unit}" for unit in change["services"]]
+    if plan["download_bytes"]:
+        lines.append(f"download {plan['download_bytes'] / 1e6:.1f} MB, {plan['disk_bytes'] / 1e6:.1f} MB on disk")
+    if plan["reboot"]:
+        lines.append(f"reboot: {plan['reboot_reason']}")
+    return "\n".join(lines or ["nothing to do"]) + "\n"
+
+
+def right(drafted: Draft) -> list[Finding]:
+    """After an apply: what is still not as wished (the second plan must be empty). A pending boot is not a failure."""
+    return [finding for name, found in drafted.findings.items() if name != "reboot" for finding in found]
+
+
+# --- parts of the plan ------------------------------------------------------------------------------------------------
+
+
+def _all_findings(context: Context, request: Request) -> dict[str, list[Finding]]:
+    result: dict[str, list[Finding]] = {}
+    told: list[Finding] = []
+    for name, component in COMPONENTS.items():
+        if request.only and name not in request.only:
+            continue
+        if not component.wanted(context):
+            continue
+        found = component.findings(context)
+        # A package source that several components share is told once, where something else is left to tell.
+        found = [finding for finding in found if finding not in told] or found
+        told += found
+        if not found and name in SEALED and request.applied is None:
+            found = _seal_findings(name, context, request)
+        if found:
+            result[name] = found
+    return result
+
+
+def _seal_findings(name: str, context: Context, request: Request) -> list[Finding]:
+    """The outcome looks right; is there a good seal of these very inputs?"""
+    if request.only:
+        return []
+    seal = (context.facts["seals"] or {}).get(name)
+    adopted = name == "nvidia_driver" and context.stack["driver"]["adopted"]
+    if seal is None:
+        reason = "a working driver is there and satisfies the wish" if adopted else "not yet sealed by gpuwright"
+        return [Finding("adopt", reason, after=context.facts["driver"]["user_version"] if adopted else None)]
+    if seal["state"] == "newer":
+        return []
+    if seal["state"] != "good":
+        return [Finding("repair", seal["reason"], packages=_moved_packages(seal, context))]
+    if seal["digest"] != _digest(name, context, request):
+        return [Finding("configure", "its inputs changed since it was sealed")]
+    if request.full:
+        return [Finding("configure", "all components are looked at again (full)")]
+    return []
+
+
+def _moved_packages(seal: Mapping[str, Any], context: Context) -> list[str]:
+    """Packages that no longer have their sealed version: these go back to it."""
+    return [name for name, version in (seal.get("packages") or {}).items() if context.installed.get(name) != version]
+
+
+def _digest(name: str, context: Context, request: Request) -> str:
+    """The digest of a component's inputs: its part of the stack, its variables, and the role that applies them."""
+    parts = {
+        "stack": COMPONENTS[name].inputs(context),
+        "variables": request.inputs.get(name) or {},
+        "role": request.role_digests.get(name),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _change(name: str, finding: Finding, sizes: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
+    packages = [
+        {"name": package, "version": versions.get(package), "download_bytes": (sizes.get(package) or {}).get("download_bytes")}
+        for package in finding.packages
+    ]
+    return {
+        "component": name,
+        "action": finding.action,
+        "from": finding.before,
+        "to": finding.after,
+        "reason": finding.reason,
+        "packages": packages,
+        "files": list(finding.files),
+        "services": list(finding.services),
+    }
+
+
+def _versions(index: Mapping[str, Any] | None) -> dict[str, str]:
+    rows = (index or {}).get("packages") or {}
+    return {name: row["candidate"] for name, row in rows.items() if row.get("candidate")}
+
+
+def stack_digest(plan: Mapping[str, Any]) -> str:
+    """One digest over all components' inputs: what a proof was given for."""
+    return hashlib.sha256(json.dumps(plan["digests"], sort_keys=True).encode()).hexdigest()
+
+
+def _add_proof(plan: dict[str, Any], context: Context, request: Request) -> None:
+    """Put `validate` into the plan where the last proof no longer speaks for this node."""
+    proof = context.facts["proof"]
+    plan["proof"] = proof
+    plan["stack_digest"] = stack_digest(plan)
+    if request.only:
+        return
+    reason = _stale(proof, plan, context, request)
+    if reason:
+        plan["changes"].append(_change("validate", Finding("prove", reason), {}, {}))
+
+
+def _stale(proof: Mapping[str, Any] | None, plan: Mapping[str, Any], context: Context, request: Request) -> str | None:
+    if plan["changes"]:
+        return "the node is proven after every change"
+    if proof is None:
+        return "the node was never proven"
+    if proof["verdict"] != "pass":
+        return f"the last proof was {proof['verdict']}"
+    if proof["boot_id"] != context.facts["boot"]["id"]:
+        return "the node was booted since the last proof"
+    if proof["driver"] != context.facts["driver"]["loaded_version"]:
+        return "another driver is loaded than the proven one"
+    if proof["stack_digest"] != plan["stack_digest"]:
+        return "the wished stack changed since the last proof"
+    if request.full:
+        return "everything is looked at again (full)"
+    age = _age(proof["time"], context.facts["time"])
+    if age is None or age > timedelta(seconds=request.proof_max_age):
+        return f"the last proof is from {proof['time']}"
+    return None
+
+
+def _age(then: str, now: str) -> timedelta | None:
+    try:
+        return _time(now) - _time(then)
+    except ValueError:
+        return None
+
+
+def _time(text: str) -> datetime:
+    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def judged(plan: dict[str, Any], request: Request) -> dict[str, Any]:
+    """Add the verdict of the observation, and why the host cannot go on (None when it can).
+
+    Where something is about to be applied, a failed check is what the apply may mend; the proof after it decides.
+    """
+    passive = "skip" if plan["skipped"] else checking.verdict(plan["checks"])
+    plan["verdict"] = passive if plan["ok"] else "fail"
+    ends_here = not plan["components"] or request.verb == "doctor"
+    plan["why_not"] = why_not(plan) if not plan["ok"] or (ends_here and plan["verdict"] not in ("pass", "skip")) else None
+    return plan
+
+
+# --- refusals: everything that must stop a run before its first change ------------------------------------------------
+
+
+def _refusals(plan: Mapping[str, Any], context: Context, request: Request, problems: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    refusals = [_refusal(f"index-{row['kind']}", row["text"], row["remedy"]) for row in problems if row["kind"] != "timeout"]
+    if plan["components"] and request.verb == "up":
+        refusals += _privilege_refusals(context)
+    refusals += _newer_seal_refusals(context)
+    refusals += _space_refusals(plan, context)
+    return refusals
+
+
+def _refusal(rule: str, text: str, remedy: str) -> dict[str, Any]:
+    return {"rule": rule, "text": text, "source": "gpuwright", "remedy": remedy}
+
+
+def _privilege_refusals(context: Context) -> list[dict[str, Any]]:
+    if context.facts["privileged"]:
+        return []
+    text = "changing the node needs root, and the run is not root there"
+    return [_refusal("needs-root", text, "run with sudo, or give -K; in an inventory set gpuwright_become: true")]
+
+
+def _newer_seal_refusals(context: Context) -> list[dict[str, Any]]:
+    newer = {name: seal for name, seal in (context.facts["seals"] or {}).items() if seal["state"] == "newer"}
+    return [
+        _refusal(
+            "newer-seal",
+            f"{name} was sealed by gpuwright {seal['gpuwright']}, which is newer than this one",
+            "update gpuwright here, or remove the seal on the node",
+        )
+        for name, seal in newer.items()
+    ]
+
+
+def _space_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
+    """Each file system that the change writes to must hold it, with a reserve left."""
+    needs = {"/": plan["disk_bytes"], "/var": plan["download_bytes"]}
+    if {"nvidia_driver", "nouveau_blacklist"} & set(plan["components"]):
+        needs["/boot"] = INITRAMFS_BYTES
+    if plan["disk_bytes"]:
+        needs["/usr"] = plan["disk_bytes"]
+    by_mount: dict[str, int] = {}
+    for path, size in needs.items():
+        disk = _disk_of(path, context.facts["disks"] or ())
+        if disk is not None and size:
+            by_mount[disk["mount"]] = max(by_mount.get(disk["mount"], 0), size)
+    refusals = []
+    for disk in context.facts["disks"] or ():
+        wanted = by_mount.get(disk["mount"])
+        reserve = 0 if disk["mount"] == "/boot" else RESERVE_BYTES
+        if wanted and disk["free_bytes"] is not None and disk["free_bytes"] < wanted + reserve:
+            refusals.append(_no_space(disk, wanted + reserve))
+    return refusals
+
+
+def _no_space(disk: Mapping[str, Any], needed: int) -> dict[str, Any]:
+    mebibytes = 1024**2
+    text = f"{disk['mount']} has {disk['free_bytes'] // mebibytes} MiB free, {needed // mebibytes} MiB are needed"
+    remedy = "remove old kernels (apt autoremove --purge)" if disk["mount"] == "/boot" else f"make room on {disk['mount']}"
+    return _refusal("no-space", text, remedy)
+
+
+def _disk_of(path: str, disks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The file system that holds the path: the longest mount point that is a prefix of it."""
+    holding = [disk for disk in disks if path == disk["mount"] or path.startswith(disk["mount"].rstrip("/") + "/")]
+    return max(holding, key=lambda disk: len(disk["mount"]), default=None)
+
+
+def _unverified(problems: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    text = next((row["text"] for row in problems if row["kind"] == "timeout"), "the package index was not asked")
+    return {"rule": "versions-unverified", "text": f"exact versions are unverified: {text}", "source": "gpuwright"}
+
+
+# --- plans that end before anything is compared -----------------------------------------------------------------------
+
+
+def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "host": request.host,
+        "ok": True,
+        "error": None,
+        "suggestions": [],
+        "conflicts": [],
+        "refusals": [],
+        "skipped": None,
+        "changes": [],
+        "components": [],
+        "reboot": False,
+        "reboot_reason": None,
+        "download_bytes": 0,
+        "disk_bytes": 0,
+        "install": [],
+        "versions_verified": True,
+        "stack": {},
+        "warnings": [],
+        "why": [],
+        "assumed": {},
+        "gpus": [],
+        "expected_gpus": _expected(wish or Wish(), facts),
+        "provision_only": False,
+        "cpu_only": False,
+        "digests": {},
+        "manages": {},
+        "packages": {},
+        "checks": [],
+        "verdict": "incomplete",
+        "why_not": None,
+        "proof": facts["proof"],
+        "stack_digest": None,
+        "facts_summary": summary(facts),
+    }
+
+
+def _ended(facts: Facts, request: Request, **changes: Any) -> dict[str, Any]:
+    return judged({**_base(facts, request), "ok": False, **changes}, request)
+
+
+def _skipped(facts: Facts, request: Request) -> dict[str, Any]:
+    reason = "no NVIDIA GPU, and none is expected"
+    check = checking.make("gpu.count", "skip", reason=reason)
+    return judged({**_base(facts, request), "skipped": reason, "checks": [check]}, request)
+
+
+def _without_cards(facts: Facts, wish: Wish, request: Request, text: str) -> dict[str, Any]:
+    """All cards are gone: nothing is changed (this is no machine without GPU), and the node fails."""
+    checks = judge.judge(facts, None, _expected(wish, facts))
+    if checking.verdict(checks) != "fail":
+        remedy = "look at the kernel log for Xid 79; power-cycle the node, then inspect it"
+        checks = [*checks, checking.make("gpu.count", "fail", "fatal", reason=text, remedy=remedy)]
+    return judged({**_base(facts, request, wish), "checks": checks}, request)
+
+
+def summary(facts: Facts) -> dict[str, Any]:
+    """The few facts that a report shows of a node."""
+    return {
+        "os": facts["os"]["name"],
+        "kernel": facts["kernel"]["running"],
+        "kernel_next": facts["kernel"]["next"],
+        "boot_id": facts["boot"]["id"],
+        "environment": facts["environment"]["kind"],
+        "driver": facts["driver"]["loaded_version"],
+        "simulated": facts["simulated"],
+    }
+
+
+# --- which cards are expected -----------------------------------------------------------------------------------------
+
+
+def _expected(wish: Wish, facts: Facts) -> dict[str, Any]:
+    """Expected cards: the inventory or --gpu, else what the last seal saw, else nothing."""
+    wished = wish.gpus_expected
+    if isinstance(wished, int):
+        return {"count": wished, "names": None, "from": "the inventory"}
+    if wished:
+        return {"count": len(wished), "names": list(wished), "from": "the inventory"}
+    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
+    if seal.get("gpus"):
+        return {"count": len(seal["gpus"]), "names": None, "from": "the last seal"}
+    return {"count": None, "names": None, "from": None}
+
+
+def _expectations(drafted: Draft, request: Request) -> dict[str, Any]:
+    """What the observation is judged against. Cards that are yet to come are not looked for."""
+    expected = _expected(drafted.wish, drafted.context.facts)
+    expected |= {"ignore": list(drafted.wish.gpus_ignore), "proof_max_age": request.proof_max_age}
+    return expected | ({"gpus": False} if drafted.context.provision_only else {})
+
+
+def _missing_cards(facts: Facts, wish: Wish) -> str | None:
+    expected = _expected(wish, facts)
+    found = len(facts["pci"]["gpus"] or ())
+    if expected["count"] is None or found >= expected["count"]:
+        return None
+    return f"{expected['count']} cards are expected by {expected['from']}, {found} are on the bus"

@@ -1,0 +1,67 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The record of one host in a run: what the report, the exit code and the command line are made from."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def ended_in_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """A host that no role touched: already right, skipped, refused, or without its cards."""
+    return _record(plan, plan["verdict"], plan["checks"], changed=False)
+
+
+def applied(
+    plan: Mapping[str, Any],
+    verdict: str,
+    checks: Sequence[Mapping[str, Any]],
+    failure: Mapping[str, Any] | None,
+    *,
+    reboot: bool,
+) -> dict[str, Any]:
+    """A host that was worked on: its proof, or what failed. A refusal of the role preflight came before any change."""
+    refused = failure is not None and failure.get("component") == "preflight"
+    record = _record(plan, verdict, checks, changed=not refused)
+    record |= {"failure": dict(failure) if failure else None, "reboot": reboot}
+    if refused and failure is not None:
+        record["refusals"] = [
+            {"rule": "preflight", "text": failure["message"], "source": "roles/preflight", "remedy": None},
+        ]
+    return record
+
+
+def sentence(record: Mapping[str, Any]) -> str:
+    """The verdict and its first reason, for a person."""
+    if record["failure"]:
+        return f"{record['verdict']}: {record['failure']['task']}: {record['failure']['message']}"
+    if record["reboot"]:
+        return "done, but a reboot is needed to finish"
+    told = [check for check in record["checks"] if check["status"] in ("fail", "incomplete")]
+    first = f": {told[0]['id']}: {told[0]['reason']}" if told else ""
+    return f"{record['verdict']}{first}"
+
+
+def _record(plan: Mapping[str, Any], verdict: str, checks: Sequence[Mapping[str, Any]], *, changed: bool) -> dict[str, Any]:
+    return {
+        "host": plan["host"],
+        "verdict": verdict,
+        "reached": True,
+        "changed": changed and bool(plan["changes"]),
+        "changes": plan["changes"] if changed else [],
+        "checks": list(checks),
+        "reboot": False,
+        "failure": None,
+        "error": plan["error"],
+        "suggestions": plan["suggestions"],
+        "skipped": plan["skipped"],
+        "refusals": plan["refusals"],
+        "conflicts": plan["conflicts"],
+        "simulated": plan["facts_summary"]["simulated"],
+        "summary": plan["facts_summary"],
+        "seconds": None,
+        "stack": plan["stack"],
+        "warnings": plan.get("cautions") or plan.get("warnings") or [],
+        "why": plan["why"],
+        "proof": plan["proof"],
+    }

@@ -1,0 +1,18 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The report of a run: report.json, report.html and junit.xml from the records of hosts.
+
+Used by the action ``report`` and by the command line. Imports no Ansible.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report.aggregate import host_record, report_of
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report.files import (
+    aggregate,
+    default_run_dir,
+    open_run,
+    write_host,
+)
+
+__all__ = ["aggregate", "default_run_dir", "host_record", "open_run", "report_of", "write_host"]

@@ -1,0 +1,170 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""From the records of hosts to one report: pure functions, no files, no Ansible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import checks
+
+Record = dict[str, Any]
+Report = dict[str, Any]
+
+SCHEMA = 1
+VERDICTS = ("fail", "incomplete", "pass", "skip")
+
+EMPTY: dict[str, Any] = {
+    "reached": True,
+    "changed": False,
+    "changes": [],
+    "checks": [],
+    "reboot": False,
+    "failure": None,
+    "simulated": False,
+    "summary": {},
+    "gpus": [],
+    "seconds": None,
+    "stack": None,
+    "warnings": [],
+    "why": [],
+    "refusals": [],
+    "conflicts": [],
+    "skipped": None,
+    "measurements": {},
+}
+
+
+def host_record(host: str, values: Mapping[str, Any]) -> Record:
+    """One host's record with every key of the schema; what is not given is empty, and a missing verdict is found.
+
+    A verdict that is none of the known ones counts as incomplete, and a failure is never a pass.
+    """
+    record: Record = {"host": host, "verdict": values.get("verdict")}
+    record |= {key: _shaped(key, values.get(key)) for key in EMPTY}
+    record["checks"] = [_whole(check) for check in record["checks"] if isinstance(check, Mapping)]
+    if record["verdict"] is None:
+        record["verdict"] = "skip" if record["skipped"] else checks.verdict(record["checks"])
+    if record["verdict"] not in VERDICTS:
+        record["verdict"] = "incomplete"
+    if record["failure"] or record["refusals"] or record["conflicts"]:
+        record["verdict"] = "fail"
+    record["changes"] = [change for change in record["changes"] if isinstance(change, Mapping)]
+    return record
+
+
+def from_plan(host: str, plan: Mapping[str, Any]) -> Record:
+    """The record of a host of which there is only a plan: its passive checks, and what would be done."""
+    summary = plan.get("facts_summary") or {}
+    values = {**plan, "summary": summary, "simulated": summary.get("simulated"), "changed": False}
+    if plan.get("error"):
+        values["failure"] = {"task": None, "message": str(plan["error"]), "component": None}
+    return host_record(host, values)
+
+
+def without_record(host: str, reason: str, base: Mapping[str, Any] | None = None) -> Record:
+    """The record of a host that was met and has no credible result: it failed."""
+    failure = {"task": None, "message": reason, "component": None}
+    return host_record(host, {**(base or {}), "verdict": "fail", "failure": failure})
+
+
+def report_of(
+    records: Mapping[str, Record],
+    *,
+    version: str | None,
+    verb: str | None,
+    started: str | None,
+    finished: str | None,
+    unreachable: Mapping[str, str] | None = None,
+    not_reached: Iterable[str] = (),
+) -> Report:
+    """The report of a run.
+
+    Args:
+        records: of :func:`host_record`, by host.
+        version: of gpuwright.
+        verb: what was run.
+        started: when, ISO 8601 in UTC.
+        finished: likewise.
+        unreachable: hosts that could not be reached, with the reason.
+        not_reached: hosts that the run never came to, because it stopped before.
+    """
+    lost = dict(sorted((unreachable or {}).items()))
+    hosts = {host: records[host] for host in sorted(records) if host not in lost}
+    waiting = sorted(set(not_reached) - set(hosts) - set(lost))
+    return {
+        "schema": SCHEMA,
+        "gpuwright": version,
+        "verb": verb,
+        "verdict": verdict_of(hosts.values(), len(lost), len(waiting)),
+        "simulated": any(record["simulated"] for record in hosts.values()),
+        "started": started,
+        "finished": finished,
+        "counts": {verdict: sum(record["verdict"] == verdict for record in hosts.values()) for verdict in VERDICTS}
+        | {"unreachable": len(lost), "not_reached": len(waiting)},
+        "hosts": hosts,
+        "unreachable": lost,
+        "not_reached": waiting,
+    }
+
+
+def verdict_of(records: Iterable[Record], unreachable: int = 0, not_reached: int = 0) -> str:
+    """The worst of the hosts: a host that is not proven leaves the run not proven.
+
+    ``skip`` only where there was nothing to prove on any host; nothing at all is incomplete.
+    """
+    found = {record["verdict"] for record in records}
+    if "fail" in found or unreachable:
+        return "fail"
+    if "incomplete" in found or not_reached or not found:
+        return "incomplete"
+    return "pass" if "pass" in found else "skip"
+
+
+def _shaped(key: str, value: Any) -> Any:
+    """A value in the shape that the schema gives its key, whatever was handed in; empty where there is nothing."""
+    empty = EMPTY[key]
+    if isinstance(empty, bool):
+        return empty if value is None else bool(value)
+    if isinstance(empty, list):
+        return list(value) if isinstance(value, (list, tuple)) else ([] if value is None else [value])
+    if isinstance(empty, dict):
+        return dict(value) if isinstance(value, Mapping) else {}
+    if value is None:
+        return None
+    return _NULLABLE[key](value)
+
+
+def _failure(value: Any) -> dict[str, Any] | None:
+    told = value if isinstance(value, Mapping) else {"message": value}
+    if not value:
+        return None
+    return {"task": told.get("task"), "message": str(told.get("message") or "no message"), "component": told.get("component")}
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and value >= 0 else None
+
+
+_NULLABLE: dict[str, Callable[[Any], Any]] = {
+    "failure": _failure,
+    "seconds": _seconds,
+    "stack": lambda value: dict(value) if isinstance(value, Mapping) else None,
+    "skipped": str,
+}
+
+
+def _whole(check: Mapping[str, Any]) -> checks.Check:
+    """A check with every key and only those, so that one odd entry of a node does not spoil the report."""
+    whole: checks.Check = {key: check.get(key) for key in checks.KEYS}
+    whole["id"] = str(whole["id"] or "unnamed")
+    if whole["status"] not in checks.STATUSES:
+        whole["status"] = "incomplete"
+    if whole["severity"] not in checks.SEVERITIES:
+        whole["severity"] = "critical"
+    if whole["action"] not in checks.ACTIONS:
+        whole["action"] = None
+    for key in ("unit", "gpu", "reason", "evidence", "remedy"):
+        whole[key] = None if whole[key] is None else str(whole[key])
+    return whole

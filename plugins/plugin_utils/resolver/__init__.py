@@ -1,0 +1,144 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""From a machine and a wish to the stack that serves both, or to every reason why none does.
+
+resolve() below is the table of contents; each decision is a module of this package and a pure function:
+
+    source            where the driver comes from         cuda               which toolkits
+    branch            which driver branch                 cudnn              which cuDNN
+    modules           open or proprietary modules         container_toolkit  container toolkit and engine
+    package_set       desktop or compute                  frameworks         which wheels
+    packages          names, pin, headers                 repositories       package sources and their keys
+    driver, adoption  these together, or what is there    nearest            what to wish instead
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dotted
+from ..rules import Row, Rules
+from ..situation import Situation
+from ..wish import Wish
+from . import branch, container_toolkit, cuda, cudnn, driver, frameworks, nearest, repositories, systems
+from .compatibility import compatible
+from .log import DESIGN, Log, Unresolved
+from .power import Power, family_floor, of_branch, reported
+
+__all__ = ["compatible", "resolve"]
+
+
+def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
+    """Return the answer of `gpuwright resolve --json`: ok with the stack and why, or not ok with conflicts.
+
+    Pure: the same arguments give the same answer; nothing is read, not even the clock.
+    """
+    log = Log(rules)
+    try:
+        stack = _decide(situation, wish, rules, log)
+    except Unresolved as error:
+        better = nearest.remedy(wish, lambda other: _decide(situation, other, rules, Log(rules)))
+        return {"ok": False, "conflicts": [_remedied(entry, better) for entry in error.conflicts]}
+    return {
+        "ok": True,
+        "gpus": [card.as_dict() for card in situation.cards],
+        "os": situation.os,
+        "arch": situation.arch,
+        "assumed": dict(situation.assumed),
+        "warnings": log.warnings,
+        "stack": stack,
+        "why": log.why,
+    }
+
+
+def _remedied(entry: dict[str, str], better: str | None) -> dict[str, str]:
+    """Put the wish that works into a conflict; a key that can be given stays the first remedy."""
+    if better is None:
+        return entry
+    given = entry["rule"].startswith("repository.key")
+    return {**entry, "remedy": f"{entry['remedy']}; or {better}" if given else better}
+
+
+def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[str, Any]:
+    """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
+    system = systems.find(situation, rules)
+    if not situation.cards:
+        return _without_cards(situation, wish, log)
+    stack: dict[str, Any] = {}
+    power = _driver(situation, wish, system, stack, log)
+    _toolkits(situation, wish, system, power, stack, log)
+    if wish.container_toolkit:
+        stack["container_toolkit"] = container_toolkit.choose(situation, wish, system, stack.get("driver"), log)
+    if wish.frameworks:
+        _put(stack, "frameworks", log.attempt(frameworks.choose, situation, wish, power, log))
+    _put(stack, "repositories", log.attempt(repositories.choose, situation, wish, system, stack, log) or [])
+    if log.conflicts:
+        raise Unresolved(*log.conflicts)
+    _floor(stack, rules)
+    return stack
+
+
+def _floor(stack: dict[str, Any], rules: Rules) -> None:
+    """Raise the driver's minimum to what the chosen toolkits and wheels need."""
+    if "driver" not in stack:
+        return
+    versions = [entry["version"] for entry in stack.get("cuda", ())] + [entry["cuda"] for entry in stack.get("frameworks", ())]
+    families = [family_floor(dotted.major(version), rules) for version in versions if version]
+    floors = [row["driver"] for row in families if row]
+    stack["driver"]["minimum"] = dotted.highest(stack["driver"]["minimum"], *floors)
+
+
+def _driver(situation: Situation, wish: Wish, system: Row, stack: dict[str, Any], log: Log) -> Power:
+    """Put the driver into the stack and return what it can run; where it is somebody else's, only the latter."""
+    if not situation.brings_own_driver:
+        chosen = driver.choose(situation, wish, system, log)
+        stack["driver"] = chosen.stack
+        return chosen.power
+    owner = {"wsl": "Windows", "jetson": "JetPack", "container": "the container's host"}[situation.environment]
+    log.decided("driver.not-ours", f"no driver is installed: it belongs to {owner}", DESIGN)
+    if wish.driver:
+        log.warn("driver.not-ours", f"the wish for a driver is left out: the driver belongs to {owner}", DESIGN)
+    if situation.cuda_reported:
+        return reported(situation.cuda_reported)
+    if situation.driver and situation.environment == "container":
+        return Power(*_of_host_driver(situation.driver.version, log.rules))
+    passed, _ = branch.candidates(situation, Wish(), "nvidia", system, log.rules)
+    row = passed[0].row if passed else log.rules["driver_branches"]["rows"][-1]
+    text = f"what the driver of {owner} can run is not known: taken for branch {row['branch']} (CUDA {row['max_cuda']})"
+    log.warn("driver.unknown", text, log.cite("driver_branches", row))
+    return of_branch(row)
+
+
+def _of_host_driver(version: str, rules: Rules) -> tuple[str, str, str]:
+    rows = [row for row in rules["driver_branches"]["rows"] if int(row["branch"]) <= int(version.split(".", 1)[0])]
+    return rows[-1]["max_cuda"], version, version
+
+
+def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack: dict[str, Any], log: Log) -> None:  # noqa: PLR0913, PLR0917
+    """Put CUDA and cuDNN into the stack as far as they are wished; cuDNN follows the toolkit's major version."""
+    chosen = log.attempt(cuda.choose, situation, wish, system, power, log) if wish.cuda else None
+    if chosen:
+        stack["cuda"] = chosen
+    if not wish.cudnn or (wish.cuda and not chosen):
+        return
+    versions = [entry["version"] for entry in chosen or ()]
+    if not versions:
+        best = log.attempt(cuda.best, None, situation, system, power, log)
+        versions = [best] if best else []
+    if versions:
+        _put(stack, "cudnn", log.attempt(cudnn.choose, situation, wish, versions, log))
+
+
+def _put(stack: dict[str, Any], key: str, value: Any) -> None:
+    if value is not None:
+        stack[key] = value
+
+
+def _without_cards(situation: Situation, wish: Wish, log: Log) -> dict[str, Any]:
+    """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU."""
+    left = [name for name, wished in (("driver", wish.driver), ("cuda", wish.cuda), ("cudnn", wish.cudnn), ("container-toolkit", wish.container_toolkit)) if wished]
+    if left:
+        log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
+    if not wish.frameworks:
+        return {}
+    return {"frameworks": frameworks.choose(situation, wish, None, log)}

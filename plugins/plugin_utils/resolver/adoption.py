@@ -1,0 +1,73 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A driver that is there already: does it satisfy cards and wish?"""
+
+from __future__ import annotations
+
+from .. import dotted
+from ..rules import Row, Rules, cite
+from ..situation import InstalledDriver, Situation
+from ..wish import Wish
+from . import branch, cards, power
+from .log import Entry, conflict
+
+_KEEP = "leave the wish out to keep the driver that is there"
+
+
+def shortcomings(installed: InstalledDriver, situation: Situation, wish: Wish, rules: Rules) -> list[Entry]:
+    """Return everything that the driver does not satisfy; empty where it can stay as it is."""
+    return [*_of_wish(installed, wish), *_of_cards(installed, situation, rules), *_of_floors(installed, wish, rules)]
+
+
+def branch_of(installed: InstalledDriver, rules: Rules) -> Row | None:
+    """Return the row of the driver's branch; None for a branch the rules do not know."""
+    rows: list[Row] = rules["driver_branches"]["rows"]
+    return next((row for row in rows if row["branch"] == dotted.major(installed.version)), None)
+
+
+def power_of(installed: InstalledDriver, rules: Rules) -> power.Power:
+    """Return what the driver can run; of an unknown branch, what the newest older one could."""
+    row = branch_of(installed, rules)
+    if row is None:
+        older = [each for each in rules["driver_branches"]["rows"] if int(each["branch"]) < int(dotted.major(installed.version))]
+        row = max(older, key=lambda each: int(each["branch"]), default=rules["driver_branches"]["rows"][0])
+    return power.of_branch(row, installed.version)
+
+
+def _of_wish(installed: InstalledDriver, wish: Wish) -> list[Entry]:
+    wished = (
+        ("driver-source", wish.driver_source, installed.source),
+        ("driver", wish.driver_version, installed.version),
+        ("driver", wish.driver_branch, dotted.major(installed.version)),
+        ("driver-modules", wish.driver_modules, installed.modules),
+    )
+    entries = []
+    for name, asked, found in wished:
+        if asked and found and asked != found:
+            entries.append(conflict("driver.installed", f"{name}={asked} is asked for, {found} is there", "the machine's facts", _KEEP))
+    return entries
+
+
+def _of_cards(installed: InstalledDriver, situation: Situation, rules: Rules) -> list[Entry]:
+    row = branch_of(installed, rules)
+    entries = []
+    for card in situation.cards:
+        found = cards.first_build(card, dotted.major(installed.version), rules)
+        if row and not cards.served(card, row, rules):
+            text = f"driver {installed.version} does not drive the {card.name}"
+            entries.append(conflict("driver.card", text, cite(rules, "driver_branches", row), "use a branch that drives it"))
+        elif found and not dotted.at_least(installed.version, found[0]):
+            text = f"driver {installed.version} does not drive the {card.name}, build {found[0]} is the first that does"
+            entries.append(conflict("driver.floor-card", text, cite(rules, "driver_branches", found[1]), f"use driver={found[0]}"))
+        if installed.modules and installed.modules not in cards.flavours(card, rules):
+            text = f"the {installed.modules} kernel modules that are there do not work with the {card.name}"
+            entries.append(conflict("driver.modules-card", text, "compat/gpus.yaml (architectures)", "have the driver replaced"))
+    return entries
+
+
+def _of_floors(installed: InstalledDriver, wish: Wish, rules: Rules) -> list[Entry]:
+    return [
+        conflict(floor.rule, f"{floor.text}, {installed.version} is there", floor.source, f"use a driver from {floor.build} on")
+        for floor in branch.wished_floors(wish, rules)
+        if not dotted.at_least(installed.version, floor.build)
+    ]

@@ -1,0 +1,185 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which driver branch.
+
+Every branch of a source is held against the cards, the kernel, the wish and its own end of life; of those that
+pass, the preferred one is taken: not ended nor within 180 days of it, long-term before production before new-feature,
+newest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from .. import dotted
+from ..rules import Row, Rules, cite
+from ..situation import Card, Situation
+from ..wish import Wish
+from . import cards, modules, power, systems
+from .log import Entry, conflict
+
+END_IS_NEAR = timedelta(days=180)
+_TYPES = {"long-term": 0, "production": 1, "new-feature": 2}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A branch of a source that passes: the build a distribution carries (None: the index says), the lowest build
+    that cards, kernel and wish allow (None: any)."""
+
+    row: Row
+    source: str
+    modules: str
+    build: str | None
+    minimum: str | None
+    prebuilt: bool
+
+    @property
+    def branch(self) -> str:
+        """The branch as text, such as "580"."""
+        return str(self.row["branch"])
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A lowest driver build, and what asks for it."""
+
+    build: str
+    rule: str
+    text: str
+    source: str
+
+
+def candidates(situation: Situation, wish: Wish, source: str, system: Row, rules: Rules) -> tuple[list[Candidate], dict[str, list[Entry]]]:
+    """Return the branches of a source that pass, best first; and for the others, by branch, every reason."""
+    passed: list[Candidate] = []
+    failed: dict[str, list[Entry]] = {}
+    floors = wished_floors(wish, rules)
+    for row, build, prebuilt in _offered(source, system, rules):
+        if wish.driver_branch and row["branch"] != wish.driver_branch:
+            continue
+        flavour, reasons = modules.choose(situation, wish, row, source, rules)
+        minimum, more = _lowest(situation, wish, row, source, build, flavour, floors, rules)
+        reasons += _unserved(situation.cards, row, rules) + more + _absent(situation, row)
+        if reasons or flavour is None:
+            failed[row["branch"]] = reasons
+        else:
+            passed.append(Candidate(row, source, flavour, build, minimum, prebuilt))
+    return sorted(passed, key=lambda each: _rank(each, situation.today)), failed
+
+
+def lifetime(row: Row, today: date) -> str:
+    """Return "alive", "ending" (within 180 days) or "ended"."""
+    if not row["eol"]:
+        return "alive"
+    left = date.fromisoformat(row["eol"]) - today
+    if left < timedelta(0):
+        return "ended"
+    return "ending" if left <= END_IS_NEAR else "alive"
+
+
+def wished_floors(wish: Wish, rules: Rules) -> list[Floor]:
+    """Return the lowest drivers that the wished CUDA versions and wheel variants need."""
+    floors = []
+    for version in wish.cuda_versions:
+        floors += _family(dotted.major(version), f"CUDA {version}", rules)
+    for framework in wish.frameworks:
+        if framework.variant and framework.variant.startswith("cu"):
+            floors += _family(framework.variant[2:4], f"{framework.name} of the variant {framework.variant}", rules)
+    return floors
+
+
+def _family(major: str, who: str, rules: Rules) -> list[Floor]:
+    row = power.family_floor(major, rules)
+    if row is None:
+        return []
+    text = f"{who} needs a driver from {row['driver']} on"
+    return [Floor(row["driver"], "driver.floor-cuda", text, cite(rules, "cuda", row))]
+
+
+def _offered(source: str, system: Row, rules: Rules) -> Iterable[tuple[Row, str | None, bool]]:
+    """Yield each branch that a source carries for a system, with the build where only one is carried."""
+    for row in rules["driver_branches"]["rows"]:
+        if source == "nvidia":
+            if int(row["branch"]) >= int(system["nvidia_first_branch"]) and _packaged(row, rules):
+                yield row, None, False
+            continue
+        carried = systems.distro_driver(system, row["branch"], rules)
+        if carried:
+            yield row, carried["build"], carried["prebuilt"]
+
+
+def _packaged(row: Row, rules: Rules) -> bool:
+    """Branches of which no build is known were never in the repository."""
+    del rules
+    return row["latest"] is not None
+
+
+def _rank(candidate: Candidate, today: date) -> tuple[int, bool, int, int]:
+    state = {"alive": 0, "ending": 1, "ended": 2}[lifetime(candidate.row, today)]
+    return state, not candidate.row["confirmed"], _TYPES[candidate.row["type"]], -int(candidate.branch)
+
+
+def _unserved(all_cards: Iterable[Card], row: Row, rules: Rules) -> list[Entry]:
+    entries = []
+    for card in all_cards:
+        if cards.served(card, row, rules):
+            continue
+        text = f"driver branch {row['branch']} does not drive the {card.name} (compute capability {card.compute_capability})"
+        entries.append(conflict("driver.card", text, cite(rules, "driver_branches", row), "use a branch that drives it: gpuwright gpus"))
+    return entries
+
+
+def _absent(situation: Situation, row: Row) -> list[Entry]:
+    if f"driver={row['branch']}" not in situation.absent:
+        return []
+    text = f"the machine's package index has no packages of driver branch {row['branch']}"
+    return [conflict("driver.absent", text, "the machine's package index", "use another branch, or a mirror that carries it")]
+
+
+def _lowest(  # noqa: PLR0913, PLR0917 - each is a fact of its own
+    situation: Situation,
+    wish: Wish,
+    row: Row,
+    source: str,
+    build: str | None,
+    flavour: str | None,
+    floors: list[Floor],
+    rules: Rules,
+) -> tuple[str | None, list[Entry]]:
+    """Return the lowest build that will do (None: any of the branch), and why the builds that there are do not."""
+    demands = [*floors, *_card_floors(situation, row, rules), *_kernel_floors(situation, row, source, flavour, rules)]
+    newest = wish.driver_version or build or row["latest"]
+    reasons = []
+    for floor in demands:
+        if dotted.at_least(newest, floor.build):
+            continue
+        text = f"{floor.text}; {'asked for' if wish.driver_version else 'the newest of branch ' + row['branch']} is {newest}"
+        reasons.append(conflict(floor.rule, text, floor.source, f"use a driver from {floor.build} on"))
+    if wish.driver_version and build and not dotted.at_least(build, wish.driver_version):
+        text = f"the distribution carries {build}, not {wish.driver_version}"
+        reasons.append(conflict("driver.distro-build", text, "compat/systems.yaml (distro_drivers)", "use driver-source=nvidia"))
+    return dotted.highest(*(floor.build for floor in demands)), reasons
+
+
+def _card_floors(situation: Situation, row: Row, rules: Rules) -> list[Floor]:
+    floors = []
+    for card in situation.cards:
+        found = cards.first_build(card, row["branch"], rules)
+        if found:
+            text = f"the {card.name} is driven from build {found[0]} of branch {row['branch']} on"
+            floors.append(Floor(found[0], "driver.floor-card", text, cite(rules, "driver_branches", found[1])))
+    return floors
+
+
+def _kernel_floors(situation: Situation, row: Row, source: str, flavour: str | None, rules: Rules) -> list[Floor]:
+    floors = []
+    for failure in modules.failures(situation, row, source, rules):
+        if failure["modules"] not in ("any", flavour):
+            continue
+        text = f"builds of branch {row['branch']} below {failure['builds_below'] or 'any number'} do not compile on kernel {situation.kernel}"
+        # A failure of every build is a floor that no build reaches.
+        floors.append(Floor(failure["builds_below"] or "99999", "driver.kernel", text, cite(rules, "kernels", failure)))
+    return floors

@@ -1,0 +1,56 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The NVIDIA container toolkit and the container engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dotted
+from ..rules import Row
+from ..situation import Situation
+from ..wish import Wish
+from .log import Log
+
+
+def choose(situation: Situation, wish: Wish, system: Row, driver: dict[str, Any] | None, log: Log) -> dict[str, Any]:
+    """Return version_spec, packages and engine."""
+    table = log.rules["container_toolkit"]
+    floor = _floor(system, driver, table["floors"])
+    asked = wish.container_toolkit_version
+    if asked:
+        exact = len(dotted.key(asked)) > 2
+        spec = f"=={asked}" if exact else f"=={asked}.*"
+        log.decided("container-toolkit.version", f"container toolkit {asked}: asked for", "the wish")
+        if exact:
+            _warn_of(asked, floor, log)
+    else:
+        spec = f">={floor['version']}"
+        log.decided("container-toolkit.version", f"container toolkit from {floor['version']} on: {floor['text']}", log.cite("container_toolkit", floor))
+    engine = {"name": "docker", "packages": [] if situation.docker else [system["docker"]]}
+    _warn_of_engine(situation, system, log)
+    return {"version_spec": spec, "packages": list(table["packages"][0]["names"]), "engine": engine}
+
+
+def _floor(system: Row, driver: dict[str, Any] | None, floors: list[Row]) -> Row:
+    from_distro = bool(driver) and (driver or {}).get("source") == "distro" and system["family"] == "debian"
+    rows = [row for row in floors if row["when"] == "always" or (row["when"] == "debian-distro-driver" and from_distro)]
+    return max(rows, key=lambda row: dotted.key(row["version"]))
+
+
+def _warn_of(asked: str, floor: Row, log: Log) -> None:
+    if not dotted.at_least(asked, floor["version"]):
+        text = f"container toolkit {asked} is older than {floor['version']}: {floor['text']}"
+        log.warn("container-toolkit.floor", text, log.cite("container_toolkit", floor))
+    rows = log.rules["container_toolkit"]["rows"]
+    row = next((each for each in rows if each["version"] == asked), None)
+    if row and row.get("bad"):
+        log.warn("container-toolkit.bad", f"container toolkit {asked} {row['bad']}", log.cite("container_toolkit", row))
+
+
+def _warn_of_engine(situation: Situation, system: Row, log: Log) -> None:
+    version = situation.docker if situation.docker not in (None, "unknown") else system["docker_version"]
+    row = next(each for each in log.rules["container_toolkit"]["engines"] if each["engine"] == "docker")
+    if version and not dotted.at_least(version, row["version"]):
+        text = f"docker {version} is older than {row['version']}, which {row['needs']}: use the nvidia runtime, not CDI"
+        log.warn("container-toolkit.engine", text, log.cite("container_toolkit", row))

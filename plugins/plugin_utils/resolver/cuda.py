@@ -1,0 +1,151 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""CUDA toolkits: which versions, and how the driver runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dotted
+from ..rules import Row
+from ..situation import Situation
+from ..wish import Wish
+from . import targets
+from .log import Entry, Log, Unresolved, conflict
+from .power import Power, native_floor
+
+
+def choose(situation: Situation, wish: Wish, system: Row, power: Power, log: Log) -> list[dict[str, Any]]:
+    """Return the toolkits of the stack, one for each version that was asked for; the best one for none.
+
+    Raises Unresolved with every reason.
+    """
+    wanted = wish.cuda_versions or (None,)
+    chosen = [_one(version, situation, system, power, log) for version in wanted]
+    return list({entry["version"]: entry for entry in chosen}.values())
+
+
+def best(wanted: str | None, situation: Situation, system: Row, power: Power, log: Log) -> str:
+    """Return the toolkit version (12.8) that fits best: native before minor-version, then the newest native one, or
+    the one nearest to native. Raises Unresolved where none fits."""
+    reasons = {cuda: obstacles(cuda, situation, system, power, log) for cuda in _versions(wanted, log)}
+    usable = [cuda for cuda, entries in reasons.items() if not entries]
+    if wanted is None:
+        usable = [cuda for cuda in usable if not _glibc_rows(cuda, situation, log)]
+    # What is not confirmed is taken only where nothing else is left.
+    fitting = [cuda for cuda in usable if _confirmed(cuda, log)] or usable
+    if not fitting:
+        raise Unresolved(*_nearest(wanted, reasons, situation, power, log))
+    native = [cuda for cuda in fitting if power.mode(cuda, log.rules) == "native"]
+    if native:
+        return max(native, key=dotted.key)
+    return max(fitting, key=dotted.key) if wanted else min(fitting, key=lambda cuda: _distance(cuda, power))
+
+
+def obstacles(cuda: str, situation: Situation, system: Row, power: Power, log: Log) -> list[Entry]:
+    """Return why a toolkit cannot be used on a machine."""
+    entries = []
+    row = targets.toolkit_targets(cuda, log.rules)
+    source = log.cite("cuda", row) if row else "compat/cuda.yaml (targets)"
+    for card in targets.toolkit_lacks(cuda, situation.cards, log.rules):
+        text = f"CUDA {cuda} has no code for the {card.name} (compute capability {card.compute_capability})"
+        entries.append(conflict("cuda.card", text, source, _newest_for(situation, log)))
+    if power.mode(cuda, log.rules) is None:
+        floor = native_floor(cuda, log.rules)
+        text = f"CUDA {cuda} does not run on the driver chosen, which brings CUDA {power.cuda} (native from {floor} on)"
+        entries.append(conflict("cuda.driver", text, "compat/cuda.yaml (families)", "use a newer driver, or an older CUDA"))
+    if not dotted.at_least(cuda, system["cuda_first"]):
+        text = f"NVIDIA's repository for {system['os']} begins at CUDA {system['cuda_first']}, it has no {cuda}"
+        remedy = "leave the toolkit out (frameworks bring their own CUDA), or use a system whose repository has it"
+        entries.append(conflict("cuda.repository", text, log.cite("systems", system), remedy))
+    if f"cuda={cuda}" in situation.absent:
+        text = f"the machine's package index has no CUDA toolkit {cuda}"
+        entries.append(conflict("cuda.absent", text, "the machine's package index", "use another CUDA version"))
+    return entries
+
+
+def _one(version: str | None, situation: Situation, system: Row, power: Power, log: Log) -> dict[str, Any]:
+    cuda = best(version, situation, system, power, log)
+    mode = power.mode(cuda, log.rules)
+    major, minor = cuda.split(".")[:2]
+    row = log.rules["packages"]["components"][0]
+    fill = {"{major}": major, "{minor}": minor}
+    entry = {"version": cuda, "mode": mode, "packages": [_filled(name, fill) for name in row["packages"]], "path": _filled(row["path"], fill)}
+    if version and len(dotted.key(version)) > 2:
+        entry["release"] = version
+    _explain(entry, version, power, situation, log)
+    return entry
+
+
+def _filled(text: str, fill: dict[str, str]) -> str:
+    for name, value in fill.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _explain(entry: dict[str, Any], version: str | None, power: Power, situation: Situation, log: Log) -> None:
+    cuda = entry["version"]
+    rows = [row for row in log.rules["cuda"]["rows"] if row["cuda"] == cuda]
+    citation = log.cite("cuda", rows[0])
+    why = "asked for" if version else "the newest that the driver brings in full and that has code for every card"
+    if not version and entry["mode"] != "native":
+        why = "the nearest to the driver that this machine can use"
+    log.decided("cuda.version", f"CUDA {cuda}: {why}", citation)
+    if entry["mode"] == "minor-version":
+        text = f"CUDA {cuda} runs in minor-version mode: the driver brings CUDA {power.cuda}, what is newer in {cuda} and newer PTX does not work"
+        log.warn("cuda.minor-version", text, log.cite("cuda", log.rules["cuda"]["families"][0]))
+    if not _confirmed(cuda, log):
+        log.warn("cuda.unconfirmed", f"what is known of CUDA {cuda} is not confirmed", citation)
+    _glibc(cuda, situation, log)
+    for doubt in log.rules["systems"]["doubts"]:
+        if (doubt["os"], doubt["what"], doubt["version"]) == (situation.os, "cuda", cuda):
+            log.warn("repository.doubt", doubt["text"], log.cite("systems", doubt))
+
+
+def _glibc(cuda: str, situation: Situation, log: Log) -> None:
+    for row in _glibc_rows(cuda, situation, log):
+        text = f"CUDA {cuda} on glibc {situation.glibc}: {row['text']}; programs that are already compiled run"
+        log.warn("cuda.glibc", text, log.cite("systems", row))
+
+
+def _glibc_rows(cuda: str, situation: Situation, log: Log) -> list[Row]:
+    glibc = situation.glibc
+    if not glibc:
+        return []
+    rows = log.rules["systems"]["glibc"]
+    return [row for row in rows if dotted.at_least(glibc, row["glibc"]) and dotted.at_least(row["toolkit_up_to"], cuda)]
+
+
+def _versions(wanted: str | None, log: Log) -> list[str]:
+    """Return the minor versions that a wish such as 12, 12.8 or 12.8.1 means, all for none; oldest first."""
+    rows = log.rules["cuda"]["rows"]
+    minors = list(dict.fromkeys(row["cuda"] for row in rows if wanted is None or dotted.belongs(row["release"], wanted)))
+    return minors
+
+
+def _confirmed(cuda: str, log: Log) -> bool:
+    return any(row["confirmed"] for row in log.rules["cuda"]["rows"] if row["cuda"] == cuda)
+
+
+def _distance(cuda: str, power: Power) -> tuple[bool, tuple[int, ...]]:
+    return dotted.major(cuda) != dotted.major(power.cuda), dotted.key(cuda)
+
+
+def _newest_for(situation: Situation, log: Log) -> str:
+    usable = targets.toolkits_for(situation.cards, log.rules)
+    return f"use cuda={usable[-1]}" if usable else "leave the toolkit out"
+
+
+def _nearest(wanted: str | None, reasons: dict[str, list[Entry]], situation: Situation, power: Power, log: Log) -> list[Entry]:
+    """Return the reasons of the version that came nearest; for no wish those of the newest that the driver runs and
+    of the newest that has code for every card."""
+    named = [cuda for cuda, entries in reasons.items() if entries]
+    if not named:
+        text = "no CUDA toolkit is both confirmed and usable with this machine's C library"
+        return [conflict("cuda.none", text, "compat/systems.yaml (glibc)", "ask for a version by name: cuda=12.9")]
+    if wanted is not None:
+        return reasons[min(named, key=lambda cuda: (len(reasons[cuda]), tuple(-number for number in dotted.key(cuda))))]
+    runs = [cuda for cuda in named if power.mode(cuda, log.rules) == "native"]
+    coded = [cuda for cuda in targets.toolkits_for(situation.cards, log.rules) if cuda in named]
+    chosen = dict.fromkeys([*runs[-1:], *coded[-1:]] or named[-1:])
+    return [entry for cuda in chosen for entry in reasons[cuda]]

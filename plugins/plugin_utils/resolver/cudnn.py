@@ -1,0 +1,72 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""cuDNN as packages, for those who compile against it; wheels bring their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dotted
+from ..rules import Row
+from ..situation import Situation
+from ..wish import Wish
+from .log import Log, Unresolved, conflict
+
+
+def choose(situation: Situation, wish: Wish, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+    """Return version (None: the newest of the index) and packages for the CUDA majors in use. Raises Unresolved."""
+    majors = sorted({dotted.major(cuda) for cuda in cuda_versions}, key=int)
+    last = _ceiling(situation, majors, log)
+    version = wish.cudnn_version or (last["last"] if last else None)
+    if version:
+        _check(version, majors, situation, last, log)
+    old = version is not None and dotted.major(version) == "8"
+    row = next(each for each in log.rules["packages"]["components"] if each["what"] == ("cudnn8" if old else "cudnn9"))
+    packages = [name.replace("{major}", major) for major in majors for name in row["packages"]]
+    if last and not wish.cudnn_version:
+        log.decided("cudnn.version", f"cuDNN {version}: the last one that serves every card and CUDA {', '.join(majors)}", log.cite("cudnn", last))
+    else:
+        text = f"cuDNN {version}: asked for" if version else "cuDNN: the newest of the machine's package index, no card limits it"
+        log.decided("cudnn.version", text, log.cite("packages", row))
+    return {"version": version, "packages": list(dict.fromkeys(packages))}
+
+
+def limits(capabilities: Sequence[str], majors: Sequence[str], ceilings: Sequence[Row]) -> list[Row]:
+    """Return the rows that limit cuDNN for these compute capabilities and CUDA majors."""
+    found = []
+    for row in ceilings:
+        below = row.get("below_compute_capability")
+        if below and any(not dotted.at_least(each, below) for each in capabilities):
+            found.append(row)
+        if row.get("cuda_major") in majors:
+            found.append(row)
+    return found
+
+
+def _capabilities(situation: Situation) -> list[str]:
+    return [card.compute_capability for card in situation.cards if card.compute_capability]
+
+
+def _ceiling(situation: Situation, majors: Sequence[str], log: Log) -> Row | None:
+    found = limits(_capabilities(situation), majors, log.rules["cudnn"]["ceilings"])
+    return min(found, key=lambda row: dotted.key(row["last"])) if found else None
+
+
+def _check(version: str, majors: Sequence[str], situation: Situation, last: Row | None, log: Log) -> None:
+    """Raise Unresolved where a version serves a card or a CUDA major not."""
+    entries = []
+    if last and not dotted.at_least(last["last"], version):
+        card = min(situation.cards, key=lambda each: dotted.key(each.compute_capability or "99"))
+        who = f"the {card.name} (compute capability {card.compute_capability})" if last.get("below_compute_capability") else f"CUDA {last['cuda_major']}"
+        text = f"cuDNN {version} does not serve {who} any more, {last['last']} was the last that did"
+        entries.append(conflict("cudnn.ceiling", text, log.cite("cudnn", last), f"use cudnn={last['last']}"))
+    for row in log.rules["cudnn"]["floors"]:
+        for_card = row.get("from_compute_capability")
+        needed = row.get("cuda_major") in majors or (for_card and any(dotted.at_least(each, for_card) for each in _capabilities(situation)))
+        if needed and not dotted.at_least(version, row["first"]):
+            who = f"CUDA {row['cuda_major']}" if row.get("cuda_major") else f"cards from compute capability {for_card} on"
+            text = f"cuDNN {version} does not serve {who}, {row['first']} is the first that does"
+            entries.append(conflict("cudnn.floor", text, log.cite("cudnn", row), f"use cudnn={row['first']}, or leave the version out"))
+    if entries:
+        raise Unresolved(*entries)

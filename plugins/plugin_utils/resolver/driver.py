@@ -1,0 +1,288 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The driver of a machine: source, branch, modules and set put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import dotted
+from ..rules import Row, Rules, cite
+from ..situation import InstalledDriver, Situation
+from ..wish import Wish
+from . import adoption, branch, cards, modules, package_set, packages, power, source
+from .log import DESIGN, Entry, Log, Unresolved, conflict
+
+_END = {
+    "ending": "branch {branch} ends on {eol}, within 180 days",
+    "ended": "branch {branch} ended on {eol}: it gets no security fixes any more",
+}
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The driver's part of the stack, and what it can run."""
+
+    stack: dict[str, Any]
+    power: power.Power
+
+
+def choose(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
+    """Keep the driver that is there where it satisfies everything, else choose one. Raises Unresolved."""
+    installed = situation.driver
+    if installed is None:
+        return _fresh(situation, wish, system, log)
+    missing = adoption.shortcomings(installed, situation, wish, log.rules)
+    if not missing and not _ours(situation, wish, system, log.rules):
+        return _adopted(installed, situation, log)
+    if missing and installed.owner != "packages" and not wish.driver_source and not _was_ours(situation):
+        raise Unresolved(*(_not_swapped(installed, entry) for entry in missing))
+    return _kept(situation, wish, system, log) or _fresh(situation, wish, system, log)
+
+
+def _ours(situation: Situation, wish: Wish, system: Row, rules: Rules) -> bool:
+    """Say whether the driver that is there is the one gpuwright put there, or exactly the one it would put there.
+
+    The stack that is in force knows. Without one (a run was cut off before it could seal) the packages tell.
+    """
+    if situation.kept:
+        return _was_ours(situation)
+    try:
+        fresh = _fresh(situation, wish, system, Log(rules))
+    except Unresolved:
+        return False
+    return set(fresh.stack["packages"]) <= set(situation.installed or {})
+
+
+def _was_ours(situation: Situation) -> bool:
+    return bool(situation.kept) and not (situation.kept or {}).get("adopted")
+
+
+def _not_swapped(installed: InstalledDriver, entry: Entry) -> Entry:
+    text = f"{entry['text']}; the driver {installed.version} that is there came from {_origin(installed)} and is not swapped unasked"
+    remedy = "to have it replaced, say where from: driver-source=nvidia (a .run installation has to be removed first: nvidia-uninstall)"
+    return {**entry, "text": text, "remedy": remedy}
+
+
+def _origin(installed: InstalledDriver) -> str:
+    return "a .run file" if installed.owner == "runfile" else installed.source or "an unknown place"
+
+
+# a driver that is there --------------------------------------------------------------------------------
+
+
+def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driver:
+    row = adoption.branch_of(installed, log.rules)
+    flavour = installed.modules or "proprietary"
+    text = f"driver {installed.version} is there and satisfies card and wish: it is adopted and nothing of it is changed"
+    log.decided("driver.adopted", text, DESIGN)
+    _lifetime(row, situation, log)
+    _security(installed.version, log)
+    stack = {
+        "branch": dotted.major(installed.version),
+        "version": installed.version,
+        "modules": flavour,
+        "source": installed.source or "unknown",
+        "source_reason": f"adopted from {_origin(installed)}",
+        "build": None,
+        "set": None,
+        "packages": [],
+        "pin": {},
+        "kernel_module": "nvidia-current" if "nvidia-kernel-dkms" in installed.packages and installed.source == "distro" else "nvidia",
+        "minimum": None,
+        "adopted": True,
+        "headers": None,
+    }
+    return Driver(stack, adoption.power_of(installed, log.rules))
+
+
+def _kept(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver | None:
+    """Return the branch that is sealed where it still satisfies: only an upgrade moves a node to another one."""
+    if not _was_ours(situation) or wish.driver_branch:
+        return None
+    kept = situation.kept or {}
+    same = replace(wish, driver_branch=kept.get("branch"), driver_modules=wish.driver_modules or kept.get("modules"))
+    trial = Log(log.rules)
+    try:
+        found = _fresh(situation, same, system, trial)
+    except Unresolved:
+        return None
+    log.decided("driver.kept", f"branch {kept.get('branch')} is sealed on this machine and still satisfies the wish", DESIGN)
+    log.why += trial.why
+    log.warnings += trial.warnings
+    return found
+
+
+# a driver to install -----------------------------------------------------------------------------------
+
+
+def _fresh(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
+    candidate, origin = _candidate(situation, wish, system, log.rules)
+    chosen = package_set.choose(situation, wish, log)
+    names = packages.of_driver(candidate, chosen, situation, wish, system, log.rules)
+    _explain(candidate, origin, wish, situation, log)
+    _warn(candidate, names["build"], situation, wish, log)
+    stack = {
+        "branch": candidate.branch,
+        "version": wish.driver_version,
+        "modules": candidate.modules,
+        "source": candidate.source,
+        "source_reason": origin.reason,
+        "build": names.pop("build"),
+        "set": chosen,
+        **names,
+        "minimum": candidate.minimum,
+        "adopted": False,
+    }
+    return Driver(stack, power.of_branch(candidate.row, wish.driver_version, candidate.build))
+
+
+def _candidate(situation: Situation, wish: Wish, system: Row, rules: Rules) -> tuple[branch.Candidate, source.Source]:
+    """Return the best branch of the first source that has a living one; else of the first that has any."""
+    sources, out = source.candidates(situation, wish, system, rules)
+    found: list[tuple[branch.Candidate, source.Source]] = []
+    failed: dict[str, dict[str, list[Entry]]] = {}
+    for origin in sources:
+        passed, reasons = branch.candidates(situation, wish, origin.name, system, rules)
+        failed[origin.name] = reasons
+        found += [(each, origin) for each in passed[:1]]
+    if not found:
+        raise Unresolved(*_reasons(failed, out, situation, wish, system, rules))
+    living = [each for each in found if branch.lifetime(each[0].row, situation.today) != "ended"]
+    return (living or found)[0]
+
+
+def _reasons(  # noqa: PLR0913, PLR0917
+    failed: dict[str, dict[str, list[Entry]]],
+    out: list[Entry],
+    situation: Situation,
+    wish: Wish,
+    system: Row,
+    rules: Rules,
+) -> list[Entry]:
+    """Return what a person has to read where no branch passes: the reasons of the branch that came nearest."""
+    entries = [entry for entry in out if wish.driver_source in (None, "nvidia")]
+    for reasons in failed.values():
+        if reasons:
+            nearest = min(reasons, key=lambda each: (len(reasons[each]), -int(each)))
+            entries += [entry for entry in reasons[nearest] if entry not in entries]
+    return _pairs(failed, situation) or (None if out else _single(failed, situation, wish, system, rules)) or entries or [_not_carried(wish, system)]
+
+
+def _single(  # noqa: PLR0913
+    failed: dict[str, dict[str, list[Entry]]],
+    situation: Situation,
+    wish: Wish,
+    system: Row,
+    rules: Rules,
+) -> list[Entry]:
+    """Return, for each card that no branch on offer drives, the branches that would."""
+    offered = [entries for reasons in failed.values() for entries in reasons.values()]
+    if wish.driver_branch or not offered or not all(any(entry["rule"] == "driver.card" for entry in entries) for entries in offered):
+        return []
+    entries = []
+    for card in {each.name: each for each in situation.cards}.values():
+        rows = [row for row in rules["driver_branches"]["rows"] if row["latest"] and cards.served(card, row, rules)]
+        if rows and not any(row["branch"] in reasons for row in rows for reasons in failed.values()):
+            span = f"{rows[0]['branch']} to {rows[-1]['branch']}"
+            text = f"the {card.name} (compute capability {card.compute_capability}) is driven by branches {span}, and no source for {system['os']} carries one"
+            older = [each["os"] for each in rules["systems"]["rows"] if int(each["nvidia_first_branch"]) <= int(rows[-1]["branch"])]
+            remedy = f"use {' or '.join(older)}, or leave the card unmanaged: gpuwright_gpus_ignore: ['{card.name}']"
+            entries.append(conflict("driver.card", text, cite(rules, "driver_branches", rows[-1]), remedy))
+    return entries
+
+
+def _not_carried(wish: Wish, system: Row) -> Entry:
+    asked = f"branch {wish.driver_branch}" if wish.driver_branch else "a driver branch"
+    where = f"from {wish.driver_source}" if wish.driver_source else "from any source"
+    text = f"{asked} is not to be had {where} for {system['os']}"
+    return conflict("driver.not-carried", text, "compat/systems.yaml (distro_drivers, nvidia_first_branch)", "use another branch or source")
+
+
+def _pairs(failed: dict[str, dict[str, list[Entry]]], situation: Situation) -> list[Entry]:
+    """Return the clash of two cards of one machine, where that is what leaves no branch."""
+    for reasons in failed.values():
+        for entries in reasons.values():
+            clash = [entry for entry in entries if entry["rule"] == "driver.modules-cards"]
+            if clash:
+                return clash
+    names = list(dict.fromkeys(card.name for card in situation.cards))
+    blocked = [
+        {entry["text"].split(" does not drive the ", 1)[1].split(" (", 1)[0] for entry in entries if entry["rule"] == "driver.card"}
+        for reasons in failed.values()
+        for entries in reasons.values()
+    ]
+    if len(names) < 2 or not blocked or not all(blocked) or any(name not in set().union(*blocked) for name in names[:2]):
+        return []
+    text = f"no driver branch drives both the {names[0]} and the {names[1]}"
+    remedy = f"leave one card unmanaged: gpuwright_gpus_ignore: ['{names[1]}'], or ['{names[0]}']"
+    return [conflict("driver.cards", text, "compat/driver_branches.yaml", remedy)]
+
+
+def _explain(candidate: branch.Candidate, origin: source.Source, wish: Wish, situation: Situation, log: Log) -> None:
+    row = candidate.row
+    citation = log.cite("driver_branches", row)
+    log.decided("driver.source", f"from {origin.name}: {origin.reason}", origin.citation)
+    if wish.driver_branch:
+        log.decided("driver.branch", f"branch {candidate.branch}: asked for", citation)
+    else:
+        until = f"until {row['eol']}" if row["eol"] else "end of life not published"
+        text = f"branch {candidate.branch} ({row['type']}, {until}) is the preferred one that drives every card"
+        log.decided("driver.branch", text, citation)
+    why = "asked for" if wish.driver_modules else _why_modules(candidate, situation, log.rules)
+    log.decided("driver.modules", f"{candidate.modules} kernel modules: {why}", citation)
+    if candidate.minimum:
+        log.decided("driver.minimum", f"at least build {candidate.minimum}: the highest floor of card, kernel and wish", citation)
+
+
+def _why_modules(candidate: branch.Candidate, situation: Situation, rules: Rules) -> str:
+    if candidate.modules == "open":
+        return "preferred wherever they work"
+    failing = modules.failures(situation, candidate.row, candidate.source, rules)
+    if any(row["modules"] == "open" for row in failing):
+        return f"the open ones of this build do not compile on kernel {situation.kernel}"
+    return "the only ones that work here, or the ones known to work"
+
+
+def _warn(candidate: branch.Candidate, build: str, situation: Situation, wish: Wish, log: Log) -> None:
+    row = candidate.row
+    _lifetime(row, situation, log)
+    if not row["confirmed"]:
+        log.warn("driver.unconfirmed", f"what is known of branch {candidate.branch} is not confirmed", log.cite("driver_branches", row))
+    if wish.driver_version or candidate.build:
+        _security(wish.driver_version or candidate.build or "", log)
+    if situation.secure_boot and build == "dkms":
+        text = "Secure Boot is on: modules built on this machine are signed by a key that has to be enrolled by hand at the next boot"
+        log.warn("driver.secure-boot", text, DESIGN)
+    for doubt in log.rules["systems"]["doubts"]:
+        if candidate.source == "nvidia" and (doubt["os"], doubt["what"], doubt["version"]) == (situation.os, "driver", candidate.branch):
+            log.warn("repository.doubt", doubt["text"], log.cite("systems", doubt))
+    for failure in [] if situation.kernel else modules.known_failures(candidate.row, candidate.source, log.rules):
+        if failure["modules"] in ("any", candidate.modules) and _reaches(failure, candidate):
+            which = f"builds below {failure['builds_below']}" if failure["builds_below"] else "its builds"
+            text = f"the kernel is not known: {which} do not compile on kernels from {failure['kernel_first']} on"
+            log.warn("driver.kernel-unknown", text, log.cite("kernels", failure))
+    for card in situation.cards:
+        if not card.known:
+            text = f"the rules do not name the card {card.name}: it is taken for {card.architecture or 'a card newer than the rules'}"
+            log.warn("gpu.unlisted", text, "compat/gpus.yaml (device_ranges)")
+
+
+def _reaches(failure: Row, candidate: branch.Candidate) -> bool:
+    """Say whether the build that will be installed may be one that fails."""
+    newest = candidate.build or candidate.row["latest"]
+    return failure["builds_below"] is None or not dotted.at_least(newest, failure["builds_below"])
+
+
+def _lifetime(row: Row | None, situation: Situation, log: Log) -> None:
+    state = branch.lifetime(row, situation.today) if row else "alive"
+    if row and state != "alive":
+        log.warn("driver.end-of-life", _END[state].format(**row), log.cite("driver_branches", row))
+
+
+def _security(version: str, log: Log) -> None:
+    for row in log.rules["security"]["rows"]:
+        if row["component"] == "driver" and row["branch"] == dotted.major(version) and not dotted.at_least(version, row["floor"]):
+            text = f"driver {version} has published vulnerabilities, fixed from {row['floor']} on (bulletin {row['bulletin']})"
+            log.warn("driver.security", text, log.cite("security", row))

@@ -1,0 +1,101 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Open or proprietary kernel modules."""
+
+from __future__ import annotations
+
+from .. import dotted
+from ..rules import Row, Rules, cite
+from ..situation import Card, Situation
+from ..wish import Wish
+from . import cards
+from .log import Entry, conflict
+
+# On GeForce and workstation cards the open modules were alpha quality before this branch.
+OPEN_FOR_EVERYONE = 545
+
+
+def choose(situation: Situation, wish: Wish, branch: Row, source: str, rules: Rules) -> tuple[str | None, list[Entry]]:
+    """Return the flavour for a branch, open where both work; or None with the reasons why there is none."""
+    left = list(branch["modules"])
+    reasons = _of_cards(situation, left, branch, rules)
+    if wish.driver_modules and not reasons:
+        reasons = _of_wish(wish.driver_modules, left, situation, branch, rules)
+    if reasons:
+        return None, reasons
+    return _preferred(left, situation, branch, source, rules), []
+
+
+def failures(situation: Situation, branch: Row, source: str, rules: Rules) -> list[Row]:
+    """Return the rows of builds of a branch that fail on the machine's kernel; none where the kernel is not known."""
+    kernel = situation.kernel
+    if not kernel:
+        return []
+    return [row for row in known_failures(branch, source, rules) if dotted.at_least(kernel, row["kernel_first"])]
+
+
+def known_failures(branch: Row, source: str, rules: Rules) -> list[Row]:
+    """Return the rows of builds of a branch that fail on some kernel."""
+    rows = rules["kernels"]["rows"]
+    return [row for row in rows if row["branch"] == branch["branch"] and row["from"] in ("any", source)]
+
+
+def _of_cards(situation: Situation, left: list[str], branch: Row, rules: Rules) -> list[Entry]:
+    """Narrow what is left by each card; the card that leaves nothing is named together with the one it clashes with."""
+    earlier: list[Card] = []
+    for card in situation.cards:
+        allowed = cards.flavours(card, rules)
+        if not [each for each in left if each in allowed]:
+            return [_clash(card, earlier, allowed, branch, rules)]
+        left[:] = [each for each in left if each in allowed]
+        earlier.append(card)
+    return []
+
+
+def _clash(card: Card, earlier: list[Card], allowed: list[str], branch: Row, rules: Rules) -> Entry:
+    other = next((each for each in earlier if not set(cards.flavours(each, rules)) & set(allowed)), None)
+    row = cards.architecture(card, rules)
+    source = cite(rules, "gpus", row) if row else "compat/gpus.yaml (architectures)"
+    if other is None:
+        text = f"branch {branch['branch']} has no {allowed[0]} kernel modules, the only ones for the {card.name}"
+        return conflict("driver.modules-branch", text, source, "use a branch that has them")
+    text = (
+        f"the {other.name} works only with {cards.flavours(other, rules)[0]} kernel modules and the {card.name} only with "
+        f"{allowed[0]} ones; a machine loads one kind"
+    )
+    remedy = f"leave one card unmanaged: gpuwright_gpus_ignore: [{_handle(card)}], or [{_handle(other)}]"
+    return conflict("driver.modules-cards", text, source, remedy)
+
+
+def _handle(card: Card) -> str:
+    return f"'{card.bus_id}'" if card.bus_id else f"'{card.name}'"
+
+
+def _of_wish(wished: str, left: list[str], situation: Situation, branch: Row, rules: Rules) -> list[Entry]:
+    if wished in left:
+        left[:] = [wished]
+        return []
+    if wished not in branch["modules"]:
+        text = f"branch {branch['branch']} has no {wished} kernel modules"
+        return [conflict("driver.modules-wish", text, cite(rules, "driver_branches", branch), f"use driver-modules={left[0]}")]
+    card = next(each for each in situation.cards if wished not in cards.flavours(each, rules))
+    text = f"{wished} kernel modules do not work with the {card.name} (compute capability {card.compute_capability})"
+    row = cards.architecture(card, rules)
+    source = cite(rules, "gpus", row) if row else "compat/gpus.yaml (architectures)"
+    return [conflict("driver.modules-wish", text, source, f"use driver-modules={left[0]}")]
+
+
+def _preferred(left: list[str], situation: Situation, branch: Row, source: str, rules: Rules) -> str:
+    if "open" not in left:
+        return left[0]
+    if "proprietary" in left:
+        young = int(branch["branch"]) < OPEN_FOR_EVERYONE and any(card.kind != "datacenter" for card in situation.cards)
+        if young or _open_fails(situation, branch, source, rules):
+            return "proprietary"
+    return "open"
+
+
+def _open_fails(situation: Situation, branch: Row, source: str, rules: Rules) -> bool:
+    """Say whether the open modules of a branch are known to fail here; an unknown kernel is taken for the newest."""
+    rows = failures(situation, branch, source, rules) if situation.kernel else known_failures(branch, source, rules)
+    return any(row["modules"] == "open" for row in rows)

@@ -1,0 +1,64 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a driver can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import dotted
+from ..rules import Row, Rules
+
+
+@dataclass(frozen=True)
+class Power:
+    """A driver as far as CUDA is concerned.
+
+    version is its build; None where the newest of its branch will be installed. cuda is the newest CUDA version that
+    it brings in full: of the branch, or what a foreign driver (Windows', the container host's) reports.
+    newest is the build to compare floors with; None where only the reported CUDA version may be used, because
+    Windows numbers its drivers otherwise.
+    """
+
+    cuda: str
+    version: str | None
+    newest: str | None
+
+    def mode(self, cuda: str, rules: Rules) -> str | None:
+        """Return how a CUDA version (12.8) runs: "native", "minor-version", or None where it does not."""
+        if self._native(cuda, rules):
+            return "native"
+        family = family_floor(dotted.major(cuda), rules)
+        if family is None:
+            return None
+        if self.newest is None:
+            return "minor-version" if dotted.major(cuda) == dotted.major(self.cuda) else None
+        return "minor-version" if dotted.at_least(self.newest, family["driver"]) else None
+
+    def _native(self, cuda: str, rules: Rules) -> bool:
+        floor = native_floor(cuda, rules)
+        if self.version and floor:
+            return dotted.at_least(self.version, floor)
+        return dotted.at_least(self.cuda, cuda)
+
+
+def of_branch(row: Row, version: str | None = None, build: str | None = None) -> Power:
+    """Return the power of a branch; of an exact version where that is known, or of the build a distribution carries."""
+    return Power(cuda=row["max_cuda"], version=version or build, newest=version or build or row["latest"])
+
+
+def reported(cuda: str) -> Power:
+    """Return the power of a driver of which only the CUDA version is known."""
+    return Power(cuda=cuda, version=None, newest=None)
+
+
+def family_floor(major: str, rules: Rules) -> Row | None:
+    """Return the row with the lowest driver for a CUDA major version."""
+    rows: list[Row] = rules["cuda"]["families"]
+    return next((row for row in rows if row["major"] == major), None)
+
+
+def native_floor(cuda: str, rules: Rules) -> str | None:
+    """Return the lowest driver that brings the first release of a CUDA version (12.8) in full."""
+    builds = [row["native_driver"] for row in rules["cuda"]["rows"] if row["cuda"] == cuda and row["native_driver"]]
+    return min(builds, key=dotted.key) if builds else None

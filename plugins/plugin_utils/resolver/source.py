@@ -1,0 +1,57 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Where the driver comes from: NVIDIA's repository or the distribution's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..rules import Row, Rules
+from ..situation import Situation
+from ..wish import Wish
+from . import keys
+from .log import DESIGN, Entry
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place drivers come from, why it stands where it stands, and where that was read."""
+
+    name: str
+    reason: str
+    citation: str
+
+
+def candidates(situation: Situation, wish: Wish, system: Row, rules: Rules) -> tuple[list[Source], list[Entry]]:
+    """Return the sources to try in their order, and why others are out of the question.
+
+    A source that was asked for is the only one. Otherwise: what the machine has now stays; with Secure Boot the
+    distribution's modules, which it has signed, come first; then NVIDIA's repository, then the distribution's.
+    """
+    out = keys.obstacles(situation, wish, system, rules)
+    order = _order(situation, wish, system)
+    return [source for source in order if source.name != "nvidia" or not out], out
+
+
+def _order(situation: Situation, wish: Wish, system: Row) -> Sequence[Source]:
+    if wish.driver_source:
+        return [Source(wish.driver_source, "asked for", "the wish")]
+    nvidia = Source("nvidia", "NVIDIA's repository is preferred: it has the choice of branches", DESIGN)
+    distro = Source("distro", "the distribution's own packages are what is left", DESIGN)
+    present = _present(situation)
+    if present:
+        return [Source(present, "the driver that is there came from it, and owners are not swapped unasked", "the machine's facts")]
+    if situation.secure_boot and system["family"] == "ubuntu":
+        signed = "Secure Boot is on: the distribution signs its prebuilt modules, no key has to be enrolled"
+        return [Source("distro", signed, "compat/systems.yaml (distro_drivers)"), nvidia]
+    return [nvidia, distro]
+
+
+def _present(situation: Situation) -> str | None:
+    """Return the source of what is in force: of the stack that was applied, else of the packages that are there."""
+    kept = (situation.kept or {}).get("source")
+    if kept in ("nvidia", "distro"):
+        return str(kept)
+    driver = situation.driver
+    return driver.source if driver and driver.owner == "packages" and driver.source in ("nvidia", "distro") else None

@@ -1,0 +1,58 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The operating system: is it served, and what does it carry?"""
+
+from __future__ import annotations
+
+import re
+
+from .. import dotted
+from ..rules import Row, Rules
+from ..situation import Situation
+from .log import Unresolved, conflict
+
+_FLAVOUR = re.compile(r"^\d+(?:\.\d+)*-\d+(?:\.\d+)*-(?P<flavour>[a-z][a-z0-9-]*)$")
+
+
+def find(situation: Situation, rules: Rules) -> Row:
+    """Return the row of the machine's system. Raises Unresolved for one that is not served."""
+    rows: list[Row] = rules["systems"]["rows"]
+    row = next((each for each in rows if each["os"] == situation.os), None)
+    if row is None:
+        names = ", ".join(each["os"] for each in rows)
+        text = f"{situation.os} is not served: package names, repositories and keys are known for {names}"
+        raise Unresolved(conflict("os.unknown", text, "compat/systems.yaml", f"use one of {names}"))
+    return row
+
+
+def series(situation: Situation, system: Row) -> str | None:
+    """Return Ubuntu's kernel series (generic, generic-hwe-24.04, aws); None where the system has no such thing."""
+    if system["kernel_series"] is None:
+        return None
+    kernel = situation.kernel
+    if not kernel:
+        return str(system["kernel_series"])
+    match = _FLAVOUR.match(kernel)
+    flavour = match["flavour"] if match else "generic"
+    if flavour == "generic":
+        base = dotted.key(kernel)[:2] == dotted.key(system["kernel"])
+        return str(system["kernel_series"] if base else system["hwe"])
+    return flavour
+
+
+def headers(situation: Situation, system: Row, rules: Rules) -> str:
+    """Return the package that keeps the kernel's headers in step with the kernel."""
+    flavour = "cloud" if situation.kernel and "-cloud-" in situation.kernel else "default"
+    for row in rules["systems"]["headers"]:
+        fits = row["family"] == system["family"]
+        fits = fits and row["arch"] in ("any", situation.arch) and row["flavour"] in ("any", flavour)
+        if fits:
+            return str(row["headers"]).replace("{series}", series(situation, system) or "generic")
+    text = f"no package of kernel headers is known for {situation.os} on {situation.arch}"
+    raise Unresolved(conflict("os.headers", text, "compat/systems.yaml", "use x86_64 or aarch64"))
+
+
+def distro_driver(system: Row, branch: str, rules: Rules) -> Row | None:
+    """Return the row of a branch that the distribution carries."""
+    rows: list[Row] = rules["systems"]["distro_drivers"]
+    return next((row for row in rows if row["os"] == system["os"] and row["branch"] == branch), None)

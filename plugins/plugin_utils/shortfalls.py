@@ -1,0 +1,85 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What is missing: on the disks before a change, in a Python environment before and after one. Pure functions for the roles' filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+MIB = 1024**2
+
+
+def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, Any]], reserve: int) -> list[str]:
+    """One sentence for each file system that cannot take what will be written to it.
+
+    ``needs``: rows of ``what``, ``path`` and ``bytes``; several on one file system add up. ``disks``: as node_facts gives them.
+    ``reserve``: bytes that stay free besides, but not on a /boot of its own, which is small and written by nothing else.
+    """
+    wanted: dict[str, list[Mapping[str, Any]]] = {}
+    sentences = []
+    for need in needs:
+        if not int(need["bytes"]):
+            continue
+        disk = holding(str(need["path"]), disks)
+        if disk is None:
+            sentences.append(
+                f"Expected to know the file system of {need['path']} for {need['what']}, found none that holds it."
+            )
+        else:
+            wanted.setdefault(disk["mount"], []).append(need)
+    for disk in disks:
+        if disk["mount"] in wanted:
+            sentences += _judge(disk, wanted[disk["mount"]], 0 if disk["mount"] == "/boot" else reserve)
+    return sentences
+
+
+def holding(path: str, disks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The file system that holds the path, or will: the one with the longest mount point above it."""
+    above = [disk for disk in disks if path == disk["mount"] or path.startswith(disk["mount"].rstrip("/") + "/")]
+    return max(above, key=lambda disk: len(disk["mount"]), default=None)
+
+
+def _judge(disk: Mapping[str, Any], needs: Sequence[Mapping[str, Any]], reserve: int) -> list[str]:
+    things = " and ".join(dict.fromkeys(str(need["what"]) for need in needs))
+    if disk.get("read_only"):
+        return [f"Expected to write {things} to {disk['mount']}, found it read-only."]
+    if disk.get("free_bytes") is None:
+        return [f"Expected to know the free space of {disk['mount']} for {things}, found it unknown."]
+    bytes_needed = sum(int(need["bytes"]) for need in needs) + reserve
+    if disk["free_bytes"] >= bytes_needed:
+        return []
+    free, needed = disk["free_bytes"] // MIB, -(-bytes_needed // MIB)
+    return [f"Expected {needed} MiB free on {disk['mount']} for {things}, found {free} MiB."]
+
+
+def in_environment(requirements: Iterable[str], packages: Mapping[str, str], constraints: Iterable[str]) -> list[str]:
+    """The requirements that are not met, then the constraints that an installed package breaks. As they were given.
+
+    Raises ValueError for one that is not a requirement at all.
+    """
+    installed: dict[str, str] = {canonicalize_name(name): version for name, version in packages.items()}
+    unmet = [text for text in requirements if not _met(_parse(text), installed, absent=False)]
+    return unmet + [text for text in constraints if not _met(_parse(text), installed, absent=True)]
+
+
+def _parse(text: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        message = f"{text!r} is not a Python requirement: {error}"
+        raise ValueError(message) from error
+
+
+def _met(requirement: Requirement, installed: Mapping[str, str], *, absent: bool) -> bool:
+    """Whether what is installed satisfies the requirement; ``absent`` is the answer for a package that is not there.
+
+    PEP 440 has the rule for local versions: ==2.1 takes 2.1+cpu, ==2.1+cu130 takes only itself.
+    """
+    version = installed.get(canonicalize_name(requirement.name))
+    if version is None:
+        return absent
+    return requirement.specifier.contains(version, prereleases=True)

@@ -1,0 +1,358 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the resolver has to know of a machine: from its facts, or from what a person says of one."""
+
+from __future__ import annotations
+
+import difflib
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from . import dotted, gpus
+from .errors import BadInput
+from .rules import Row, Rules
+from .wish import Wish
+
+ASSUMPTIONS = ("secure_boot", "kernel", "desktop", "python", "wsl", "nvswitch", "glibc")
+_ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "sbsa": "aarch64"}
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU. What is not known is None: a card that no rule names has a name made of its PCI id."""
+
+    name: str
+    architecture: str | None
+    compute_capability: str | None
+    kind: str | None = None
+    pci: str | None = None
+    bus_id: str | None = None
+    open_only: bool = False
+    known: bool = True
+    confirmed: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what an answer says of a card."""
+        return {"name": self.name, "architecture": self.architecture, "compute_capability": self.compute_capability}
+
+
+@dataclass(frozen=True)
+class InstalledDriver:
+    """The driver that works on the machine now."""
+
+    version: str
+    source: str | None
+    owner: str
+    modules: str | None
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A machine as far as it decides anything. today decides on ends of life.
+
+    environment is bare, vm, container, wsl or jetson. pythons are versions such as "3.12", the system's first; None
+    where nobody looked. cuda_reported is the CUDA version that a driver of another owner reports (WSL, containers).
+    kept is the driver part of the stack that is in force (the seal, or the plan that was just applied).
+    absent are things such as "driver=580" or "cuda=13.0" that the machine's package index turned out not to have.
+    """
+
+    cards: tuple[Card, ...]
+    os: str
+    arch: str
+    today: date
+    environment: str = "bare"
+    secure_boot: bool | None = None
+    kernel: str | None = None
+    screen: bool = False
+    nvswitch: bool = False
+    nvlink5: bool = False
+    glibc: str | None = None
+    pythons: tuple[str, ...] | None = None
+    driver: InstalledDriver | None = None
+    cuda_reported: str | None = None
+    kept: Mapping[str, Any] | None = None
+    absent: frozenset[str] = frozenset()
+    installed: Mapping[str, str] | None = None
+    docker: str | None = None
+    package_sources: tuple[Mapping[str, Any], ...] | None = None
+    assumed: Mapping[str, Any] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def brings_own_driver(self) -> bool:
+        """Say whether the driver of this machine is somebody else's business: the host's, Windows', JetPack's."""
+        return self.environment in ("container", "wsl", "jetson")
+
+
+# from facts ---------------------------------------------------------------------------------------------
+
+
+def situation_from_facts(  # noqa: PLR0913 - each is a fact of its own
+    facts: Mapping[str, Any],
+    wish: Wish,
+    rules: Rules,
+    *,
+    today: date | None = None,
+    provision_for: Sequence[str] = (),
+    previous: Mapping[str, Any] | None = None,
+    absent: Iterable[str] = (),
+) -> Situation:
+    """Take from a node's facts what decides.
+
+    provision_for names cards that are yet to come (or wish.provision_for). previous is the driver part of the
+    stack that was just applied; without it the driver's seal answers. absent: see Situation.
+    Raises BadInput for a card name in provision_for that the rules do not know; a PCI id they do not know is fine.
+    """
+    seen = [_card_of_device(device, facts, rules) for device in facts["pci"]["gpus"] or ()]
+    kept_cards = [card for card in seen if not _ignored(card, wish.gpus_ignore)]
+    expected = [_card_of_name(name, rules) for name in (*provision_for, *wish.provision_for)]
+    system = facts["os"]
+    kernel = facts["kernel"]
+    return Situation(
+        cards=tuple(kept_cards or expected),
+        os=f"{system['id']}-{system['version']}",
+        arch=architecture(system["arch"]),
+        today=today or date.today(),  # noqa: DTZ011 - ends of life are days, not moments
+        environment=_environment(facts),
+        secure_boot=facts["boot"]["secure_boot"],
+        kernel=kernel["next"] or kernel["running"],
+        screen=bool(facts["display"]["nvidia_screens"]),
+        nvswitch=bool(facts["pci"]["nvswitches"]),
+        nvlink5=bool(facts["pci"]["nvlink5"]),
+        glibc=system["glibc"],
+        pythons=_pythons(facts),
+        driver=_installed_driver(facts),
+        cuda_reported=_cuda_reported(facts),
+        kept=previous if previous is not None else _sealed_driver(facts),
+        absent=frozenset(absent),
+        installed=facts["packages"]["installed"] or {},
+        docker=_docker(facts),
+        package_sources=tuple(facts["packages"]["sources"] or ()),
+        ignored=tuple(card.bus_id or card.name for card in seen if card not in kept_cards),
+    )
+
+
+def _environment(facts: Mapping[str, Any]) -> str:
+    """Return the kind of machine; a simulated node is a container that plays bare metal."""
+    kind = str(facts["environment"]["kind"])
+    return "bare" if kind == "container" and facts.get("simulated") else kind
+
+
+def _card_of_device(device: Mapping[str, Any], facts: Mapping[str, Any], rules: Rules) -> Card:
+    bus_id = device["bus_id"]
+    row = gpus.by_pci(device["device"], rules)
+    if row is None:
+        row = _row_of_smi_name(bus_id, facts, rules)
+    if row is not None:
+        return card_of_row(row, bus_id=bus_id, device=device["device"])
+    found = gpus.by_range(device["device"], rules)
+    return Card(
+        name=f"NVIDIA device {device['device']}",
+        architecture=found["architecture"] if found else None,
+        compute_capability=found["compute_capability"] if found else None,
+        pci=device["device"],
+        bus_id=bus_id,
+        known=False,
+        confirmed=False,
+    )
+
+
+def _row_of_smi_name(bus_id: str, facts: Mapping[str, Any], rules: Rules) -> Row | None:
+    """Return the row of the name that nvidia-smi gives, where the PCI id tells nothing and a driver runs."""
+    rows = ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()
+    name = next((row["name"] for row in rows if row["pci_bus_id"] == bus_id), None)
+    try:
+        return gpus.identify(name, rules) if name else None
+    except BadInput:
+        return None
+
+
+def card_of_row(row: Row, *, bus_id: str | None = None, device: str | None = None) -> Card:
+    """Make a card of a row of the rules."""
+    return Card(
+        name=row["name"],
+        architecture=row["architecture"],
+        compute_capability=row["compute_capability"],
+        kind=row["class"],
+        pci=device or (row["pci"][0] if row["pci"] else None),
+        bus_id=bus_id,
+        open_only=bool(row.get("open_only")),
+        confirmed=row["confirmed"],
+    )
+
+
+def _card_of_name(name: str, rules: Rules) -> Card:
+    return card_of_row(gpus.identify(name, rules))
+
+
+def _ignored(card: Card, ignore: Sequence[str]) -> bool:
+    """Say whether a card is left out: by its bus id, by its PCI id, or by its name."""
+    names = {card.name.lower(), (card.pci or "").lower(), _short_bus(card.bus_id or "")}
+    return any(entry.lower() in names or _short_bus(entry) in names for entry in ignore if entry)
+
+
+def _short_bus(bus_id: str) -> str:
+    """Return a bus id without its domain where that is zero: "00000000:3B:00.0" gives "3b:00.0"."""
+    return re.sub(r"^0+:(?=[0-9a-f]{2}:)", "", bus_id.lower())
+
+
+def _pythons(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
+    found = (facts["python"] or {}).get("interpreters")
+    if found is None:
+        return None
+    minors = [".".join(each["version"].split(".")[:2]) for each in found if each.get("version")]
+    return tuple(dict.fromkeys(minors))
+
+
+def _installed_driver(facts: Mapping[str, Any]) -> InstalledDriver | None:
+    """Return the driver that works: the kernel's module runs, or user space is there and its module can be loaded."""
+    driver = facts["driver"]
+    if driver["owner"] in ("none", None):
+        return None
+    available = facts["kernel"]["available"] or {}
+    loadable = next((each for each in available.values() if each.get("version")), None)
+    version = driver["user_version"] or driver["loaded_version"]
+    if version is None or not (driver["loaded_version"] or loadable):
+        return None
+    modules = driver["loaded_modules"] or (_flavour_of_license(loadable["license"]) if loadable else None)
+    return InstalledDriver(version, driver["source"], driver["owner"], modules, dict(driver["packages"] or {}))
+
+
+def _flavour_of_license(text: str | None) -> str | None:
+    if not text:
+        return None
+    return "open" if "GPL" in text else "proprietary"
+
+
+def _cuda_reported(facts: Mapping[str, Any]) -> str | None:
+    version = ((facts["smi"] or {}).get("data") or {}).get("cuda_version")
+    return str(version) if version and dotted.key(str(version)) else None
+
+
+def _sealed_driver(facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
+    stack: Mapping[str, Any] | None = seal.get("stack") or None
+    return stack
+
+
+def _docker(facts: Mapping[str, Any]) -> str | None:
+    docker = facts["containers"]["docker"]
+    return (docker["version"] or "unknown") if docker["installed"] else None
+
+
+# from options -------------------------------------------------------------------------------------------
+
+
+def situation_from_options(  # noqa: PLR0913 - the options of `gpuwright resolve`
+    gpus: Sequence[str],  # noqa: A002 - named as the option is
+    os: str | None,
+    arch: str | None,
+    assume: Mapping[str, Any] | Iterable[str] | None,
+    rules: Rules,
+    *,
+    today: date | None = None,
+) -> Situation:
+    """Describe a machine that nobody looked at: cards by name, "debian-13", and what --assume says.
+
+    What was not said and decides is assumed and named in assumed. Raises BadInput for unknown names.
+    """
+    said = _assumptions(assume)
+    name = os or _this_os()
+    machine = architecture(arch or platform.machine())
+    system = next((row for row in rules["systems"]["rows"] if row["os"] == name), None)
+    cards = tuple(_card_of_name(gpu, rules) for gpu in gpus)
+    assumed: dict[str, Any] = {}
+    if not os:
+        assumed["os"] = name
+    if not arch:
+        assumed["arch"] = machine
+    secure_boot = _said(said, "secure_boot", False, assumed)
+    screen = _said(said, "desktop", False, assumed)
+    kernel = said.get("kernel") or (system or {}).get("kernel")
+    if "kernel" not in said and kernel:
+        assumed["kernel"] = kernel
+    python = said.get("python") or (system or {}).get("python")
+    if "python" not in said and python:
+        assumed["python"] = python
+    return Situation(
+        cards=cards,
+        os=name,
+        arch=machine,
+        today=today or date.today(),  # noqa: DTZ011 - ends of life are days, not moments
+        environment="wsl" if said.get("wsl") else "jetson" if _all_embedded(cards) else "bare",
+        secure_boot=secure_boot,
+        kernel=said.get("kernel"),
+        screen=screen,
+        nvswitch=bool(said.get("nvswitch")),
+        nvlink5=bool(said.get("nvswitch")) and any((card.architecture or "").startswith("Blackwell") for card in cards),
+        glibc=said.get("glibc") or (system or {}).get("glibc"),
+        pythons=tuple(str(python).split(",")) if python else None,
+        assumed=assumed,
+    )
+
+
+def architecture(text: str) -> str:
+    """Return x86_64 or aarch64 for the names that are in use. Raises BadInput for another one."""
+    try:
+        return _ARCHITECTURES[text.lower()]
+    except KeyError:
+        raise BadInput(f"unknown architecture {text!r}", ["x86_64", "aarch64"]) from None
+
+
+def _all_embedded(cards: Sequence[Card]) -> bool:
+    return bool(cards) and all(card.name.startswith("Jetson") for card in cards)
+
+
+def _this_os() -> str:
+    """Return the system of the machine this runs on, as "debian-13"; "unknown" where it does not say."""
+    try:
+        lines = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    values = dict(line.split("=", 1) for line in lines if "=" in line)
+    return "-".join(values.get(key, "unknown").strip('"') for key in ("ID", "VERSION_ID"))
+
+
+def _said(said: Mapping[str, Any], key: str, default: bool, assumed: dict[str, Any]) -> bool:
+    if key not in said:
+        assumed[key] = default
+    return bool(said.get(key, default))
+
+
+def _assumptions(assume: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any]:
+    pairs: list[tuple[str, Any]]
+    if assume is None:
+        pairs = []
+    elif isinstance(assume, Mapping):
+        pairs = list(assume.items())
+    else:
+        pairs = [_pair(text) for text in assume]
+    return {key: _assumption(key, value) for key, value in pairs}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not value:
+        raise BadInput(f"cannot read the assumption {text!r}: write KEY=VALUE", [f"{key or 'kernel'}=VALUE"])
+    return key.strip(), value.strip()
+
+
+def _assumption(key: str, value: Any) -> Any:
+    if key not in ASSUMPTIONS:
+        near = difflib.get_close_matches(key, ASSUMPTIONS, n=3, cutoff=0.4) or list(ASSUMPTIONS)
+        raise BadInput(f"nothing depends on the assumption {key!r}", near)
+    if key in ("kernel", "glibc", "python"):
+        if not dotted.key(str(value)):
+            raise BadInput(f"{key}={value}: expected a version", [f"{key}=6.8"] if key == "kernel" else [])
+        return str(value)
+    text = str(value).lower()
+    if text not in (*_TRUE, *_FALSE):
+        raise BadInput(f"{key}={value}: expected true or false", [f"{key}=true", f"{key}=false"])
+    return text in _TRUE

@@ -1,0 +1,454 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a person wishes: from --want, from a wish file, from Ansible's variables."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from . import dotted
+from .errors import BadInput
+from .rules import Rules, load_rules
+
+__all__ = ["DEFAULT_WANTS", "BadInput", "FrameworkWish", "Wish"]
+
+DEFAULT_WANTS = ["cuda", "container-toolkit", "pytorch"]
+FRAMEWORKS_PATH = "/opt/gpuwright"
+
+_WANT = re.compile(r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$")
+_VERSION = re.compile(r"^\d+(\.\d+)*$")
+_PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$")
+_AUTO = (None, "", "auto", [], (), False)
+_SOURCES = ("nvidia", "distro")
+_MODULES = ("open", "proprietary")
+_SETS = ("desktop", "compute")
+_COMPONENTS = (
+    "driver",
+    "driver-modules",
+    "driver-source",
+    "driver-set",
+    "cuda",
+    "cudnn",
+    "container-toolkit",
+    "pytorch",
+    "python",
+)
+_ALIASES = {"torch": "pytorch", "nvidia-container-toolkit": "container-toolkit", "nvidia-driver": "driver", "cuda-toolkit": "cuda"}
+
+
+@dataclass(frozen=True)
+class FrameworkWish:
+    """A framework as it was asked for: a specifier such as ">=2.7" ("" for any), a variant such as "cu121"."""
+
+    name: str
+    specifier: str = ""
+    variant: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Everything a person may ask for; None, "" and () mean: the resolver decides."""
+
+    driver: bool = False
+    driver_source: str | None = None
+    driver_branch: str | None = None
+    driver_version: str | None = None
+    driver_modules: str | None = None
+    driver_set: str | None = None
+    cuda: bool = False
+    cuda_versions: tuple[str, ...] = ()
+    cudnn: bool = False
+    cudnn_version: str | None = None
+    container_toolkit: bool = False
+    container_toolkit_version: str | None = None
+    frameworks: tuple[FrameworkWish, ...] = ()
+    python: str | None = None
+    frameworks_path: str = FRAMEWORKS_PATH
+    gpus_ignore: tuple[str, ...] = ()
+    gpus_expected: tuple[str, ...] | int | None = None
+    provision_for: tuple[str, ...] = ()
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+    repository_keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def nothing_wished(self) -> bool:
+        """Say whether no component is asked for by name: DEFAULT_WANTS is what plan and up use then."""
+        return not (self.driver or self.cuda or self.cudnn or self.container_toolkit or self.frameworks)
+
+    @classmethod
+    def from_wants(cls, wants: Iterable[str], rules: Rules | None = None) -> Wish:
+        """Read what --want gives, each as people write it. Raises BadInput for what does not exist."""
+        known = rules or load_rules()
+        values: dict[str, Any] = {}
+        for want in wants:
+            _add_want(values, str(want), known)
+        return cls(**values)
+
+    @classmethod
+    def from_variables(cls, variables: Mapping[str, Any], rules: Rules | None = None) -> Wish:
+        """Read Ansible's variables; gpuwright_wish wins over them, gpuwright_want over both.
+
+        Raises BadInput for what does not exist.
+        """
+        known = rules or load_rules()
+        asked = variables.get("gpuwright_wish") or {}
+        if not isinstance(asked, Mapping):
+            raise BadInput(f"gpuwright_wish has to be a mapping of variables, found {type(asked).__name__}")
+        _known_variables(asked)
+        wish = cls(**_values({**variables, **asked}, known))
+        wants = variables.get("gpuwright_want") or asked.get("gpuwright_want") or []
+        return wish.overlaid(cls.from_wants(_list(wants, "gpuwright_want"), known))
+
+    def overlaid(self, other: Wish) -> Wish:
+        """Return this wish with everything that the other one says instead.
+
+        A driver version replaces a branch and the other way round; lists replace lists.
+        """
+        blank = Wish()
+        changes = {f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) != getattr(blank, f.name)}
+        if other.driver_branch:
+            changes.setdefault("driver_version", None)
+        if other.cuda:
+            changes["cuda_versions"] = other.cuda_versions
+        return replace(self, **changes)
+
+    def with_defaults(self, rules: Rules | None = None) -> Wish:
+        """Return DEFAULT_WANTS where nothing is wished by name, else the wish itself."""
+        return self.overlaid(Wish.from_wants(DEFAULT_WANTS, rules)) if self.nothing_wished else self
+
+
+# --want ------------------------------------------------------------------------------------------------
+
+
+def _add_want(values: dict[str, Any], want: str, rules: Rules) -> None:
+    match = _WANT.match(want)
+    if not match:
+        raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", list(_COMPONENTS))
+    name = match["name"].lower().replace("_", "-")
+    name = _ALIASES.get(name, name)
+    extras, spec = match["extras"], match["spec"].strip()
+    reader = _READERS.get(name)
+    if reader is None:
+        _unserved(name, extras, want, rules)
+    elif extras:
+        raise BadInput(f"{name} takes no extra: {want!r}", [name + spec])
+    else:
+        reader(values, spec, want, rules)
+
+
+def _unserved(name: str, extras: str | None, want: str, rules: Rules) -> None:
+    """Say what is known of a name that this version does not serve; always raises BadInput."""
+    tables = rules["frameworks"]
+    for row in tables["extras"]:
+        if row["framework"] == name and extras and row["extra"] == extras.replace("-", "_"):
+            raise BadInput(f"{want!r}: the extra [{extras}] does not exist any more, it is {row['instead']} now", [row["instead"]])
+    row = next((each for each in tables["frameworks"] if name == each["name"] or name in each["aliases"]), None)
+    if row is None:
+        known = [*_COMPONENTS, *(each["name"] for each in tables["frameworks"] if each["status"] == "later")]
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or list(_COMPONENTS)
+        raise BadInput(f"unknown component {name!r} in the want {want!r}", near)
+    if row["status"] == "never":
+        raise BadInput(f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error", [row["instead"]])
+    raise BadInput(f"{row['name']} is not yet in this version of gpuwright: leave {want!r} out", ["pytorch"])
+
+
+def _equals(spec: str, want: str) -> str | None:
+    """Return VERSION of "=VERSION" or "==VERSION", None for nothing; a range is not taken here."""
+    if not spec:
+        return None
+    if not spec.startswith("="):
+        raise BadInput(f"{want!r}: only one version is taken here, written NAME=VERSION", [want.split(spec)[0] + "=" + spec.lstrip("<>=!~ ")])
+    return spec.lstrip("= ") or None
+
+
+def _read_driver(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+    values["driver"] = True
+    _set_driver(values, _equals(spec, want), want, rules)
+
+
+def _set_driver(values: dict[str, Any], version: str | None, want: str, rules: Rules) -> None:
+    if version is None or version == "auto":
+        return
+    if not _VERSION.match(version):
+        raise BadInput(f"{want!r}: a driver is a branch (580) or a version (580.95.05)", ["driver=580"])
+    branch = dotted.major(version)
+    known = [row["branch"] for row in rules["driver_branches"]["rows"]]
+    if branch not in known:
+        near = sorted(known, key=lambda each: abs(int(each) - int(branch)))[:3]
+        raise BadInput(f"{want!r}: the rules of {rules['generated']} know no driver branch {branch}", [f"driver={each}" for each in near])
+    values["driver_branch"] = branch
+    if version != branch:
+        values["driver_version"] = version
+
+
+def _choice(key: str, choices: Sequence[str]) -> Any:
+    def read(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+        del rules
+        value = _equals(spec, want)
+        if value == "auto":
+            return
+        if value not in choices:
+            name = want.split("=", 1)[0].strip()
+            raise BadInput(f"{want!r}: expected one of {', '.join(choices)}", [f"{name}={each}" for each in choices])
+        values[key] = value
+        values["driver"] = True
+
+    return read
+
+
+def _read_cuda(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+    values["cuda"] = True
+    version = _equals(spec, want)
+    if version and version != "auto":
+        values["cuda_versions"] = (*values.get("cuda_versions", ()), _cuda_version(version, want, rules))
+
+
+def _cuda_version(version: str, want: str, rules: Rules) -> str:
+    """Return a CUDA version that exists: 12, 12.8 or 12.8.1."""
+    never = next((row for row in rules["cuda"]["never"] if dotted.belongs(version, row["cuda"])), None)
+    if never:
+        raise BadInput(f"{want!r}: CUDA {never['cuda']} was never released", [f"cuda={each}" for each in never["instead"]])
+    releases = [row["release"] for row in rules["cuda"]["rows"]]
+    if not _VERSION.match(version) or not any(dotted.belongs(each, version) for each in releases):
+        minors = list(dict.fromkeys(row["cuda"] for row in rules["cuda"]["rows"]))
+        near = difflib.get_close_matches(version, minors, n=3, cutoff=0.3) or minors[-3:]
+        raise BadInput(f"{want!r}: the rules of {rules['generated']} know no CUDA {version}", [f"cuda={each}" for each in near])
+    return version
+
+
+def _read_cudnn(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+    values["cudnn"] = True
+    version = _equals(spec, want)
+    if version and version != "auto":
+        values["cudnn_version"] = _cudnn_version(version, want, rules)
+
+
+def _cudnn_version(version: str, want: str, rules: Rules) -> str:
+    """Return the full number of a cuDNN version: 9.10.2 gives 9.10.2.21. A withdrawn one is refused."""
+    published = rules["cudnn"]["versions"]
+    found = [row for row in published if _VERSION.match(version) and dotted.belongs(row["version"], version)]
+    good = [row["version"] for row in found if not row.get("yanked") and ".post" not in row["version"]]
+    if good:
+        return max(good, key=dotted.key)
+    reason = "was withdrawn" if found else "was never published"
+    usable = [row["version"] for row in published if not row.get("yanked") and ".post" not in row["version"]]
+    raise BadInput(f"{want!r}: cuDNN {version} {reason}", [f"cudnn={each}" for each in _around(version, usable)])
+
+
+def _around(version: str, others: Sequence[str]) -> list[str]:
+    """Return the versions next to one that does not exist: up to two below and one above."""
+    wanted = dotted.key(version)
+    ordered = sorted(others, key=dotted.key)
+    below = [each for each in ordered if dotted.key(each) < wanted]
+    above = [each for each in ordered if dotted.key(each) > wanted]
+    return [*below[-2:], *above[:1]]
+
+
+def _read_toolkit(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+    values["container_toolkit"] = True
+    version = _equals(spec, want)
+    if version and version != "auto":
+        values["container_toolkit_version"] = _toolkit_version(version, want, rules)
+
+
+def _toolkit_version(version: str, want: str, rules: Rules) -> str:
+    if not _VERSION.match(version):
+        newest = rules["container_toolkit"]["rows"][-2]["version"]
+        raise BadInput(f"{want!r}: expected a version such as {newest}", [f"container-toolkit={newest}"])
+    return version
+
+
+def _read_python(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+    del rules
+    version = _equals(spec, want)
+    if not version or not re.match(r"^3\.\d+$", version):
+        raise BadInput(f"{want!r}: expected a version such as python=3.12", ["python=3.12"])
+    values["python"] = version
+
+
+def _read_pytorch(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+    wished = _pytorch(spec, want, rules)
+    others = tuple(each for each in values.get("frameworks", ()) if each.name != "pytorch")
+    values["frameworks"] = (*others, wished)
+
+
+def _pytorch(spec: str, want: str, rules: Rules) -> FrameworkWish:
+    """Read "", "=2.8", "==2.3.0+cu121", ">=2.7,<2.10"; a release or variant that never existed is BadInput."""
+    if not spec or spec in ("=auto", "==auto"):
+        return FrameworkWish("pytorch", text=want)
+    exact = _PLAIN.match(spec)
+    if not exact:
+        return FrameworkWish("pytorch", _specifier(spec, want), None, want)
+    version, variant = exact["version"], exact["variant"]
+    table = rules["frameworks"]
+    releases = [row["version"] for row in table["pytorch"] if dotted.belongs(row["version"], version)]
+    if not releases:
+        every = [row["version"] for row in table["pytorch"]]
+        near = difflib.get_close_matches(version, every, n=3, cutoff=0.4) or every[-3:]
+        raise BadInput(f"{want!r}: the rules of {rules['generated']} know no torch {version}", [f"pytorch={each}" for each in near])
+    if variant and variant != "cpu":
+        _variant_exists(variant, releases, want, rules)
+    width = len(dotted.key(version))
+    return FrameworkWish("pytorch", f"=={version}" if width > 2 else f"=={version}.*", variant, want)
+
+
+def _specifier(spec: str, want: str) -> str:
+    # packaging costs 20 ms: only a range pays for it.
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    text = re.sub(r"^=(?!=)", "==", spec)
+    try:
+        return str(SpecifierSet(text))
+    except InvalidSpecifier as error:
+        raise BadInput(f"{want!r}: {spec!r} is no version range", ["pytorch>=2.7", "pytorch=2.8"]) from error
+
+
+def _variant_exists(variant: str, releases: Sequence[str], want: str, rules: Rules) -> None:
+    table = rules["frameworks"]
+    minors = {".".join(each.split(".")[:2]) for each in releases}
+    existing = [row for row in table["pytorch_variants"] if row["release"] in minors]
+    if any(row["variant"] == variant for row in existing):
+        return
+    index = table["pytorch_index"][0]
+    never = variant in index["never"] or variant not in index["existed"]
+    names = list(dict.fromkeys(row["variant"] for row in existing))
+    reason = "never existed for any release of torch" if never else f"has no wheel of torch {max(releases, key=dotted.key)}"
+    release = max(releases, key=dotted.key)
+    raise BadInput(f"{want!r}: the variant {variant} {reason}", [f"pytorch={release}+{each}" for each in names])
+
+
+_READERS: dict[str, Any] = {
+    "driver": _read_driver,
+    "driver-modules": _choice("driver_modules", _MODULES),
+    "driver-source": _choice("driver_source", _SOURCES),
+    "driver-set": _choice("driver_set", _SETS),
+    "cuda": _read_cuda,
+    "cudnn": _read_cudnn,
+    "container-toolkit": _read_toolkit,
+    "pytorch": _read_pytorch,
+    "python": _read_python,
+}
+
+
+# Ansible's variables ------------------------------------------------------------------------------------
+
+_VARIABLES = (
+    "nvidia_driver_source",
+    "nvidia_driver_branch",
+    "nvidia_driver_version",
+    "nvidia_driver_modules",
+    "nvidia_driver_set",
+    "cuda_versions",
+    "cuda_cudnn",
+    "container_toolkit_wanted",
+    "container_toolkit_version",
+    "frameworks_wanted",
+    "frameworks_path",
+    "frameworks_python",
+    "gpuwright_want",
+    "gpuwright_gpus_expected",
+    "gpuwright_provision_for",
+    "gpuwright_gpus_ignore",
+    "gpuwright_mirrors",
+    "gpuwright_repository_keys",
+)
+
+
+def _known_variables(asked: Mapping[str, Any]) -> None:
+    """A wish file speaks of nothing else: a misspelt name there would be silence where an answer is expected."""
+    for name in asked:
+        if name not in _VARIABLES:
+            near = difflib.get_close_matches(str(name), _VARIABLES, n=3, cutoff=0.4) or list(_VARIABLES)
+            raise BadInput(f"the wish file names {name!r}, which is no variable of a wish", near)
+
+
+def _values(variables: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    _driver_variables(values, variables, rules)
+    _cuda_variables(values, variables, rules)
+    _container_variables(values, variables, rules)
+    for want in _list(variables.get("frameworks_wanted"), "frameworks_wanted"):
+        _framework_variable(values, str(want), rules)
+    if variables.get("frameworks_python") not in _AUTO:
+        _read_python(values, f"={variables['frameworks_python']}", f"frameworks_python: {variables['frameworks_python']}", rules)
+    if variables.get("frameworks_path"):
+        values["frameworks_path"] = str(variables["frameworks_path"]).rstrip("/")
+    _host_variables(values, variables)
+    return values
+
+
+def _driver_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
+    for name, choices in (("source", _SOURCES), ("modules", _MODULES), ("set", _SETS)):
+        value = variables.get(f"nvidia_driver_{name}")
+        if value not in _AUTO:
+            _choice(f"driver_{name}", choices)(values, f"={value}", f"nvidia_driver_{name}={value}", rules)
+    branch, version = variables.get("nvidia_driver_branch"), variables.get("nvidia_driver_version")
+    for name, value in (("branch", branch), ("version", version)):
+        if value not in _AUTO:
+            values["driver"] = True
+            _set_driver(values, str(value), f"nvidia_driver_{name}={value}", rules)
+    if branch not in _AUTO and version not in _AUTO and dotted.major(str(version)) != dotted.major(str(branch)):
+        raise BadInput(f"nvidia_driver_version {version} is not of nvidia_driver_branch {branch}", [f"nvidia_driver_branch={dotted.major(str(version))}"])
+
+
+def _cuda_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
+    versions = variables.get("cuda_versions")
+    for version in [] if versions in _AUTO else _list(versions, "cuda_versions"):
+        _read_cuda(values, f"={version}", f"cuda_versions: {version}", rules)
+    cudnn = variables.get("cuda_cudnn")
+    if cudnn is True or str(cudnn).lower() in ("true", "yes"):
+        values["cudnn"] = True
+    elif cudnn not in _AUTO and str(cudnn).lower() not in ("false", "no"):
+        _read_cudnn(values, f"={cudnn}", f"cuda_cudnn: {cudnn}", rules)
+
+
+def _container_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
+    wanted, version = variables.get("container_toolkit_wanted"), variables.get("container_toolkit_version")
+    if wanted is True or str(wanted).lower() in ("true", "yes"):
+        values["container_toolkit"] = True
+    if version not in _AUTO:
+        _read_toolkit(values, f"={version}", f"container_toolkit_version: {version}", rules)
+
+
+def _framework_variable(values: dict[str, Any], want: str, rules: Rules) -> None:
+    name = re.split(r"[\[=<>!~]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
+    if _ALIASES.get(name, name) in _COMPONENTS and _ALIASES.get(name, name) != "pytorch":
+        raise BadInput(f"frameworks_wanted: {want!r} is no framework", ["pytorch"])
+    _add_want(values, want, rules)
+
+
+def _host_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> None:
+    for key in ("gpus_ignore", "provision_for"):
+        items = variables.get(f"gpuwright_{key}")
+        if items:
+            values[key] = tuple(str(item) for item in _list(items, f"gpuwright_{key}"))
+    expected = variables.get("gpuwright_gpus_expected")
+    if isinstance(expected, int) and not isinstance(expected, bool):
+        values["gpus_expected"] = expected
+    elif expected:
+        values["gpus_expected"] = tuple(str(item) for item in _list(expected, "gpuwright_gpus_expected"))
+    for key in ("mirrors", "repository_keys"):
+        mapping = variables.get(f"gpuwright_{key}") or {}
+        if not isinstance(mapping, Mapping):
+            raise BadInput(f"gpuwright_{key} has to be a mapping of upstream name to value, found {type(mapping).__name__}")
+        if mapping:
+            values[key] = {str(name): str(value).rstrip("/") for name, value in mapping.items()}
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    """Return a list; a single text is a list of one, written with commas a list of several."""
+    if value in _AUTO:
+        return []
+    if isinstance(value, str):
+        # Not every comma parts two wishes: "pytorch>=2.7,<2.10" is one.
+        return [part.strip() for part in re.split(r",\s*(?=[A-Za-z])", value) if part.strip()]
+    if isinstance(value, (int, float)):
+        return [value]
+    if isinstance(value, Sequence):
+        return list(value)
+    raise BadInput(f"{name} has to be a list, found {type(value).__name__}")

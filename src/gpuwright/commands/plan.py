@@ -1,0 +1,64 @@
+"""`gpuwright plan`: what `up` would do. Observes and resolves; changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpuwright import console, exits, hostrun, knowledge, records, show
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from gpuwright.request import Request
+    from gpuwright.runner import Outcome
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan and show the plan."""
+    wanted = hostrun.prepare(args, playbook="site", needs_root=False)
+    plans, outcome = look(wanted, verbosity=args.verbose)
+    failed = failed_without_plan(plans, outcome)
+    code = exit_code(plans, outcome)
+    knowledge.aggregate(wanted.run_dir, wanted.verb, outcome.unreachable, failed)
+    if args.json:
+        console.json_document(document(plans, outcome, code))
+    else:
+        show.plans(plans, outcome.unreachable, failed, why=args.verbose > 0)
+    show.report_place(wanted.run_dir)
+    return code
+
+
+def look(wanted: Request, *, verbosity: int) -> tuple[dict[str, Any], Outcome]:
+    """Plan: the plans by host, and what became of the hosts."""
+    outcome = hostrun.execute(wanted.dry(), "planning", verbosity=verbosity)
+    return records.plans(wanted.run_dir), outcome
+
+
+def exit_code(plans: Mapping[str, Any], outcome: Outcome) -> int:
+    """The exit code of a planning run."""
+    lost = len(outcome.unreachable) + len(failed_without_plan(plans, outcome))
+    doubtful = any(exits.of_plan(plan) == exits.DONE and outcome.distrust(host) for host, plan in plans.items())
+    return exits.combine([exits.of_plan(plan) for plan in plans.values()] + [exits.FAILED] * (lost + doubtful))
+
+
+def failed_without_plan(plans: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
+    """Hosts that were reached and have no plan, with the reason."""
+    return {
+        host: outcome.failed.get(host, "the run ended before this host had a plan")
+        for host in outcome.hosts
+        if host not in plans and host not in outcome.unreachable
+    }
+
+
+def document(plans: Mapping[str, Any], outcome: Outcome, code: int) -> dict[str, Any]:
+    """The JSON of `plan`. Changes that wait make the verdict `incomplete`: the node is not what was wished."""
+    hosts = {host: records.plan_document(plan) for host, plan in plans.items()}
+    hosts |= {host: records.without_record(why) for host, why in failed_without_plan(plans, outcome).items()}
+    verdicts = [str(plan.get("verdict")) if not plan.get("changes") else "incomplete" for plan in plans.values()]
+    return {
+        "verdict": exits.verdict_of(code, verdicts),
+        "exit": code,
+        "hosts": hosts,
+        "unreachable": outcome.unreachable,
+    }

@@ -1,0 +1,58 @@
+"""`gpuwright up`: observe, resolve, apply what the plan names, prove."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpuwright import console, exits, hostrun, paths, show
+from gpuwright.commands import plan as planning
+from gpuwright.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from gpuwright.request import Request
+    from gpuwright.runner import Outcome
+
+
+def run(args: argparse.Namespace) -> int:
+    """Bring the hosts to the wished state. The plan is shown and confirmed first, unless `--yes`."""
+    wanted = hostrun.prepare(args, playbook="site", needs_root=True)
+    if args.yes:
+        return _apply(args, wanted)
+    plans, outcome = planning.look(wanted, verbosity=args.verbose)
+    if not any(exits.of_plan(plan) == exits.DONE and plan.get("changes") for plan in plans.values()):
+        # Nothing to ask about. The plan of such a host is its result, and is in the run directory as such.
+        return hostrun.tell_results(args, wanted, outcome, code_of=exits.of_result)
+    if args.json or not console.interactive():
+        return _only_shown(args, wanted, plans, outcome)
+    show.plans(plans, outcome.unreachable, planning.failed_without_plan(plans, outcome))
+    if not console.ask("Apply this plan?"):
+        console.note("nothing was changed")
+        show.report_place(wanted.run_dir)
+        return exits.BAD_INPUT
+    paths.clear_records(wanted.run_dir)
+    return _apply(args, wanted)
+
+
+def _apply(args: argparse.Namespace, wanted: Request) -> int:
+    outcome = hostrun.execute(wanted, "bringing the node up", verbosity=args.verbose)
+    return hostrun.tell_results(args, wanted, outcome, code_of=exits.of_result)
+
+
+def _only_shown(args: argparse.Namespace, wanted: Request, plans: Mapping[str, Any], outcome: Outcome) -> int:
+    """Nobody can be asked: show the plan and change nothing.
+
+    Raises:
+        BadInput: always, without `--json`; with it the plan's document carries the exit code.
+    """
+    message = "there is nobody to ask whether to apply this plan: nothing was changed"
+    if args.json:
+        document = planning.document(plans, outcome, exits.BAD_INPUT)
+        console.json_document(document | {"error": message, "suggestions": ["give --yes to apply it"]})
+        show.report_place(wanted.run_dir)
+        return exits.BAD_INPUT
+    show.plans(plans, outcome.unreachable, planning.failed_without_plan(plans, outcome))
+    show.report_place(wanted.run_dir)
+    raise BadInput(message, ["give --yes to apply it"])

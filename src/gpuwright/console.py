@@ -1,0 +1,152 @@
+"""All output of the command line. Results go to stdout, words about the work to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
+_BY_WORD = {
+    "pass": "green",
+    "done": "green",
+    "fail": "red",
+    "failed": "red",
+    "unreachable": "red",
+    "refused": "yellow",
+    "incomplete": "yellow",
+    "warn": "yellow",
+    "skip": "dim",
+}
+_MIN_COLUMN = 16
+
+# A remote host chooses what stands in its messages: it must not move the cursor or colour our terminal.
+_CONTROL = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: object) -> str:
+    """Text without control characters."""
+    return _CONTROL.sub("", str(text))
+
+
+def out(text: str = "") -> None:
+    """Print one text of the result to stdout."""
+    _write(sys.stdout, text)
+
+
+def note(text: str = "") -> None:
+    """Print words about the work to stderr."""
+    _write(sys.stderr, text)
+
+
+def error(text: str, suggestions: Iterable[str] = ()) -> None:
+    """Print a failure: one line, then what to do."""
+    note(f"gpuwright: {colour('error', 'red', sys.stderr)}: {clean(text)}")
+    for suggestion in suggestions:
+        note(f"  hint: {clean(suggestion)}")
+
+
+def json_document(document: Mapping[str, Any]) -> None:
+    """Print the one JSON document of `--json`."""
+    sys.stdout.write(json.dumps(document, indent=2, sort_keys=False, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def ask(question: str) -> bool:
+    """Ask a yes-or-no question on stderr; anything but a clear yes is no."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def ask_secret(prompt: str) -> str:
+    """Ask for a password without showing it; without a terminal it is one line of stdin."""
+    if sys.stdin.isatty():
+        import getpass
+
+        return getpass.getpass(prompt)
+    return sys.stdin.readline().rstrip("\n")
+
+
+def interactive() -> bool:
+    """Whether a person sits at both ends: can read a plan and answer a question."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def colour(text: str, name: str, stream: TextIO | None = None) -> str:
+    """Text in a colour where the stream is a terminal that wants one (https://no-color.org)."""
+    stream = stream or sys.stdout
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_COLOURS[name]}m{text}\x1b[0m"
+
+
+def status(word: str, stream: TextIO | None = None) -> str:
+    """A status word in its colour."""
+    return colour(word, _BY_WORD[word], stream) if word in _BY_WORD else word
+
+
+def table(rows: Sequence[Sequence[object]], headings: Sequence[str], indent: int = 2) -> str:
+    """Rows under headings, as wide as the terminal; the last column takes what is left and is wrapped.
+
+    Without a terminal nothing is wrapped: a log is searched, not admired.
+    """
+    cells = [[clean("" if cell is None else cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(headings), *cells]) for i in range(len(headings))]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    lines: list[str] = []
+    for number, row in enumerate([list(headings), *cells]):
+        shown = _wrapped(row, widths, width, indent)
+        lines.extend(colour(line, "bold") if number == 0 else _coloured(line, row) for line in shown)
+    return "\n".join(lines)
+
+
+def paragraph(text: str, indent: int = 2, bullet: str = "") -> str:
+    """A sentence, wrapped on a terminal, behind an optional bullet."""
+    first = " " * indent + bullet
+    if not sys.stdout.isatty():
+        return first + clean(text)
+    width = max(shutil.get_terminal_size().columns, 40)
+    return textwrap.fill(clean(text), width, initial_indent=first, subsequent_indent=" " * len(first))
+
+
+def size(count: float | None) -> str:
+    """A number of bytes for people, in powers of ten as package managers and disks give it."""
+    if count is None:
+        return "unknown"
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit in {"B", "kB"} else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def names(items: Sequence[str], most: int = 6) -> str:
+    """Names of hosts or packages, shortened in the middle of a fleet."""
+    if len(items) <= most:
+        return ", ".join(items)
+    return f"{', '.join(items[:most])} and {len(items) - most} more"
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(text + "\n")
+    stream.flush()
+
+
+def _wrapped(row: Sequence[str], widths: Sequence[int], width: int | None, indent: int) -> list[str]:
+    head = " " * indent + "".join(f"{cell:<{widths[i]}}  " for i, cell in enumerate(row[:-1]))
+    room = None if width is None else max(width - len(head), _MIN_COLUMN)
+    last = [row[-1]] if room is None else textwrap.wrap(row[-1], room) or [""]
+    return [(head + last[0]).rstrip(), *(" " * len(head) + more for more in last[1:])]
+
+
+def _coloured(line: str, row: Sequence[str]) -> str:
+    word = row[0]
+    return line.replace(word, status(word), 1) if word in _BY_WORD else line

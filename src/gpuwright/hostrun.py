@@ -1,0 +1,123 @@
+"""What the verbs that work on hosts have in common: check the options, run the playbook, tell the result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpuwright import console, exits, knowledge, paths, privilege, progress, records, request, runner, show
+from gpuwright.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+
+    from gpuwright.request import Request
+    from gpuwright.runner import Outcome
+
+Record = dict[str, Any]
+
+
+def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Request:
+    """Turn options into a request; everything that can be refused without a host is refused here.
+
+    Args:
+        args: the parsed options.
+        playbook: its name in the collection.
+        needs_root: the verb does nothing useful without root.
+
+    Raises:
+        BadInput: an option is wrong.
+        Refused: root is needed and there is no way to it.
+    """
+    if args.limit and not args.inventory:
+        raise BadInput("--limit chooses from an inventory: give one with -i")
+    wish = _wish(args)
+    knowledge.check_wish(args.want, wish)
+    knowledge.check_cards(args.gpu)
+    way = privilege.decide(
+        local=not args.inventory, needed=needs_root, ask=args.ask_become_pass, ansible_options=args.ansible_options
+    )
+    if not way.privileged:
+        console.note("not root: what only root can see stays unknown and is named (run with sudo, or with -K)")
+    run_dir = paths.make_run_directory(args.report)
+    return request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish)
+
+
+def execute(wanted: Request, title: str, *, verbosity: int) -> Outcome:
+    """Run the playbook and show its progress."""
+    with progress.choose(title, verbosity=verbosity) as shown:
+        return runner.run(wanted, shown.take)
+
+
+def tell_results(
+    args: argparse.Namespace,
+    wanted: Request,
+    outcome: Outcome,
+    *,
+    code_of: Callable[[Mapping[str, Any]], int],
+    fallback_to_plans: bool = False,
+) -> int:
+    """Make the report, show the result of each host and return the exit code of the run.
+
+    Args:
+        args: the parsed options.
+        wanted: what was run.
+        outcome: what the events told.
+        code_of: one host's record to its exit code.
+        fallback_to_plans: a host without a result is judged by its plan, which carries the passive checks.
+    """
+    found = records.results(wanted.run_dir)
+    if fallback_to_plans:
+        found = records.plans(wanted.run_dir) | found
+    complete = with_every_host(found, outcome, code_of)
+    lost = outcome.unreachable
+    for host in lost:
+        complete.pop(host, None)
+    codes = [code_of(record) for record in complete.values()] + [exits.FAILED] * len(lost)
+    code = exits.combine(codes)
+    ours = {host: record for host, record in complete.items() if record is not found.get(host)}
+    failed = {host: record["failure"]["message"] for host, record in ours.items() if record["verdict"] == "fail"}
+    knowledge.aggregate(wanted.run_dir, wanted.verb, lost, failed, [host for host in ours if host not in failed])
+    if args.json:
+        verdict = exits.verdict_of(code, [str(record.get("verdict")) for record in complete.values()])
+        documents = {host: records.result_document(record) for host, record in complete.items()}
+        console.json_document({"verdict": verdict, "exit": code, "hosts": documents, "unreachable": lost})
+    else:
+        show.results(complete, lost)
+    show.report_place(wanted.run_dir)
+    return code
+
+
+def with_every_host(
+    found: Mapping[str, Record], outcome: Outcome, code_of: Callable[[Mapping[str, Any]], int]
+) -> dict[str, Record]:
+    """The records, and one for every host that was met and left none or no credible one: it is not proven."""
+    complete = dict(found)
+    for host, record in found.items():
+        doubt = outcome.distrust(host)
+        if doubt and code_of(record) in {exits.DONE, exits.REBOOT}:
+            complete[host] = record | records.without_record(doubt)
+    for host in outcome.hosts:
+        if host not in complete and host not in outcome.unreachable:
+            complete[host] = _unfinished(host, outcome)
+    return complete
+
+
+def _unfinished(host: str, outcome: Outcome) -> Record:
+    """The result of a host without a record: something failed there, or an earlier host stopped the run."""
+    if host in outcome.failed:
+        return records.without_record(outcome.failed[host])
+    if outcome.complete:
+        return records.without_record("the run stopped before it came to this host", "incomplete")
+    return records.without_record("Ansible ended in the middle of the run")
+
+
+def _wish(args: argparse.Namespace) -> dict[str, Any]:
+    wish: dict[str, Any] = {}
+    if args.lock:
+        if args.want:
+            raise BadInput("--lock and --want speak about the same versions: give one of them")
+        wish |= knowledge.read_lock(args.lock)
+    if args.wish:
+        wish |= knowledge.read_variables(args.wish)
+    return wish

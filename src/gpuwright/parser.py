@@ -1,0 +1,245 @@
+"""The options of the command line, and nothing that acts on them."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from gpuwright import __version__
+from gpuwright.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Verbs that the contract names and this version does not have yet. Not in the help: what is listed works.
+LATER = ("upgrade", "rollback", "remove", "bundle", "size", "init")
+
+# What must not reach ansible-playbook behind `--`, and what to use instead.
+_NOT_THROUGH = {
+    "-i": "use -i before the `--`",
+    "--inventory": "use -i before the `--`",
+    "-l": "use --limit before the `--`",
+    "--limit": "use --limit before the `--`",
+    "-K": "use -K before the `--`",
+    "--ask-become-pass": "use -K before the `--`",
+    "-C": "use `gpuwright plan`",
+    "--check": "use `gpuwright plan`",
+    "-k": "use an ssh key or the inventory's connection settings",
+    "--ask-pass": "use an ssh key or the inventory's connection settings",
+    "-J": "use --vault-password-file",
+    "--ask-vault-pass": "use --vault-password-file",
+    "--ask-vault-password": "use --vault-password-file",
+    "--step": "there is nobody to answer it; use `gpuwright plan` to see what would be done",
+    "--start-at-task": "a run always begins by observing the host; what is already right is not done again",
+    "--list-hosts": "use ansible-inventory --graph",
+    "--list-tasks": "use `gpuwright plan`",
+    "--list-tags": "use ansible-playbook itself",
+    "--syntax-check": "use ansible-playbook itself",
+    "--version": "use `gpuwright --version`",
+    "-h": "use ansible-playbook --help",
+    "--help": "use ansible-playbook --help",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises instead of printing, so that there is one place where errors are shown."""
+
+    def error(self, message: str) -> NoReturn:
+        """Turn argparse's complaint into the contract's exit 2, with the nearest option that exists."""
+        raise BadInput(message, [*self._near(message), f"see `{self.prog} --help`"])
+
+    def _near(self, message: str) -> list[str]:
+        options = [option for action in self._actions for option in action.option_strings]
+        unknown = re.findall(r"(?<![\w-])(--?[\w-]+)", message.partition("unrecognized arguments:")[2])
+        found = [match for word in unknown for match in difflib.get_close_matches(word, options, 1)]
+        choice = re.search(r"invalid choice: '([^']*)' \(choose from ([^)]*)\)", message)
+        if choice:
+            choices = [word.strip(" '") for word in choice.group(2).split(",")]
+            found += difflib.get_close_matches(choice.group(1), choices, 1)
+        return [f"did you mean {match}?" for match in found]
+
+
+def split_ansible_options(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What is ours, and what stands behind the first `--` for ansible-playbook.
+
+    Raises:
+        BadInput: an option behind `--` that would change what the command line itself decides.
+    """
+    if "--" not in argv:
+        return list(argv), []
+    at = list(argv).index("--")
+    passed = list(argv[at + 1 :])
+    for word in passed:
+        name = word.partition("=")[0]
+        if name in _NOT_THROUGH:
+            raise BadInput(f"{name} cannot be passed to ansible-playbook", [_NOT_THROUGH[name]])
+    return list(argv[:at]), passed
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line.
+
+    Raises:
+        BadInput: it is not one of ours.
+    """
+    own, passed = split_ansible_options(argv)
+    verb = next((word for word in own if not word.startswith("-")), None)
+    if verb in LATER:
+        raise BadInput(
+            f"`gpuwright {verb}` comes in a later version; this is {__version__}", ["see `gpuwright --help`"]
+        )
+    parser = build_parser()
+    # Abbreviated and unknown options are told by the verb's own parser, which knows the near ones.
+    args, unknown = parser.parse_known_args(own)
+    if unknown:
+        args.verb_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if args.verb is None:
+        parser.error("a command is missing")
+    if passed and not args.takes_ansible_options:
+        raise BadInput(f"`gpuwright {args.verb}` does not run Ansible: nothing can follow `--`")
+    args.ansible_options = passed
+    return args
+
+
+def build_parser() -> Parser:
+    """The parser with its verbs."""
+    parser = Parser(
+        prog="gpuwright",
+        description="Brings Linux machines with NVIDIA GPUs to a deep-learning node that is proven to work.",
+        epilog="Exit codes: 0 done and proven; 1 a host failed, is not proven or unreachable; 2 bad input; "
+        "3 refused before any change; 4 done, a reboot is needed to finish; 130 interrupted.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"gpuwright {__version__}")
+    parser.set_defaults(verb=None, json=False, verbose=0)
+    verbs = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    _host_verb(verbs, "up", "observe, plan, apply what is missing and prove it", changes=True)
+    _host_verb(verbs, "plan", "show what `up` would do; changes nothing")
+    _host_verb(verbs, "validate", "measure the node and write the report")
+    _host_verb(verbs, "doctor", "look for what is wrong and name the remedy; changes nothing")
+    _resolve(verbs)
+    _gpus(verbs)
+    _demo(verbs)
+    _completion(verbs)
+    return parser
+
+
+_Verbs = argparse._SubParsersAction  # noqa: SLF001 - argparse names the type of add_subparsers() only so
+
+
+def _verb(verbs: _Verbs[Parser], name: str, summary: str, *, ansible: bool = False) -> Parser:
+    parser = verbs.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog="What follows `--` is passed to ansible-playbook, for example `-- --forks 50`." if ansible else None,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(verb=name, verb_parser=parser, takes_ansible_options=ansible)
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="show more: the reasons of a plan, Ansible's output, tracebacks of internal errors",
+    )
+    return parser
+
+
+def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool = False) -> None:
+    parser = _verb(verbs, name, summary, ansible=True)
+    hosts = parser.add_argument_group("hosts")
+    hosts.add_argument(
+        "-i", "--inventory", metavar="INVENTORY", action="append", help="Ansible inventory (default: this machine)"
+    )
+    hosts.add_argument("--limit", metavar="PATTERN", help="only these hosts of the inventory")
+    hosts.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
+    hosts.add_argument(
+        "-e",
+        "--extra-vars",
+        metavar="VAR",
+        action="append",
+        default=[],
+        help="Ansible variable: key=value, JSON or @FILE",
+    )
+    hosts.add_argument("--vault-password-file", metavar="FILE", help="file with the password of Ansible vault")
+    _wish(parser, with_file=True)
+    parser.add_argument("--lock", metavar="FILE", help="take the versions that `gpuwright resolve --lock` wrote")
+    parser.add_argument(
+        "--gpu", metavar="NAME", action="append", default=[], help="a card that is, or will be, in the hosts (repeat)"
+    )
+    parser.add_argument("--full", action="store_true", help="look at everything again, also where a seal is good")
+    parser.add_argument("--no-reboot", action="store_true", help="never reboot a host")
+    parser.add_argument(
+        "--report", metavar="DIR", help="where the report is written (default: the user's state directory)"
+    )
+    yes_help = "do not ask before changes" if changes else argparse.SUPPRESS
+    parser.add_argument("--yes", action="store_true", help=yes_help)
+
+
+def _wish(parser: Parser, *, with_file: bool = False) -> None:
+    wish = parser.add_argument_group("wish")
+    wish.add_argument(
+        "--want",
+        metavar="C[=SPEC]",
+        action="append",
+        default=[],
+        help="a component, as people write versions: driver=580, cuda=12.8, cudnn, container-toolkit, pytorch>=2.7 (repeat)",
+    )
+    if with_file:
+        wish.add_argument("--wish", metavar="FILE", help="the same as a YAML file of variables")
+
+
+def _resolve(verbs: _Verbs[Parser]) -> None:
+    parser = _verb(verbs, "resolve", "answer which versions fit together; needs no host and no network")
+    machine = parser.add_argument_group("machine")
+    machine.add_argument(
+        "--gpu", metavar="NAME", action="append", default=[], help="a card, as people name it (repeat)"
+    )
+    machine.add_argument("--os", metavar="ID-VERSION", help="for example ubuntu-24.04 (default: this machine)")
+    machine.add_argument("--arch", metavar="ARCH", help="x86_64 or aarch64 (default: this machine)")
+    machine.add_argument("--facts", metavar="FILE", help="an observation that a run wrote (facts/HOST.json)")
+    machine.add_argument(
+        "--assume",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="what decides and is not given: secure_boot, kernel, desktop, python, wsl, nvswitch, glibc (repeat)",
+    )
+    _wish(parser)
+    parser.add_argument("--lock", metavar="FILE", help="write the answer, for `up --lock`")
+
+
+def _gpus(verbs: _Verbs[Parser]) -> None:
+    parser = _verb(verbs, "gpus", "show what the rules know of a card")
+    parser.add_argument(
+        "pattern", metavar="PATTERN", nargs="?", help="part of a name or a PCI device id (default: all)"
+    )
+
+
+def _demo(verbs: _Verbs[Parser]) -> None:
+    parser = _verb(
+        verbs, "demo", "run the loop on a throw-away simulated node (needs a clone of the repository and Docker)"
+    )
+    parser.add_argument("--clean", action="store_true", help="only remove what an earlier demo left")
+
+
+def _completion(verbs: _Verbs[Parser]) -> None:
+    parser = _verb(verbs, "completion", "print the completion script of a shell")
+    parser.add_argument("shell", choices=("bash", "zsh"))
+
+
+def wants_json(argv: Sequence[str]) -> bool:
+    """Whether `--json` was asked for, known even where the rest of the line cannot be parsed."""
+    own = list(argv)[: list(argv).index("--")] if "--" in argv else argv
+    return "--json" in own
+
+
+def command_line() -> list[str]:
+    """The arguments of this process."""
+    return [os.fsdecode(word) for word in sys.argv[1:]]

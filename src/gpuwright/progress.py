@@ -1,0 +1,223 @@
+"""What is going on, on stderr: one line a host on a terminal, one line a finished component elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from gpuwright import console, reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from rich.console import RenderableType
+    from rich.live import Live
+
+Event = dict[str, Any]
+
+# Lines of hosts on a terminal; the rest of a fleet is one line of numbers.
+MOST_HOSTS = 12
+
+_STEPS_WITHOUT_ROLE = {
+    "gpuwright.node.plan": "observe and resolve",
+    "gpuwright.node.seal": "seal",
+    "gpuwright.node.node_seal": "seal",
+}
+_ROLE_NAMES = {"validate": "prove"}
+_RESULTS = {
+    "runner_on_ok": "ok",
+    "runner_on_failed": "failed",
+    "runner_on_skipped": "ok",
+    "runner_on_unreachable": "unreachable",
+}
+
+
+@dataclass
+class HostState:
+    """Where one host is.
+
+    Attributes:
+        component: the step it is in, empty before the first.
+        task: the task that runs there.
+        since: when the component began (monotonic seconds).
+        ended: `unreachable` or `failed`, empty while the host works.
+        reason: of the end.
+    """
+
+    component: str = ""
+    task: str = ""
+    since: float = 0.0
+    ended: str = ""
+    reason: str = ""
+
+
+@dataclass
+class State:
+    """All hosts, fed by events. Knows nothing of terminals."""
+
+    clock: Callable[[], float] = time.monotonic
+    say: Callable[[str], None] = lambda _line: None
+    hosts: dict[str, HostState] = field(default_factory=dict)
+
+    def take(self, event: Event) -> None:
+        """Note one event of ansible-runner."""
+        data = event.get("event_data") or {}
+        host = data.get("host")
+        if not isinstance(host, str) or not host:
+            return
+        state = self.hosts.setdefault(host, HostState(since=self.clock()))
+        name = event.get("event")
+        component = component_of(data)
+        if component and component != state.component:
+            self._leave(host, state)
+            state.component, state.since, state.ended, state.reason = component, self.clock(), "", ""
+        state.task = str(data.get("task") or state.task)
+        result = _RESULTS.get(str(name))
+        if result == "unreachable" or (result == "failed" and not data.get("ignore_errors")):
+            self._end(host, state, str(result), data.get("res") or {})
+
+    def finish(self) -> None:
+        """The run is over: the last component of each host is done."""
+        for host, state in self.hosts.items():
+            self._leave(host, state)
+            state.component = ""
+
+    def counts(self) -> dict[str, int]:
+        """How many hosts are in which component, or ended."""
+        found: dict[str, int] = {}
+        for state in self.hosts.values():
+            key = state.ended or state.component
+            found[key] = found.get(key, 0) + 1
+        return found
+
+    def _leave(self, host: str, state: HostState) -> None:
+        if state.component and not state.ended:
+            self.say(f"[{host}] {state.component}: done ({seconds(self.clock() - state.since)})")
+
+    def _end(self, host: str, state: HostState, how: str, result: dict[str, Any]) -> None:
+        reason = reasons.unreachable(result) if how == "unreachable" else reasons.failure(result)
+        if not state.ended:
+            self.say(f"[{host}] {state.component or 'start'}: {how}: {reason}")
+        state.ended, state.reason = how, reason
+
+
+def component_of(data: dict[str, Any]) -> str:
+    """The component an event belongs to, by its role; for the loop's own tasks by their action; else empty."""
+    role = str(data.get("role") or "").rpartition(".")[2]
+    if role:
+        return _ROLE_NAMES.get(role, role)
+    return _STEPS_WITHOUT_ROLE.get(str(data.get("resolved_action") or data.get("task_action") or ""), "")
+
+
+def seconds(value: float) -> str:
+    """A duration for people."""
+    return f"{value:.0f} s" if value < 100 else f"{value // 60:.0f} min {value % 60:02.0f} s"
+
+
+class Progress(Protocol):
+    """Shows a run while it goes on."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop showing."""
+
+    def take(self, event: Event) -> None:
+        """Show one event."""
+
+
+def choose(title: str, *, verbosity: int) -> Progress:
+    """The way to show progress that fits the terminal and the wish."""
+    if verbosity == 0 and sys.stderr.isatty():
+        return LiveProgress(title)
+    return PlainProgress(title, with_output=verbosity > 0)
+
+
+class PlainProgress:
+    """Lines for a log; with `-v` Ansible's own words too."""
+
+    def __init__(self, title: str, *, with_output: bool = False) -> None:
+        self._title = title
+        self._with_output = with_output
+        self._state = State(say=lambda line: console.note(console.clean(line)))
+
+    def __enter__(self) -> Self:
+        console.note(self._title)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._state.finish()
+
+    def take(self, event: Event) -> None:
+        """Print the words of Ansible, then what they mean."""
+        words = event.get("stdout")
+        if self._with_output and words:
+            console.note("\n".join(console.clean(line) for line in str(words).splitlines()))
+        self._state.take(event)
+
+
+class LiveProgress:
+    """One moving line a host, gone when the run is over."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._began = time.monotonic()
+        self._state = State()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self._spinner = Spinner("dots")
+        self._live = Live(
+            get_renderable=self._render, console=Console(stderr=True), transient=True, refresh_per_second=8
+        )
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def take(self, event: Event) -> None:
+        """Note one event; the screen follows by itself."""
+        self._state.take(event)
+
+    def _render(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        now = time.monotonic()
+        self._spinner.update(text=Text(f" {self._title}  {seconds(now - self._began)}"))
+        lines: list[RenderableType] = [self._spinner]
+        known = list(self._state.hosts.items())  # a copy at one go: events arrive while the screen is drawn
+        hosts = sorted(known, key=lambda item: (not item[1].ended, item[0]))
+        for host, state in hosts[:MOST_HOSTS]:
+            lines.append(Text(_line(host, state, now), style=_style(state), no_wrap=True, overflow="ellipsis"))
+        if len(hosts) > MOST_HOSTS:
+            counts = ", ".join(f"{count} {name or 'waiting'}" for name, count in sorted(self._state.counts().items()))
+            lines.append(Text(f"  … {len(hosts)} hosts: {counts}", style="dim", no_wrap=True, overflow="ellipsis"))
+        return Group(*lines)
+
+
+def _line(host: str, state: HostState, now: float) -> str:
+    if state.ended:
+        return console.clean(f"  {host:<24} {state.ended}: {state.reason}")
+    return console.clean(f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {state.task}")
+
+
+def _style(state: HostState) -> str:
+    return "red" if state.ended else ""

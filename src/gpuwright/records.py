@@ -1,0 +1,77 @@
+"""What a run left in its directory about each host."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from gpuwright.errors import Failed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Record = dict[str, Any]
+
+# The contract's keys of one host in the JSON of `plan`, and those of the other verbs.
+PLAN_KEYS = ("changes", "reboot", "download_bytes", "disk_bytes", "stack", "warnings", "why")
+RESULT_KEYS = ("verdict", "checks", "changes", "reboot")
+
+# Said only where there is something to say.
+_PLAN_EXTRAS = ("error", "suggestions", "conflicts", "refusals", "skipped", "reboot_reason", "gpus", "assumed")
+_RESULT_EXTRAS = ("error", "suggestions", "conflicts", "refusals", "skipped", "failure", "warnings", "stack")
+
+
+def plans(run_dir: Path) -> dict[str, Record]:
+    """The plans of a run, by host."""
+    return _read_all(run_dir / "plans")
+
+
+def results(run_dir: Path) -> dict[str, Record]:
+    """The results of a run, by host."""
+    return _read_all(run_dir / "hosts")
+
+
+def plan_document(plan: Record) -> Record:
+    """One host's plan as `plan --json` gives it."""
+    document = {key: plan.get(key) for key in PLAN_KEYS}
+    return document | {key: plan[key] for key in _PLAN_EXTRAS if plan.get(key)} | _simulated(plan)
+
+
+def result_document(record: Record) -> Record:
+    """One host's result as `up`, `validate` and `doctor` give it with `--json`."""
+    document: Record = {key: record.get(key) for key in RESULT_KEYS}
+    document["checks"] = document["checks"] or []
+    document["changes"] = document["changes"] or []
+    document["reboot"] = bool(document["reboot"])
+    return document | {key: record[key] for key in _RESULT_EXTRAS if record.get(key)} | _simulated(record)
+
+
+def without_record(message: str, verdict: str = "fail") -> Record:
+    """The result of a host that was met and left no credible record: not proven, whatever the reason."""
+    return {
+        "verdict": verdict,
+        "checks": [],
+        "changes": [],
+        "reboot": False,
+        "failure": {"task": None, "message": message, "component": None},
+    }
+
+
+def simulated(record: Record) -> bool:
+    """Whether the host is a simulated node."""
+    return bool(record.get("simulated") or (record.get("facts_summary") or {}).get("simulated"))
+
+
+def _simulated(record: Record) -> Record:
+    return {"simulated": True} if simulated(record) else {}
+
+
+def _read_all(directory: Path) -> dict[str, Record]:
+    found = {}
+    for path in sorted(directory.glob("*.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError) as error:
+            raise Failed(f"the record {path} cannot be read: {error}") from error
+        found[str(record.get("host") or path.stem)] = record
+    return found

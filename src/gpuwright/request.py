@@ -1,0 +1,214 @@
+"""What a command asks of Ansible: pure data, built from the options without running anything."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuwright import paths
+from gpuwright.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from gpuwright.privilege import Privilege
+
+DEFAULT_FORKS = 25
+_SYSTEM_PYTHON = "/usr/bin/python3"
+
+# Options of ansible-playbook that take a path as their own word or behind `=`.
+_FORK_OPTIONS = ("-f", "--forks")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run of one playbook.
+
+    Attributes:
+        verb: what the person asked for; also the extra variable `gpuwright_verb`.
+        playbook: the playbook's name in the collection, without suffix.
+        run_dir: the run's directory on this controller.
+        inventory: `-i` as absolute paths or host lists; empty for the machine one sits at.
+        extra_vars: variables of ours; they are written to the run directory and hold no secret.
+        user_vars: `-e` as given; never written by us. They come later and win.
+        check: dry run (`--check --diff`).
+        become_password: sudo's password, given to the prompt only.
+    """
+
+    verb: str
+    playbook: str
+    run_dir: Path
+    inventory: tuple[str, ...] = ()
+    limit: str | None = None
+    extra_vars: Mapping[str, Any] = field(default_factory=dict)
+    user_vars: tuple[str, ...] = ()
+    vault_password_file: str | None = None
+    ansible_options: tuple[str, ...] = ()
+    verbosity: int = 0
+    check: bool = False
+    become_password: str | None = field(default=None, repr=False)
+
+    @property
+    def local(self) -> bool:
+        """Whether the run is about the machine one sits at."""
+        return not self.inventory
+
+    def dry(self) -> Request:
+        """The same run without changes."""
+        return replace(self, check=True)
+
+
+def build(
+    args: argparse.Namespace, *, run_dir: Path, playbook: str, privilege: Privilege, wish: Mapping[str, Any]
+) -> Request:
+    """The request of a host verb.
+
+    Args:
+        args: the parsed options.
+        run_dir: where the run writes.
+        playbook: its name in the collection.
+        privilege: the way to root.
+        wish: what `--wish` and `--lock` said, as variables.
+
+    Raises:
+        BadInput: an inventory, a variables file or a password file is not there.
+    """
+    inventory = tuple(_inventory(source) for source in args.inventory or ())
+    return Request(
+        verb=args.verb,
+        playbook=playbook,
+        run_dir=run_dir,
+        inventory=inventory,
+        limit=args.limit,
+        extra_vars=extra_vars(args, run_dir=run_dir, local=not inventory, privilege=privilege, wish=wish),
+        user_vars=tuple(_user_var(word) for word in args.extra_vars),
+        vault_password_file=_file(args.vault_password_file, "the vault password file"),
+        ansible_options=tuple(args.ansible_options),
+        verbosity=max(args.verbose - 1, 0),
+        become_password=privilege.password,
+    )
+
+
+def extra_vars(
+    args: argparse.Namespace, *, run_dir: Path, local: bool, privilege: Privilege, wish: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The variables that carry the options into the playbook. What was not given is not set."""
+    variables: dict[str, Any] = {
+        "gpuwright_run_dir": str(run_dir),
+        "gpuwright_verb": args.verb,
+        "gpuwright_become": privilege.become,
+        "gpuwright_full": args.full,
+        "gpuwright_no_reboot": args.no_reboot,
+    }
+    if local:
+        variables["gpuwright_local"] = True
+    if args.want:
+        variables["gpuwright_want"] = list(args.want)
+    if wish:
+        variables["gpuwright_wish"] = dict(wish)
+    if args.gpu:
+        # Named for `up` they may still be on order; named for a proof they are what must be there.
+        provisioning = args.verb in {"up", "plan"}
+        variables["gpuwright_provision_for" if provisioning else "gpuwright_gpus_expected"] = list(args.gpu)
+    return variables
+
+
+def command_line(request: Request) -> list[str]:
+    """The arguments of ansible-playbook, without the inventory and the playbook themselves."""
+    words = ["-e", f"@{request.run_dir / 'extravars.json'}"]
+    for variable in request.user_vars:
+        words += ["-e", variable]
+    if request.limit:
+        words += ["--limit", request.limit]
+    if request.check:
+        words += ["--check", "--diff"]
+    if request.vault_password_file:
+        words += ["--vault-password-file", request.vault_password_file]
+    if request.become_password is not None:
+        words.append("--ask-become-pass")
+    if not any(word.startswith(_FORK_OPTIONS) for word in request.ansible_options):
+        words += ["--forks", str(DEFAULT_FORKS)]
+    if request.verbosity:
+        words.append("-" + "v" * request.verbosity)
+    return [*words, *request.ansible_options]
+
+
+def environment(request: Request, inherited: Mapping[str, str]) -> dict[str, str]:
+    """What is set for ansible-playbook on top of the user's environment."""
+    theirs = inherited.get("ANSIBLE_COLLECTIONS_PATH") or "~/.ansible/collections:/usr/share/ansible/collections"
+    variables = {
+        # The own collection first; behind it the user's, for the plugins of an inventory.
+        "ANSIBLE_COLLECTIONS_PATH": f"{paths.collections_root()}:{theirs}",
+        # ansible-runner looks for ansible-playbook on PATH: it must be the one of this environment.
+        "PATH": f"{paths.programs()}:{inherited.get('PATH', os.defpath)}",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_NOCOWS": "1",
+        "ANSIBLE_DEPRECATION_WARNINGS": "0",
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        # A source that cannot be read must not become "no such hosts".
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
+    }
+    locale = inherited.get("LC_ALL") or inherited.get("LC_CTYPE") or inherited.get("LANG") or "C"
+    if "utf" not in locale.lower():
+        variables["LC_ALL"] = "C.UTF-8"  # ansible-core does not start without UTF-8
+    if request.verbosity == 0:
+        variables["ANSIBLE_VERBOSITY"] = "0"
+    return variables
+
+
+def write_files(request: Request) -> list[str]:
+    """Write the variables and, for the own machine, its inventory; returns the inventory sources."""
+    _write_private(request.run_dir / "extravars.json", request.extra_vars)
+    if not request.local:
+        return list(request.inventory)
+    path = request.run_dir / "inventory.json"
+    _write_private(path, local_inventory(Path(_SYSTEM_PYTHON).exists()))
+    return [str(path)]
+
+
+def local_inventory(has_system_python: bool) -> dict[str, Any]:
+    """The machine one sits at. The system's own Python has the bindings of its package manager."""
+    interpreter = _SYSTEM_PYTHON if has_system_python else "{{ ansible_playbook_python }}"
+    host = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": interpreter,
+        "gpuwright_local": True,
+    }
+    return {"all": {"hosts": {"localhost": host}}}
+
+
+def _inventory(source: str) -> str:
+    if "," in source:
+        return source
+    path = Path(source).expanduser().absolute()
+    if not path.exists():
+        raise BadInput(f"there is no inventory {source}", ["a list of hosts is written with a comma: -i node1,"])
+    if not os.access(path, os.R_OK):
+        raise BadInput(f"the inventory {source} cannot be read", ["check its permissions"])
+    return str(path)
+
+
+def _user_var(word: str) -> str:
+    if not word.startswith("@"):
+        return word
+    return f"@{_file(word[1:], 'the variables file')}"
+
+
+def _file(name: str | None, what: str) -> str | None:
+    if name is None:
+        return None
+    path = Path(name).expanduser().absolute()
+    if not path.is_file():
+        raise BadInput(f"{what} {name} is not there")
+    return str(path)
+
+
+def _write_private(path: Path, document: Mapping[str, Any] | Sequence[Any]) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        json.dump(document, stream, indent=1)

@@ -1,0 +1,242 @@
+"""Plans, checks and verdicts for people, on stdout."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from gpuwright import console, records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Record = dict[str, Any]
+
+_TROUBLE = ("fail", "incomplete", "warn")
+
+# What a person sees of a plan and of a result: hosts that do not differ in these are shown together.
+_PLAN_PARTS = (
+    "changes",
+    "conflicts",
+    "refusals",
+    "error",
+    "skipped",
+    "warnings",
+    "reboot",
+    "download_bytes",
+    "disk_bytes",
+)
+_RESULT_PARTS = ("verdict", "failure", "conflicts", "refusals", "error", "skipped", "warnings", "reboot")
+# Hosts named one by one before the rest is a number.
+_MOST_UNREACHABLE = 20
+
+
+def plans(
+    found: Mapping[str, Record], unreachable: Mapping[str, str], failed: Mapping[str, str], *, why: bool = False
+) -> None:
+    """Show the plans of all hosts; those with the same plan together. With `why` the reasons of each decision too."""
+    for hosts, plan in _grouped(found, _PLAN_PARTS):
+        _plan(hosts, plan)
+        if why and plan.get("why"):
+            console.out("  because")
+            because(plan["why"])
+    hosts_not_worked_on(unreachable, failed)
+    _sum(found, unreachable, failed)
+
+
+def results(found: Mapping[str, Record], unreachable: Mapping[str, str]) -> None:
+    """Show the verdict of each host, and every check that did not pass; equal results together."""
+    for hosts, record in _grouped(found, _RESULT_PARTS):
+        _result(hosts, record)
+    hosts_not_worked_on(unreachable, {})
+    if len(found) + len(unreachable) > 1:
+        verdicts = [str(record.get("verdict")) for record in found.values()]
+        counts = {verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))} | {
+            "unreachable": len(unreachable)
+        }
+        total = len(found) + len(unreachable)
+        console.out(f"{total} hosts: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count))
+
+
+def report_place(run_dir: object) -> None:
+    """Say where the report lies."""
+    console.note(f"report: {run_dir}")
+
+
+def hosts_not_worked_on(unreachable: Mapping[str, str], failed: Mapping[str, str]) -> None:
+    """Name the hosts that could not be worked on, each with its reason."""
+    rows = [("unreachable", host, why) for host, why in unreachable.items()]
+    rows += [("failed", host, why) for host, why in failed.items() if host not in unreachable]
+    if not rows:
+        return
+    console.out(console.table(rows[:_MOST_UNREACHABLE], ("state", "host", "reason")))
+    if len(rows) > _MOST_UNREACHABLE:
+        console.out(f"  … and {len(rows) - _MOST_UNREACHABLE} more hosts; all of them are in the report")
+
+
+def conflicts(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Show why something cannot be done, each reason with its remedy."""
+    for row in rows:
+        console.out(console.paragraph(str(row.get("text")), bullet="- "))
+        if row.get("remedy"):
+            console.out(console.paragraph(f"remedy: {row['remedy']}", indent=6))
+
+
+def because(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Show the reasons of decisions with their rules."""
+    for row in rows:
+        console.out(console.paragraph(f"{row.get('text')} [{row.get('rule')}]", bullet="- "))
+
+
+def warnings(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Show warnings."""
+    for row in rows:
+        console.out(console.paragraph(f"{console.colour('warning', 'yellow')}: {row.get('text')}"))
+
+
+def _grouped(found: Mapping[str, Record], parts: Sequence[str]) -> list[tuple[list[str], Record]]:
+    """Hosts whose records read the same, largest group first; what is not shown does not count."""
+    groups: dict[str, tuple[list[str], Record]] = {}
+    for host, record in found.items():
+        shown = {key: record.get(key) for key in parts} | {"cards": _hardware(record)}
+        if "verdict" in parts:
+            shown["checks"] = [_row(check) for check in _trouble(record)]
+        groups.setdefault(json.dumps(shown, sort_keys=True, default=str), ([], record))[0].append(host)
+    return sorted(groups.values(), key=lambda group: (-len(group[0]), group[0][0]))
+
+
+def _trouble(record: Record) -> list[Record]:
+    checks = [check for check in record.get("checks") or () if check.get("status") in _TROUBLE]
+    return sorted(checks, key=lambda check: _TROUBLE.index(check["status"]))
+
+
+def _title(hosts: Sequence[str], record: Record) -> str:
+    count = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
+    marker = " (simulated)" if records.simulated(record) else ""
+    return console.colour(console.clean(console.names(hosts)), "bold") + count + marker
+
+
+def _plan(hosts: Sequence[str], plan: Record) -> None:
+    console.out(_title(hosts, plan) + _hardware(plan))
+    if plan.get("error"):
+        console.out(console.paragraph(f"bad input: {plan['error']}"))
+        for suggestion in plan.get("suggestions") or ():
+            console.out(console.paragraph(str(suggestion), indent=4))
+        return
+    if plan.get("skipped"):
+        console.out(console.paragraph(f"skipped: {plan['skipped']}"))
+        return
+    refused = [*(plan.get("conflicts") or ()), *(plan.get("refusals") or ())]
+    if refused:
+        console.out("  this cannot be done:")
+        conflicts(refused)
+    warnings(plan.get("warnings") or ())
+    _changes(plan)
+
+
+def _hardware(plan: Record) -> str:
+    cards = [str(card.get("name")) for card in plan.get("gpus") or () if isinstance(card, dict)]
+    return f": {', '.join(_counted(cards))}" if cards else ""
+
+
+def _counted(names: Sequence[str]) -> list[str]:
+    return [f"{names.count(name)} × {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
+
+
+def _changes(plan: Record) -> None:
+    changes = plan.get("changes") or []
+    if not changes:
+        if plan.get("ok", True):
+            console.out("  nothing to do")
+        return
+    rows = [
+        (row["component"], row["action"], row.get("from") or "-", row.get("to") or "-", row.get("reason"))
+        for row in changes
+    ]
+    console.out(console.table(rows, ("component", "action", "from", "to", "reason")))
+    _packages(changes)
+    services = [unit for row in changes for unit in row.get("services") or ()]
+    if services:
+        console.out(f"  services: {', '.join(dict.fromkeys(services))}")
+    installed = plan.get("install") or ()
+    with_others = f" for {len(installed)} packages" if installed else ""
+    if plan.get("download_bytes") or plan.get("disk_bytes"):
+        console.out(
+            f"  download {console.size(plan.get('download_bytes'))}{with_others}, {console.size(plan.get('disk_bytes'))} on disk"
+        )
+    if plan.get("reboot"):
+        console.out(
+            console.paragraph(f"a reboot is needed: {plan.get('reboot_reason') or 'the new driver is loaded then'}")
+        )
+
+
+def _packages(changes: Sequence[Record]) -> None:
+    rows = [
+        (package["name"], package.get("version") or "unverified", console.size(package.get("download_bytes")))
+        for change in changes
+        for package in change.get("packages") or ()
+    ]
+    if rows:
+        console.out(console.table(list(dict.fromkeys(rows)), ("package", "version", "download")))
+
+
+def _sum(found: Mapping[str, Record], unreachable: Mapping[str, str], failed: Mapping[str, str]) -> None:
+    total = len(found.keys() | unreachable.keys() | failed.keys())
+    if total < 2:
+        return
+    change = sum(1 for plan in found.values() if plan.get("changes"))
+    download = sum(plan.get("download_bytes") or 0 for plan in found.values())
+    reboots = sum(1 for plan in found.values() if plan.get("reboot"))
+    console.out(f"{total} hosts: {change} to change, {reboots} to reboot, {console.size(download)} to download in all")
+
+
+def _result(hosts: Sequence[str], record: Record) -> None:
+    verdict = console.status(str(record.get("verdict")))
+    console.out(f"{_title(hosts, record)}: {verdict}{_after(record)}")
+    if record.get("error"):
+        console.out(console.paragraph(f"bad input: {record['error']}"))
+    failure = record.get("failure")
+    if failure:
+        where = ": ".join(str(failure[key]) for key in ("component", "task") if failure.get(key))
+        console.out(console.paragraph(f"failed: {where + ': ' if where else ''}{failure.get('message')}"))
+    conflicts([*(record.get("conflicts") or ()), *(record.get("refusals") or ())])
+    warnings(record.get("warnings") or ())
+    _checks(record.get("checks") or [], _trouble(record))
+
+
+def _after(record: Record) -> str:
+    if record.get("skipped"):
+        return f" ({record['skipped']})"
+    if record.get("reboot") and not record.get("failure"):
+        return ", a reboot is needed to finish"
+    return ""
+
+
+def _checks(checks: Sequence[Record], trouble: Sequence[Record]) -> None:
+    if trouble:
+        console.out(console.table([_row(check) for check in trouble], ("status", "check", "measured", "reason")))
+    for remedy in dict.fromkeys(str(check["remedy"]) for check in trouble if check.get("remedy")):
+        console.out(console.paragraph(remedy, bullet="remedy: "))
+    if checks:
+        counts = {
+            status: sum(1 for check in checks if check.get("status") == status)
+            for status in ("pass", *_TROUBLE, "skip")
+        }
+        console.out("  " + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
+
+
+def _row(check: Record) -> tuple[str, str, str, str]:
+    return check["status"], _name(check), _measured(check), str(check.get("reason") or "")
+
+
+def _name(check: Record) -> str:
+    gpu = check.get("gpu")
+    return f"{check['id']} (GPU {gpu})" if gpu is not None else str(check["id"])
+
+
+def _measured(check: Record) -> str:
+    measured, expected, unit = check.get("measured"), check.get("expected"), check.get("unit")
+    if measured is None:
+        return "-"
+    with_unit = f"{measured} {unit}" if unit else str(measured)
+    return with_unit if expected is None else f"{with_unit}, expected {expected}"

@@ -1,0 +1,166 @@
+"""Debian packages and repositories written by Python alone: the archive format, the index, the signature by gpg."""
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .shell import run
+
+# Every archive is made at the same moment, so that the same input gives the same bytes.
+_EPOCH = 1763640000
+
+
+@dataclass
+class Package:
+    """One binary package: its control fields, its files, its maintainer scripts."""
+
+    name: str
+    version: str
+    fields: dict[str, str] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    executables: set[str] = field(default_factory=set)
+    scripts: dict[str, str] = field(default_factory=dict)
+    configuration: list[str] = field(default_factory=list)
+
+    @property
+    def architecture(self) -> str:
+        """The package's architecture: of the simulation's only one unless it says otherwise."""
+        return self.fields.get("Architecture", "amd64")
+
+    @property
+    def file_name(self) -> str:
+        """The name of the archive in a repository."""
+        return f"{self.name}_{self.version.replace(':', '%3a')}_{self.architecture}.deb"
+
+    def control(self) -> str:
+        """The control file, without the fields that the index adds."""
+        size = sum(len(content) for content in self.files.values()) // 1024 + 1
+        lines = [f"Package: {self.name}", f"Version: {self.version}", f"Architecture: {self.architecture}"]
+        lines += [f"Maintainer: gpuwright contributors <simulation@invalid>", f"Installed-Size: {size}", "Section: non-free/libs", "Priority: optional"]
+        lines += [f"{key}: {value}" for key, value in self.fields.items() if key not in ("Architecture", "Description")]
+        lines.append(f"Description: {self.fields.get('Description', 'stand-in of the simulated node')}\n Not the real package.")
+        return "\n".join(lines) + "\n"
+
+
+def archive(package: Package) -> bytes:
+    """The bytes of the .deb."""
+    control: dict[str, bytes] = {"./control": package.control().encode()}
+    if package.configuration:
+        control["./conffiles"] = ("\n".join(package.configuration) + "\n").encode()
+    sums = "".join(f"{hashlib.md5(content, usedforsecurity=False).hexdigest()}  {path.lstrip('/')}\n" for path, content in sorted(package.files.items()))
+    control["./md5sums"] = sums.encode()
+    for name, text in package.scripts.items():
+        control[f"./{name}"] = text.encode()
+    data = {f".{path}": content for path, content in package.files.items()}
+    executables = {f".{path}" for path in package.executables} | {f"./{name}" for name in package.scripts}
+    members = [
+        ("debian-binary", b"2.0\n"),
+        ("control.tar.gz", _tar(control, {}, executables)),
+        ("data.tar.gz", _tar(data, {f".{path}": target for path, target in package.links.items()}, executables)),
+    ]
+    return b"!<arch>\n" + b"".join(_member(name, content) for name, content in members)
+
+
+def _member(name: str, content: bytes) -> bytes:
+    head = f"{name:<16}{_EPOCH:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode()
+    return head + content + (b"\n" if len(content) % 2 else b"")
+
+
+def _tar(files: Mapping[str, bytes], links: Mapping[str, str], executables: Iterable[str]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for folder in _folders([*files, *links]):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, _EPOCH
+            tar.addfile(entry)
+        for path, content in sorted(files.items()):
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mtime, entry.mode = len(content), _EPOCH, 0o755 if path in executables else 0o644
+            tar.addfile(entry, io.BytesIO(content))
+        for path, target in sorted(links.items()):
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.linkname, entry.mtime, entry.mode = tarfile.SYMTYPE, target, _EPOCH, 0o777
+            tar.addfile(entry)
+    return gzip.compress(stream.getvalue(), compresslevel=1, mtime=_EPOCH)
+
+
+def _folders(paths: Iterable[str]) -> list[str]:
+    found: set[str] = {"./"}
+    for path in paths:
+        parts = path.split("/")[1:-1]
+        found.update("./" + "/".join(parts[: index + 1]) + "/" for index in range(len(parts)))
+    return sorted(found)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Repositories
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def write_repository(folder: Path, packages: Iterable[Package], origin: str, key: "SigningKey") -> None:
+    """A flat repository as NVIDIA serves it: the packages, Packages(.gz), Release, Release.gpg, InRelease."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stanzas = []
+    for package in packages:
+        content = archive(package)
+        (folder / package.file_name).write_bytes(content)
+        stanzas.append(
+            f"{package.control()}Filename: ./{package.file_name}\nSize: {len(content)}\n"
+            f"MD5sum: {hashlib.md5(content, usedforsecurity=False).hexdigest()}\nSHA256: {hashlib.sha256(content).hexdigest()}\n"
+        )
+    index = "\n".join(stanzas).encode()
+    (folder / "Packages").write_bytes(index)
+    (folder / "Packages.gz").write_bytes(gzip.compress(index, mtime=_EPOCH))
+    sign_repository(folder, origin, key)
+
+
+def sign_repository(folder: Path, origin: str, key: "SigningKey") -> None:
+    """Write Release and its signatures for the indexes that lie in FOLDER."""
+    lines = [f"Origin: {origin}", f"Label: {origin}", "Architectures: amd64 all", "Date: Fri, 20 Nov 2026 12:00:00 UTC", "SHA256:"]
+    for name in ("Packages", "Packages.gz"):
+        content = (folder / name).read_bytes()
+        lines.append(f" {hashlib.sha256(content).hexdigest()} {len(content):>10} {name}")
+    (folder / "Release").write_text("\n".join(lines) + "\n")
+    key.sign(folder / "Release")
+
+
+class SigningKey:
+    """A key pair made for one build and forgotten with it: nothing secret is kept in the repository."""
+
+    def __init__(self, home: Path, name: str) -> None:
+        """Make the pair, in the gpg home HOME."""
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._home = home
+        self._gpg("--quick-gen-key", name, "rsa3072", "sign", "never")
+        listing = self._gpg("--list-keys", "--with-colons")
+        self.fingerprint = next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr:"))
+
+    def public(self) -> str:
+        """The public key, armoured as NVIDIA serves it."""
+        return self._gpg("--armor", "--export", self.fingerprint)
+
+    def sign(self, release: Path) -> None:
+        """InRelease and Release.gpg next to RELEASE."""
+        self._gpg("--yes", "--clearsign", "--output", str(release.with_name("InRelease")), str(release))
+        self._gpg("--yes", "--armor", "--detach-sign", "--output", str(release.with_name("Release.gpg")), str(release))
+
+    def _gpg(self, *arguments: str) -> str:
+        command = ["gpg", "--homedir", str(self._home), "--batch", "--quiet", "--passphrase", "", "--pinentry-mode", "loopback", "--digest-algo", "SHA512", *arguments]
+        return run(command, env={**os.environ, "LC_ALL": "C"}).stdout
+
+    def close(self) -> None:
+        """Stop the agent that gpg started for the home, so that the directory can go."""
+        run(["gpgconf", "--homedir", str(self._home), "--kill", "all"], check=False)
+
+
+def temporary_home() -> Path:
+    """A short path: the agent's socket does not fit into a long one."""
+    return Path(tempfile.mkdtemp(prefix="gws-"))

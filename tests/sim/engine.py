@@ -1,0 +1,105 @@
+"""The container engine: find it, install it, start it.
+
+``make demo`` and ``make test`` call :func:`ensure` first, so that a bare Debian or Ubuntu is enough.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from .shell import SimulationError, run, say
+
+_PACKAGES = ("docker.io", "iptables")
+# Newer Debian and Ubuntu split the command from the daemon; older ones carry it in docker.io.
+_COMMAND_PACKAGE = "docker-cli"
+_START_LIMIT_SECONDS = 60
+_LOG = Path("/var/log/gpuwright-sim-dockerd.log")
+
+
+def ensure() -> None:
+    """Leave with an engine that answers, or with an error that says what to do."""
+    if _answers():
+        return
+    if shutil.which("docker") is None or _daemon_program() is None:
+        _install()
+    if not _answers():
+        _start()
+
+
+def docker(*arguments: str | Path, check: bool = True, stdin: bytes | None = None) -> subprocess.CompletedProcess[str]:
+    """One ``docker`` command."""
+    return run(["docker", *arguments], check=check, stdin=stdin)
+
+
+def docker_text(*arguments: str | Path) -> str:
+    """What one ``docker`` command prints, without the blanks around it."""
+    return docker(*arguments).stdout.strip()
+
+
+def _answers() -> bool:
+    if shutil.which("docker") is None:
+        return False
+    answer = run(["docker", "version", "--format", "{{.Server.Version}}"], check=False)
+    if answer.returncode != 0 and "permission denied" in answer.stderr.lower():
+        user = os.environ.get("USER", "your account")
+        raise SimulationError(
+            f"Docker is there but does not let {user} in: add the account to the group docker "
+            f"(`sudo usermod -aG docker {user}`, then log in again), or run this as root"
+        )
+    return answer.returncode == 0
+
+
+def _as_root(*command: str) -> list[str]:
+    if os.geteuid() == 0:
+        return list(command)
+    if shutil.which("sudo") is None:
+        raise SimulationError(f"`{' '.join(command)}` needs root, and there is no sudo: run this as root")
+    return ["sudo", *command]
+
+
+def _install() -> None:
+    if shutil.which("apt-get") is None:
+        raise SimulationError("there is no container engine: install Docker with this machine's package manager, then try again")
+    known = run(["apt-cache", "show", _COMMAND_PACKAGE], check=False).returncode == 0
+    packages = [*_PACKAGES, _COMMAND_PACKAGE] if known else list(_PACKAGES)
+    say(f"no container engine here: installing {', '.join(packages)} (apt-get)")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    if run(_as_root("apt-get", "install", "-qy", *packages), check=False, env=environment).returncode != 0:
+        run(_as_root("apt-get", "update", "-q"), env=environment)
+        run(_as_root("apt-get", "install", "-qy", *packages), env=environment)
+
+
+def _daemon_program() -> str | None:
+    found = shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    return found
+
+
+def _start() -> None:
+    """Start the daemon: as a service where there is an init to do it, else in the background."""
+    if Path("/run/systemd/system").is_dir():
+        say("starting docker.service")
+        run(_as_root("systemctl", "start", "docker.service"), check=False)
+        if _wait(10):
+            return
+    program = _daemon_program()
+    if program is None:
+        raise SimulationError("dockerd is not installed although docker is: install the package docker.io")
+    say(f"starting {program} in the background (its log: {_LOG})")
+    # The daemon outlives this process on purpose: the nodes need it.
+    starter = f"nohup {program} >{_LOG} 2>&1 </dev/null &"
+    run(_as_root("setsid", "sh", "-c", starter), check=False)
+    if not _wait(_START_LIMIT_SECONDS):
+        end = _LOG.read_text(errors="replace")[-600:] if _LOG.exists() else "no log"
+        raise SimulationError(f"dockerd did not answer within {_START_LIMIT_SECONDS} s. The end of its log:\n{end}")
+
+
+def _wait(seconds: float) -> bool:
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        if _answers():
+            return True
+        time.sleep(0.5)
+    return False

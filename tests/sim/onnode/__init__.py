@@ -1,0 +1,1 @@
+"""Files that are copied to a simulated node."""

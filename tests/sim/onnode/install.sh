@@ -1,0 +1,129 @@
+#!/bin/sh
+# Run once in the container that becomes a prepared node: stand-ins, boot unit, the distribution's simulated part, kernels.
+# Arguments: <os> <address of the package server> <kernel packages ...>
+set -eu
+os=$1
+packages=$2
+shift 2
+library=/usr/lib/gpuwright-sim
+export DEBIAN_FRONTEND=noninteractive
+
+# One launcher a stand-in: `-I -S` would hide the library, `-E -s` only shuts out the caller's environment.
+launcher() { # <path> <module> [first argument ...]
+    target=$1
+    module=$2
+    shift 2
+    printf '#!/bin/sh\nPYTHONPATH=%s exec /usr/bin/python3 -s -m gpuwright_sim.%s %s "$@"\n' "$library" "$module" "$*" >"$target"
+    chmod 0755 "$target"
+}
+
+# A program of the distribution makes room for a stand-in that passes on what it does not simulate.
+divert() { # <path>
+    dpkg-divert --quiet --local --rename --divert "$1.real" --add "$1"
+}
+
+mkdir -p $library/bin /etc/gpuwright-sim /etc/gpuwright
+launcher $library/bin/nvidia-smi smi
+launcher $library/bin/nvidia-persistenced persistenced
+launcher $library/bin/dkms dkms
+launcher $library/bin/boot boot
+for program in modprobe rmmod insmod lsmod; do
+    divert /usr/sbin/$program
+    launcher /usr/sbin/$program modprobe $program
+done
+rm -f /usr/bin/lsmod && ln -s ../sbin/lsmod /usr/bin/lsmod
+divert /usr/bin/dmesg
+launcher /usr/bin/dmesg modprobe dmesg
+launcher /usr/sbin/update-grub grub
+
+# The kernel's own release comes by a system call that nothing can be mounted over.
+divert /usr/bin/uname
+cat >/usr/bin/uname <<'END'
+#!/bin/sh
+real=$(/usr/bin/uname.real -r)
+/usr/bin/uname.real "$@" | sed "s/$real/$(cat /proc/sys/kernel/osrelease)/"
+END
+chmod 0755 /usr/bin/uname
+
+divert /usr/bin/systemd-detect-virt
+cat >/usr/bin/systemd-detect-virt <<'END'
+#!/bin/sh
+# A simulated machine is no container, although it lives in one.
+kind=none
+grep -q '"machine": "kvm"' /etc/gpuwright-sim/scenario.json 2>/dev/null && kind=kvm
+for word in "$@"; do
+    case $word in -c | --container) kind=none ;; -q | --quiet) quiet=1 ;; esac
+done
+[ -n "${quiet:-}" ] || echo $kind
+[ $kind != none ]
+END
+chmod 0755 /usr/bin/systemd-detect-virt
+
+divert /usr/bin/fio
+cat >/usr/bin/fio <<'END'
+#!/bin/sh
+# The real fio, unless the fault fio-fails is injected.
+if grep -q fio-fails /etc/gpuwright-sim/faults.json 2>/dev/null && [ "$1" != --version ] && [ "$1" != --enghelp ]; then
+    echo "fio: io_u error on file gpuwright.0.0: Input/output error: read offset=0, buflen=4096" >&2
+    exit 1
+fi
+exec /usr/bin/fio.real "$@"
+END
+chmod 0755 /usr/bin/fio
+
+mkdir -p /etc/kernel/postinst.d /etc/kernel/postrm.d
+printf '#!/bin/sh\nexec update-grub\n' | tee /etc/kernel/postinst.d/zz-update-grub >/etc/kernel/postrm.d/zz-update-grub
+chmod 0755 /etc/kernel/postinst.d/zz-update-grub /etc/kernel/postrm.d/zz-update-grub
+# As on a machine with a boot splash: nouveau is inside the initramfs, so a blacklist outside of it does nothing.
+mkdir -p /usr/share/initramfs-tools/modules.d
+echo nouveau >/usr/share/initramfs-tools/modules.d/gpuwright-sim
+
+cat >/etc/systemd/system/gpuwright-sim.service <<'END'
+[Unit]
+Description=Simulated machine: hardware, kernel and modules as they are after a boot
+DefaultDependencies=no
+After=local-fs.target systemd-tmpfiles-setup-dev.service
+Before=sysinit.target shutdown.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/lib/gpuwright-sim/bin/boot
+
+[Install]
+WantedBy=sysinit.target
+END
+systemctl enable --quiet gpuwright-sim.service
+echo "This machine is simulated: its GPUs do not exist." >/etc/gpuwright/simulated
+
+if [ "$os" = ubuntu-24.04 ]; then
+    rm -f /etc/os-release /etc/debian_version
+    cat >/etc/os-release <<'END'
+PRETTY_NAME="Ubuntu 24.04.3 LTS"
+NAME="Ubuntu"
+VERSION_ID="24.04"
+VERSION="24.04.3 LTS (Noble Numbat)"
+VERSION_CODENAME=noble
+ID=ubuntu
+ID_LIKE=debian
+UBUNTU_CODENAME=noble
+END
+    cp /etc/os-release /usr/lib/os-release
+    printf 'DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE=24.04\nDISTRIB_CODENAME=noble\nDISTRIB_DESCRIPTION="Ubuntu 24.04.3 LTS"\n' >/etc/lsb-release
+    echo trixie/sid >/etc/debian_version
+fi
+
+[ $# -gt 0 ] || exit 0
+python3 -c "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1]).read())" \
+    "$packages/distribution/$os/key.pub" >/usr/share/keyrings/gpuwright-sim-distribution.asc
+cat >/etc/apt/sources.list.d/gpuwright-sim-distribution.sources <<END
+Types: deb
+URIs: $packages/distribution/$os/
+Suites: /
+Signed-By: /usr/share/keyrings/gpuwright-sim-distribution.asc
+END
+# Kernels and DKMS come from the simulated part of the distribution, whatever the mirror has that is newer.
+printf 'Package: *\nPin: release o=gpuwright-sim-distribution\nPin-Priority: 1001\n' >/etc/apt/preferences.d/gpuwright-sim-distribution
+apt-get update -q -o Dir::Etc::SourceList=/dev/null
+apt-get install -qy --no-install-recommends "$@"

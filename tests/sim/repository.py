@@ -1,0 +1,428 @@
+"""Build the simulated package repositories: what packages.yaml lists, in the real repositories' layout, signed.
+
+A finished build is kept under .sim/repository/<digest>; the digest covers everything that decides what is in it.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from . import deb, settings, wheels
+from .engine import docker
+from .onnode.gpuwright_sim import elf
+from .shell import SimulationError, run, say
+
+_PACKAGES = settings.HERE / "packages.yaml"
+_STUBS = settings.HERE / "stubs"
+_ONNODE = settings.HERE / "onnode"
+_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+_BIN = f"{settings.NODE_LIBRARY}/bin"
+
+# Which versions a driver of this branch belongs to; also what cuDriverGetVersion answers.
+_CUDA_OF_BRANCH = {"580": 13000, "595": 13020}
+
+
+def ensure() -> Path:
+    """The folder of the built repository; it is built first where the cached one is of another recipe."""
+    folder = settings.REPOSITORY / digest()
+    if (folder / "build.json").exists():
+        return folder
+    say("building the simulated package repositories")
+    started = time.monotonic()
+    for old in settings.REPOSITORY.glob("*"):
+        shutil.rmtree(old, ignore_errors=True)
+    work = folder.with_suffix(".new")
+    work.mkdir(parents=True)
+    count = _build(work)
+    work.rename(folder)
+    say(f"{count} packages in {time.monotonic() - started:.0f} s")
+    return folder
+
+
+def digest() -> str:
+    """Twelve hex digits over the list of packages, the stubs and the code that builds them."""
+    paths = [_PACKAGES, *sorted(_STUBS.iterdir()), _ONNODE / "gpuwright_sim/elf.py", *(settings.HERE / f"{name}.py" for name in ("repository", "deb", "wheels"))]
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(path.read_bytes())
+    return total.hexdigest()[:12]
+
+
+def build_information() -> dict[str, Any]:
+    """What the last build wrote about itself: the fingerprint of its key."""
+    return json.loads((ensure() / "build.json").read_text())
+
+
+def _build(folder: Path) -> int:
+    plan = yaml.safe_load(_PACKAGES.read_text())
+    home = deb.temporary_home()
+    key = deb.SigningKey(home / "good", "gpuwright simulated repository <simulation@invalid>")
+    wrong = deb.SigningKey(home / "wrong", "somebody else <elsewhere@invalid>")
+    count = 0
+    try:
+        for name, repository in plan["repositories"].items():
+            place = folder / repository["path"]
+            packages = list(_packages(plan, name))
+            count += len(packages)
+            deb.write_repository(place, packages, repository["origin"], key)
+            for file in repository["keys"]:
+                (place / file).resolve().write_text(key.public())
+            if name in ("debian13", "ubuntu2404"):
+                _copy_with_wrong_key(place, folder / "wrong-key" / repository["path"], repository["origin"], wrong)
+        count += _build_wheels(plan["wheels"], folder / "whl")
+        (folder / "build.json").write_text(json.dumps({"fingerprint": key.fingerprint, "wrong_fingerprint": wrong.fingerprint}))
+    finally:
+        key.close()
+        wrong.close()
+        shutil.rmtree(home, ignore_errors=True)
+    return count
+
+
+def _copy_with_wrong_key(source: Path, target: Path, origin: str, wrong: deb.SigningKey) -> None:
+    """The same repository, signed by somebody whose key is not the one it offers."""
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.suffix == ".deb":
+            (target / path.name).hardlink_to(path)
+        else:
+            shutil.copy(path, target)
+    deb.sign_repository(target, origin, wrong)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Packages
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _packages(plan: dict[str, Any], repository: str) -> Iterator[deb.Package]:
+    for group in plan["groups"]:
+        if repository not in group["repositories"]:
+            continue
+        for build in group["builds"]:
+            words = _words(build, group["version"])
+            for entry in group["packages"]:
+                if int(entry.get("until", 10**6)) >= int(words["major"]):
+                    yield _package(entry, words)
+
+
+def _words(build: str, version: str) -> dict[str, str]:
+    """What the braces of packages.yaml stand for."""
+    parts = build.split(".")
+    words = {"build": build, "branch": parts[0], "major": parts[0], "minor": parts[1], "abi": build.rsplit("-", 1)[-1]}
+    return {**words, "version": version.format(**words)}
+
+
+def _package(entry: dict[str, Any], words: dict[str, str]) -> deb.Package:
+    package = deb.Package(entry["name"].format(**words), words["version"])
+    for key in ("depends", "recommends", "conflicts"):
+        if key in entry:
+            package.fields[key.capitalize()] = entry[key].format(**words)
+    if "architecture" in entry:
+        package.fields["Architecture"] = entry["architecture"]
+    _doc(package, int(entry.get("kib", 4)))
+    if "payload" in entry:
+        _PAYLOADS[entry["payload"]](package, words)
+    return package
+
+
+def _doc(package: deb.Package, kib: int) -> None:
+    """A changelog, and bytes that do not compress, so that a download has a size."""
+    folder = f"/usr/share/doc/{package.name}"
+    package.files[f"{folder}/README"] = f"{package.name} {package.version}: a stand-in of the simulated node, not the real package\n".encode()
+    noise = random.Random(f"{package.name} {package.version}")
+    package.files[f"{folder}/weight"] = noise.randbytes(kib * 1024)
+
+
+def _script(package: deb.Package, path: str, program: str) -> None:
+    """An executable that hands over to the stand-in PROGRAM of the node's own library."""
+    text = f'#!/bin/sh\n[ -x {_BIN}/{program} ] || {{ echo "$0: this stand-in only works on a simulated node" >&2; exit 1; }}\nexec {_BIN}/{program} "$@"\n'
+    package.files[path] = text.encode()
+    package.executables.add(path)
+
+
+def _library(package: deb.Package, words: dict[str, str], name: str) -> None:
+    """One shared library, compiled for this version, with the links that ldconfig would make."""
+    path = f"{_LIBRARIES}/{name}.so.{words['build']}"
+    package.files[path] = compiled(name, words["build"])
+    package.links[f"{_LIBRARIES}/{name}.so.1"] = f"{name}.so.{words['build']}"
+    package.scripts["postinst"] = "#!/bin/sh\nset -e\nldconfig\n"
+
+
+def compiled(name: str, version: str) -> bytes:
+    """The bytes of the stand-in library NAME for driver VERSION."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / f"{name}.c"
+        shutil.copy(_STUBS / f"{name}.c", source)
+        options = ["-shared", "-fPIC", "-O1", "-s", f'-DVERSION="{version}"', f"-DCUDA={_CUDA_OF_BRANCH.get(version.split('.')[0], 13000)}", f"-Wl,-soname,{name}.so.1"]
+        compiler = shutil.which("gcc") or shutil.which("cc")
+        if compiler is None:
+            return _compiled_in_container(source, options)
+        run([compiler, *options, "-o", Path(folder) / "library.so", source])
+        return (Path(folder) / "library.so").read_bytes()
+
+
+def _compiled_in_container(source: Path, options: list[str]) -> bytes:
+    """Where this machine has no compiler: one in a container, kept as an image for the next library."""
+    from . import image  # only needed here, and it needs a container engine
+
+    name = f"{settings.IMAGE}-compiler:latest"
+    if docker("image", "inspect", name, check=False).returncode != 0:
+        say("no C compiler here: installing one into a container")
+        container = f"{settings.CONTAINER_PREFIX}compiler"
+        docker("rm", "-f", container, check=False)
+        docker("run", "--name", container, image.ensure(), "sh", "-c", "apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev")
+        docker("commit", container, name)
+        docker("rm", "-f", container)
+    folder = source.parent
+    docker("run", "--rm", "-v", f"{folder}:/work", "-w", "/work", name, "gcc", *options, "-o", "library.so", source.name)
+    return (folder / "library.so").read_bytes()
+
+
+def _nvml(package: deb.Package, words: dict[str, str]) -> None:
+    _library(package, words, "libnvidia-ml")
+
+
+def _cuda(package: deb.Package, words: dict[str, str]) -> None:
+    _library(package, words, "libcuda")
+
+
+def _libraries(package: deb.Package, words: dict[str, str]) -> None:
+    _library(package, words, "libcuda")
+    _library(package, words, "libnvidia-ml")
+
+
+def _smi(package: deb.Package, words: dict[str, str]) -> None:
+    _script(package, "/usr/bin/nvidia-smi", "nvidia-smi")
+
+
+def _firmware(package: deb.Package, words: dict[str, str]) -> None:
+    for chip in ("ga10x", "tu10x"):
+        package.files[f"/usr/lib/firmware/nvidia/{words['build']}/gsp_{chip}.bin"] = b"simulated\n"
+
+
+_PERSISTENCED_UNIT = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+
+[Service]
+Type=simple
+ExecStart=/usr/bin/nvidia-persistenced --user root --verbose
+RuntimeDirectory=nvidia-persistenced
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _persistenced(package: deb.Package, words: dict[str, str]) -> None:
+    _script(package, "/usr/bin/nvidia-persistenced", "nvidia-persistenced")
+    _unit(package, "nvidia-persistenced.service", _PERSISTENCED_UNIT)
+
+
+def _unit(package: deb.Package, name: str, text: str) -> None:
+    package.files[f"/usr/lib/systemd/system/{name}"] = text.encode()
+    package.scripts["postinst"] = (
+        f"#!/bin/sh\nset -e\ndeb-systemd-helper enable {name} >/dev/null || true\n"
+        f"if [ -d /run/systemd/system ]; then systemctl --system daemon-reload || true; deb-systemd-invoke start {name} || true; fi\n"
+    )
+    package.scripts["prerm"] = f"#!/bin/sh\nset -e\nif [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then deb-systemd-invoke stop {name} || true; fi\n"
+    package.scripts["postrm"] = f"#!/bin/sh\nset -e\nif [ \"$1\" = purge ]; then deb-systemd-helper purge {name} >/dev/null || true; fi\n"
+
+
+def _dkms_source(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
+    def add(package: deb.Package, words: dict[str, str]) -> None:
+        build = words["build"]
+        names = ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem")
+        lines = ['PACKAGE_NAME="nvidia"', f'PACKAGE_VERSION="{build}"', 'AUTOINSTALL="yes"', f'SIMULATED_FLAVOUR="{flavour}"']
+        lines += [f'BUILT_MODULE_NAME[{index}]="{name}"\nDEST_MODULE_LOCATION[{index}]="/updates/dkms"' for index, name in enumerate(names)]
+        package.files[f"/usr/src/nvidia-{build}/dkms.conf"] = ("\n".join(lines) + "\n").encode()
+        package.scripts["postinst"] = f"#!/bin/sh\nset -e\nif [ \"$1\" = configure ]; then dkms install nvidia/{build} --every-kernel; fi\n"
+        package.scripts["prerm"] = f"#!/bin/sh\nset -e\ndkms remove nvidia/{build} --all || true\n"
+
+    return add
+
+
+def _prebuilt(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
+    def add(package: deb.Package, words: dict[str, str]) -> None:
+        kernel = "6.8.0-134-generic"
+        for name in ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm"):
+            content = elf.nvidia(name, words["build"], kernel, open_source=flavour == "open", signer="Canonical Ltd. Kernel Module Signing")
+            package.files[f"/lib/modules/{kernel}/kernel/nvidia-{words['branch']}/{name}.ko"] = content
+        package.scripts["postinst"] = f"#!/bin/sh\nset -e\ndepmod {kernel}\n"
+        package.scripts["postrm"] = f"#!/bin/sh\nset -e\nif [ -d /lib/modules/{kernel} ]; then depmod {kernel}; fi\n"
+
+    return add
+
+
+def _pin(pattern: str) -> Callable[[deb.Package, dict[str, str]], None]:
+    def add(package: deb.Package, words: dict[str, str]) -> None:
+        names = "cuda-drivers* firmware-nvidia-* libcuda1 libnvidia-* libnv* nvidia-*"
+        text = f"Package: {names}\nPin: version {pattern.format(**words)}\nPin-Priority: 1000\n"
+        path = f"/etc/apt/preferences.d/{package.name.replace('.', '-')}"
+        package.files[path] = text.encode()
+        package.configuration.append(path)
+        package.fields["Provides"] = "nvidia-driver-pinning"
+        package.fields["Conflicts"] = "nvidia-driver-pinning"
+
+    return add
+
+
+def _toolkit(package: deb.Package, words: dict[str, str]) -> None:
+    folder = f"/usr/local/cuda-{words['major']}.{words['minor']}"
+    package.files[f"{folder}/version.json"] = json.dumps({"cuda": {"name": "CUDA SDK", "version": words["build"]}}, indent=3).encode()
+    package.scripts["postinst"] = f"#!/bin/sh\nset -e\nupdate-alternatives --install /usr/local/cuda cuda {folder} {words['major']}{words['minor']}\n"
+    package.scripts["prerm"] = f"#!/bin/sh\nset -e\nupdate-alternatives --remove cuda {folder}\n"
+
+
+def _nvcc(package: deb.Package, words: dict[str, str]) -> None:
+    release = f"{words['major']}.{words['minor']}"
+    path = f"/usr/local/cuda-{release}/bin/nvcc"
+    package.files[path] = (_STUBS / "nvcc.sh").read_text().replace("@RELEASE@", release).replace("@VERSION@", words["build"]).encode()
+    package.executables.add(path)
+
+
+def _cudart(package: deb.Package, words: dict[str, str]) -> None:
+    release = f"{words['major']}.{words['minor']}"
+    folder = f"/usr/local/cuda-{release}"
+    package.files[f"{folder}/targets/x86_64-linux/lib/libcudart.so.{words['build']}"] = b"simulated\n"
+    package.files[f"{folder}/targets/x86_64-linux/include/cuda.h"] = b"/* simulated */\n"
+    package.links[f"{folder}/lib64"] = "targets/x86_64-linux/lib"
+    package.links[f"{folder}/include"] = "targets/x86_64-linux/include"
+
+
+def _cudnn(package: deb.Package, words: dict[str, str]) -> None:
+    package.files[f"{_LIBRARIES}/libcudnn.so.{words['build']}"] = b"simulated\n"
+    package.links[f"{_LIBRARIES}/libcudnn.so.9"] = f"libcudnn.so.{words['build']}"
+    if package.name.endswith("13"):
+        package.fields["Conflicts"] = "libcudnn9-cuda-12"
+
+
+def _ctk(package: deb.Package, words: dict[str, str]) -> None:
+    package.files["/usr/bin/nvidia-ctk"] = (_STUBS / "nvidia-ctk.py").read_text().replace("@VERSION@", words["build"]).encode()
+    package.files["/usr/bin/nvidia-container-runtime"] = b'#!/bin/sh\nexec runc "$@"\n'
+    package.executables |= {"/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime"}
+    unit = "[Unit]\nDescription=Refresh NVIDIA CDI specification file\nConditionPathExists=/usr/bin/nvidia-smi\n\n[Service]\nType=oneshot\n"
+    unit += "ExecCondition=/usr/bin/test -d /proc/driver/nvidia\nExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n\n[Install]\nWantedBy=multi-user.target\n"
+    _unit(package, "nvidia-cdi-refresh.service", unit)
+    package.files["/etc/nvidia-container-runtime/config.toml"] = b'#accept-nvidia-visible-devices-as-volume-mounts = false\n[nvidia-container-runtime]\nmode = "auto"\n'
+    package.configuration.append("/etc/nvidia-container-runtime/config.toml")
+
+
+def _container_cli(package: deb.Package, words: dict[str, str]) -> None:
+    text = f'#!/bin/sh\ncase "$1" in --version|-V) echo "cli-version: {words["build"]}"; exit 0;; esac\nexec nvidia-smi -L\n'
+    package.files["/usr/bin/nvidia-container-cli"] = text.encode()
+    package.executables.add("/usr/bin/nvidia-container-cli")
+
+
+def _container_hook(package: deb.Package, words: dict[str, str]) -> None:
+    package.files["/usr/bin/nvidia-container-runtime-hook"] = b"#!/bin/sh\nexit 0\n"
+    package.executables.add("/usr/bin/nvidia-container-runtime-hook")
+
+
+def _release_of(package: deb.Package) -> str:
+    """linux-image-6.8.0-134-generic is about 6.8.0-134-generic."""
+    return package.name.split("-", 2)[2]
+
+
+def _kernel(package: deb.Package, words: dict[str, str]) -> None:
+    release = _release_of(package)
+    modules = f"/lib/modules/{release}"
+    package.files[f"/boot/vmlinuz-{release}"] = b"simulated kernel\n"
+    package.files[f"/boot/System.map-{release}"] = b"0000000000000000 T simulated\n"
+    package.files[f"/boot/config-{release}"] = b"CONFIG_RD_GZIP=y\nCONFIG_RD_ZSTD=y\nCONFIG_MODULE_SIG=y\nCONFIG_DRM_NOUVEAU=m\n"
+    package.files[f"{modules}/kernel/drivers/gpu/drm/nouveau/nouveau.ko"] = elf.nouveau(release)
+    package.files[f"{modules}/modules.order"] = b"kernel/drivers/gpu/drm/nouveau/nouveau.ko\n"
+    package.files[f"{modules}/modules.builtin"] = b"kernel/fs/ext4/ext4.ko\nkernel/drivers/virtio/virtio.ko\nkernel/fs/overlayfs/overlay.ko\n"
+    package.files[f"{modules}/modules.builtin.modinfo"] = b""
+    arguments = f"--arg={release} --arg=/boot/vmlinuz-{release}"
+    package.scripts["postinst"] = f"#!/bin/sh\nset -e\ndepmod {release}\nrun-parts --exit-on-error {arguments} /etc/kernel/postinst.d\n"
+    package.scripts["postrm"] = f"#!/bin/sh\nset -e\n[ ! -d /etc/kernel/postrm.d ] || run-parts {arguments} /etc/kernel/postrm.d\nif [ \"$1\" != upgrade ]; then rm -rf {modules}; fi\n"
+
+
+def _headers(package: deb.Package, words: dict[str, str]) -> None:
+    release = _release_of(package)
+    package.files[f"/usr/src/linux-headers-{release}/Makefile"] = f"# simulated headers of {release}\n".encode()
+    package.files[f"/usr/src/linux-headers-{release}/include/generated/utsrelease.h"] = f'#define UTS_RELEASE "{release}"\n'.encode()
+    package.links[f"/lib/modules/{release}/build"] = f"/usr/src/linux-headers-{release}"
+    package.scripts["postinst"] = f"#!/bin/sh\nset -e\n[ ! -d /etc/kernel/header_postinst.d ] || run-parts --exit-on-error --arg={release} /etc/kernel/header_postinst.d\n"
+
+
+def _dkms(package: deb.Package, words: dict[str, str]) -> None:
+    _script(package, "/usr/sbin/dkms", "dkms")
+    for path in ("/etc/kernel/header_postinst.d/dkms", "/etc/kernel/postinst.d/dkms"):
+        package.files[path] = b'#!/bin/sh\nexec dkms autoinstall -k "$1"\n'
+        package.executables.add(path)
+
+
+_PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
+    "nvml": _nvml, "cuda": _cuda, "libraries": _libraries, "smi": _smi, "firmware": _firmware, "persistenced": _persistenced,
+    "dkms_open": _dkms_source("open"), "dkms_proprietary": _dkms_source("proprietary"), "dkms": _dkms,
+    "prebuilt_open": _prebuilt("open"), "prebuilt_proprietary": _prebuilt("proprietary"),
+    "pin_branch": _pin("{branch}.*"), "pin_build": _pin("{build}-*"),
+    "toolkit": _toolkit, "nvcc": _nvcc, "cudart": _cudart, "cudnn": _cudnn,
+    "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "kernel": _kernel, "headers": _headers,
+}  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Wheels
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _build_wheels(plan: dict[str, Any], folder: Path) -> int:
+    count = 0
+    for variant in ("cu130", "cu126", "cpu"):
+        projects: dict[str, list[tuple[str, bytes]]] = {}
+        for name, entry in {**plan["common"], **plan[variant]}.items():
+            projects[wheels.normalise(name)] = list(_wheels(name, entry, plan["python"]))
+            count += len(projects[wheels.normalise(name)])
+        wheels.write_index(folder / variant, projects)
+    return count
+
+
+def _wheels(name: str, entry: dict[str, Any], pythons: list[str]) -> Iterator[tuple[str, bytes]]:
+    version = str(entry["version"])
+    module = name.replace("-", "_")
+    noise = random.Random(f"{name} {version}")
+    if name == "torch":
+        text = (_STUBS / "torch.py").read_text().replace("@VERSION@", version).replace("@CUDA@", repr(entry["cuda"]))
+        text = text.replace("@CUDNN@", repr(entry["cudnn"])).replace("@ARCHITECTURES@", "['sm_70', 'sm_80', 'sm_90', 'sm_120']")
+        files = {"torch/__init__.py": text.encode(), "torch/lib/weight": noise.randbytes(int(entry["kib"]) * 1024)}
+    else:
+        files = {f"{module}/__init__.py": f'__version__ = "{version}"\n'.encode(), f"{module}/weight": noise.randbytes(int(entry.get("kib", 20)) * 1024)}
+    tags = ["py3-none-any"] if entry.get("universal") else [f"{tag}-{tag}-manylinux_2_28_x86_64" for tag in pythons]
+    for tag in tags:
+        yield wheels.wheel(name, version, entry.get("requires", []), files, tag, entry.get("extras", {}))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Serving
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def serve(image_name: str) -> None:
+    """Let the nodes reach the repository: a container of its own with Python's file server."""
+    folder = ensure()
+    if docker("network", "inspect", settings.NETWORK, check=False).returncode != 0:
+        docker("network", "create", "--label", f"{settings.LABEL}=network", settings.NETWORK)
+    wanted = f"{settings.LABEL}.build={folder.name}"
+    running = docker("ps", "-q", "--filter", f"name=^{settings.REPOSITORY_CONTAINER}$", "--filter", f"label={wanted}", check=False).stdout.strip()
+    if running:
+        return
+    docker("rm", "-f", settings.REPOSITORY_CONTAINER, check=False)
+    done = docker(
+        "run", "-d", "--name", settings.REPOSITORY_CONTAINER, "--label", f"{settings.LABEL}=repository", "--label", wanted, "--restart", "unless-stopped",
+        "--network", settings.NETWORK, "--network-alias", settings.REPOSITORY_HOST, "-v", f"{folder}:/srv:ro", "-w", "/srv", image_name,
+        "python3", "-m", "http.server", "80", check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SimulationError(f"the package server did not start: {done.stderr.strip()}")

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpuwright import progress, reasons
+from tests.unit.cli.conftest import event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SSH = "Failed to connect to the host via ssh: "
+UNREACHABLE = "cannot be reached by ssh: "
+NO_PYTHON = "no Python on the node: install python3"
+NO_PASSWORD = "sudo asks for a password on the node: run with -K"
+NO_BECOME = (
+    "Task failed: Premature end of stream waiting for become success.\n>>> Standard Error\nsudo: a password is required"
+)
+OLD_PYTHON = "ansible-core requires a minimum of Python version 3.8. Current version: 3.6.8"
+
+# As ansible-runner records them: a role's full name on its tasks, none on the loop's own.
+RECORDED = [
+    event("runner_on_start", "a", "Plan", resolved_action="gpuwright.node.plan"),
+    event("runner_on_start", "b", "Plan", resolved_action="gpuwright.node.plan"),
+    event("runner_on_ok", "a", "Plan", resolved_action="gpuwright.node.plan"),
+    event("runner_on_unreachable", "b", "Plan", res={"msg": SSH + "ssh: connect to host b port 22: timed out"}),
+    event("runner_on_start", "a", "Install the driver", role="gpuwright.node.nvidia_driver"),
+    event(
+        "runner_on_failed",
+        "a",
+        "Try the mirror",
+        role="gpuwright.node.nvidia_driver",
+        ignore_errors=True,
+        res={"msg": "no"},
+    ),
+    event("runner_on_ok", "a", "Install the driver", role="gpuwright.node.nvidia_driver"),
+    event("runner_on_start", "a", "Measure", role="validate"),
+    event("runner_on_failed", "a", "Measure", role="validate", res={"msg": "fio is missing"}),
+]
+
+
+@pytest.fixture
+def ticks() -> Iterator[float]:
+    return iter(float(number) for number in range(1000))
+
+
+def test_components_are_told_when_they_end(ticks: Iterator[float]) -> None:
+    said: list[str] = []
+    state = progress.State(clock=lambda: next(ticks), say=said.append)
+    for one in RECORDED:
+        state.take(one)
+    state.finish()
+    words = [line.partition(" (")[0] for line in said]
+    assert words == [
+        "[b] observe and resolve: unreachable: cannot be reached by ssh: connect to host b port 22: timed out",
+        "[a] observe and resolve: done",
+        "[a] nvidia_driver: done",
+        "[a] prove: failed: fio is missing",
+    ]
+
+
+def test_a_host_that_was_rescued_goes_on() -> None:
+    state = progress.State()
+    state.take(event("runner_on_failed", "a", role="cuda", res={"msg": "x"}))
+    assert state.hosts["a"].ended == "failed"
+    state.take(event("runner_on_start", "a", role="validate"))
+    assert (state.hosts["a"].ended, state.hosts["a"].component) == ("", "prove")
+
+
+def test_events_without_a_host_are_nothing() -> None:
+    state = progress.State()
+    state.take({"event": "playbook_on_stats", "event_data": {}})
+    state.take({"event": "verbose", "stdout": "x"})
+    assert not state.hosts
+
+
+def test_plain_progress_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.PlainProgress("planning") as shown:
+        for one in RECORDED:
+            shown.take(one)
+    said = capsys.readouterr()
+    assert not said.out
+    assert "[a] nvidia_driver: done" in said.err
+    assert "runner_on_ok a" not in said.err
+
+
+def test_verbose_progress_has_ansibles_words_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.PlainProgress("planning", with_output=True) as shown:
+        shown.take(RECORDED[0])
+    assert "runner_on_start a" in capsys.readouterr().err
+
+
+def test_a_fleet_is_a_few_lines_and_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    live = progress.LiveProgress("bringing up")
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with live:
+        for number in range(300):
+            live.take(event("runner_on_start", f"gpu{number:03}", role="cuda"))
+        live.take(event("runner_on_unreachable", "gpu299", role="cuda", res={"msg": "gone"}))
+        drawn = Console(file=io.StringIO(), width=100, record=True)
+        drawn.print(live._render())
+    lines = drawn.export_text().splitlines()
+    assert len(lines) == progress.MOST_HOSTS + 2
+    assert "unreachable" in lines[1]
+    assert "300 hosts: 299 cuda, 1 unreachable" in lines[-1]
+
+
+@pytest.mark.parametrize(("value", "expected"), [(3.2, "3 s"), (99, "99 s"), (125, "2 min 05 s")])
+def test_durations_are_for_people(value: float, expected: str) -> None:
+    assert progress.seconds(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (
+            {"msg": SSH + "ssh: Could not resolve hostname x: Name or service not known"},
+            UNREACHABLE + "Could not resolve hostname x: Name or service not known",
+        ),
+        (
+            {"msg": SSH + "Warning: Permanently added 'x'\r\nroot@x: Permission denied (publickey)."},
+            UNREACHABLE + "root@x: Permission denied (publickey).",
+        ),
+        ({"msg": SSH + "Host key verification failed."}, UNREACHABLE + "Host key verification failed."),
+        ({"msg": ""}, UNREACHABLE + "no answer"),
+    ],
+)
+def test_an_unreachable_host_is_told_in_peoples_words(result: dict[str, Any], expected: str) -> None:
+    assert reasons.unreachable(result) == expected
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (
+            {
+                "msg": "The module failed to execute correctly",
+                "module_stderr": "/bin/sh: 1: /usr/bin/python3: not found",
+            },
+            NO_PYTHON,
+        ),
+        ({"msg": "MODULE FAILURE", "module_stdout": "/bin/sh: python3: command not found", "rc": 127}, NO_PYTHON),
+        ({"msg": "Missing sudo password"}, NO_PASSWORD),
+        ({"msg": NO_BECOME}, NO_PASSWORD),
+        ({"msg": "Incorrect sudo password"}, "sudo does not take this password: give the right one with -K"),
+        ({"msg": "bob is not in the sudoers file."}, "the user of this login may not use sudo on the node"),
+        ({"msg": OLD_PYTHON}, f"the node's Python is too old: {OLD_PYTHON}"),
+        ({"msg": "no room on /boot"}, "no room on /boot"),
+        (
+            {"msg": "", "module_stderr": "Traceback (most recent call last):\n  File x\nKeyError: 'os'"},
+            "a module crashed: KeyError: 'os'",
+        ),
+        ({}, "failed without a message"),
+    ],
+)
+def test_a_failed_task_is_told_in_peoples_words(result: dict[str, Any], expected: str) -> None:
+    assert reasons.failure(result) == expected

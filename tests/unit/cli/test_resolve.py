@@ -1,0 +1,154 @@
+"""`resolve` and `gpus` over the rules as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpuwright import knowledge, paths
+from gpuwright.errors import BadInput, Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ADA = ("--gpu", "RTX 4090", "--os", "ubuntu-24.04", "--arch", "x86_64")
+
+
+def test_resolve_json_is_the_contracts(gpuwright: Callable[..., Any]) -> None:
+    done = gpuwright("resolve", *ADA, "--want", "cuda", "--want", "container-toolkit", "--want", "pytorch", "--json")
+    assert done.code == 0
+    assert {"ok", "gpus", "os", "arch", "assumed", "warnings", "stack", "why"} <= set(done.json)
+    assert {"driver", "cuda", "container_toolkit", "frameworks"} <= set(done.json["stack"])
+    assert isinstance(done.json["stack"]["driver"]["branch"], str)
+    assert not done.err
+
+
+def test_resolve_without_a_wish_answers_the_driver_only(gpuwright: Callable[..., Any]) -> None:
+    stack = gpuwright("resolve", *ADA, "--json").json["stack"]
+    assert "driver" in stack
+    assert not {"cuda", "frameworks", "container_toolkit"} & set(stack)
+
+
+def test_resolve_for_people_has_a_table_and_the_reasons(gpuwright: Callable[..., Any]) -> None:
+    said = gpuwright("resolve", *ADA, "--want", "pytorch").out
+    for word in ("GeForce RTX 4090 on ubuntu-24.04", "driver", "pytorch", "torch==", "because", "assumed: "):
+        assert word in said
+
+
+def test_resolve_answers_for_this_machine_where_none_is_named(gpuwright: Callable[..., Any]) -> None:
+    done = gpuwright("resolve", "--gpu", "RTX 4090", "--json")
+    assert done.code in {0, 3}
+
+
+def test_a_wish_that_cannot_be_met_is_3_with_its_conflicts(gpuwright: Callable[..., Any]) -> None:
+    words = ("resolve", "--gpu", "B200", "--os", "ubuntu-24.04", "--want", "driver=470")
+    assert gpuwright(*words).code == 3
+    done = gpuwright(*words, "--json")
+    assert done.code == 3
+    assert done.json["ok"] is False
+    assert {"rule", "text", "source", "remedy"} <= set(done.json["conflicts"][0])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("resolve", "--gpu", "RTX 4099"),
+        ("resolve", *ADA, "--want", "pytroch"),
+        ("resolve", *ADA, "--assume", "moon=full"),
+        ("resolve", *ADA, "--assume", "nonsense"),
+        ("resolve", "--gpu", "RTX 4090", "--arch", "m68k"),
+        ("resolve", *ADA, "--facts", "x"),
+        ("resolve", "--facts", "/no/such/file"),
+        ("gpus", "voodoo2"),
+    ],
+)
+def test_what_is_not_known_is_2_and_no_traceback(gpuwright: Callable[..., Any], words: tuple[str, ...]) -> None:
+    done = gpuwright(*words)
+    assert done.code == 2
+    assert done.err.startswith("gpuwright: error: ")
+    assert "Traceback" not in done.err
+    assert gpuwright(*words, "--json").json["ok"] is False
+
+
+def test_an_unknown_card_names_the_near_ones(gpuwright: Callable[..., Any]) -> None:
+    assert gpuwright("resolve", "--gpu", "RTX 4099", "--json").json["suggestions"]
+
+
+def test_a_lock_asks_for_what_was_answered(gpuwright: Callable[..., Any], tmp_path: Path) -> None:
+    lock = tmp_path / "lock.json"
+    wants = ("--want", "cuda=12.8", "--want", "container-toolkit", "--want", "pytorch")
+    assert gpuwright("resolve", *ADA, *wants, "--lock", str(lock)).code == 0
+    wish = knowledge.read_lock(str(lock))
+    again = knowledge.resolve(knowledge.Question(gpus=["RTX 4090"], os_name="ubuntu-24.04", arch="x86_64", wish=wish))
+    first = json.loads(lock.read_text())["stack"]
+    assert again["ok"]
+    for part in ("driver", "cuda", "frameworks", "container_toolkit"):
+        versions = _versions(first[part])
+        assert _versions(again["stack"][part]) == versions
+
+
+def _versions(part: Any) -> Any:
+    rows = part if isinstance(part, list) else [part]
+    keys = ("branch", "modules", "source", "set", "version", "version_spec", "requirements")
+    return [{key: row.get(key) for key in keys} for row in rows]
+
+
+def test_a_refused_wish_writes_no_lock(gpuwright: Callable[..., Any], tmp_path: Path) -> None:
+    lock = tmp_path / "lock.json"
+    assert gpuwright("resolve", "--gpu", "B200", "--want", "driver=470", "--lock", str(lock)).code == 3
+    assert not lock.exists()
+
+
+def test_a_lock_that_cannot_be_written_is_bad_input(gpuwright: Callable[..., Any]) -> None:
+    assert gpuwright("resolve", *ADA, "--lock", "/no/such/dir/lock").code == 2
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", "{}", '{"ok": false, "conflicts": []}'])
+def test_a_file_that_is_no_lock_is_bad_input(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock").write_text(text)
+    with pytest.raises(BadInput):
+        knowledge.read_lock(str(tmp_path / "lock"))
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"facts": {}}'])
+def test_a_file_that_is_no_observation_is_bad_input(tmp_path: Path, text: str) -> None:
+    (tmp_path / "facts").write_text(text)
+    with pytest.raises(BadInput):
+        knowledge.read_facts(str(tmp_path / "facts"))
+
+
+def test_gpus_shows_a_card(gpuwright: Callable[..., Any]) -> None:
+    assert "Blackwell" in gpuwright("gpus", "B200").out
+    assert gpuwright("gpus", "B200", "--json").json["gpus"][0]["compute_capability"] == "10.0"
+
+
+def test_wishes_and_cards_are_refused_before_a_host_is_asked(gpuwright: Callable[..., Any], tmp_path: Path) -> None:
+    report = ("--report", str(tmp_path / "r"))
+    assert gpuwright("plan", "--want", "pytroch", *report).code == 2
+    assert gpuwright("plan", "--gpu", "RTX 4099", *report).code == 2
+    (tmp_path / "wish.yml").write_text("nvidia_drvier_branch: 580\n")
+    assert gpuwright("plan", "--wish", str(tmp_path / "wish.yml"), *report).code == 2
+    assert not (tmp_path / "r").exists()
+
+
+def test_the_collection_is_found_in_a_clone_and_in_site_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package, root in (("src/gpuwright", "collections"), ("site-packages/gpuwright", "site-packages")):
+        (tmp_path / package).mkdir(parents=True)
+        (tmp_path / root / paths.COLLECTION / "plugins").mkdir(parents=True)
+        monkeypatch.setattr(paths, "__file__", str(tmp_path / package / "paths.py"))
+        paths.collections_root.cache_clear()
+        assert paths.collections_root() == tmp_path / root
+    paths.collections_root.cache_clear()
+
+
+def test_an_installation_without_the_collection_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "__file__", str(tmp_path / "gpuwright" / "paths.py"))
+    paths.collections_root.cache_clear()
+    with pytest.raises(Failed, match="is not there"):
+        paths.collections_root()
+    paths.collections_root.cache_clear()

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel
+
+from tests.unit.observe.trees import FakePrograms, Tree, answer
+
+OLD, NEW = "6.8.0-45-generic", "6.8.0-101-generic"
+
+GRUB = """
+if [ "${next_entry}" ] ; then
+   set default="${next_entry}"
+   set next_entry=
+else
+   set default="DEFAULT"
+fi
+function savedefault {
+  saved_entry="${chosen}"
+}
+menuentry 'Ubuntu' --class ubuntu $menuentry_id_option 'gnulinux-simple-1' {
+	recordfail
+	linux	/boot/vmlinuz-6.8.0-101-generic root=UUID=1 ro
+	initrd	/boot/initrd.img-6.8.0-101-generic
+}
+submenu 'Advanced options for Ubuntu' $menuentry_id_option 'gnulinux-advanced-1' {
+	menuentry 'Ubuntu, with Linux 6.8.0-101-generic' $menuentry_id_option 'gnulinux-101-advanced-1' {
+		linux	/boot/vmlinuz-6.8.0-101-generic root=UUID=1 ro
+	}
+	menuentry 'Ubuntu, with Linux 6.8.0-101-generic (recovery mode)' $menuentry_id_option 'gnulinux-101-recovery-1' {
+		linux	/boot/vmlinuz-6.8.0-101-generic root=UUID=1 ro recovery
+	}
+	menuentry 'Ubuntu, with Linux 6.8.0-45-generic' $menuentry_id_option 'gnulinux-45-advanced-1' {
+		linux	/boot/vmlinuz-6.8.0-45-generic root=UUID=1 ro
+	}
+}
+menuentry 'Windows Boot Manager' $menuentry_id_option 'osprober-efi-1' {
+	chainloader /EFI/Microsoft/Boot/bootmgfw.efi
+}
+"""
+
+
+def with_kernels(tree: Tree) -> Tree:
+    for release in (OLD, NEW):
+        tree.file(f"/boot/vmlinuz-{release}")
+        tree.file(f"/lib/modules/{release}/modules.dep")
+    tree.file("/proc/sys/kernel/osrelease", OLD + "\n")
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("default", "release"),
+    [
+        ("0", NEW),
+        ("1>2", OLD),
+        ("1", NEW),
+        ("gnulinux-advanced-1>gnulinux-45-advanced-1", OLD),
+        ("Advanced options for Ubuntu>Ubuntu, with Linux 6.8.0-45-generic", OLD),
+        ("an entry that was removed", NEW),
+        ("1>9", NEW),
+    ],
+)
+def test_the_default_of_grub_names_the_next_kernel(tree: Tree, default: str, release: str) -> None:
+    with_kernels(tree).file("/boot/grub/grub.cfg", GRUB.replace("DEFAULT", default))
+    seen = kernel.observe(tree.host())
+    assert seen["next"] == release
+    assert "/boot/grub/grub.cfg" in seen["next_source"]
+
+
+def test_a_saved_entry_and_a_next_entry_are_read_from_the_environment_block(tree: Tree) -> None:
+    with_kernels(tree).file("/boot/grub/grub.cfg", GRUB.replace("DEFAULT", "${saved_entry}"))
+    tree.file("/boot/grub/grubenv", "# GRUB Environment Block\nsaved_entry=1>2\n####")
+    assert kernel.observe(tree.host())["next"] == OLD
+    tree.file("/boot/grub/grubenv", "# GRUB Environment Block\nsaved_entry=0\nnext_entry=gnulinux-advanced-1>gnulinux-45-advanced-1\n##")
+    assert kernel.observe(tree.host())["next"] == OLD
+    tree.file("/boot/grub/grubenv", "# GRUB Environment Block\n")
+    assert kernel.observe(tree.host())["next"] == NEW
+
+
+def test_grub_default_of_etc_counts_only_where_grub_cfg_sets_none() -> None:
+    assert bootloader.default_of('set default="2"\n', {}, "saved") == "2"
+    assert bootloader.default_of("menuentry", {"saved_entry": "x"}, "saved") == "x"
+    assert bootloader.default_of("menuentry", {}, None) == "0"
+
+
+def test_a_default_that_starts_no_linux_leaves_the_next_kernel_unknown_but_guessed(tree: Tree) -> None:
+    with_kernels(tree).file("/boot/grub/grub.cfg", GRUB.replace("DEFAULT", "2"))
+    host = tree.host()
+    seen = kernel.observe(host)
+    assert seen["next"] == NEW
+    assert "Windows" in host.unknown_facts["kernel.next"]
+
+
+def test_boot_loader_entries_are_ordered_by_version_not_by_text(tree: Tree) -> None:
+    tree.file("/boot/grub2/grub.cfg", 'set default="${saved_entry}"\ninsmod blscfg\nblscfg\n')
+    for release in ("5.14.0-70.el9.x86_64", "5.14.0-503.el9.x86_64"):
+        tree.file(f"/boot/loader/entries/abc-{release}.conf", f"title Rocky ({release})\nversion {release}\nlinux /vmlinuz-{release}\n")
+    tree.file("/boot/loader/entries/abc-0-rescue.conf", "title rescue\nversion 0-rescue-abc\nlinux /vmlinuz-0-rescue-abc\n")
+    assert kernel.observe(tree.host())["next"] == "5.14.0-503.el9.x86_64"
+    tree.file("/boot/grub2/grubenv", "saved_entry=abc-5.14.0-70.el9.x86_64\n")
+    assert kernel.observe(tree.host())["next"] == "5.14.0-70.el9.x86_64"
+
+
+def test_without_boot_loader_the_newest_installed_kernel_is_next(tree: Tree) -> None:
+    seen = kernel.observe(with_kernels(tree).host())
+    assert (seen["next"], seen["next_source"]) == (NEW, "newest installed kernel")
+    assert seen["installed"] == [OLD, NEW]
+
+
+def test_without_any_kernel_the_running_one_is_next(tree: Tree) -> None:
+    tree.file("/proc/sys/kernel/osrelease", OLD)
+    assert kernel.observe(tree.host())["next"] == OLD
+
+
+def test_modules_of_a_removed_kernel_make_no_installed_kernel(tree: Tree) -> None:
+    with_kernels(tree).file("/lib/modules/6.9.0-1-generic/modules.dep")
+    assert kernel.observe(tree.host())["installed"] == [OLD, NEW]
+
+
+def test_headers_are_those_that_a_module_can_be_built_with(tree: Tree) -> None:
+    tree.file(f"/usr/src/linux-headers-{NEW}/.config")
+    tree.directory("/usr/src/linux-headers-6.8.0-101")
+    tree.link(f"/lib/modules/{OLD}/build", f"/usr/src/linux-headers-{OLD}")
+    assert kernel.headers(tree.host()) == [NEW]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x86_64-linux-gnu-gcc-13 (Ubuntu 13.2.0-23ubuntu4) 13.2.0", "gcc 13.2"),
+        ("Linux version 6.1.0 (x@y) (gcc-12 (Debian 12.2.0-14) 12.2.0, GNU ld) #1", "gcc 12.2"),
+        ("gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)", "gcc 11.4"),
+        ("clang version 18.1.3", "clang 18.1"),
+        ("something else", None),
+    ],
+)
+def test_the_compiler_of_a_kernel_is_read_from_its_own_words(text: str, said: str | None) -> None:
+    assert kernel.compiler_text(text) == said
+
+
+def test_the_compiler_on_the_machine_is_the_one_of_the_kernels_major_version(tree: Tree) -> None:
+    tree.file(f"/boot/config-{NEW}", 'CONFIG_CC_VERSION_TEXT="gcc-13 (Debian 13.3.0-1) 13.3.0"\n')
+    with_kernels(tree).packages({"gcc": "4:14.2.0-1", "gcc-14": "14.2.0-19", "gcc-13": "13.3.0-13"})
+    tree.program("/usr/bin/gcc-14")
+    tree.link("/usr/bin/gcc", "gcc-14")
+    assert kernel.observe(tree.host())["compiler"] == {"built_with": "gcc 13.3", "available": "14.2"}
+    tree.program("/usr/bin/gcc-13")
+    assert kernel.observe(tree.host())["compiler"]["available"] == "13.3"
+
+
+def test_loaded_modules_come_from_sysfs_and_only_gpu_modules_count(tree: Tree) -> None:
+    tree.file("/sys/module/nvidia/version", "580.95.05\n")
+    tree.file("/sys/module/nvidia/initstate", "live\n")
+    tree.file("/sys/module/nouveau/initstate", "going\n")
+    tree.directory("/sys/module/nova_core")
+    tree.directory("/sys/module/ext4")
+    assert kernel.loaded(tree.host()) == {"nova_core": {"version": None}, "nvidia": {"version": "580.95.05"}}
+
+
+def test_debians_module_name_is_found_for_the_next_kernel(tree: Tree) -> None:
+    with_kernels(tree).file(f"/lib/modules/{NEW}/modules.dep", "updates/dkms/nvidia-current.ko.xz:\nkernel/drivers/video/nvidiafb.ko:\n")
+    path = f"{tree.root}/lib/modules/{NEW}/updates/dkms/nvidia-current.ko.xz"
+    programs = FakePrograms({"modinfo": answer(f"filename:       {path}\nversion:        550.163.01\nlicense:        NVIDIA\nsigner:         DKMS key\nparm: x:y\n")})
+    found = kernel.available(tree.host(programs), NEW)
+    assert found == {
+        "nvidia": {"name": "nvidia-current", "version": "550.163.01", "license": "NVIDIA", "signer": "DKMS key", "path": path}
+    }
+    assert programs.calls == [["modinfo", "-b", str(tree.root), "-k", NEW, "nvidia-current"]]
+
+
+def test_a_kernel_without_the_module_costs_no_program(tree: Tree) -> None:
+    with_kernels(tree).file(f"/lib/modules/{NEW}/modules.dep", "kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\n")
+    programs = FakePrograms()
+    assert kernel.available(tree.host(programs), NEW) == {}
+    assert programs.calls == []
+
+
+def test_a_modinfo_that_fails_makes_the_module_unknown(tree: Tree) -> None:
+    with_kernels(tree).file(f"/lib/modules/{NEW}/modules.dep", "updates/nvidia.ko:\n")
+    host = tree.host()
+    assert kernel.available(host, NEW) == {}
+    assert "modinfo" in host.unknown_facts["kernel.available"]
+
+
+def test_the_initramfs_is_searched_for_nouveau_and_the_blacklist(tree: Tree) -> None:
+    with_kernels(tree).file(f"/boot/initrd.img-{NEW}")
+    tree.program("/usr/bin/lsinitramfs")
+    tree.file("/etc/modprobe.d/gpuwright-nouveau.conf", "blacklist nouveau\n")
+    listing = "usr/lib/modules/x/kernel/drivers/gpu/drm/nouveau/nouveau.ko.zst\netc/modprobe.d/gpuwright-nouveau.conf\n"
+    host = tree.host(FakePrograms({"lsinitramfs": answer(listing)}))
+    seen = kernel.initramfs(host, NEW)
+    kernel.look_inside(host, seen)
+    assert (seen["nouveau_inside"], seen["blacklist_inside"]) == (True, True)
+
+
+def test_an_initramfs_that_cannot_be_listed_is_unknown(tree: Tree) -> None:
+    with_kernels(tree).file(f"/boot/initrd.img-{NEW}")
+    host = tree.host(FakePrograms({"lsinitr": answer("", 1, "cannot open")}))
+    seen = kernel.initramfs(host, NEW)
+    kernel.look_inside(host, seen)
+    assert seen["nouveau_inside"] is None
+    assert "cannot open" in host.unknown_facts["kernel.initramfs.nouveau_inside"]

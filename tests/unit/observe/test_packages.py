@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+
+from tests.unit.observe.trees import FakePrograms, Tree, answer
+
+
+def test_installed_packages_are_read_from_the_status_file(tree: Tree) -> None:
+    tree.packages({"nvidia-driver-cuda": "580.95.05-1", "hello": "2.10-3"}, {"hello": "install ok installed"})
+    seen = packages.observe(tree.host())
+    assert seen["manager"] == "apt"
+    assert seen["installed"] == {"nvidia-driver-cuda": "580.95.05-1"}
+    assert seen["interrupted"] is False
+
+
+def test_a_removed_package_with_left_over_configuration_is_not_installed() -> None:
+    text = "Package: docker.io\nStatus: deinstall ok config-files\nVersion: 1\n\nPackage: gcc\nStatus: install ok installed\nVersion: 2\n"
+    assert list(packages.parse_dpkg_status(text)) == ["gcc"]
+
+
+def test_a_package_of_a_foreign_architecture_does_not_hide_the_native_one() -> None:
+    text = "".join(f"Package: libcuda1\nStatus: install ok installed\nArchitecture: {arch}\nVersion: {version}\n\n" for arch, version in (("amd64", "1"), ("i386", "2")))
+    found = packages.parse_dpkg_status(text, "amd64")
+    assert {name: package.version for name, package in found.items()} == {"libcuda1": "1", "libcuda1:i386": "2"}
+
+
+@pytest.mark.parametrize("state", ["install ok half-configured", "install ok unpacked", "install reinstreq half-installed", "install ok triggers-pending"])
+def test_unfinished_packages_are_an_interruption_that_names_them(tree: Tree, state: str) -> None:
+    tree.packages({"nvidia-kernel-dkms": "1", "gcc": "1"}, {"nvidia-kernel-dkms": state})
+    seen = packages.observe(tree.host())
+    assert seen["interrupted"] is True
+    assert "nvidia-kernel-dkms" in seen["interrupted_detail"]
+    assert "nvidia-kernel-dkms" not in seen["installed"]
+
+
+def test_an_unfinished_step_in_the_journal_is_an_interruption(tree: Tree) -> None:
+    tree.packages({"gcc": "1"})
+    tree.file("/var/lib/dpkg/updates/tmp.i")
+    assert packages.observe(tree.host())["interrupted"] is False
+    tree.file("/var/lib/dpkg/updates/0001")
+    assert packages.observe(tree.host())["interrupted"] is True
+
+
+def test_holds_are_listed(tree: Tree) -> None:
+    tree.packages({"nvidia-driver-cuda": "1", "gcc": "1"}, {"nvidia-driver-cuda": "hold ok installed"})
+    assert packages.observe(tree.host())["holds"] == ["nvidia-driver-cuda"]
+
+
+def test_sources_of_both_formats_are_read_and_other_files_are_not(tree: Tree) -> None:
+    tree.packages({})
+    tree.file("/etc/apt/sources.list", "# deb http://no.example x main\ndeb [arch=amd64 signed-by=/k.gpg] http://a.example/debian trixie main contrib # why\n")
+    tree.file(
+        "/etc/apt/sources.list.d/b.sources",
+        "Types: deb deb-src\nURIs: http://b.example\nSuites: trixie\n trixie-updates\nComponents: main\n\n# comment\nEnabled: no\nURIs: http://c.example\nSuites: /\n"
+        "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n",
+    )
+    tree.file("/etc/apt/sources.list.d/d.list.save", "deb http://d.example x main\n")
+    first, second, third = packages.observe(tree.host())["sources"]
+    assert first == {
+        "file": "/etc/apt/sources.list",
+        "types": ["deb"],
+        "uris": ["http://a.example/debian"],
+        "suites": ["trixie"],
+        "components": ["main", "contrib"],
+        "signed_by": "/k.gpg",
+        "enabled": True,
+    }
+    assert second["types"] == ["deb", "deb-src"]
+    assert second["suites"] == ["trixie", "trixie-updates"]
+    assert (third["enabled"], third["signed_by"], third["suites"]) == (False, "inline", ["/"])
+
+
+def test_a_running_package_manager_is_named_and_the_waiter_for_the_shutdown_is_not(tree: Tree) -> None:
+    tree.packages({})
+    tree.file("/proc/700/comm", "unattended-upgr\n")
+    tree.file("/proc/700/cmdline", "python3\0/usr/share/unattended-upgrades/unattended-upgrade-shutdown\0--wait-for-signal\0")
+    assert packages.observe(tree.host())["busy"] is None
+    tree.file("/proc/812/comm", "unattended-upgr\n")
+    tree.file("/proc/812/cmdline", "python3\0/usr/bin/unattended-upgrade\0")
+    assert packages.observe(tree.host())["busy"] == "unattended-upgr (pid 812)"
+
+
+def test_the_holder_of_a_lock_is_found(tree: Tree, tmp_path: Path) -> None:
+    lock = tree.file("/var/lib/dpkg/lock-frontend")
+    code = f"import fcntl,sys; f=open({str(lock)!r},'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+    assert packages.lock_holder(tree.host(), "/var/lib/dpkg/lock-frontend") is None
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert packages.lock_holder(tree.host(), "/var/lib/dpkg/lock-frontend") == holder.pid
+        holder.communicate(b"")
+    with lock.open("w") as mine:
+        fcntl.lockf(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_rpm_is_asked_for_the_tree_and_keeps_what_it_says(tree: Tree) -> None:
+    tree.directory("/var/lib/rpm")
+    tree.program("/usr/bin/dnf")
+    tree.file("/etc/yum.repos.d/cuda.repo", "[cuda-rhel9]\nname=x\nbaseurl=http://r.example/rhel9/\nenabled=1\ngpgkey=file:///k\n")
+    programs = FakePrograms({"rpm -": answer(""), "rpm": answer("docker-ce\t3\t26.1.5-1.el9\tx86_64\tDocker\nnvidia-driver\t(none)\t580.95.05-1.el9\tx86_64\tNVIDIA\n")})
+    programs.answers.pop("rpm -")
+    seen = packages.observe(tree.host(programs))
+    assert seen["manager"] == "dnf"
+    assert seen["installed"] == {"docker-ce": "3:26.1.5-1.el9", "nvidia-driver": "580.95.05-1.el9"}
+    assert programs.calls[0][:3] == ["rpm", "--root", str(tree.root)]
+    assert seen["sources"][0]["uris"] == ["http://r.example/rhel9/"]
+    assert seen["interrupted"] is None
+
+
+def test_a_machine_without_package_manager_is_unknown_not_empty(tree: Tree) -> None:
+    host = tree.host()
+    assert packages.observe(host)["manager"] is None
+    assert "packages" in host.unknown_facts

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import pci
+
+from tests.unit.observe.trees import Tree
+
+
+def test_a_gpu_is_described_with_its_link_now_and_possible(tree: Tree) -> None:
+    tree.h100()
+    assert pci.observe(tree.host())["gpus"] == [
+        {
+            "bus_id": "00000000:3B:00.0",
+            "vendor": "10de",
+            "device": "2330",
+            "subsystem": "10de:16c1",
+            "class": "0302",
+            "revision": "a1",
+            "driver": "nvidia",
+            "numa_node": 1,
+            "link": {"speed_gts": 16.0, "width": 8, "max_speed_gts": 32.0, "max_width": 16},
+        }
+    ]
+
+
+def test_gpus_come_in_the_order_of_their_bus_ids(tree: Tree) -> None:
+    tree.h100("0001:05:00.0")
+    tree.h100("0000:e1:00.0")
+    tree.h100("0000:3b:00.0")
+    assert [gpu["bus_id"] for gpu in pci.observe(tree.host())["gpus"]] == ["00000000:3B:00.0", "00000000:E1:00.0", "00000001:05:00.0"]
+
+
+def test_audio_functions_other_vendors_and_switches_are_told_apart(tree: Tree) -> None:
+    tree.pci("0000:01:00.0", "0x10de", "0x2684", "0x030000")
+    tree.pci("0000:01:00.1", "0x10de", "0x22ba", "0x040300")
+    tree.pci("0000:02:00.0", "0x10de", "0x22a3", "0x068000")
+    tree.pci("0000:03:00.0", "0x1002", "0x744c", "0x030000")
+    tree.pci("0000:04:00.0", "0x1a03", "0x2000", "0x030000")
+    seen = pci.observe(tree.host())
+    assert [gpu["device"] for gpu in seen["gpus"]] == ["2684"]
+    assert seen["nvswitches"] == [{"bus_id": "00000000:02:00.0", "device": "22a3"}]
+    assert seen["other_gpus"] == [{"vendor": "1002", "device": "744c", "bus_id": "00000000:03:00.0"}]
+
+
+def test_an_unknown_link_or_node_is_none_not_zero(tree: Tree) -> None:
+    tree.pci("0000:01:00.0", "0x10de", "0x2684", "0x030000", current_link_speed="Unknown", current_link_width="0", numa_node="-1")
+    gpu = pci.observe(tree.host())["gpus"][0]
+    assert gpu["link"]["speed_gts"] is None
+    assert gpu["link"]["width"] is None
+    assert gpu["numa_node"] is None
+    assert gpu["driver"] is None
+
+
+def test_the_fifth_nvlink_is_told_by_the_vpd_of_an_infiniband_port(tree: Tree) -> None:
+    tree.h100()
+    tree.pci("0000:40:00.0", "0x15b3", "0x1021", "0x020700", vpd="\x82..V0\x06SW_MNG..")
+    assert pci.observe(tree.host())["nvlink5"] is True
+
+
+def test_ordinary_infiniband_is_no_nvlink(tree: Tree) -> None:
+    tree.h100()
+    tree.pci("0000:40:00.0", "0x15b3", "0x1021", "0x020700", vpd="ConnectX-7")
+    assert pci.observe(tree.host())["nvlink5"] is False
+
+
+def test_a_system_without_pci_says_so(tree: Tree) -> None:
+    host = tree.host()
+    assert pci.observe(host)["gpus"] == []
+    assert "pci" in host.unknown_facts

@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_judge, smi_messages
+
+Parsed = Callable[[str], smi.SmiData]
+ById = Callable[[list[checks.Check]], dict[str, checks.Check]]
+
+
+def test_a_data_centre_card_of_today_is_read_whole(parsed: Parsed) -> None:
+    data = parsed("h100_580.xml")
+    gpu = data["gpus"][1]
+    assert (data["driver_version"], data["cuda_version"], data["attached_gpus"]) == ("580.95.05", "13.0", 2)
+    assert (gpu["index"], gpu["pci_bus_id"], gpu["pci_id"]) == (1, "00000000:43:00.0", "10de:2330")
+    assert (gpu["memory_total_mib"], gpu["temperature_c"], gpu["temperature_margin_c"]) == (81559, 33, 54)
+    assert (gpu["power_draw_w"], gpu["power_limit_w"]) == (70.55, 700.0)
+    assert gpu["pcie"] == {"gen": 5, "gen_max": 5, "gen_device_max": 5, "gen_host_max": 5, "width": 16, "width_max": 16, "replays": 0}
+    assert gpu["remapped_rows"]["uncorrectable"] == 2
+    assert gpu["ecc"]["aggregate_sram_uncorrected"] == 1
+    assert gpu["throttle"] == ["gpu_idle"]
+    assert gpu["fabric"]["state"] == "Completed"
+    assert gpu["errors"] == {}
+
+
+def test_not_applicable_is_no_error_on_a_geforce(parsed: Parsed) -> None:
+    gpu = parsed("geforce_595.xml")["gpus"][0]
+    assert gpu["ecc"]["mode"] is None
+    assert gpu["remapped_rows"] is None
+    assert gpu["retired_pages"] is None
+    assert gpu["errors"] == {}
+    assert [process["type"] for process in gpu["processes"]] == ["G", "G"]
+
+
+def test_tags_of_the_years_before_2020_are_found_under_their_old_names(parsed: Parsed) -> None:
+    gpu = parsed("v100_418.xml")["gpus"][0]
+    assert gpu["retired_pages"] == {"single_bit": 4, "double_bit": 57, "pending": True}
+    assert (gpu["ecc"]["volatile_corrected"], gpu["ecc"]["aggregate_uncorrected"]) == (7, 1)
+    assert (gpu["power_draw_w"], gpu["power_limit_w"]) == (43.1, 300.0)
+    assert gpu["throttle"] == ["gpu_idle"]
+    assert gpu["pcie"]["replays"] is None, "65535 means that nothing is counted"
+
+
+def test_a_process_name_that_is_not_escaped_does_not_lose_the_document(parsed: Parsed) -> None:
+    assert parsed("v100_418.xml")["gpus"][0]["processes"][0]["name"] == "python train.py --lr 1e-3 && echo <done>"
+
+
+def test_the_oldest_shape_counts_memory_in_mb_and_has_short_bus_ids(parsed: Parsed) -> None:
+    gpu = parsed("m2090_285.xml")["gpus"][0]
+    assert (gpu["memory_total_mib"], gpu["pci_bus_id"]) == (5375, "00000000:02:00.0")
+
+
+def test_mig_devices_are_listed(parsed: Parsed) -> None:
+    mig = parsed("mig_580.xml")["gpus"][0]["mig"]
+    assert (mig["current"], len(mig["devices"]), mig["devices"][0]["memory_total_mib"]) == (True, 7, 9984)
+
+
+def test_an_error_in_place_of_a_value_is_kept_apart_from_not_applicable(parsed: Parsed) -> None:
+    gpu = parsed("lost_580.xml")["gpus"][1]
+    assert gpu["memory_total_mib"] is None
+    assert gpu["errors"]["fb_memory_usage/total"] == "GPU is lost"
+
+
+def test_recovery_action_none_is_an_answer_and_not_an_absence(parsed: Parsed) -> None:
+    assert parsed("h100_580.xml")["gpus"][0]["recovery_action"] == "None"
+    assert parsed("v100_418.xml")["gpus"][0]["recovery_action"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "printed nothing"),
+        ("No devices were found", "No devices were found"),
+        (b"\x7fELF\x02\x01\xff\xfe", "expected the XML"),
+        ("<html><body>proxy</body></html>", "expected the XML"),
+        ('<?xml version="1.0" ?><nvidia_smi_log><gpu id="x">', "cut off"),
+        ("<nvidia_smi_log><gpu></nvidia_smi_log>", "cannot be read"),
+        ('<!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa">]><nvidia_smi_log>&a;</nvidia_smi_log>', "cannot be read|entities"),
+    ],
+)
+def test_what_is_no_answer_is_told_in_a_sentence(text: str | bytes, told: str) -> None:
+    with pytest.raises(smi.SmiError, match=told):
+        smi.parse_xml(text)
+
+
+def test_an_entity_is_never_expanded_nor_a_file_read() -> None:
+    document = '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [<!ENTITY f SYSTEM "file:///etc/passwd">]><nvidia_smi_log><driver_version>&f;</driver_version></nvidia_smi_log>'
+    try:
+        version = smi.parse_xml(document)["driver_version"]
+    except smi.SmiError:
+        return
+    assert version is None
+
+
+def test_control_characters_in_names_do_not_lose_the_document(document: Callable[[str], str]) -> None:
+    spoiled = document("geforce_595.xml").replace("gnome-shell", "gnome\x01\x1b-shell").replace("Xorg<", "X&#x1;org<")
+    assert len(smi.parse_xml("\ufeff\n" + spoiled)["gpus"][0]["processes"]) == 2
+
+
+@pytest.mark.parametrize("text", ["0000:3b:00.0", "00000000:3B:00.0", "3b:00.0", "0:3B:00.0"])
+def test_bus_ids_of_all_spellings_are_one_place(text: str) -> None:
+    assert smi.normalise_bus_id(text) == "00000000:3B:00.0"
+
+
+def test_every_sample_of_a_real_machine_is_read_and_judged(samples: Callable[[str], list[Path]]) -> None:
+    for path in samples("nvidia-smi-xml"):
+        data = smi.parse_xml(path.read_bytes())
+        assert data["gpus"], path.name
+        for gpu in data["gpus"]:
+            assert gpu["errors"] == {}, path.name
+            assert gpu["memory_total_mib"], path.name
+            assert checks.verdict(smi_judge.judge_gpu(gpu, {})) == "pass", path.name
+
+
+def test_no_error_sample_of_a_real_machine_passes(samples: Callable[[str], list[Path]]) -> None:
+    for path in samples("nvidia-smi-errors"):
+        _, check = smi_messages.read_answer(0, path.read_bytes())
+        assert check["status"] == "fail", path.name
+        assert check["remedy"], path.name
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_good_node_passes(parsed: Parsed, by_id: ById) -> None:
+    found = smi.judge(parsed("h100_580.xml"), {"count": 2, "names": ["H100"], "driver": "580", "min_driver": "525.60.13"})
+    assert checks.verdict(found) == "pass"
+    assert {check["status"] for check in found} <= {"pass", "skip"}
+    assert by_id(found)["gpu.count"]["measured"] == 2
+
+
+def test_a_desktop_card_passes_and_its_desktop_does_not_make_it_busy(parsed: Parsed, by_id: ById) -> None:
+    found = smi.judge(parsed("geforce_595.xml"), {"idle": True})
+    checked = by_id(found)
+    assert checks.verdict(found) == "pass"
+    assert checked["gpu.idle"]["status"] == "pass"
+    assert checked["ecc.mode"]["status"] == "skip"
+    assert checked["pcie.gen"]["status"] == "skip", "an idle card lowers its link"
+
+
+def test_a_process_that_computes_makes_a_card_busy(parsed: Parsed, by_id: ById) -> None:
+    data = parsed("v100_418.xml")
+    assert by_id(smi.judge(data, {"idle": True}))["gpu.idle"]["status"] == "warn"
+    assert by_id(smi.judge(data, {}))["gpu.idle"]["status"] == "pass"
+
+
+def test_bad_memory_and_an_unready_fabric_are_found(parsed: Parsed, by_id: ById) -> None:
+    checked = by_id(smi.judge(parsed("h100_bad_580.xml"), {}))
+    assert checked["remap.pending"]["status"] == "fail"
+    assert "-i 0" in checked["remap.pending"]["remedy"]
+    assert checked["ecc.volatile_unc"]["measured"] == 4
+    assert checked["ecc.sram_agg_unc"]["severity"] == "fatal"
+    assert checked["fabric.state"]["action"] == "restart_service"
+
+
+def test_retired_pages_are_judged_on_a_volta(parsed: Parsed, by_id: ById) -> None:
+    data = parsed("v100_418.xml")
+    checked = by_id(smi.judge(data, {}))
+    assert checked["pages.pending"]["status"] == "fail"
+    assert (checked["pages.count"]["status"], checked["pages.count"]["measured"]) == ("warn", 61)
+    data["gpus"][0]["retired_pages"]["single_bit"] = 20
+    assert by_id(smi.judge(data, {}))["pages.count"]["status"] == "fail"
+
+
+def test_a_lost_card_fails_once_and_its_neighbour_is_still_judged(document: Callable[[str], str], by_id: ById) -> None:
+    data, ran = smi_messages.read_answer(15, document("lost_580.xml"))
+    assert data is not None
+    found = smi.judge(data, {"count": 2})
+    assert (ran["status"], ran["severity"]) == ("fail", "fatal")
+    assert [check["gpu"] for check in found if check["id"] == "gpu.lost"] == ["1 (00000000:43:00.0)"]
+    assert any(check["gpu"] == "0 (00000000:1B:00.0)" and check["id"] == "ecc.mode" for check in found)
+    assert not any(check["status"] == "pass" and str(check["gpu"]).startswith("1 ") for check in found)
+
+
+def test_a_lost_card_is_noticed_with_exit_status_zero(document: Callable[[str], str]) -> None:
+    _, ran = smi_messages.read_answer(0, document("lost_580.xml"))
+    assert ran["status"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("expected", "status"),
+    [({"count": 2}, "pass"), ({"count": 8}, "fail"), ({"count": 1}, "fail"), ({}, "pass"),
+     ({"bus_ids": ["0000:1b:00.0", "0000:43:00.0"]}, "pass"), ({"bus_ids": ["0000:1b:00.0", "0000:5e:00.0"]}, "fail")],
+)  # fmt: skip
+def test_missing_cards_are_found_by_number_and_by_place(parsed: Parsed, by_id: ById, expected: dict[str, object], status: str) -> None:
+    assert by_id(smi.judge(parsed("h100_580.xml"), expected))["gpu.count"]["status"] == status
+
+
+def test_a_missing_card_is_named(parsed: Parsed, by_id: ById) -> None:
+    check = by_id(smi.judge(parsed("h100_580.xml"), {"bus_ids": ["0000:5e:00.0"]}))["gpu.count"]
+    assert "00000000:5E:00.0" in check["reason"]
+
+
+def test_fewer_described_than_attached_fails(parsed: Parsed, by_id: ById) -> None:
+    data = parsed("h100_580.xml")
+    data["attached_gpus"] = 3
+    assert by_id(smi.judge(data, {}))["gpu.count"]["status"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "same"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "A100", True),
+        ("NVIDIA A100-SXM4-80GB", "a100 80GB", True),
+        ("NVIDIA A100-SXM4-40GB", "A100 80GB", False),
+        ("NVIDIA GeForce RTX 4080", "rtx-4080", True),
+        ("NVIDIA GeForce RTX 4080 SUPER", "RTX 4080", False),
+        ("NVIDIA GeForce RTX 4080", "RTX 4080 SUPER", False),
+        ("Tesla V100-SXM2-32GB", "V100", True),
+        ("NVIDIA H100 80GB HBM3", "H100 80 GB", True),
+        ("NVIDIA H200", "H100", False),
+    ],
+)
+def test_a_model_is_recognised_as_people_write_it(found: str, wanted: str, same: bool) -> None:
+    assert smi_judge.same_model(found, wanted) is same
+
+
+@pytest.mark.parametrize(
+    ("width", "cards", "wanted", "status"),
+    [(16, 1, None, "pass"), (8, 1, None, "warn"), (8, 2, None, "pass"), (4, 1, None, "fail"), (4, 8, None, "fail"), (8, 2, 16, "fail"), (8, 1, 8, "pass")],
+)
+def test_the_width_of_the_link_is_judged_by_wish_and_company(parsed: Parsed, width: int, cards: int, wanted: int | None, status: str) -> None:
+    gpu = parsed("h100_580.xml")["gpus"][0]
+    gpu["pcie"]["width"] = width
+    assert smi_judge.judge_pcie_width(gpu, {"pcie_width": wanted}, cards)["status"] == status
+
+
+def test_the_generation_of_the_link_is_judged_under_load(parsed: Parsed, by_id: ById) -> None:
+    data = parsed("geforce_595.xml")
+    assert by_id(smi.judge(data, {"under_load": True}))["pcie.gen"]["status"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "status"),
+    [
+        ({"temperature_margin_c": 4}, {}, "warn"),
+        ({"temperature_margin_c": 40}, {}, "pass"),
+        ({"temperature_margin_c": None, "temperature_slow_c": 90, "temperature_c": 86}, {}, "warn"),
+        ({"temperature_margin_c": None, "temperature_slow_c": 90, "temperature_c": 80}, {}, "pass"),
+        ({"temperature_c": 76}, {"max_temperature_c": 75}, "warn"),
+        ({"temperature_c": None}, {}, "skip"),
+    ],
+)
+def test_temperature_is_held_against_margin_threshold_or_wish(parsed: Parsed, by_id: ById, change: dict[str, int | None], expected: dict[str, int], status: str) -> None:
+    data = parsed("h100_580.xml")
+    for gpu in data["gpus"]:
+        gpu.update(change)
+    assert by_id(smi.judge(data, expected))["temp.gpu"]["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("reasons", "hard", "soft"),
+    [(["gpu_idle", "sw_power_cap"], "pass", "pass"), (["hw_slowdown"], "fail", "pass"), (["hw_power_brake_slowdown"], "fail", "pass"),
+     (["sw_thermal_slowdown"], "pass", "warn"), (["a_reason_of_tomorrow"], "pass", "pass"), (None, "skip", "skip")],
+)  # fmt: skip
+def test_only_harmful_reasons_of_slowing_down_count(parsed: Parsed, by_id: ById, reasons: list[str] | None, hard: str, soft: str) -> None:
+    data = parsed("h100_580.xml")
+    for gpu in data["gpus"]:
+        gpu["throttle"] = reasons
+    checked = by_id(smi.judge(data, {}))
+    assert (checked["throttle.hw"]["status"], checked["throttle.sw_thermal"]["status"]) == (hard, soft)
+
+
+def test_one_sensor_that_cannot_be_read_fails_and_does_not_lose_the_card(document: Callable[[str], str], by_id: ById) -> None:
+    data = smi.parse_xml(document("h100_580.xml").replace("<instant_power_draw>70.55 W", "<instant_power_draw>[Unknown Error]"))
+    checked = by_id(smi.judge(data, {}))
+    assert checked["power.read"]["status"] == "warn"
+    assert checked["gpu.readable"]["status"] == "fail"
+    assert "gpu.lost" not in checked
+
+
+@pytest.mark.parametrize(("action", "status", "kind"), [("None", "pass", None), ("Reset", "fail", "reset_gpu"), ("Reboot", "fail", "reboot"), ("Dance", "fail", "contact_support")])
+def test_what_the_card_asks_for_is_passed_on(parsed: Parsed, by_id: ById, action: str, status: str, kind: str | None) -> None:
+    data = parsed("h100_580.xml")
+    data["gpus"][0]["recovery_action"] = action
+    check = by_id(smi.judge(data, {}))["gpu.recovery_action"]
+    assert (check["status"], check["action"]) == (status, kind)
+
+
+@pytest.mark.parametrize(
+    ("wish", "check_id", "status"),
+    [({"driver": "580"}, "driver.version_expected", "pass"), ({"driver": "58"}, "driver.version_expected", "warn"),
+     ({"driver": "580.95.05"}, "driver.version_expected", "pass"), ({"min_driver": "580.95.06"}, "driver.minimum", "fail"),
+     ({"min_driver": "9.5"}, "driver.minimum", "pass")],
+)  # fmt: skip
+def test_driver_versions_are_compared_as_numbers(parsed: Parsed, by_id: ById, wish: dict[str, str], check_id: str, status: str) -> None:
+    assert by_id(smi.judge(parsed("h100_580.xml"), wish))[check_id]["status"] == status
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rc", "text", "status", "told"),
+    [
+        (9, "NVIDIA-SMI has failed because it couldn\u2019t communicate with the  NVIDIA driver.", "fail", "not loaded"),
+        (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95", "fail", "different versions"),
+        (4, "Failed to initialize NVML: Insufficient Permissions", "fail", "may not open"),
+        (6, "No devices were found", "fail", "initialised"),
+        (15, "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system", "fail", "bus"),
+        (255, "Failed to initialize NVML: Unknown Error", "fail", "withheld"),
+        (255, "Failed to initialize NVML: GPU access blocked by the operating system", "fail", "WSL"),
+        (12, "", "fail", "libnvidia-ml"),
+        (14, "WARNING: infoROM is corrupted at gpu 0000:3B:00.0", "fail", "infoROM"),
+        (77, "", "fail", "77"),
+        (-11, "", "fail", "signal 11"),
+        (137, "", "fail", "signal 9"),
+        (127, "", "incomplete", "not installed"),
+        (None, "", "incomplete", "not installed"),
+        (0, "", "fail", "nothing"),
+    ],
+)
+def test_every_way_of_not_answering_is_explained(rc: int | None, text: str, status: str, told: str) -> None:
+    data, check = smi_messages.read_answer(rc, text)
+    assert data is None
+    assert check["status"] == status
+    assert told in check["reason"]
+    assert check["remedy"]
+
+
+def test_a_hang_fails(document: Callable[[str], str]) -> None:
+    assert smi_messages.read_answer(None, "", "", 60.0, timed_out=True)[1]["status"] == "fail"
+
+
+def test_a_slow_answer_warns(document: Callable[[str], str]) -> None:
+    data, check = smi_messages.read_answer(0, document("h100_580.xml"), "", 25.0)
+    assert data
+    assert check["status"] == "warn"
+
+
+def test_a_warning_about_the_inforom_beside_good_data_is_a_failure(document: Callable[[str], str]) -> None:
+    data, check = smi_messages.read_answer(14, document("h100_580.xml") + "WARNING: infoROM is corrupted at gpu 0000:1B:00.0\n")
+    assert data
+    assert check["status"] == "fail"
+    assert "gpu.inforom" in {found["id"] for found in smi.judge(data, {})}

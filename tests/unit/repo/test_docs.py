@@ -1,0 +1,58 @@
+"""What the documents point at is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS]
+
+
+def heading_anchors(text: str) -> set[str]:
+    """The anchors that a forge makes of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        there = page.parent / name if name else page
+        assert there.exists(), f"{page.name} points at {target}"
+        assert not anchor or anchor in heading_anchors(there.read_text()), f"{page.name} points at {target}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_make_targets_of_a_page_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets |= {
+        name
+        for line in re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        for name in line.split()
+    }
+    text = page.read_text()
+    named = set(re.findall(r"`make ([a-z-]+)`", text)) | set(re.findall(r"^    make ([a-z-]+)", text, re.MULTILINE))
+    assert named <= targets
+
+
+def test_every_decision_is_listed() -> None:
+    listed = set(re.findall(r"\]\((\d{4}-[a-z0-9-]+\.md)\)", (ROOT / "docs/adr/README.md").read_text()))
+    assert listed == {path.name for path in (ROOT / "docs/adr").glob("0*.md")}
+
+
+def test_example_fleet_sets_only_variables_that_something_reads() -> None:
+    """A misspelt variable in an inventory is silently nothing."""
+    read = set()
+    for path in [*ROOT.glob("plugins/**/*.py"), *ROOT.glob("playbooks/*.yml"), *ROOT.glob("roles/*/defaults/*.yml")]:
+        read |= set(re.findall(r"\b[a-z]+_[a-z_]+\b", path.read_text()))
+    for path in ROOT.glob("inventories/*/group_vars/*.yml"):
+        used = {name for name in yaml.safe_load(path.read_text()) if not name.startswith("ansible_")}
+        assert used <= read, path.name

@@ -1,0 +1,155 @@
+"""Wishes as people write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, Wish
+
+
+@pytest.mark.parametrize(
+    ("want", "expected"),
+    [
+        ("driver", {"driver": True, "driver_branch": None}),
+        ("driver=580", {"driver_branch": "580", "driver_version": None}),
+        ("driver=580.95.05", {"driver_branch": "580", "driver_version": "580.95.05"}),
+        ("driver-modules=open", {"driver_modules": "open", "driver": True}),
+        ("driver-source=distro", {"driver_source": "distro"}),
+        ("driver-set=desktop", {"driver_set": "desktop"}),
+        ("cuda", {"cuda": True, "cuda_versions": ()}),
+        ("cuda=12", {"cuda_versions": ("12",)}),
+        ("cuda==12.8", {"cuda_versions": ("12.8",)}),
+        ("cuda=12.8.1", {"cuda_versions": ("12.8.1",)}),
+        ("cudnn", {"cudnn": True, "cudnn_version": None}),
+        ("cudnn=9.10.2", {"cudnn_version": "9.10.2.21"}),
+        ("container-toolkit", {"container_toolkit": True}),
+        ("nvidia-container-toolkit=1.20.0", {"container_toolkit_version": "1.20.0"}),
+        ("python=3.11", {"python": "3.11"}),
+    ],
+)
+def test_a_want_is_read(want: str, expected: dict[str, Any]) -> None:
+    wish = Wish.from_wants([want])
+    assert {key: getattr(wish, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("want", "specifier", "variant"),
+    [
+        ("pytorch", "", None),
+        ("pytorch=2.8", "==2.8.*", None),
+        ("torch==2.3.0+cu121", "==2.3.0", "cu121"),
+        ("pytorch=2.8+cu128", "==2.8.*", "cu128"),
+        ("pytorch>=2.7", ">=2.7", None),
+        ("pytorch = 2.8", "==2.8.*", None),
+        ("torch==2.14.1+cpu", "==2.14.1", "cpu"),
+    ],
+)
+def test_pytorch_is_read_as_pip_would_be_told(want: str, specifier: str, variant: str | None) -> None:
+    (framework,) = Wish.from_wants([want]).frameworks
+    assert (framework.name, framework.specifier, framework.variant) == ("pytorch", specifier, variant)
+
+
+@pytest.mark.parametrize(
+    ("want", "instead"),
+    [
+        ("tensorflow-gpu==2.14.0", "tensorflow[and-cuda]==2.14.1"),
+        ("pytorch=2.1+cu122", "pytorch=2.1.2+cu121"),
+        ("jax[cuda12_pip]", "jax[cuda12]"),
+        ("cuda=12.7", "cuda=12.8"),
+        ("pytorch=2.13+cu124", "pytorch=2.13.0+cu130"),
+        ("pytorch=9.9", "pytorch"),
+        ("cudnn=9.25.0.15", "cudnn=9.25.1.1"),
+        ("driver=581", "driver=580"),
+        ("driver-modules=closed", "driver-modules=proprietary"),
+        ("pytroch", "pytorch"),
+        ("cuda>=12", "cuda=12"),
+        ("=12", "cuda"),
+    ],
+)
+def test_what_does_not_exist_is_answered_with_what_does(want: str, instead: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        Wish.from_wants([want])
+    assert any(instead in suggestion for suggestion in caught.value.suggestions), caught.value.suggestions
+    assert want in caught.value.message
+
+
+@pytest.mark.parametrize("want", ["tensorflow", "jax", "jax[cuda12]", "tensorrt", "dali", "nccl", "cuda-compat=auto"])
+def test_what_comes_later_says_so(want: str) -> None:
+    with pytest.raises(BadInput, match="not yet in this version"):
+        Wish.from_wants([want])
+
+
+def test_several_versions_of_cuda_stand_side_by_side() -> None:
+    assert Wish.from_wants(["cuda=12.8", "cuda=13.0"]).cuda_versions == ("12.8", "13.0")
+
+
+def test_automatic_variables_wish_nothing() -> None:
+    wish = Wish.from_variables({"nvidia_driver_branch": "auto", "cuda_versions": "auto", "frameworks_wanted": [], "cuda_cudnn": False})
+    assert wish == Wish()
+    assert wish.nothing_wished
+
+
+def test_the_default_is_used_only_where_nothing_is_wished() -> None:
+    assert Wish().with_defaults() == Wish.from_wants(DEFAULT_WANTS)
+    wish = Wish.from_wants(["driver=580"])
+    assert wish.with_defaults() == wish
+
+
+def test_variables_say_the_same_as_wants() -> None:
+    variables = {
+        "nvidia_driver_branch": 580,
+        "nvidia_driver_modules": "open",
+        "cuda_versions": [12.8],
+        "cuda_cudnn": "9.10.2",
+        "container_toolkit_wanted": True,
+        "frameworks_wanted": ["pytorch>=2.7"],
+    }
+    wants = ["driver=580", "driver-modules=open", "cuda=12.8", "cudnn=9.10.2", "container-toolkit", "pytorch>=2.7"]
+    left, right = Wish.from_variables(variables), Wish.from_wants(wants)
+    assert [each.specifier for each in left.frameworks] == [each.specifier for each in right.frameworks]
+    assert (left.driver_branch, left.cuda_versions, left.cudnn_version, left.container_toolkit) == (
+        right.driver_branch,
+        right.cuda_versions,
+        right.cudnn_version,
+        right.container_toolkit,
+    )
+
+
+def test_a_want_wins_over_the_file_and_the_file_over_the_variables() -> None:
+    variables = {
+        "nvidia_driver_branch": "535",
+        "cuda_versions": ["12.2"],
+        "gpuwright_wish": {"nvidia_driver_branch": "595", "nvidia_driver_modules": "open"},
+        "gpuwright_want": ["driver=580"],
+    }
+    wish = Wish.from_variables(variables)
+    assert (wish.driver_branch, wish.driver_modules, wish.cuda_versions) == ("580", "open", ("12.2",))
+
+
+def test_a_branch_that_is_wanted_drops_a_version_of_another() -> None:
+    wish = Wish.from_variables({"nvidia_driver_version": "535.104.05", "gpuwright_want": ["driver=580"]})
+    assert (wish.driver_branch, wish.driver_version) == ("580", None)
+
+
+def test_a_version_of_another_branch_is_refused() -> None:
+    with pytest.raises(BadInput, match="not of nvidia_driver_branch"):
+        Wish.from_variables({"nvidia_driver_branch": "580", "nvidia_driver_version": "535.104.05"})
+
+
+def test_a_misspelt_variable_in_a_wish_file_is_refused() -> None:
+    with pytest.raises(BadInput) as caught:
+        Wish.from_variables({"gpuwright_wish": {"cuda_version": ["12.8"]}})
+    assert "cuda_versions" in caught.value.suggestions
+
+
+def test_a_comma_parts_wishes_only_before_a_name() -> None:
+    wish = Wish.from_variables({"gpuwright_want": "driver=580,pytorch>=2.7,<2.10"})
+    assert wish.driver_branch == "580"
+    assert set(wish.frameworks[0].specifier.split(",")) == {">=2.7", "<2.10"}
+
+
+def test_mirrors_have_to_be_a_mapping() -> None:
+    with pytest.raises(BadInput, match="mapping"):
+        Wish.from_variables({"gpuwright_mirrors": ["http://mirror"]})

@@ -1,0 +1,241 @@
+"""What every role keeps to, whatever it does."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
+TASK_FILES = sorted((ROOT / "roles").glob("*/tasks/*.yml"))
+ROLE_NAMES = [role.name for role in ROLES]
+
+# Keys under which tasks hold further tasks.
+NESTED = ("block", "rescue", "always")
+# Facts that are the collection's contract between roles and playbooks, not one role's own.
+SHARED_FACTS = {"gpuwright_plan", "gpuwright_alone", "gpuwright_checks", "gpuwright_reboot_pending"}
+# Keys of a task that are no module.
+KEYWORDS = {
+    "name", "when", "tags", "loop", "loop_control", "register", "vars", "environment", "changed_when", "failed_when",
+    "check_mode", "until", "retries", "delay", "notify", "become", *NESTED,
+}  # fmt: skip
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def tasks_of(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        yield row
+        for key in NESTED:
+            yield from tasks_of(row.get(key) or [])
+
+
+def all_tasks() -> Iterator[tuple[Path, dict[str, Any]]]:
+    for path in TASK_FILES:
+        for task in tasks_of(read(path)):
+            yield path, task
+
+
+def module_of(task: dict[str, Any]) -> str | None:
+    modules = [key for key in task if key not in KEYWORDS]
+    assert len(modules) <= 1, modules
+    return modules[0] if modules else None
+
+
+def options(role: Path) -> dict[str, Any]:
+    found: dict[str, Any] = read(role / "meta" / "argument_specs.yml")["argument_specs"]["main"].get("options") or {}
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES, ids=ROLE_NAMES)
+class TestRole:
+    def test_a_role_has_all_its_parts(self, role: Path) -> None:
+        for part in (
+            "README.md",
+            "meta/main.yml",
+            "meta/argument_specs.yml",
+            "defaults/main.yml",
+            "vars/main.yml",
+            "tasks/main.yml",
+        ):
+            assert (role / part).is_file(), part
+
+    def test_argument_specs_describe_exactly_the_defaults(self, role: Path) -> None:
+        assert set(options(role)) == set(read(role / "defaults" / "main.yml") or {})
+
+    def test_argument_specs_give_the_defaults_values(self, role: Path) -> None:
+        defaults = read(role / "defaults" / "main.yml")
+        assert {name: row["default"] for name, row in options(role).items()} == defaults
+
+    def test_every_option_is_described(self, role: Path) -> None:
+        assert all(row.get("description") and row.get("type") for row in options(role).values())
+
+    def test_public_variables_have_the_roles_prefix(self, role: Path) -> None:
+        assert [name for name in read(role / "defaults" / "main.yml") if not name.startswith(f"{role.name}_")] == []
+
+    def test_internal_variables_have_two_underscores_and_the_prefix(self, role: Path) -> None:
+        allowed = (f"__{role.name}_",)
+        for path in (role / "vars").glob("*.yml"):
+            wrong = [name for name in read(path) if not name.startswith(allowed)]
+            assert wrong == [], path
+
+    def test_the_table_of_contents_fits_on_a_screen(self, role: Path) -> None:
+        assert len((role / "tasks" / "main.yml").read_text(encoding="utf-8").splitlines()) < 60
+
+    def test_the_table_of_contents_names_steps_and_does_no_work(self, role: Path) -> None:
+        steps = {
+            "ansible.builtin.import_tasks", "ansible.builtin.include_tasks", "gpuwright.node.node_facts",
+            "ansible.builtin.set_fact", "ansible.builtin.debug", None,
+        }  # fmt: skip
+        assert {module_of(task) for task in tasks_of(read(role / "tasks" / "main.yml"))} <= steps
+
+    def test_a_role_depends_on_no_other(self, role: Path) -> None:
+        assert read(role / "meta" / "main.yml")["dependencies"] == []
+
+    def test_the_readme_repeats_no_variable_table(self, role: Path) -> None:
+        text = (role / "README.md").read_text(encoding="utf-8")
+        assert text.startswith(f"# {role.name}\n")
+        assert "argument_specs.yml" in text
+        assert "| " not in text
+
+    def test_what_a_task_registers_or_sets_is_the_roles_own(self, role: Path) -> None:
+        for path in (role / "tasks").glob("*.yml"):
+            for task in tasks_of(read(path)):
+                names = set(task.get("ansible.builtin.set_fact") or {}) | (
+                    {task["register"]} if "register" in task else set()
+                )
+                foreign = {name for name in names if not name.startswith(f"__{role.name}_")} - SHARED_FACTS
+                assert foreign == set(), (path, foreign)
+
+
+def test_every_task_is_named_and_named_imperatively() -> None:
+    for path, task in all_tasks():
+        assert re.match(r"[A-Z]", task["name"]), (path, task)
+
+
+def test_only_modules_of_ansible_and_of_this_collection_are_used() -> None:
+    for path, task in all_tasks():
+        module = module_of(task)
+        assert module is None or module.startswith(("ansible.builtin.", "gpuwright.node.")), (path, module)
+
+
+def test_no_error_is_ignored() -> None:
+    for path, task in all_tasks():
+        assert "ignore_errors" not in task, path
+        assert task.get("failed_when") is not False, (path, task["name"])
+
+
+def test_every_command_says_when_it_changes_something() -> None:
+    for path, task in all_tasks():
+        if module_of(task) in ("ansible.builtin.command", "ansible.builtin.shell"):
+            assert "changed_when" in task, (path, task["name"])
+
+
+def test_no_command_that_installs_claims_to_change_nothing() -> None:
+    for path, task in all_tasks():
+        if task.get("changed_when") is False:
+            assert not re.search(r"\binstall\b", json.dumps(task.get("ansible.builtin.command", ""))), (
+                path,
+                task["name"],
+            )
+
+
+def test_differences_between_systems_are_data_and_not_conditions() -> None:
+    for path in TASK_FILES:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"ansible_(distribution|os_family|facts\[)|os\.(id|family|codename)\s*(==|in|!=)", text), (
+            path
+        )
+
+
+def test_every_refusal_says_what_was_expected_found_and_to_do() -> None:
+    for path, task in all_tasks():
+        text = (task.get("ansible.builtin.assert") or {}).get("fail_msg") or (
+            task.get("ansible.builtin.fail") or {}
+        ).get("msg")
+        if not text or (path.parts[-3] == "preflight" and path.name == "plan.yml"):
+            continue
+        assert "xpected" in text or "__preflight_shortfalls" in text, (path, task["name"])
+        assert "What to do" in text, (path, task["name"])
+        assert "ound" in text or "Missing" in text or "__preflight_shortfalls" in text, (path, task["name"])
+
+
+def test_a_role_of_the_plan_can_be_used_alone() -> None:
+    # These two only serve other roles.
+    for role in (role for role in ROLES if role.name not in ("packages", "repositories")):
+        first = read(role / "tasks" / "main.yml")[0]
+        assert first["ansible.builtin.include_tasks"]["file"] == "alone.yml", role
+        assert first["when"].startswith("gpuwright_plan is not defined"), role
+        assert first["tags"] == ["always"], role
+
+
+def test_every_variable_that_tasks_and_vars_use_is_set_somewhere_in_the_role() -> None:
+    for role in ROLES:
+        yaml_files = [*role.glob("tasks/*.yml"), *role.glob("vars/*.yml"), *role.glob("templates/*")]
+        text = "\n".join(path.read_text(encoding="utf-8") for path in yaml_files)
+        used = set(re.findall(rf"\b__{role.name}_\w+\b", text))
+        known = {name for path in role.glob("vars/*.yml") for name in read(path)}
+        for path in role.glob("tasks/*.yml"):
+            for task in tasks_of(read(path)):
+                known |= set(task.get("ansible.builtin.set_fact") or {}) | set(task.get("vars") or {})
+                known |= {task.get("register"), (task.get("loop_control") or {}).get("loop_var")}
+        assert used - known == set(), role.name
+
+
+# --- roles.json -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="builder")
+def _builder() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_roles", ROOT / "tools" / "build_roles.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def copy_role(target: Path, name: str, tasks: str) -> None:
+    specs = "argument_specs: {main: {options: {a: {no_log: true}, b: {}}}}"
+    for part, content in (("tasks/main.yml", tasks), ("meta/argument_specs.yml", specs)):
+        path = target / name / part
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+
+
+def test_the_checked_in_digests_are_those_of_the_roles(builder: ModuleType) -> None:
+    stored = json.loads((ROOT / "plugins" / "plugin_utils" / "roles.json").read_text(encoding="utf-8"))
+    assert stored == builder.build(ROOT / "roles"), "run tools/build_roles.py"
+
+
+def test_a_digest_changes_with_the_role_and_with_a_role_it_includes(builder: ModuleType, tmp_path: Path) -> None:
+    copy_role(tmp_path, "outer", "- name: X\n  ansible.builtin.include_role:\n    name: gpuwright.node.inner\n")
+    copy_role(tmp_path, "inner", "- name: Y\n")
+    before = builder.build(tmp_path)
+    copy_role(tmp_path, "inner", "- name: Z\n")
+    after = builder.build(tmp_path)
+    assert before["inner"]["digest"] != after["inner"]["digest"]
+    assert before["outer"]["digest"] != after["outer"]["digest"]
+
+
+def test_a_digest_leaves_out_what_changes_nothing_on_a_node(builder: ModuleType, tmp_path: Path) -> None:
+    copy_role(tmp_path, "one", "- name: X\n")
+    before = builder.build(tmp_path)
+    (tmp_path / "one" / "README.md").write_text("other words", encoding="utf-8")
+    (tmp_path / "one" / "tasks" / "alone.yml").write_text("- name: Other\n", encoding="utf-8")
+    assert builder.build(tmp_path) == before
+
+
+def test_options_tell_which_one_is_a_secret(builder: ModuleType, tmp_path: Path) -> None:
+    copy_role(tmp_path, "one", "- name: X\n")
+    assert builder.build(tmp_path)["one"]["options"] == {"a": {"no_log": True}, "b": {"no_log": False}}
