@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent
 NEWEST_LINE = "2.21"
 NEWEST_PYTHONS = ("3.13", "3.12", "3.14")
 
-PYTHON_TREES = ["plugins", "src", "tests", "tools", "benchmarks", "noxfile.py"]
+PYTHON_TREES = ["plugins", "src", "tests", "molecule", "tools", "benchmarks", "noxfile.py"]
 SHELL_SHEBANGS = (b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash", b"#!/usr/bin/env sh")
 
 

@@ -62,8 +62,9 @@ def variables(inventory: str, host: str | None) -> dict[str, Any]:
 
 
 def write_inventory(path: Path, host: dict[str, Any], copies: int) -> None:
-    """One host under many names."""
-    hosts = {f"copy-{number:04}": host for number in range(1, copies + 1)}
+    """One host under many names, each with an ssh connection of its own, as different hosts would have."""
+    names = [f"copy-{number:04}" for number in range(1, copies + 1)]
+    hosts = {name: {**host, "ansible_control_path": str(path.parent / f"ssh-{name}")} for name in names}
     path.write_text(json.dumps({"all": {"hosts": hosts}}))
 
 
@@ -72,6 +73,23 @@ def seconds(program: str, arguments: Sequence[str | Path]) -> float:
     begun = time.perf_counter()
     ansible(program, *arguments)
     return time.perf_counter() - begun
+
+
+def look_first(inventory: Path, run_dir: Path, extra: Sequence[str]) -> None:
+    """One host in check mode: a host that is not right would really be changed by what is measured, once for each name."""
+    ansible(
+        "ansible-playbook",
+        ROOT / "site.yml",
+        "-i",
+        inventory,
+        "--limit",
+        "copy-0001",
+        "--check",
+        *extra,
+        "-e",
+        f"gpuwright_run_dir={run_dir}",
+    )
+    must_have_been_right(run_dir, 1)
 
 
 def must_have_been_right(run_dir: Path, copies: int) -> None:
@@ -110,6 +128,7 @@ def main() -> int:
         write_inventory(inventory, variables(options.inventory, options.host), options.copies)
         forks: list[str | Path] = ["-i", inventory, "--forks", str(options.forks)]
         extra = [word for value in options.extra_vars for word in ("-e", value)]
+        look_first(inventory, Path(folder, "look"), extra)
         for number in range(options.rounds):
             run_dir = Path(folder, f"run-{number}")
             samples["ping"].append(seconds("ansible", ["all", *forks, "-m", "ansible.builtin.ping"]))

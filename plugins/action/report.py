@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report.aggregate import EMPTY as FIELDS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no types
@@ -20,7 +20,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
     TRANSFERS_FILES = False
     _requires_connection = False
     _supports_check_mode = True
-    _VALID_ARGS = frozenset(("state", "run_dir", "verb", "record", "unreachable", "failed", "not_reached", *FIELDS, "verdict"))
+    _VALID_ARGS = frozenset(
+        ("state", "run_dir", "verb", "record", "unreachable", "failed", "not_reached", *FIELDS, "verdict")
+    )
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Do what ``state`` says; nothing of it is a change of the host."""

@@ -4,6 +4,7 @@
 
 Read from /sys alone: nothing is opened, nothing is executed.
 """
+
 from __future__ import annotations
 
 import os
@@ -12,8 +13,10 @@ from typing import List, Optional, Tuple
 
 # File systems that keep everything in memory, and those that another host serves.
 _MEMORY = ("tmpfs", "ramfs", "rootfs")
-_NETWORK = re.compile(r"^(?:nfs4?|cifs|smb3?|smbfs|ceph|lustre|gpfs|beegfs(?:_.*)?|fuse\.(?:glusterfs|ceph.*|sshfs|s3fs|.*gcsfuse.*)|9p|"
-                      r"virtiofs|afs|orangefs|panfs|wekafs|glusterfs)$")
+_NETWORK = re.compile(
+    r"^(?:nfs4?|cifs|smb3?|smbfs|ceph|lustre|gpfs|beegfs(?:_.*)?|fuse\.(?:glusterfs|ceph.*|sshfs|s3fs|.*gcsfuse.*)|9p|"
+    r"virtiofs|afs|orangefs|panfs|wekafs|glusterfs)$"
+)
 # A PCIe lane's speed tells the generation, and only with it does "NVMe" mean a number.
 _NVME_GENERATIONS = ((32.0, "nvme5"), (16.0, "nvme4"), (8.0, "nvme3"))
 
@@ -60,7 +63,7 @@ def disk_class(path: str, sys_root: str = "/sys", mountinfo: Optional[str] = Non
         number = os.stat(path).st_dev
     except OSError:
         return None
-    link = "{0}/dev/block/{1}:{2}".format(sys_root, os.major(number), os.minor(number))
+    link = f"{sys_root}/dev/block/{os.major(number)}:{os.minor(number)}"
     return class_of_device(os.path.realpath(link), sys_root) if os.path.exists(link) else None
 
 
@@ -73,7 +76,9 @@ def class_of_device(device: str, sys_root: str = "/sys") -> Optional[str]:
         return "md"
     slaves = _names(os.path.join(device, "slaves"))
     if slaves:
-        classes = [class_of_device(os.path.realpath(os.path.join(device, "slaves", slave)), sys_root) for slave in slaves]
+        classes = [
+            class_of_device(os.path.realpath(os.path.join(device, "slaves", slave)), sys_root) for slave in slaves
+        ]
         return classes[0] if len(set(classes)) == 1 else None
     if name.startswith("nvme"):
         return _nvme_class(name, sys_root)

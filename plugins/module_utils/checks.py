@@ -18,6 +18,7 @@ evidence the text or value that proves it, shortened
 action   one of :data:`ACTIONS`    remedy    one sentence: what a person does now
 ======== ==================================================================================================
 """
+
 from __future__ import annotations
 
 import re
@@ -58,7 +59,9 @@ EVIDENCE_LIMIT = 600
 
 # Control characters (but not tab and newline), the C1 block and the marks that turn the direction of text:
 # output of a broken program must not move a terminal's cursor nor hide what a report says.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 def clean(text: object, limit: int = EVIDENCE_LIMIT) -> Optional[str]:
@@ -85,7 +88,7 @@ def make(check_id: str, status: str, severity: str = "critical", **rest: Any) ->
     action = rest.get("action")
     if action is not None:
         _refuse_unknown("action", action, ACTIONS)
-    check: Check = {key: None for key in KEYS}
+    check: Check = dict.fromkeys(KEYS)
     check.update(rest)
     check.update({"id": check_id, "status": status, "severity": severity})
     for key in ("evidence", "reason", "measured"):
@@ -141,7 +144,7 @@ def verdict(checks: Iterable[Check]) -> str:
 
 def counts(checks: Iterable[Check]) -> Dict[str, int]:
     """How many checks have each status; every status is a key, in the order of :data:`STATUSES`."""
-    result = {status: 0 for status in STATUSES}
+    result = dict.fromkeys(STATUSES, 0)
     for check in checks:
         status = check.get("status")
         result[status if status in STATUSES else "incomplete"] += 1
@@ -167,4 +170,4 @@ def group(check: Check) -> str:
 
 def _refuse_unknown(what: str, value: object, known: Iterable[str]) -> None:
     if value not in known:
-        raise ValueError("unknown {0} {1!r} of a check; known: {2}".format(what, value, ", ".join(known)))
+        raise ValueError("unknown {} {!r} of a check; known: {}".format(what, value, ", ".join(known)))

@@ -6,12 +6,15 @@ An nvidia-smi that answers is not CUDA that works: a missing fabric manager, a m
 a context is made. The calls may hang in the kernel or kill their process, so a child makes them and reports each step
 before the next; what it managed to say is kept.
 """
+
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import json
 import os
+import resource
 import select
 import signal
 import time
@@ -40,44 +43,112 @@ class CudaError(NamedTuple):
 
 
 ERRORS: Dict[int, CudaError] = {
-    MISSING_CALL: CudaError("missing", "the library lacks a function of the CUDA driver", "install",
-                            "check which libcuda.so.1 is found (ldconfig -p); reinstall the driver's user-space part"),
-    2: CudaError("CUDA_ERROR_OUT_OF_MEMORY", "the card's memory is full", "restart_app",
-                 "end what uses the card (nvidia-smi names it), then prove again", "incomplete"),
-    3: CudaError("CUDA_ERROR_NOT_INITIALIZED", "the driver could not be initialised", "reboot",
-                 "read the kernel log for Xid messages and reboot the host"),
-    34: CudaError("CUDA_ERROR_STUB_LIBRARY", "the libcuda that was found is the toolkit's stub, not the driver's", "configure",
-                  "remove the toolkit's lib64/stubs from the library path"),
-    46: CudaError("CUDA_ERROR_DEVICE_UNAVAILABLE", "the card is taken by another process alone (compute mode exclusive)",
-                  "restart_app", "end that process, or set the compute mode to Default with 'nvidia-smi -c 0'", "incomplete"),
-    100: CudaError("CUDA_ERROR_NO_DEVICE", "CUDA sees no card", "configure",
-                   "check nvidia-smi, the device files /dev/nvidia* (nvidia-modprobe -c0 -u makes them) and whether a container "
-                   "or a device rule withholds them"),
-    101: CudaError("CUDA_ERROR_INVALID_DEVICE", "the card cannot be used by CUDA", "reboot",
-                   "if partitioning (MIG) is on, create instances; else read the kernel log and reboot"),
-    102: CudaError("CUDA_ERROR_DEVICE_NOT_LICENSED", "the virtual GPU has no licence", "configure",
-                   "configure the licence of the virtual GPU (nvidia-gridd)"),
-    214: CudaError("CUDA_ERROR_ECC_UNCORRECTABLE", "an uncorrectable memory error was met", "reset_gpu",
-                   "stop what runs on the card and reset it; if it comes back, return the card"),
-    220: CudaError("CUDA_ERROR_NVLINK_UNCORRECTABLE", "an uncorrectable NVLink error was met", "reset_gpu",
-                   "reset the cards; check the bridge or the fabric manager"),
-    304: CudaError("CUDA_ERROR_OPERATING_SYSTEM", "the operating system refused a call of the driver", "configure",
-                   "check the rights of /dev/nvidia* and nvidia-uvm, limits of locked memory, and confinement"),
-    800: CudaError("CUDA_ERROR_NOT_PERMITTED", "this user may not use the card", "configure",
-                   "run as root, or give the user the group that owns /dev/nvidia*"),
-    802: CudaError("CUDA_ERROR_SYSTEM_NOT_READY", "the NVSwitch fabric is not ready", "restart_service",
-                   "start nvidia-fabricmanager of exactly the driver's version and read its log"),
-    803: CudaError("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-                   "libcuda and the loaded kernel module have different versions", "reboot",
-                   "reboot the host; if it stays, remove the other libcuda (a cuda-compat package or a .run installation)"),
-    804: CudaError("CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
-                   "forward compatibility (cuda-compat) was tried on a card that does not have it", "configure",
-                   "take the compat directory off the library path; only data-centre cards have it"),
-    805: CudaError("CUDA_ERROR_MPS_CONNECTION_FAILED", "the multi-process service does not answer", "restart_service",
-                   "restart nvidia-cuda-mps-control, or end it"),
-    999: CudaError("CUDA_ERROR_UNKNOWN", "the driver failed without saying why", "reboot",
-                   "load nvidia_uvm ('modprobe nvidia_uvm'), read the kernel log, and reboot the host: this is usual after a "
-                   "suspend and in a container after a daemon-reload"),
+    MISSING_CALL: CudaError(
+        "missing",
+        "the library lacks a function of the CUDA driver",
+        "install",
+        "check which libcuda.so.1 is found (ldconfig -p); reinstall the driver's user-space part",
+    ),
+    2: CudaError(
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "the card's memory is full",
+        "restart_app",
+        "end what uses the card (nvidia-smi names it), then prove again",
+        "incomplete",
+    ),
+    3: CudaError(
+        "CUDA_ERROR_NOT_INITIALIZED",
+        "the driver could not be initialised",
+        "reboot",
+        "read the kernel log for Xid messages and reboot the host",
+    ),
+    34: CudaError(
+        "CUDA_ERROR_STUB_LIBRARY",
+        "the libcuda that was found is the toolkit's stub, not the driver's",
+        "configure",
+        "remove the toolkit's lib64/stubs from the library path",
+    ),
+    46: CudaError(
+        "CUDA_ERROR_DEVICE_UNAVAILABLE",
+        "the card is taken by another process alone (compute mode exclusive)",
+        "restart_app",
+        "end that process, or set the compute mode to Default with 'nvidia-smi -c 0'",
+        "incomplete",
+    ),
+    100: CudaError(
+        "CUDA_ERROR_NO_DEVICE",
+        "CUDA sees no card",
+        "configure",
+        "check nvidia-smi, the device files /dev/nvidia* (nvidia-modprobe -c0 -u makes them) and whether a container "
+        "or a device rule withholds them",
+    ),
+    101: CudaError(
+        "CUDA_ERROR_INVALID_DEVICE",
+        "the card cannot be used by CUDA",
+        "reboot",
+        "if partitioning (MIG) is on, create instances; else read the kernel log and reboot",
+    ),
+    102: CudaError(
+        "CUDA_ERROR_DEVICE_NOT_LICENSED",
+        "the virtual GPU has no licence",
+        "configure",
+        "configure the licence of the virtual GPU (nvidia-gridd)",
+    ),
+    214: CudaError(
+        "CUDA_ERROR_ECC_UNCORRECTABLE",
+        "an uncorrectable memory error was met",
+        "reset_gpu",
+        "stop what runs on the card and reset it; if it comes back, return the card",
+    ),
+    220: CudaError(
+        "CUDA_ERROR_NVLINK_UNCORRECTABLE",
+        "an uncorrectable NVLink error was met",
+        "reset_gpu",
+        "reset the cards; check the bridge or the fabric manager",
+    ),
+    304: CudaError(
+        "CUDA_ERROR_OPERATING_SYSTEM",
+        "the operating system refused a call of the driver",
+        "configure",
+        "check the rights of /dev/nvidia* and nvidia-uvm, limits of locked memory, and confinement",
+    ),
+    800: CudaError(
+        "CUDA_ERROR_NOT_PERMITTED",
+        "this user may not use the card",
+        "configure",
+        "run as root, or give the user the group that owns /dev/nvidia*",
+    ),
+    802: CudaError(
+        "CUDA_ERROR_SYSTEM_NOT_READY",
+        "the NVSwitch fabric is not ready",
+        "restart_service",
+        "start nvidia-fabricmanager of exactly the driver's version and read its log",
+    ),
+    803: CudaError(
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        "libcuda and the loaded kernel module have different versions",
+        "reboot",
+        "reboot the host; if it stays, remove the other libcuda (a cuda-compat package or a .run installation)",
+    ),
+    804: CudaError(
+        "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        "forward compatibility (cuda-compat) was tried on a card that does not have it",
+        "configure",
+        "take the compat directory off the library path; only data-centre cards have it",
+    ),
+    805: CudaError(
+        "CUDA_ERROR_MPS_CONNECTION_FAILED",
+        "the multi-process service does not answer",
+        "restart_service",
+        "restart nvidia-cuda-mps-control, or end it",
+    ),
+    999: CudaError(
+        "CUDA_ERROR_UNKNOWN",
+        "the driver failed without saying why",
+        "reboot",
+        "load nvidia_uvm ('modprobe nvidia_uvm'), read the kernel log, and reboot the host: this is usual after a "
+        "suspend and in a container after a daemon-reload",
+    ),
 }
 
 
@@ -85,8 +156,12 @@ def explain(code: int, name: Optional[str] = None) -> CudaError:
     """What an error code means; a code that is not in the table is named as the library names it."""
     if code in ERRORS:
         return ERRORS[code]
-    return CudaError(name or "CUresult {0}".format(code), "CUDA failed with error {0}".format(name or code), "reboot",
-                     "read the kernel log for Xid messages, reboot the host and prove again")
+    return CudaError(
+        name or f"CUresult {code}",
+        f"CUDA failed with error {name or code}",
+        "reboot",
+        "read the kernel log for Xid messages, reboot the host and prove again",
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -171,7 +246,7 @@ def _use(driver: _Driver, index: int, facts: Dict[str, Any]) -> None:
     facts["name"] = driver.words("cuDeviceGetName", device)
     driver.call("cuDeviceTotalMem_v2", ctypes.byref(total), device)
     facts["memory_total_mib"] = total.value >> 20
-    facts["compute_capability"] = "{0}.{1}".format(
+    facts["compute_capability"] = "{}.{}".format(
         driver.integer("cuDeviceGetAttribute", _COMPUTE_MAJOR, device),
         driver.integer("cuDeviceGetAttribute", _COMPUTE_MINOR, device),
     )
@@ -242,6 +317,9 @@ def _be_the_child(path: str, writing: int) -> None:
         for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
             os.environ.pop(name, None)
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        # A crash is an answer: neither a trace nor a core file of it is wanted.
+        faulthandler.disable()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         silence = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(silence, descriptor)
@@ -255,7 +333,7 @@ def _be_the_child(path: str, writing: int) -> None:
         os._exit(70)
 
 
-def _read_until(descriptor: int, deadline: float) -> "tuple[str, bool]":
+def _read_until(descriptor: int, deadline: float) -> tuple[str, bool]:
     """All the child says, and whether it closed its end before the deadline."""
     pieces: List[bytes] = []
     while True:
@@ -295,7 +373,7 @@ def _steps(text: str) -> List[Dict[str, Any]]:
 
 def cuda_version(number: int) -> str:
     """``13.0`` of the driver's 13000."""
-    return "{0}.{1}".format(number // 1000, number % 1000 // 10)
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def judge(
@@ -324,7 +402,10 @@ def judge(
 
 def _no_library(path: str, error: str) -> checks.Check:
     return checks.incomplete(
-        "cuda.init", "{0} cannot be opened, so CUDA cannot be tried".format(path), evidence=error, action="install",
+        "cuda.init",
+        f"{path} cannot be opened, so CUDA cannot be tried",
+        evidence=error,
+        action="install",
         remedy="install the driver's user-space part (gpuwright up does) and run ldconfig",
     )
 
@@ -332,23 +413,35 @@ def _no_library(path: str, error: str) -> checks.Check:
 def _broken_off(check_id: str, answer: Answer, timeout: float, index: Optional[int], what: str) -> checks.Check:
     """The child hung, crashed or was lost: always a failure of CUDA, never a pass."""
     if answer.hung:
-        reason = "{0} did not come back within {1:g} seconds".format(what, timeout)
+        reason = f"{what} did not come back within {timeout:g} seconds"
         remedy = "read the kernel log for Xid 119 and 79 and for a fabric manager that waits; reboot the host"
     elif answer.signal:
-        reason = "{0} crashed the process with signal {1}".format(what, answer.signal)
+        reason = f"{what} crashed the process with signal {answer.signal}"
         remedy = "reinstall the driver's user-space part: libcuda and the kernel module may not belong together"
     else:
-        reason = "{0} ended without an answer (exit status {1})".format(what, answer.code)
+        reason = f"{what} ended without an answer (exit status {answer.code})"
         remedy = "check that the libcuda that is found is the driver's; reinstall its user-space part"
-    return checks.failed(check_id, reason=reason, gpu=None if index is None else str(index), action="reboot", remedy=remedy,
-                         evidence=json.dumps(answer.steps[-1]) if answer.steps else None)
+    return checks.failed(
+        check_id,
+        reason=reason,
+        gpu=None if index is None else str(index),
+        action="reboot",
+        remedy=remedy,
+        evidence=json.dumps(answer.steps[-1]) if answer.steps else None,
+    )
 
 
 def _from_code(check_id: str, failure: Dict[str, Any], gpu: Optional[str]) -> checks.Check:
     error = explain(failure["code"], failure.get("name"))
     return checks.make(
-        check_id, error.status, gpu=gpu, measured=failure["code"], expected=0, reason=error.cause,
-        evidence="{0} returned {1} ({2})".format(failure["call"], failure["code"], error.name), action=error.action,
+        check_id,
+        error.status,
+        gpu=gpu,
+        measured=failure["code"],
+        expected=0,
+        reason=error.cause,
+        evidence="{} returned {} ({})".format(failure["call"], failure["code"], error.name),
+        action=error.action,
         remedy=error.remedy,
     )
 
@@ -356,30 +449,52 @@ def _from_code(check_id: str, failure: Dict[str, Any], gpu: Optional[str]) -> ch
 def _judge_version(number: int, minimum: Optional[str]) -> List[checks.Check]:
     found = cuda_version(number)
     if minimum is None:
-        return [checks.passed("cuda.version", "info", measured=found, reason="the highest CUDA that this driver supports")]
+        return [
+            checks.passed("cuda.version", "info", measured=found, reason="the highest CUDA that this driver supports")
+        ]
     wanted = tuple(int(part) for part in minimum.split(".")[:2])
     ok = (number // 1000, number % 1000 // 10) >= wanted
     return [
-        checks.judged("cuda.version", ok, measured=found, expected=minimum, action="install",
-                      reason=None if ok else "the driver supports CUDA up to {0}, and {1} is wanted".format(found, minimum),
-                      remedy="install a newer driver branch, or wish an older CUDA")
+        checks.judged(
+            "cuda.version",
+            ok,
+            measured=found,
+            expected=minimum,
+            action="install",
+            reason=None if ok else f"the driver supports CUDA up to {found}, and {minimum} is wanted",
+            remedy="install a newer driver branch, or wish an older CUDA",
+        )
     ]
 
 
 def _judge_count(count: int, expected: Optional[int]) -> checks.Check:
     ok = count == expected if expected is not None else count > 0
-    return checks.judged("cuda.count", ok, measured=count, expected=expected, unit="cards",
-                         reason=None if ok else "CUDA sees {0} cards".format(count), action="reboot",
-                         remedy="compare with nvidia-smi -L; a card that CUDA does not see is lost, withheld or partitioned")
+    return checks.judged(
+        "cuda.count",
+        ok,
+        measured=count,
+        expected=expected,
+        unit="cards",
+        reason=None if ok else f"CUDA sees {count} cards",
+        action="reboot",
+        remedy="compare with nvidia-smi -L; a card that CUDA does not see is lost, withheld or partitioned",
+    )
 
 
 def _judge_device(device: Dict[str, Any]) -> checks.Check:
-    gpu = "{0} ({1})".format(device["index"], device.get("pci_bus_id") or "no bus id")
+    gpu = "{} ({})".format(device["index"], device.get("pci_bus_id") or "no bus id")
     if "failure" in device:
         return _from_code("cuda.compute", device["failure"], gpu)
-    named = "{0}, compute capability {1}".format(device["name"], device["compute_capability"])
-    return checks.judged("cuda.compute", bool(device.get("right")), "critical" if device.get("right") else "fatal", gpu=gpu,
-                         measured=named, action="rma",
-                         reason="filled memory on the card and read it back" if device.get("right")
-                         else "memory read back from the card is not what was written",
-                         remedy="take the card out of use and run a memory test")
+    named = "{}, compute capability {}".format(device["name"], device["compute_capability"])
+    return checks.judged(
+        "cuda.compute",
+        bool(device.get("right")),
+        "critical" if device.get("right") else "fatal",
+        gpu=gpu,
+        measured=named,
+        action="rma",
+        reason="filled memory on the card and read it back"
+        if device.get("right")
+        else "memory read back from the card is not what was written",
+        remedy="take the card out of use and run a memory test",
+    )

@@ -21,21 +21,28 @@ class FetchError(Exception):
         self.timed_out = timed_out
 
 
+def _download(url: str, timeout: float) -> bytes:
+    """Content of `url`, at most a little more than the limit."""
+    end = time.monotonic() + timeout
+    content = b""
+    with urllib.request.urlopen(url, timeout=timeout) as answer:  # noqa: S310 - fetch() lets only three schemes through
+        # A limit for each read is none for the whole: a slow server must not hold the run.
+        while len(content) <= _LIMIT:
+            block = answer.read(_BLOCK)
+            if not block:
+                break
+            content += block
+            if time.monotonic() > end:
+                raise socket.timeout("timed out")
+    return content
+
+
 def fetch(url: str, timeout: float = 30.0) -> bytes:
     """Content of `url` (http, https or file; proxies as the environment names them), at most 1 MiB. Raises FetchError."""
     if not url.startswith(("http://", "https://", "file:///")):
         raise FetchError(f"{url!r} is no address that can be fetched: expected http://, https:// or file:///")
-    end = time.monotonic() + timeout
-    content = b""
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as answer:
-            # A limit for each read is none for the whole: a slow server must not hold the run.
-            for block in iter(lambda: answer.read(_BLOCK), b""):
-                content += block
-                if len(content) > _LIMIT:
-                    raise FetchError(f"{url} is larger than 1 MiB; that is no key file")
-                if time.monotonic() > end:
-                    raise socket.timeout("timed out")
+        content = _download(url, timeout)
     except urllib.error.HTTPError as exc:
         raise FetchError(f"{url} answered {exc.code} {exc.reason}") from exc
     except urllib.error.URLError as exc:
@@ -45,4 +52,6 @@ def fetch(url: str, timeout: float = 30.0) -> bytes:
         raise FetchError(f"{url} did not answer within {timeout:g} s", timed_out=True) from exc
     except (OSError, ValueError) as exc:
         raise FetchError(f"{url} could not be fetched: {exc}") from exc
+    if len(content) > _LIMIT:
+        raise FetchError(f"{url} is larger than 1 MiB; that is no key file")
     return content

@@ -6,6 +6,7 @@ fio itself guards nothing: a device as a file name is overwritten, a size of 999
 behind after a signal. So the directory is made here and entered (fio is given ``.``, since it splits names at colons),
 space is counted first, and whatever ends this program ends fio and removes the directory.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -21,7 +22,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_json, run
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, fio_json, run
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -74,7 +75,7 @@ def parts_of(profile: str, **changes: Optional[int]) -> List[Part]:
         Refused: there is no such profile.
     """
     if profile not in PROFILES:
-        raise Refused("there is no fio profile {0!r}; known: {1}".format(profile, ", ".join(sorted(PROFILES))))
+        raise Refused("there is no fio profile {!r}; known: {}".format(profile, ", ".join(sorted(PROFILES))))
     wanted: Dict[str, Any] = {key: value for key, value in changes.items() if value is not None}
     return [part._replace(**wanted) for part in PROFILES[profile]]
 
@@ -87,10 +88,10 @@ def parse_size(text: str) -> int:
     """
     match = re.match(r"^(\d+)\s*([kmgt]?)(?:i?b)?$", text.strip(), re.IGNORECASE)
     if match is None:
-        raise Refused("{0!r} is no size; write one as 256M or 10G".format(text))
+        raise Refused(f"{text!r} is no size; write one as 256M or 10G")
     size = int(match.group(1)) * 1024 ** " kmgt".index(match.group(2).lower() or " ")
     if size < MIB:
-        raise Refused("a test file of {0!r} measures nothing; give 1M or more".format(text))
+        raise Refused(f"a test file of {text!r} measures nothing; give 1M or more")
     return size
 
 
@@ -106,19 +107,19 @@ def safe_directory(path: str) -> str:
         Refused: a device, anything below /dev, /proc or /sys, a link to one of these, or no directory.
     """
     if not path.startswith("/"):
-        raise Refused("the directory must be an absolute path, and {0!r} is not".format(path))
+        raise Refused(f"the directory must be an absolute path, and {path!r} is not")
     real = os.path.realpath(path)
     for named in (os.path.normpath(path), real):
         if any(named == root or named.startswith(root + "/") for root in ("/dev", "/proc", "/sys")):
-            raise Refused("{0} is below /dev, /proc or /sys: fio is only ever given a directory on a file system".format(path))
+            raise Refused(f"{path} is below /dev, /proc or /sys: fio is only ever given a directory on a file system")
     try:
         mode = os.stat(real).st_mode
     except OSError as error:
-        raise Refused("the directory {0} cannot be used: {1}".format(path, error.strerror)) from error
+        raise Refused(f"the directory {path} cannot be used: {error.strerror}") from error
     if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
-        raise Refused("{0} is a device: fio would overwrite it. Give a directory on its file system".format(path))
+        raise Refused(f"{path} is a device: fio would overwrite it. Give a directory on its file system")
     if not stat.S_ISDIR(mode):
-        raise Refused("{0} is no directory".format(path))
+        raise Refused(f"{path} is no directory")
     return real
 
 
@@ -145,9 +146,7 @@ def judge_space(directory: str, parts: Sequence[Part]) -> Tuple[Optional[checks.
     return (
         checks.incomplete(
             "fio.space",
-            "the test needs {0} in {1}, where {2} are free and {3} stay reserved".format(
-                gib(need / GIB), directory, gib(free / GIB), gib(keep / GIB)
-            ),
+            f"the test needs {gib(need / GIB)} in {directory}, where {gib(free / GIB)} are free and {gib(keep / GIB)} stay reserved",
             "warning",
             measured=round(free / GIB, 2),
             expected=round((need + keep) / GIB, 2),
@@ -203,12 +202,12 @@ def command(executable: str, part: Part, engine: str, direct: bool) -> List[str]
         "--rw=" + part.rw,
         "--bs=" + part.bs,
         "--ioengine=" + engine,
-        "--iodepth={0}".format(iodepth),
-        "--numjobs={0}".format(numjobs),
-        "--direct={0}".format(int(direct)),
-        "--size={0}".format(size),
-        "--runtime={0}".format(part.runtime),
-        "--ramp_time={0}".format(part.ramp),
+        f"--iodepth={iodepth}",
+        f"--numjobs={numjobs}",
+        f"--direct={int(direct)}",
+        f"--size={size}",
+        f"--runtime={part.runtime}",
+        f"--ramp_time={part.ramp}",
         "--time_based",
         "--group_reporting",
         "--unlink=1",
@@ -236,7 +235,7 @@ def ending_cleanly() -> Iterator[None]:
     """Turn the signals that end a task into an exception, so that ``finally`` runs: fio ends and its files go."""
 
     def end(number: int, _frame: Any) -> None:
-        raise Ended("ended by signal {0}".format(number))
+        raise Ended(f"ended by signal {number}")
 
     caught = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = {number: signal.signal(number, end) for number in caught}
@@ -295,11 +294,15 @@ def run_fio(argv: Sequence[str], directory: str, timeout: float) -> Outcome:
         process.wait()
         raise
     return Outcome(
-        process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"), time.monotonic() - started, timed_out
+        process.returncode,
+        out.decode("utf-8", "replace"),
+        err.decode("utf-8", "replace"),
+        time.monotonic() - started,
+        timed_out,
     )
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -341,7 +344,9 @@ def _first_that_works(
         argv = command(executable, part, engine, direct)
         outcome = runner(argv, inside, timeout or time_limit(part))
         result = _read(outcome, part)
-        result.update({"argv": argv, "engine": engine, "direct": direct, "seconds": round(outcome.seconds, 2), "rc": outcome.rc})
+        result.update(
+            {"argv": argv, "engine": engine, "direct": direct, "seconds": round(outcome.seconds, 2), "rc": outcome.rc}
+        )
         if not _engine_is_at_fault(result):
             return result
     return result
@@ -349,7 +354,7 @@ def _first_that_works(
 
 def _read(outcome: Outcome, part: Part) -> Dict[str, Any]:
     if outcome.timed_out:
-        return {"document": None, "error": "fio did not end within {0:.0f} seconds and was killed".format(outcome.seconds)}
+        return {"document": None, "error": f"fio did not end within {outcome.seconds:.0f} seconds and was killed"}
     try:
         return {"document": fio_json.parse(outcome.stdout, outcome.stderr), "error": None}
     except fio_json.FioError as error:

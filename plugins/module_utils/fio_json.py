@@ -8,6 +8,7 @@ every job, and a write test without enough space may end with 0 too. So errors, 
 
 Pure functions: nothing is executed here.
 """
+
 from __future__ import annotations
 
 import json
@@ -46,7 +47,9 @@ def parse(text: Any, stderr: Any = "") -> Document:
     document, messages = _cut_out(decoded, _decode(stderr))
     jobs = document.get("jobs")
     if not isinstance(jobs, list) or "fio version" not in document:
-        raise FioError("expected fio's JSON with its version and jobs, and found keys: {0}".format(", ".join(sorted(document))))
+        raise FioError(
+            "expected fio's JSON with its version and jobs, and found keys: {}".format(", ".join(sorted(document)))
+        )
     entries = [job for job in jobs if isinstance(job, dict)]
     return {
         "version": str(document["fio version"]),
@@ -66,7 +69,7 @@ def _decode(text: Any) -> str:
 _NOT_A_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
-def _cut_out(text: str, stderr: str) -> "tuple[Document, List[str]]":
+def _cut_out(text: str, stderr: str) -> tuple[Document, List[str]]:
     """The document, and the lines around it (notes, errors of threads, the normal report)."""
     start = re.search(r"^\{\s*$", text, re.MULTILINE) or re.search(r"\{", text)
     if start is None:
@@ -75,7 +78,7 @@ def _cut_out(text: str, stderr: str) -> "tuple[Document, List[str]]":
     try:
         document, end = json.JSONDecoder().raw_decode(body)
     except ValueError as error:
-        raise FioError("fio's JSON cannot be read, it may be cut off: {0}".format(error)) from error
+        raise FioError(f"fio's JSON cannot be read, it may be cut off: {error}") from error
     if not isinstance(document, dict):
         raise FioError("expected an object in fio's JSON")
     around = text[: start.start()] + "\n" + body[end:]
@@ -84,10 +87,14 @@ def _cut_out(text: str, stderr: str) -> "tuple[Document, List[str]]":
 
 def _no_document(text: str, stderr: str) -> str:
     said = [line.strip() for line in (stderr + "\n" + text).splitlines() if line.strip()]
-    telling = [line for line in said if re.search(r"fio: |error|fail|verify|not loadable|unrecognized|unable", line, re.IGNORECASE)]
+    telling = [
+        line
+        for line in said
+        if re.search(r"fio: |error|fail|verify|not loadable|unrecognized|unable", line, re.IGNORECASE)
+    ]
     if not said:
         return "fio printed nothing where its JSON was expected"
-    return "fio gave no result: {0}".format("; ".join((telling or said)[:3])[:400])
+    return "fio gave no result: {}".format("; ".join((telling or said)[:3])[:400])
 
 
 def _number(value: Any) -> float:
@@ -127,7 +134,7 @@ def _latency(raw: Any, to_ns: int) -> Optional[Dict[str, Any]]:
         return None
     percentiles = raw.get("percentile")
     found = {
-        "{0:g}".format(float(key)): _number(value) * to_ns
+        f"{float(key):g}": _number(value) * to_ns
         for key, value in (percentiles.items() if isinstance(percentiles, dict) else ())
         # 2.x fills its list up with zeros under "0.00".
         if re.match(r"^\d+(\.\d+)?$", key) and float(key) > 0
@@ -204,16 +211,36 @@ CLASSES: Dict[str, Dict[str, float]] = {
 RUNTIME_SHARE = 0.9
 
 OUTCOMES: Dict[int, Dict[str, str]] = {
-    5: {"status": "fail", "action": "check_hardware", "reason": "the disk answered with an input/output error",
-        "remedy": "read the kernel log and the drive's SMART data; save what is on it and replace it"},
-    13: {"status": "incomplete", "action": "configure", "reason": "the test file may not be written",
-         "remedy": "run with become, or give a directory that this user may write"},
-    22: {"status": "incomplete", "action": "configure", "reason": "the file system refuses the way fio asks",
-         "remedy": "give a directory on a local file system"},
-    28: {"status": "incomplete", "action": "configure", "reason": "the file system is full",
-         "remedy": "free space, or give a smaller size"},
-    30: {"status": "fail", "action": "check_hardware", "reason": "the file system is read-only",
-         "remedy": "read the kernel log: a file system turns read-only after errors of its disk"},
+    5: {
+        "status": "fail",
+        "action": "check_hardware",
+        "reason": "the disk answered with an input/output error",
+        "remedy": "read the kernel log and the drive's SMART data; save what is on it and replace it",
+    },
+    13: {
+        "status": "incomplete",
+        "action": "configure",
+        "reason": "the test file may not be written",
+        "remedy": "run with become, or give a directory that this user may write",
+    },
+    22: {
+        "status": "incomplete",
+        "action": "configure",
+        "reason": "the file system refuses the way fio asks",
+        "remedy": "give a directory on a local file system",
+    },
+    28: {
+        "status": "incomplete",
+        "action": "configure",
+        "reason": "the file system is full",
+        "remedy": "free space, or give a smaller size",
+    },
+    30: {
+        "status": "fail",
+        "action": "check_hardware",
+        "reason": "the file system is read-only",
+        "remedy": "read the kernel log: a file system turns read-only after errors of its disk",
+    },
 }
 
 
@@ -255,8 +282,11 @@ def judge(
     random = part.startswith("randread")
     measured = side["iops"] if random else side["bw_bytes"]
     expected = expected_of(part, disk_class, floor)
-    rest: Dict[str, Any] = {"unit": "IOPS" if random else "MB/s", "measured": _shown(measured, random),
-                            "expected": {key: _shown(value, random) for key, value in expected.items()} or None}
+    rest: Dict[str, Any] = {
+        "unit": "IOPS" if random else "MB/s",
+        "measured": _shown(measured, random),
+        "expected": {key: _shown(value, random) for key, value in expected.items()} or None,
+    }
     return [_judge_floor(check_id, measured, expected.get("floor"), disk_class, buffered, rest)]
 
 
@@ -265,22 +295,34 @@ def _shown(value: float, random: bool) -> float:
 
 
 def _judge_floor(
-    check_id: str, measured: float, floor: Optional[float], disk_class: Optional[str], buffered: bool, rest: Dict[str, Any]
+    check_id: str,
+    measured: float,
+    floor: Optional[float],
+    disk_class: Optional[str],
+    buffered: bool,
+    rest: Dict[str, Any],
 ) -> checks.Check:
     if buffered:
         return checks.failed(
-            check_id, "warning", reason="the page cache was measured, not the disk", action="configure",
-            remedy="give a directory on a file system that supports direct input and output", **rest
+            check_id,
+            "warning",
+            reason="the page cache was measured, not the disk",
+            action="configure",
+            remedy="give a directory on a file system that supports direct input and output",
+            **rest,
         )
     if floor is None:
-        named = "a disk of class {0}".format(disk_class) if disk_class else "a disk of unknown class"
-        return checks.passed(check_id, "warning", reason="measured; {0} has no floor here".format(named), **rest)
+        named = f"a disk of class {disk_class}" if disk_class else "a disk of unknown class"
+        return checks.passed(check_id, "warning", reason=f"measured; {named} has no floor here", **rest)
     return checks.judged(
-        check_id, measured >= floor, "warning",
-        reason=None if measured >= floor else "slower than a healthy disk of class {0}".format(disk_class or "given"),
+        check_id,
+        measured >= floor,
+        "warning",
+        reason=None if measured >= floor else "slower than a healthy disk of class {}".format(disk_class or "given"),
         action="check_hardware",
         remedy="look whether something else used the disk; check its link (speed and lanes), its temperature, its SMART data, "
-        "and in a virtual machine the limits of its volume", **rest
+        "and in a virtual machine the limits of its volume",
+        **rest,
     )
 
 
@@ -288,18 +330,39 @@ def _unusable(check_id: str, part: str, document: Document, wanted_seconds: Opti
     """Why the numbers say nothing: an error of a job, no input or output, or a run that was cut short."""
     evidence = "; ".join(document["messages"]) or None
     for error in document["errors"]:
-        known = OUTCOMES.get(error["errno"], {
-            "status": "incomplete", "action": "none", "reason": "fio failed: " + error["message"],
-            "remedy": "run fio by hand with the command that is shown"})
-        return checks.make(check_id, known["status"], reason=known["reason"], action=known["action"], remedy=known["remedy"],
-                           measured=error["message"], evidence=evidence)
+        known = OUTCOMES.get(
+            error["errno"],
+            {
+                "status": "incomplete",
+                "action": "none",
+                "reason": "fio failed: " + error["message"],
+                "remedy": "run fio by hand with the command that is shown",
+            },
+        )
+        return checks.make(
+            check_id,
+            known["status"],
+            reason=known["reason"],
+            action=known["action"],
+            remedy=known["remedy"],
+            measured=error["message"],
+            evidence=evidence,
+        )
     side = document["write" if part == "seqwrite" else "read"]
     again = "run it again; look for what ended fio (a time limit, the out-of-memory killer, a lost connection)"
     if side is None or not side["io_bytes"]:
         return checks.incomplete(check_id, "fio moved no data", "warning", evidence=evidence, remedy=again)
     ran = side["runtime_ms"] / 1000.0
     if wanted_seconds and ran < RUNTIME_SHARE * wanted_seconds:
-        reason = "fio was ended after {0:.1f} of {1:g} seconds".format(ran, wanted_seconds)
-        return checks.incomplete(check_id, reason, "warning", evidence=evidence, remedy=again, measured=round(ran, 1),
-                                 expected=wanted_seconds, unit="s")
+        reason = f"fio was ended after {ran:.1f} of {wanted_seconds:g} seconds"
+        return checks.incomplete(
+            check_id,
+            reason,
+            "warning",
+            evidence=evidence,
+            remedy=again,
+            measured=round(ran, 1),
+            expected=wanted_seconds,
+            unit="s",
+        )
     return None

@@ -5,6 +5,7 @@
 The environment's interpreter runs a small program that tells each step as a line of JSON behind a mark, since frameworks
 print what they like. An import that hangs, crashes or runs out of memory is seen by what was told before it.
 """
+
 from __future__ import annotations
 
 import json
@@ -15,13 +16,13 @@ from ansible_collections.gpuwright.node.plugins.module_utils import checks, run
 
 MARK = "gpuwright-framework: "
 
-_HEAD = """
+_HEAD = f"""
 import json, sys
 def say(step, **facts):
-    sys.stdout.write("\\n" + {mark!r} + json.dumps(dict(facts, step=step)) + "\\n")
+    sys.stdout.write("\\n" + {MARK!r} + json.dumps(dict(facts, step=step)) + "\\n")
     sys.stdout.flush()
 say("start", python=sys.version.split()[0])
-""".format(mark=MARK)
+"""
 
 # 256 ones by 256 ones, summed: exactly 2**24, in every precision that a card multiplies with.
 _PYTORCH = """
@@ -70,15 +71,32 @@ FRAMEWORKS = {"pytorch": Framework("PyTorch", "torch", _HEAD + _PYTORCH)}
 
 # What a framework says when it finds no card, and what that means. The first match decides.
 _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
-    (r"driver.*too old|driver version is insufficient|CUDA driver version", "the framework's CUDA is newer than the driver supports",
-     "install", "install a newer driver, or the framework built for an older CUDA (gpuwright plan names both)"),
-    (r"no NVIDIA driver", "the framework finds no NVIDIA driver", "install", "install and load the driver: gpuwright up"),
-    (r"802|system not yet initialized", "the NVSwitch fabric is not ready", "restart_service",
-     "start nvidia-fabricmanager of exactly the driver's version"),
+    (
+        r"driver.*too old|driver version is insufficient|CUDA driver version",
+        "the framework's CUDA is newer than the driver supports",
+        "install",
+        "install a newer driver, or the framework built for an older CUDA (gpuwright plan names both)",
+    ),
+    (
+        r"no NVIDIA driver",
+        "the framework finds no NVIDIA driver",
+        "install",
+        "install and load the driver: gpuwright up",
+    ),
+    (
+        r"802|system not yet initialized",
+        "the NVSwitch fabric is not ready",
+        "restart_service",
+        "start nvidia-fabricmanager of exactly the driver's version",
+    ),
     (r"803|mismatch", "libcuda and the loaded kernel module have different versions", "reboot", "reboot the host"),
     (r"out of memory", "the card's memory is full", "restart_app", "end what uses the card, then prove again"),
-    (r"no kernel image is available", "the framework was built without code for this card", "install",
-     "install a build of the framework that supports the card's compute capability (gpuwright plan names one)"),
+    (
+        r"no kernel image is available",
+        "the framework was built without code for this card",
+        "install",
+        "install a build of the framework that supports the card's compute capability (gpuwright plan names one)",
+    ),
 )
 
 
@@ -114,7 +132,7 @@ def judge(
     imported = steps.get("import")
     if imported is None or "error" in imported:
         return [_not_imported(framework, python, answer, steps)]
-    result = [checks.passed("framework.import", measured=imported["version"], reason="{0} was imported".format(framework.title))]
+    result = [checks.passed("framework.import", measured=imported["version"], reason=f"{framework.title} was imported")]
     result.append(_judge_version(framework, str(imported["version"]), expected_version))
     result.append(_judge_cuda(framework, imported, steps.get("cuda"), expect_cuda, expected_gpus, answer))
     computed = [step for step in steps_of(answer.out) if step["step"] == "compute"]
@@ -128,27 +146,36 @@ def _not_imported(framework: Framework, python: str, answer: Any, steps: Dict[st
     """The interpreter is missing (nothing was tried), or the import failed, crashed or hung."""
     if "import" in steps:
         error = str(steps["import"]["error"])
-        missing = "ModuleNotFoundError" in error and "'{0}'".format(framework.package) in error
+        missing = "ModuleNotFoundError" in error and f"'{framework.package}'" in error
         return checks.failed(
             "framework.import",
-            reason="{0} is not in the environment".format(framework.title) if missing else "importing it failed",
-            evidence=error, action="install", remedy="gpuwright up builds the environment anew",
+            reason=f"{framework.title} is not in the environment" if missing else "importing it failed",
+            evidence=error,
+            action="install",
+            remedy="gpuwright up builds the environment anew",
         )
     if "start" not in steps:
         return checks.incomplete(
-            "framework.import", "the environment's interpreter {0} cannot be run".format(python),
-            evidence=answer.error or answer.err, action="install", remedy="gpuwright up builds the environment",
+            "framework.import",
+            f"the environment's interpreter {python} cannot be run",
+            evidence=answer.error or answer.err,
+            action="install",
+            remedy="gpuwright up builds the environment",
         )
     return _broken_off(framework, answer, "framework.import")
 
 
 def _broken_off(framework: Framework, answer: Any, check_id: str) -> checks.Check:
     killed = answer.rc is not None and (answer.rc < 0 or answer.rc > 128)
-    told = answer.error or ("the process was killed (status {0})".format(answer.rc) if killed else
-                            "the process ended with status {0}".format(answer.rc))
+    told = answer.error or (
+        f"the process was killed (status {answer.rc})" if killed else f"the process ended with status {answer.rc}"
+    )
     return checks.failed(
-        check_id, reason="{0} broke off: {1}".format(framework.title, told), evidence=answer.err[-1500:] or answer.out[-500:],
-        action="reboot", remedy="read the kernel log for Xid messages and for the out-of-memory killer, then prove again",
+        check_id,
+        reason=f"{framework.title} broke off: {told}",
+        evidence=answer.err[-1500:] or answer.out[-500:],
+        action="reboot",
+        remedy="read the kernel log for Xid messages and for the out-of-memory killer, then prove again",
     )
 
 
@@ -157,9 +184,15 @@ def _judge_version(framework: Framework, found: str, wanted: Optional[str]) -> c
     if not wanted:
         return checks.passed("framework.version", measured=found, reason="no version was expected")
     ok = found == wanted or ("+" not in wanted and found.split("+")[0] == wanted)
-    return checks.judged("framework.version", ok, measured=found, expected=wanted, action="install",
-                         reason=None if ok else "{0} {1} is installed where {2} is wanted".format(framework.title, found, wanted),
-                         remedy="gpuwright up installs the wanted version")
+    return checks.judged(
+        "framework.version",
+        ok,
+        measured=found,
+        expected=wanted,
+        action="install",
+        reason=None if ok else f"{framework.title} {found} is installed where {wanted} is wanted",
+        remedy="gpuwright up installs the wanted version",
+    )
 
 
 def _judge_cuda(
@@ -177,22 +210,39 @@ def _judge_cuda(
     built = imported.get("cuda")
     rest: Dict[str, Any] = {"measured": told["count"], "expected": expected_gpus, "unit": "cards"}
     if not built:
-        return checks.failed("framework.cuda", reason="this build of {0} is for the processor only".format(framework.title),
-                             evidence=imported["version"], action="install", remedy="gpuwright up installs the build for CUDA", **rest)
+        return checks.failed(
+            "framework.cuda",
+            reason=f"this build of {framework.title} is for the processor only",
+            evidence=imported["version"],
+            action="install",
+            remedy="gpuwright up installs the build for CUDA",
+            **rest,
+        )
     if not told["available"]:
         cause, action, remedy = _cuda_trouble(str(told.get("error") or ""))
-        return checks.failed("framework.cuda", reason=cause, evidence=told.get("error"), action=action, remedy=remedy, **rest)
+        return checks.failed(
+            "framework.cuda", reason=cause, evidence=told.get("error"), action=action, remedy=remedy, **rest
+        )
     if expected_gpus is not None and told["count"] != expected_gpus:
-        return checks.failed("framework.cuda", reason="{0} sees {1} cards".format(framework.title, told["count"]),
-                             action="reboot", remedy="compare with nvidia-smi -L and with the checks cuda.*", **rest)
-    return checks.passed("framework.cuda", reason="built for CUDA {0}".format(built), **rest)
+        return checks.failed(
+            "framework.cuda",
+            reason="{} sees {} cards".format(framework.title, told["count"]),
+            action="reboot",
+            remedy="compare with nvidia-smi -L and with the checks cuda.*",
+            **rest,
+        )
+    return checks.passed("framework.cuda", reason=f"built for CUDA {built}", **rest)
 
 
 def _cuda_trouble(text: str) -> Tuple[str, str, str]:
     for pattern, cause, action, remedy in _CUDA_TROUBLES:
         if re.search(pattern, text, re.IGNORECASE):
             return cause, action, remedy
-    return "the framework cannot use CUDA", "reboot", "look at the checks cuda.*, which try the driver without the framework"
+    return (
+        "the framework cannot use CUDA",
+        "reboot",
+        "look at the checks cuda.*, which try the driver without the framework",
+    )
 
 
 def _judge_compute(framework: Framework, step: Dict[str, Any], expect_cuda: bool) -> checks.Check:
@@ -202,9 +252,20 @@ def _judge_compute(framework: Framework, step: Dict[str, Any], expect_cuda: bool
         return checks.incomplete("framework.compute", "no card could be used", remedy="see framework.cuda")
     if "error" in step:
         cause, action, remedy = _cuda_trouble(str(step["error"]))
-        return checks.failed("framework.compute", gpu=gpu, reason=cause, evidence=step["error"], action=action, remedy=remedy)
+        return checks.failed(
+            "framework.compute", gpu=gpu, reason=cause, evidence=step["error"], action=action, remedy=remedy
+        )
     ok = step["sum"] == SUM
-    return checks.judged("framework.compute", ok, "critical" if ok else "fatal", gpu=gpu, measured=step["sum"], expected=SUM,
-                         reason="a product of matrices is right on {0}".format(step.get("name") or "the processor") if ok
-                         else "a product of matrices is wrong", action="check_hardware",
-                         remedy="prove again; if it stays wrong, take the card out of use")
+    return checks.judged(
+        "framework.compute",
+        ok,
+        "critical" if ok else "fatal",
+        gpu=gpu,
+        measured=step["sum"],
+        expected=SUM,
+        reason="a product of matrices is right on {}".format(step.get("name") or "the processor")
+        if ok
+        else "a product of matrices is wrong",
+        action="check_hardware",
+        remedy="prove again; if it stays wrong, take the card out of use",
+    )

@@ -31,6 +31,8 @@ _LEFT_OUT = re.compile(
     r"^(?:APT::Update::(?:Pre|Post)-Invoke|DPkg::(?:Pre|Post)-|Acquire::IndexTargets::(?!deb::Packages)|APT::Periodic|Unattended-Upgrade)",
     re.IGNORECASE,
 )
+# Lists and caches of a desktop are some 400 MB, too much for a /tmp in memory.
+_ROOMY = "/var/tmp"  # noqa: S108 - the directory in it is made by mkdtemp
 _KEEP_PRIORITY = 1001
 """Above 1000: the kept version is the candidate even where a newer one is installed."""
 
@@ -204,7 +206,7 @@ def _places(repository: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def without(
-    text: str, path: str, asked: set[tuple[str, str]], kept: Callable[[Mapping[str, Any]], bool] = lambda source: False
+    text: str, path: str, asked: set[tuple[str, str]], kept: Callable[[Mapping[str, Any]], bool] | None = None
 ) -> str:
     """A file of sources without those that lie at a place that is asked for anyway.
 
@@ -214,7 +216,7 @@ def without(
     pieces = re.split(r"(\n[ \t]*\n)", text) if path.endswith(".sources") else text.splitlines(True)
 
     def stays(piece: str) -> bool:
-        return all(kept(source) or not (_places(source) & asked) for source in parse(piece, path))
+        return all((kept and kept(source)) or not (_places(source) & asked) for source in parse(piece, path))
 
     return "".join(piece for piece in pieces if stays(piece))
 
@@ -258,11 +260,9 @@ class PrivateApt:
         self.directory = ""
         self.problems: list[Problem] = []
 
-    def __enter__(self) -> PrivateApt:
-        # Lists and caches of a desktop are some 400 MB, too much for a /tmp in memory.
-        self.directory = tempfile.mkdtemp(
-            prefix="gpuwright-apt-", dir="/var/tmp" if os.access("/var/tmp", os.W_OK) else None
-        )
+    def __enter__(self) -> PrivateApt:  # noqa: PYI034 - typing.Self is younger than Python 3.8
+        place = _ROOMY if os.access(_ROOMY, os.W_OK) else None
+        self.directory = tempfile.mkdtemp(prefix="gpuwright-apt-", dir=place)
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -305,23 +305,18 @@ class PrivateApt:
 
     def _trusted(self, repositories: Sequence[Mapping[str, Any]]) -> list[str]:
         """Stanzas of the repositories whose key is the right one; the others become problems."""
-        stanzas = []
-        for repository in repositories:
-            try:
-                stanzas.append(source_stanza(repository, self._key(repository)))
-            except openpgp.KeyFileError as exc:
-                self.problems.append(
-                    problem(
-                        "wrong-key",
-                        "the key of {} is not accepted: {}".format(repository["name"], exc),
-                        repository["name"],
-                    )
-                )
-            except FetchError as exc:
-                self.problems.append(
-                    problem("timeout" if exc.timed_out else "unreachable", str(exc), repository["name"])
-                )
-        return stanzas
+        stanzas = (self._stanza(repository) for repository in repositories)
+        return [stanza for stanza in stanzas if stanza is not None]
+
+    def _stanza(self, repository: Mapping[str, Any]) -> str | None:
+        name = repository["name"]
+        try:
+            return source_stanza(repository, self._key(repository))
+        except openpgp.KeyFileError as exc:
+            self.problems.append(problem("wrong-key", f"the key of {name} is not accepted: {exc}", name))
+        except FetchError as exc:
+            self.problems.append(problem("timeout" if exc.timed_out else "unreachable", str(exc), name))
+        return None
 
     def _copy_sources(self, asked: set[tuple[str, str]], components: set[str]) -> None:
         """The machine's own sources, without those that are asked for anyway.

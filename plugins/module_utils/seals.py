@@ -14,7 +14,7 @@ import json
 import os
 import tempfile
 import time
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Iterator, Mapping, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
@@ -162,6 +162,53 @@ def _file_difference(host: Host, path: str, sealed: Mapping[str, Any]) -> str | 
     return None if record and record["sha256"] == sealed.get("sha256") else f"{path} changed"
 
 
+def _light_difference(host: Host, path: str, sealed: Mapping[str, Any]) -> str | None:
+    now = light_record(host, path)
+    if now is None:
+        return f"{path} is gone"
+    return None if now == sealed else f"{path} changed"
+
+
+def _package_difference(name: str, version: str, package: Any) -> str | None:
+    if package is None:
+        return f"package {name} is not installed"
+    if package.version != version:
+        return f"package {name} is {package.version} instead of {version}"
+    return None if package.state == "installed" else f"package {name} is {package.state}"
+
+
+def _service_difference(unit: str, sealed: Mapping[str, Any], state: Mapping[str, Any] | None) -> str | None:
+    if state is None:
+        return f"service {unit} could not be seen"
+    for key in ("active", "enabled"):
+        if sealed.get(key) is not None and state.get(key) != sealed[key]:
+            return "service {} is {} instead of {}".format(unit, state.get(key) or "in no known state", sealed[key])
+    return None
+
+
+def _environment_difference(host: Host, path: str, sealed: Mapping[str, Any]) -> str | None:
+    record = environment_record(host, path)
+    if record is None:
+        return f"environment {path} is gone"
+    return None if record == sealed.get("record") else f"packages of the environment {path} changed"
+
+
+def _comparisons(
+    host: Host, seal: Mapping[str, Any], installed: Mapping[str, Any], services: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str | None]:
+    """Each sealed thing compared, the cheap ones first."""
+    for name, version in seal.get("packages", {}).items():
+        yield _package_difference(name, version, installed.get(name))
+    for unit, sealed in seal.get("services", {}).items():
+        yield _service_difference(unit, sealed, services.get(unit))
+    for path, sealed in seal.get("files", {}).items():
+        yield _file_difference(host, path, sealed)
+    for path, sealed in seal.get("light_files", {}).items():
+        yield _light_difference(host, path, sealed)
+    for path, sealed in seal.get("environments", {}).items():
+        yield _environment_difference(host, path, sealed)
+
+
 def difference(
     host: Host,
     seal: Mapping[str, Any],
@@ -169,36 +216,7 @@ def difference(
     services: Mapping[str, Mapping[str, Any]],
 ) -> str | None:
     """The first thing that is not as it was sealed, as a sentence; None when all is."""
-    for path, sealed in seal.get("files", {}).items():
-        text = _file_difference(host, path, sealed)
-        if text:
-            return text
-    for path, sealed in seal.get("light_files", {}).items():
-        now = light_record(host, path)
-        if now != sealed:
-            return "{} {}".format(path, "is gone" if now is None else "changed")
-    for name, version in seal.get("packages", {}).items():
-        package = installed.get(name)
-        if package is None:
-            return f"package {name} is not installed"
-        if package.version != version:
-            return f"package {name} is {package.version} instead of {version}"
-        if package.state != "installed":
-            return f"package {name} is {package.state}"
-    for unit, sealed in seal.get("services", {}).items():
-        state = services.get(unit)
-        if state is None:
-            return f"service {unit} could not be seen"
-        for key in ("active", "enabled"):
-            if sealed.get(key) is not None and state.get(key) != sealed[key]:
-                return "service {} is {} instead of {}".format(unit, state.get(key) or "in no known state", sealed[key])
-    for path, sealed in seal.get("environments", {}).items():
-        record = environment_record(host, path)
-        if record is None:
-            return f"environment {path} is gone"
-        if record != sealed.get("record"):
-            return f"packages of the environment {path} changed"
-    return None
+    return next((text for text in _comparisons(host, seal, installed, services) if text), None)
 
 
 def is_newer(seal: Mapping[str, Any]) -> bool:

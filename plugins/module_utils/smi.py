@@ -11,11 +11,12 @@ entry in the card's ``errors``.
 
 Pure functions: nothing is executed here.
 """
+
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 from typing import Any, Dict, List, Optional, Sequence, Tuple
+from xml.etree import ElementTree
 
 Gpu = Dict[str, Any]
 SmiData = Dict[str, Any]
@@ -69,7 +70,7 @@ def normalise_bus_id(text: str) -> str:
     if match is None:
         return text.strip()
     domain, bus, device, function = match.groups()
-    return "{0:08X}:{1:02X}:{2:02X}.{3}".format(int(domain or "0", 16), int(bus, 16), int(device, 16), function)
+    return "{:08X}:{:02X}:{:02X}.{}".format(int(domain or "0", 16), int(bus, 16), int(device, 16), function)
 
 
 class _Reader:
@@ -172,7 +173,7 @@ def parse_xml(text: Any) -> SmiData:
     document, notes = _cut_out(text)
     root = _parse(document)
     if root.tag != _ROOT:
-        raise SmiError("expected the XML of nvidia-smi (<{0}>) and found <{1}>".format(_ROOT, root.tag))
+        raise SmiError(f"expected the XML of nvidia-smi (<{_ROOT}>) and found <{root.tag}>")
     reader = _Reader(root)
     gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
     return {
@@ -194,10 +195,10 @@ def _cut_out(text: Any) -> Tuple[str, List[str]]:
         raise SmiError(_no_document(decoded))
     declaration = decoded.rfind("<?xml", 0, root)
     start = declaration if declaration >= 0 else root
-    closing = "</{0}>".format(_ROOT)
+    closing = f"</{_ROOT}>"
     end = decoded.find(closing, root)
     if end < 0:
-        raise SmiError("the XML of nvidia-smi is cut off: {0} is missing after {1} characters".format(closing, len(decoded)))
+        raise SmiError(f"the XML of nvidia-smi is cut off: {closing} is missing after {len(decoded)} characters")
     end += len(closing)
     outside = decoded[:start].splitlines() + decoded[end:].splitlines()
     return decoded[start:end], [plain(line) for line in outside if line.strip()]
@@ -207,7 +208,7 @@ def _no_document(text: str) -> str:
     first = next((plain(line) for line in text.splitlines() if line.strip()), "")
     if not first:
         return "nvidia-smi printed nothing where its XML was expected"
-    return "expected the XML of nvidia-smi and found {0!r}".format(first[:120])
+    return f"expected the XML of nvidia-smi and found {first[:120]!r}"
 
 
 def _parse(document: str) -> ElementTree.Element:
@@ -226,7 +227,7 @@ def _parse(document: str) -> ElementTree.Element:
         # Command lines of processes are not always escaped.
         return ElementTree.fromstring(_PROCESS_NAME.sub(_escape_name, body))
     except ElementTree.ParseError as error:
-        raise SmiError("the XML of nvidia-smi cannot be read: {0}".format(error)) from error
+        raise SmiError(f"the XML of nvidia-smi cannot be read: {error}") from error
 
 
 def _escape_name(match: Any) -> str:

@@ -9,10 +9,11 @@ Limits and their sources: row remapping and page retirement as in NVIDIA's memor
 four uncorrected SRAM errors over life as in ml-engineering and sichek; the corrected-error limit from sichek; the rest
 is written beside its constant.
 """
+
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_messages
 
@@ -80,13 +81,18 @@ def judge_count(data: smi.SmiData, expected: Expected) -> Check:
     attached = data.get("attached_gpus")
     wanted = expected.get("count")
     missing = _missing_bus_ids(data["gpus"], expected.get("bus_ids"))
-    rest: Dict[str, Any] = {"measured": found, "expected": wanted, "unit": "cards", "evidence": ", ".join(missing) or None}
+    rest: Dict[str, Any] = {
+        "measured": found,
+        "expected": wanted,
+        "unit": "cards",
+        "evidence": ", ".join(missing) or None,
+    }
     if wanted is not None and found != wanted:
-        return _cards_missing("{0} cards were expected and nvidia-smi sees {1}".format(wanted, found), missing, rest)
+        return _cards_missing(f"{wanted} cards were expected and nvidia-smi sees {found}", missing, rest)
     if missing:
         return _cards_missing("nvidia-smi does not see every card that is on the PCI bus", missing, rest)
     if attached is not None and attached > found:
-        reason = "nvidia-smi says that {0} cards are attached and describes {1}".format(attached, found)
+        reason = f"nvidia-smi says that {attached} cards are attached and describes {found}"
         return _cards_missing(reason, missing, dict(rest, expected=attached))
     if not found:
         return _cards_missing("nvidia-smi sees no card", missing, rest)
@@ -94,7 +100,7 @@ def judge_count(data: smi.SmiData, expected: Expected) -> Check:
 
 
 def _cards_missing(reason: str, missing: Sequence[str], rest: Dict[str, Any]) -> Check:
-    where = " (missing: {0})".format(", ".join(missing)) if missing else ""
+    where = " (missing: {})".format(", ".join(missing)) if missing else ""
     return checks.failed(
         "gpu.count",
         reason=reason + where,
@@ -155,7 +161,7 @@ def same_model(found: str, wanted: str) -> bool:
     return words <= name and all(_FORM.match(word) for word in name - words)
 
 
-def _words(name: str) -> "set[str]":
+def _words(name: str) -> set[str]:
     vendors = {"nvidia", "geforce", "tesla", "quadro"}
     joined = re.sub(r"(\d+)\s+gb\b", r"\1gb", name.lower())
     return {word for word in re.split(r"[\s\-_/]+", joined) if word and word not in vendors}
@@ -192,7 +198,9 @@ def _judge_version(check_id: str, version: Optional[str], wanted: str, severity:
         check_id,
         ok,
         severity,
-        reason=None if ok else "driver {0} runs where {1}{2} is wanted".format(version, wanted, "" if exact else " or newer"),
+        reason=None
+        if ok
+        else "driver {} runs where {}{} is wanted".format(version, wanted, "" if exact else " or newer"),
         action="install",
         remedy="run gpuwright up, and reboot if it says so",
         **rest,
@@ -223,7 +231,7 @@ def _judge_notes(data: smi.SmiData) -> List[Check]:
 
 def label(gpu: Gpu) -> str:
     """The name of a card in checks: its index, with the bus id that finds it in a case."""
-    return "{0} ({1})".format(gpu.get("index"), gpu.get("pci_bus_id") or "no bus id")
+    return "{} ({})".format(gpu.get("index"), gpu.get("pci_bus_id") or "no bus id")
 
 
 def _judge_lost(gpu: Gpu) -> Optional[Check]:
@@ -240,17 +248,19 @@ def _judge_lost(gpu: Gpu) -> Optional[Check]:
         gpu=label(gpu),
         measured=text,
         reason=trouble.cause if trouble else "the card does not answer the driver",
-        evidence="; ".join("{0}: {1}".format(*item) for item in sorted(errors.items())),
+        evidence="; ".join("{}: {}".format(*item) for item in sorted(errors.items())),
         action=trouble.action if trouble else "check_hardware",
-        remedy=trouble.remedy if trouble else "look in the kernel log for Xid messages, reboot, then power-cycle the host",
+        remedy=trouble.remedy
+        if trouble
+        else "look in the kernel log for Xid messages, reboot, then power-cycle the host",
     )
 
 
-def _judge_readable(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_readable(gpu: Gpu, _expected: Expected) -> List[Check]:
     errors: Dict[str, str] = gpu.get("errors") or {}
     if not errors:
         return [checks.passed("gpu.readable", gpu=label(gpu), reason="every value could be read")]
-    text = "; ".join("{0}: {1}".format(*item) for item in sorted(errors.items()))
+    text = "; ".join("{}: {}".format(*item) for item in sorted(errors.items()))
     trouble = smi_messages.from_text(text)
     return [
         checks.failed(
@@ -267,85 +277,115 @@ def _judge_readable(gpu: Gpu, expected: Expected) -> List[Check]:
     ]
 
 
-def _limit(
-    check_id: str,
-    gpu: Gpu,
-    value: Optional[float],
-    limit: float,
-    severity: str,
-    reason: str,
-    action: str,
-    remedy: str,
-    absent: str,
-    unit: Optional[str] = None,
-) -> Check:
+class Rule(NamedTuple):
+    """What a check of one value says when it is not met, and when the card does not have the value."""
+
+    check_id: str
+    severity: str
+    reason: str
+    action: str
+    remedy: str
+    absent: str
+    unit: Optional[str] = None
+
+
+def _limit(gpu: Gpu, value: Optional[float], limit: float, rule: Rule) -> Check:
     """A value that must not be above its limit; skipped where the card has none."""
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": value, "expected": limit, "unit": unit}
-    if value is None:
-        return checks.skipped(check_id, absent, severity, **rest)
-    if value <= limit:
-        return checks.passed(check_id, severity, **rest)
-    return checks.failed(check_id, severity, reason=reason, action=action, remedy=remedy.format(**gpu), **rest)
+    return _ruled(gpu, value, limit, value is not None and value <= limit, rule)
 
 
-def _flag(
-    check_id: str, gpu: Gpu, value: Optional[bool], severity: str, reason: str, action: str, remedy: str, absent: str
-) -> Check:
+def _flag(gpu: Gpu, value: Optional[bool], rule: Rule) -> Check:
     """A flag that must not be set; skipped where the card has none."""
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": value, "expected": False}
+    return _ruled(gpu, value, False, not value, rule)
+
+
+def _ruled(gpu: Gpu, value: Any, expected: Any, ok: bool, rule: Rule) -> Check:
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": value, "expected": expected, "unit": rule.unit}
     if value is None:
-        return checks.skipped(check_id, absent, severity, **rest)
-    return checks.judged(check_id, not value, severity, reason=reason if value else None, action=action,
-                         remedy=remedy.format(**gpu), **rest)
+        return checks.skipped(rule.check_id, rule.absent, rule.severity, **rest)
+    return checks.judged(
+        rule.check_id,
+        ok,
+        rule.severity,
+        reason=None if ok else rule.reason,
+        action=rule.action,
+        remedy=rule.remedy.format(**gpu),
+        **rest,
+    )
 
 
 _NO_ECC = "the card has no error-correcting memory, or it is switched off"
 
 
+_NEVER = "this card or driver does not report it"
+_VOLATILE_RULE = Rule(
+    "ecc.volatile_unc",
+    "critical",
+    "memory errors that could not be corrected since the driver was loaded",
+    "reset_gpu",
+    _RESET + "; if they come back, return the card",
+    _NO_ECC,
+    "errors",
+)
+_SRAM_RULE = Rule(
+    "ecc.sram_agg_unc",
+    "fatal",
+    "too many uncorrected errors in the card's SRAM over its life",
+    "rma",
+    _RMA,
+    _NO_ECC,
+    "errors",
+)
+_CORRECTED_RULE = Rule(
+    "ecc.corrected",
+    "warning",
+    "very many corrected memory errors",
+    "none",
+    "watch the card; run a memory test when it is idle",
+    _NO_ECC,
+    "errors",
+)
+# Flags of the memory, by their key; each of them must not be set.
+_ECC_FLAGS = {
+    "sram_threshold_exceeded": Rule(
+        "ecc.sram_threshold", "fatal", "the card's SRAM has exceeded the error threshold", "rma", _RMA, _NEVER
+    ),
+    "channel_repair_pending": Rule(
+        "repair.channel", "critical", "the repair of a memory channel waits for a reset", "reset_gpu", _RESET, _NEVER
+    ),
+    "tpc_repair_pending": Rule(
+        "repair.tpc", "critical", "the repair of a processing cluster waits for a reset", "reset_gpu", _RESET, _NEVER
+    ),
+    "unrepairable_memory": Rule(
+        "repair.memory", "fatal", "the card has memory that cannot be repaired", "rma", _RMA, _NEVER
+    ),
+}
+
+
 def _judge_ecc(gpu: Gpu, expected: Expected) -> List[Check]:
     ecc: Dict[str, Any] = gpu["ecc"]
-    off = ecc["mode"] is not True
-    result = [_judge_ecc_mode(gpu, expected)]
-    result.append(
-        _limit("ecc.volatile_unc", gpu, None if off else ecc["volatile_uncorrected"], 0, "critical",
-               "memory errors that could not be corrected since the driver was loaded", "reset_gpu",
-               _RESET + "; if they come back, return the card", _NO_ECC, "errors")
-    )
-    result.append(
-        _limit("ecc.sram_agg_unc", gpu, ecc["aggregate_sram_uncorrected"], SRAM_LIFE_LIMIT, "fatal",
-               "too many uncorrected errors in the card's SRAM over its life", "rma", _RMA, _NO_ECC, "errors")
-    )
-    result.append(
-        _flag("ecc.sram_threshold", gpu, ecc["sram_threshold_exceeded"], "fatal",
-              "the card says that its SRAM has exceeded the error threshold", "rma", _RMA,
-              "the card does not count against a threshold")
-    )
-    result.append(
-        _limit("ecc.corrected", gpu, None if off else ecc["volatile_corrected"], CORRECTED_LIMIT, "warning",
-               "very many corrected memory errors", "none", "watch the card; run a memory test when it is idle", _NO_ECC,
-               "errors")
-    )
-    pending = "stop what runs on the card and reset it; the repair is done while it starts"
-    never = "this card or driver does not report it"
-    result.append(_flag("repair.channel", gpu, ecc["channel_repair_pending"], "critical",
-                        "the repair of a memory channel waits for a reset", "reset_gpu", pending, never))
-    result.append(_flag("repair.tpc", gpu, ecc["tpc_repair_pending"], "critical",
-                        "the repair of a processing cluster waits for a reset", "reset_gpu", pending, never))
-    result.append(_flag("repair.memory", gpu, ecc["unrepairable_memory"], "fatal",
-                        "the card has memory that cannot be repaired", "rma", _RMA, never))
-    return result
+    counted = ecc["mode"] is True
+    result = [
+        _judge_ecc_mode(gpu, expected),
+        _limit(gpu, ecc["volatile_uncorrected"] if counted else None, 0, _VOLATILE_RULE),
+        _limit(gpu, ecc["aggregate_sram_uncorrected"], SRAM_LIFE_LIMIT, _SRAM_RULE),
+        _limit(gpu, ecc["volatile_corrected"] if counted else None, CORRECTED_LIMIT, _CORRECTED_RULE),
+    ]
+    return result + [_flag(gpu, ecc[key], rule) for key, rule in _ECC_FLAGS.items()]
 
 
 def _judge_ecc_mode(gpu: Gpu, expected: Expected) -> Check:
     current, pending, wanted = gpu["ecc"]["mode"], gpu["ecc"]["pending"], expected.get("ecc")
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": _on_off(current), "expected": _on_off(wanted)}
     if current is None:
-        return checks.skipped("ecc.mode", "the card has no error-correcting memory that can be switched", "warning", **rest)
+        return checks.skipped(
+            "ecc.mode", "the card has no error-correcting memory that can be switched", "warning", **rest
+        )
     if pending is not None and pending != current:
         return checks.failed(
             "ecc.mode",
             "warning",
-            reason="error correction is {0} and will be {1} after a reset".format(_on_off(current), _on_off(pending)),
+            reason=f"error correction is {_on_off(current)} and will be {_on_off(pending)} after a reset",
             action="reset_gpu",
             remedy=_RESET.format(**gpu),
             **rest,
@@ -355,9 +395,9 @@ def _judge_ecc_mode(gpu: Gpu, expected: Expected) -> Check:
         "ecc.mode",
         current == target,
         "warning",
-        reason=None if current == target else "error correction is {0}".format(_on_off(current)),
+        reason=None if current == target else f"error correction is {_on_off(current)}",
         action="configure",
-        remedy="'nvidia-smi -i {0} -e {1}', then reset the card".format(gpu["index"], int(target)),
+        remedy="'nvidia-smi -i {} -e {}', then reset the card".format(gpu["index"], int(target)),
         **rest,
     )
 
@@ -366,38 +406,70 @@ def _on_off(value: Optional[bool]) -> Optional[str]:
     return None if value is None else ("on" if value else "off")
 
 
-def _judge_remap(gpu: Gpu, expected: Expected) -> List[Check]:
+_NO_REMAP = "the card does not remap rows of its memory"
+_REMAP_PENDING = Rule(
+    "remap.pending", "critical", "a row of the memory waits to be remapped", "reset_gpu", _RESET, _NO_REMAP
+)
+_REMAP_FAILURE = Rule("remap.failure", "fatal", "a row of the memory could not be remapped", "rma", _RMA, _NO_REMAP)
+_REMAP_COUNT = Rule(
+    "remap.uncorrectable",
+    "fatal",
+    "too many rows were remapped after uncorrectable errors",
+    "rma",
+    _RMA,
+    _NO_REMAP,
+    "rows",
+)
+_REMAP_BANK = Rule(
+    "remap.bank",
+    "warning",
+    "banks of the memory are short of spare rows",
+    "none",
+    "plan to replace the card",
+    _NO_REMAP,
+    "banks",
+)
+
+
+def _judge_remap(gpu: Gpu, _expected: Expected) -> List[Check]:
     rows: Dict[str, Any] = gpu["remapped_rows"] or {}
     banks: Dict[str, Optional[int]] = rows.get("banks") or {}
-    absent = "the card does not remap rows of its memory"
-    low = None if banks.get("none") is None and banks.get("low") is None else (banks.get("none") or 0) + (banks.get("low") or 0)
+    known = [banks[level] for level in ("none", "low") if banks.get(level) is not None]
     return [
-        _flag("remap.pending", gpu, rows.get("pending"), "critical", "a row of the memory waits to be remapped", "reset_gpu",
-              _RESET, absent),
-        _flag("remap.failure", gpu, rows.get("failure"), "fatal", "a row of the memory could not be remapped", "rma", _RMA,
-              absent),
-        _limit("remap.uncorrectable", gpu, rows.get("uncorrectable"), REMAPPED_ROWS_LIMIT, "fatal",
-               "too many rows were remapped after uncorrectable errors", "rma", _RMA, absent, "rows"),
-        _limit("remap.bank", gpu, low, 0, "warning", "banks of the memory are short of spare rows", "none",
-               "plan to replace the card", absent, "banks"),
+        _flag(gpu, rows.get("pending"), _REMAP_PENDING),
+        _flag(gpu, rows.get("failure"), _REMAP_FAILURE),
+        _limit(gpu, rows.get("uncorrectable"), REMAPPED_ROWS_LIMIT, _REMAP_COUNT),
+        _limit(gpu, sum(count or 0 for count in known) if known else None, 0, _REMAP_BANK),
     ]
 
 
-def _judge_pages(gpu: Gpu, expected: Expected) -> List[Check]:
+_NO_PAGES = "the card does not retire pages (Ampere and newer remap rows instead)"
+_PAGES_PENDING = Rule(
+    "pages.pending", "critical", "a page of the memory waits to be retired", "reset_gpu", _RESET, _NO_PAGES
+)
+_PAGES_MANY = Rule(
+    "pages.count",
+    "warning",
+    f"many pages of the memory are retired; at {RETIRED_PAGES_LIMIT} the card is to be replaced",
+    "none",
+    "watch the card and plan its replacement",
+    _NO_PAGES,
+    "pages",
+)
+_PAGES_FULL = _PAGES_MANY._replace(
+    severity="fatal", reason="as many pages of the memory are retired as can be", action="rma", remedy=_RMA
+)
+
+
+def _judge_pages(gpu: Gpu, _expected: Expected) -> List[Check]:
     pages: Dict[str, Any] = gpu["retired_pages"] or {}
-    absent = "the card does not retire pages (Ampere and newer remap rows instead)"
-    counted = [pages.get("single_bit"), pages.get("double_bit")]
-    total = None if counted == [None, None] else sum(count or 0 for count in counted)
-    at_limit = total is not None and total >= RETIRED_PAGES_LIMIT
-    return [
-        _flag("pages.pending", gpu, pages.get("pending"), "critical", "a page of the memory waits to be retired", "reset_gpu",
-              _RESET, absent),
-        _limit("pages.count", gpu, total, RETIRED_PAGES_WARN - 1, "fatal" if at_limit else "warning",
-               "{0} pages of the memory are retired; {1} is where the card is to be replaced".format(total, RETIRED_PAGES_LIMIT),
-               "rma" if at_limit else "none", _RMA if at_limit else "watch the card and plan its replacement", absent, "pages"),
-    ]
+    known = [pages[kind] for kind in ("single_bit", "double_bit") if pages.get(kind) is not None]
+    total = sum(known) if known else None
+    rule = _PAGES_FULL if total is not None and total >= RETIRED_PAGES_LIMIT else _PAGES_MANY
+    return [_flag(gpu, pages.get("pending"), _PAGES_PENDING), _limit(gpu, total, RETIRED_PAGES_WARN - 1, rule)]
 
 
+_RESET_REQUIRED = Rule("gpu.reset_required", "critical", "the card needs a reset", "reset_gpu", _RESET, _NEVER)
 _RECOVERY = {
     "reset": ("reset_gpu", _RESET),
     "gpu reset": ("reset_gpu", _RESET),
@@ -408,7 +480,7 @@ _RECOVERY = {
 }
 
 
-def _judge_recovery(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_recovery(gpu: Gpu, _expected: Expected) -> List[Check]:
     wanted = gpu["recovery_action"]
     required = gpu["reset_required"]
     result = []
@@ -419,12 +491,19 @@ def _judge_recovery(gpu: Gpu, expected: Expected) -> List[Check]:
         action, remedy = _RECOVERY.get(wanted.lower(), ("contact_support", "do what the card asks for: " + wanted))
         clean = wanted.lower() == "none"
         result.append(
-            checks.judged("gpu.recovery_action", clean, gpu=label(gpu), measured=wanted, expected="None",
-                          reason=None if clean else "the card asks for: " + wanted, action=action,
-                          remedy=remedy.format(**gpu))
+            checks.judged(
+                "gpu.recovery_action",
+                clean,
+                gpu=label(gpu),
+                measured=wanted,
+                expected="None",
+                reason=None if clean else "the card asks for: " + wanted,
+                action=action,
+                remedy=remedy.format(**gpu),
+            )
         )
     if required is not None:
-        result.append(_flag("gpu.reset_required", gpu, required, "critical", "the card needs a reset", "reset_gpu", _RESET, ""))
+        result.append(_flag(gpu, required, _RESET_REQUIRED))
     return result
 
 
@@ -441,22 +520,44 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
     if wanted is None and margin is not None:
         ok = margin > TEMPERATURE_MARGIN_C
         return checks.judged(
-            "temp.gpu", ok, "warning", measured=value, expected=value + margin - TEMPERATURE_MARGIN_C,
-            reason=None if ok else "{0} °C below the temperature at which the card slows down".format(margin), **rest,
+            "temp.gpu",
+            ok,
+            "warning",
+            measured=value,
+            expected=value + margin - TEMPERATURE_MARGIN_C,
+            reason=None if ok else f"{margin} °C below the temperature at which the card slows down",
+            **rest,
         )
     limit = wanted if wanted is not None else (slow - TEMPERATURE_MARGIN_C if slow else TEMPERATURE_LIMIT_C)
-    return checks.judged("temp.gpu", value < limit, "warning", measured=value, expected=limit,
-                         reason=None if value < limit else "the card is hot", **rest)
+    return checks.judged(
+        "temp.gpu",
+        value < limit,
+        "warning",
+        measured=value,
+        expected=limit,
+        reason=None if value < limit else "the card is hot",
+        **rest,
+    )
 
 
 def _judge_memory_temperature(gpu: Gpu, expected: Expected) -> Check:
     value, ceiling = gpu["temperature_memory_c"], gpu["temperature_memory_max_c"]
     limit = expected.get("max_memory_temperature_c") or min(MEMORY_LIMIT_C, ceiling or MEMORY_LIMIT_C)
-    return _limit("temp.mem", gpu, value, limit, "warning", "the card's memory is hot", "check_hardware", _COOL,
-                  "the card tells no memory temperature", "°C")
+    return _limit(gpu, value, limit, _MEMORY_HOT)
 
 
-def _judge_throttle(gpu: Gpu, expected: Expected) -> List[Check]:
+_MEMORY_HOT = Rule(
+    "temp.mem",
+    "warning",
+    "the card's memory is hot",
+    "check_hardware",
+    _COOL,
+    "the card tells no memory temperature",
+    "°C",
+)
+
+
+def _judge_throttle(gpu: Gpu, _expected: Expected) -> List[Check]:
     active: Optional[List[str]] = gpu["throttle"]
     if active is None:
         absent = "the card does not tell why it slows down"
@@ -464,12 +565,27 @@ def _judge_throttle(gpu: Gpu, expected: Expected) -> List[Check]:
     hard = [name for name in active if name in ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")]
     soft = "sw_thermal_slowdown" in active
     return [
-        checks.judged("throttle.hw", not hard, gpu=label(gpu), measured=active, expected=[],
-                      reason="the hardware slows the card down: " + ", ".join(hard) if hard else None,
-                      action="check_hardware", remedy=_COOL + "; check the power supply and the card's power cables"),
-        checks.judged("throttle.sw_thermal", not soft, "warning", gpu=label(gpu), measured=active, expected=[],
-                      reason="the driver slows the card down because it is hot" if soft else None,
-                      action="check_hardware", remedy=_COOL),
+        checks.judged(
+            "throttle.hw",
+            not hard,
+            gpu=label(gpu),
+            measured=active,
+            expected=[],
+            reason="the hardware slows the card down: " + ", ".join(hard) if hard else None,
+            action="check_hardware",
+            remedy=_COOL + "; check the power supply and the card's power cables",
+        ),
+        checks.judged(
+            "throttle.sw_thermal",
+            not soft,
+            "warning",
+            gpu=label(gpu),
+            measured=active,
+            expected=[],
+            reason="the driver slows the card down because it is hot" if soft else None,
+            action="check_hardware",
+            remedy=_COOL,
+        ),
     ]
 
 
@@ -479,9 +595,15 @@ def _judge_power(gpu: Gpu, expected: Expected) -> List[Check]:
     result = []
     if unreadable:
         result.append(
-            checks.failed("power.read", "warning", gpu=label(gpu), reason="the power draw cannot be read",
-                          evidence="; ".join(unreadable.values()), action="reboot",
-                          remedy="look in the kernel log for Xid 79 and 119; reboot the host")
+            checks.failed(
+                "power.read",
+                "warning",
+                gpu=label(gpu),
+                reason="the power draw cannot be read",
+                evidence="; ".join(unreadable.values()),
+                action="reboot",
+                remedy="look in the kernel log for Xid 79 and 119; reboot the host",
+            )
         )
     elif draw is None:
         result.append(checks.skipped("power.read", "the card does not measure its power", "warning", gpu=label(gpu)))
@@ -496,18 +618,32 @@ def _judge_power_limit(gpu: Gpu, limit: float, default: float, wanted: Optional[
     """A lowered limit is often wanted (heat, noise, power supply), so without a wish it is only told."""
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": limit, "expected": wanted or default, "unit": "W"}
     if wanted is None:
-        note = None if abs(limit - default) < 1 else "the power limit differs from the card's default of {0:g} W".format(default)
+        note = None if abs(limit - default) < 1 else f"the power limit differs from the card's default of {default:g} W"
         return checks.passed("gpu.power_limit", "info", reason=note, **rest)
     ok = abs(limit - wanted) < 1
-    return checks.judged("gpu.power_limit", ok, "warning", reason=None if ok else "the power limit is not the wished one",
-                         action="configure", remedy="'nvidia-smi -i {0} -pl {1:g}'".format(gpu["index"], wanted), **rest)
+    return checks.judged(
+        "gpu.power_limit",
+        ok,
+        "warning",
+        reason=None if ok else "the power limit is not the wished one",
+        action="configure",
+        remedy="'nvidia-smi -i {} -pl {:g}'".format(gpu["index"], wanted),
+        **rest,
+    )
 
 
-def _judge_fan(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_fan(gpu: Gpu, _expected: Expected) -> List[Check]:
     if "fan_speed" in (gpu.get("errors") or {}):
         return [
-            checks.failed("fan", "warning", gpu=label(gpu), evidence=gpu["errors"]["fan_speed"], action="check_hardware",
-                          reason="the speed of a fan cannot be read", remedy="listen and look: a fan may stand still; replace it")
+            checks.failed(
+                "fan",
+                "warning",
+                gpu=label(gpu),
+                evidence=gpu["errors"]["fan_speed"],
+                action="check_hardware",
+                reason="the speed of a fan cannot be read",
+                remedy="listen and look: a fan may stand still; replace it",
+            )
         ]
     if gpu["fan_percent"] is None:
         return [checks.skipped("fan", "the card has no fan of its own", "warning", gpu=label(gpu))]
@@ -516,19 +652,29 @@ def _judge_fan(gpu: Gpu, expected: Expected) -> List[Check]:
 
 def _judge_persistence(gpu: Gpu, expected: Expected) -> List[Check]:
     mode, wanted = gpu["persistence_mode"], expected.get("persistence")
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": _on_off(mode), "expected": _on_off(True if wanted is None else wanted)}
+    rest: Dict[str, Any] = {
+        "gpu": label(gpu),
+        "measured": _on_off(mode),
+        "expected": _on_off(True if wanted is None else wanted),
+    }
     if wanted is False:
         return [checks.skipped("persistence", "persistence is not wanted here", "warning", **rest)]
     if mode is None:
         return [checks.skipped("persistence", "the card has no persistence mode", "warning", **rest)]
     return [
-        checks.judged("persistence", mode, "warning",
-                      reason=None if mode else "the driver is unloaded from the card whenever nobody uses it: slow starts",
-                      action="restart_service", remedy="enable nvidia-persistenced with persistence mode on", **rest)
+        checks.judged(
+            "persistence",
+            mode,
+            "warning",
+            reason=None if mode else "the driver is unloaded from the card whenever nobody uses it: slow starts",
+            action="restart_service",
+            remedy="enable nvidia-persistenced with persistence mode on",
+            **rest,
+        )
     ]
 
 
-def _judge_fabric(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_fabric(gpu: Gpu, _expected: Expected) -> List[Check]:
     """Cards behind NVSwitches are usable only once the fabric manager has connected them."""
     state, status = gpu["fabric"]["state"], gpu["fabric"]["status"]
     health = gpu["fabric"]["health"]
@@ -537,10 +683,16 @@ def _judge_fabric(gpu: Gpu, expected: Expected) -> List[Check]:
     ok = state == "Completed" and status in (None, "Success") and health in (None, "Healthy")
     measured = ", ".join(value for value in (state, status, health) if value)
     return [
-        checks.judged("fabric.state", ok, gpu=label(gpu), measured=measured, expected="Completed, Success",
-                      reason=None if ok else "the card is not connected to the NVSwitch fabric; CUDA will fail with error 802",
-                      action="restart_service",
-                      remedy="start nvidia-fabricmanager of the same version as the driver, read its log; else reboot")
+        checks.judged(
+            "fabric.state",
+            ok,
+            gpu=label(gpu),
+            measured=measured,
+            expected="Completed, Success",
+            reason=None if ok else "the card is not connected to the NVSwitch fabric; CUDA will fail with error 802",
+            action="restart_service",
+            remedy="start nvidia-fabricmanager of the same version as the driver, read its log; else reboot",
+        )
     ]
 
 
@@ -551,14 +703,26 @@ def _judge_mig(gpu: Gpu, expected: Expected) -> List[Check]:
         return [checks.skipped("gpu.mig", "the card cannot be partitioned (MIG)", "warning", **rest)]
     if pending is not None and pending != current:
         return [
-            checks.failed("gpu.mig", "warning", reason="partitioning (MIG) changes only with a reset", action="reset_gpu",
-                          remedy=_RESET.format(**gpu), **rest)
+            checks.failed(
+                "gpu.mig",
+                "warning",
+                reason="partitioning (MIG) changes only with a reset",
+                action="reset_gpu",
+                remedy=_RESET.format(**gpu),
+                **rest,
+            )
         ]
     ok = wanted is None or bool(wanted) == current
     return [
-        checks.judged("gpu.mig", ok, "warning",
-                      reason=None if ok else "partitioning (MIG) is {0}".format(_on_off(current)), action="configure",
-                      remedy="'nvidia-smi -i {0} -mig {1}', then reset the card".format(gpu["index"], int(bool(wanted))), **rest)
+        checks.judged(
+            "gpu.mig",
+            ok,
+            "warning",
+            reason=None if ok else f"partitioning (MIG) is {_on_off(current)}",
+            action="configure",
+            remedy="'nvidia-smi -i {} -mig {}', then reset the card".format(gpu["index"], int(bool(wanted))),
+            **rest,
+        )
     ]
 
 
@@ -569,9 +733,15 @@ def _judge_compute_mode(gpu: Gpu, expected: Expected) -> List[Check]:
         return [checks.skipped("gpu.mode.compute", "the card has no compute mode", "warning", **rest)]
     ok = mode in ("Default", expected.get("compute_mode"))
     return [
-        checks.judged("gpu.mode.compute", ok, "warning",
-                      reason=None if ok else "the compute mode keeps several processes from sharing the card",
-                      action="configure", remedy="'nvidia-smi -i {0} -c 0'".format(gpu["index"]), **rest)
+        checks.judged(
+            "gpu.mode.compute",
+            ok,
+            "warning",
+            reason=None if ok else "the compute mode keeps several processes from sharing the card",
+            action="configure",
+            remedy="'nvidia-smi -i {} -c 0'".format(gpu["index"]),
+            **rest,
+        )
     ]
 
 
@@ -583,16 +753,24 @@ def computing(gpu: Gpu) -> List[Dict[str, Any]]:
 def _judge_idle(gpu: Gpu, expected: Expected) -> List[Check]:
     busy = computing(gpu)
     desktop = len(gpu["processes"]) - len(busy)
-    names = ", ".join("{0} (pid {1})".format(process["name"] or "unnamed", process["pid"]) for process in busy[:10])
+    names = ", ".join("{} (pid {})".format(process["name"] or "unnamed", process["pid"]) for process in busy[:10])
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": len(busy), "unit": "computing processes"}
     if not busy:
-        note = "{0} processes of the desktop do not count".format(desktop) if desktop else None
+        note = f"{desktop} processes of the desktop do not count" if desktop else None
         return [checks.passed("gpu.idle", "warning", reason=note, **rest)]
     if not expected.get("idle"):
         return [checks.passed("gpu.idle", "info", reason="the card is in use", evidence=names, **rest)]
     return [
-        checks.failed("gpu.idle", "warning", reason="the card should be idle and is in use", evidence=names, expected=0,
-                      action="restart_app", remedy="end the processes, or wait for them", **rest)
+        checks.failed(
+            "gpu.idle",
+            "warning",
+            reason="the card should be idle and is in use",
+            evidence=names,
+            expected=0,
+            action="restart_app",
+            remedy="end the processes, or wait for them",
+            **rest,
+        )
     ]
 
 
@@ -603,18 +781,30 @@ def judge_pcie_width(gpu: Gpu, expected: Expected, cards: int = 1) -> Check:
     boards give several cards eight lanes each, and clouds attach cards with eight; four or one is a fault.
     """
     width, maximum, wanted = gpu["pcie"]["width"], gpu["pcie"]["width_max"], expected.get("pcie_width")
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": width, "unit": "lanes", "action": "check_hardware", "remedy": _SEAT}
+    rest: Dict[str, Any] = {
+        "gpu": label(gpu),
+        "measured": width,
+        "unit": "lanes",
+        "action": "check_hardware",
+        "remedy": _SEAT,
+    }
     target = wanted or maximum
     if width is None or target is None:
         return checks.skipped("pcie.width", "the card tells no PCIe width, as in a virtual machine", gpu=label(gpu))
     if width >= target:
         return checks.passed("pcie.width", gpu=label(gpu), measured=width, expected=target, unit="lanes")
-    reason = "the PCIe link has {0} of {1} lanes".format(width, target)
+    reason = f"the PCIe link has {width} of {target} lanes"
     if wanted:
         return checks.failed("pcie.width", reason=reason, expected=target, **rest)
     if width >= 8 and cards > 1:
-        return checks.passed("pcie.width", gpu=label(gpu), measured=width, expected=8, unit="lanes",
-                             reason=reason + ", which is what boards give several cards")
+        return checks.passed(
+            "pcie.width",
+            gpu=label(gpu),
+            measured=width,
+            expected=8,
+            unit="lanes",
+            reason=reason + ", which is what boards give several cards",
+        )
     return checks.failed("pcie.width", "warning" if width >= 8 else "critical", reason=reason, expected=target, **rest)
 
 
@@ -627,19 +817,36 @@ def _judge_pcie_generation(gpu: Gpu, expected: Expected) -> Check:
     now, best = gpu["pcie"]["gen"], expected.get("pcie_gen") or gpu["pcie"]["gen_max"]
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": now, "expected": best, "unit": "generation"}
     if now is None or best is None:
-        return checks.skipped("pcie.gen", "the card tells no PCIe generation, as in a virtual machine", "warning", **rest)
+        return checks.skipped(
+            "pcie.gen", "the card tells no PCIe generation, as in a virtual machine", "warning", **rest
+        )
     if now >= best:
         return checks.passed("pcie.gen", "warning", **rest)
     if not expected.get("under_load"):
         return checks.skipped("pcie.gen", "an idle card lowers its link; this is judged under load", "info", **rest)
-    return checks.failed("pcie.gen", "warning", reason="the PCIe link is slower than card and slot allow, under load",
-                         action="check_hardware", remedy=_SEAT, **rest)
+    return checks.failed(
+        "pcie.gen",
+        "warning",
+        reason="the PCIe link is slower than card and slot allow, under load",
+        action="check_hardware",
+        remedy=_SEAT,
+        **rest,
+    )
+
+
+_REPLAYS = Rule(
+    "pcie.replay",
+    "warning",
+    "many packets of the PCIe link had to be sent again",
+    "check_hardware",
+    _SEAT,
+    "the card does not count replays",
+    "replays",
+)
 
 
 def _judge_replays(gpu: Gpu) -> Check:
-    return _limit("pcie.replay", gpu, gpu["pcie"]["replays"], REPLAYS_LIMIT, "warning",
-                  "many packets of the PCIe link had to be sent again", "check_hardware", _SEAT,
-                  "the card does not count replays", "replays")
+    return _limit(gpu, gpu["pcie"]["replays"], REPLAYS_LIMIT, _REPLAYS)
 
 
 _STEPS: Tuple[Callable[[Gpu, Expected], List[Check]], ...] = (

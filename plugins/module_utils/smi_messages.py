@@ -6,6 +6,7 @@ The sentences stand mostly on stdout. Exit codes 2 to 15 are those of nvidia-smi
 reports of users. Text is looked at before the code: the same code stands for several causes, and rc 0 may come with an
 error sentence (one lost card among good ones).
 """
+
 from __future__ import annotations
 
 import re
@@ -97,7 +98,9 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
     ),
     (
         r"gpu requires reset",
-        Trouble("a card needs a reset", "reset_gpu", "stop what runs on it, then 'nvidia-smi --gpu-reset -i N' or reboot"),
+        Trouble(
+            "a card needs a reset", "reset_gpu", "stop what runs on it, then 'nvidia-smi --gpu-reset -i N' or reboot"
+        ),
     ),
     (
         r"infoROM is corrupted",
@@ -135,7 +138,9 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
     (
         r"is not a valid field|invalid combination of input arguments|option .* is not recognized",
         Trouble(
-            "this nvidia-smi does not know the question", "install", "update the driver: this nvidia-smi is too old",
+            "this nvidia-smi does not know the question",
+            "install",
+            "update the driver: this nvidia-smi is too old",
             "incomplete",
         ),
     ),
@@ -146,7 +151,9 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
 )
 
 _CODES: Dict[int, Trouble] = {
-    2: Trouble("nvidia-smi refused its arguments", "install", "update the driver: this nvidia-smi is too old", "incomplete"),
+    2: Trouble(
+        "nvidia-smi refused its arguments", "install", "update the driver: this nvidia-smi is too old", "incomplete"
+    ),
     3: Trouble("the card does not support the question", "none", "nothing: the card has no such value", "incomplete"),
     4: Trouble("this user may not ask", "configure", "run as root", "incomplete"),
     6: Trouble(
@@ -171,7 +178,9 @@ _CODES: Dict[int, Trouble] = {
         severity="fatal",
     ),
     18: Trouble("the kernel module and the libraries have different versions", "reboot", _RELOAD),
-    126: Trouble("nvidia-smi may not be executed", "configure", "check the mode of the file and the mount options", "incomplete"),
+    126: Trouble(
+        "nvidia-smi may not be executed", "configure", "check the mode of the file and the mount options", "incomplete"
+    ),
     127: NOT_INSTALLED,
 }
 
@@ -206,12 +215,12 @@ def explain(rc: Optional[int], text: str = "", timed_out: bool = False) -> Optio
         return _CODES[rc]
     if rc < 0 or rc > 128:
         return Trouble(
-            "nvidia-smi was killed by signal {0}".format(-rc if rc < 0 else rc - 128),
+            f"nvidia-smi was killed by signal {-rc if rc < 0 else rc - 128}",
             "reboot",
             "look in the kernel log for Xid messages and for the out-of-memory killer",
         )
     return Trouble(
-        "nvidia-smi ended with code {0}, which is not documented".format(rc),
+        f"nvidia-smi ended with code {rc}, which is not documented",
         "contact_support",
         "read the kernel log; run nvidia-smi by hand",
     )
@@ -250,7 +259,7 @@ def read_answer(
         return data, checks.failed(
             "smi.runs",
             "warning",
-            reason="nvidia-smi answered after {0:.0f} seconds; a healthy driver needs about one a card".format(seconds),
+            reason=f"nvidia-smi answered after {seconds:.0f} seconds; a healthy driver needs about one a card",
             action="configure",
             remedy="enable nvidia-persistenced; if it stays slow, look for a card that hangs",
             measured=round(seconds, 1),

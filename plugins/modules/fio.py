@@ -116,6 +116,8 @@ checks:
   sample: [{"id": "fio.seqread", "status": "pass", "severity": "warning"}]
 """
 
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
@@ -129,7 +131,8 @@ MISSING = {
 CACHED = ("tmpfs", "ramfs", "zfs")
 
 
-def main():
+def main() -> None:
+    """Read the options, measure, answer."""
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "required": True},
@@ -141,8 +144,11 @@ def main():
             "iodepth": {"type": "int"},
             "executable": {"type": "str", "default": "fio"},
             "timeout": {"type": "int"},
-            "disk_class": {"type": "str", "default": "auto",
-                           "choices": ["auto", "hdd", "ssd", "nvme", "nvme3", "nvme4", "nvme5", "md", "network", "virtual"]},
+            "disk_class": {
+                "type": "str",
+                "default": "auto",
+                "choices": ["auto", "hdd", "ssd", "nvme", "nvme3", "nvme4", "nvme5", "md", "network", "virtual"],
+            },
             "expected_read_mb": {"type": "float"},
             "expected_write_mb": {"type": "float"},
             "expected_iops": {"type": "float"},
@@ -159,17 +165,20 @@ def main():
     module.exit_json(changed=False, **result)
 
 
-def prove(params, check_mode):
+def prove(params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:
     """All checks of one call, and the numbers behind them."""
     directory = fio_bench.safe_directory(params["directory"])
     parts = wanted_parts(params)
     disk_class = block.disk_class(directory) if params["disk_class"] == "auto" else params["disk_class"]
-    result = {"disk_class": disk_class, "results": {}, "checks": []}
+    result: Dict[str, Any] = {"disk_class": disk_class, "results": {}, "checks": []}
     if check_mode:
         result["checks"].append(checks.skipped("fio.runs", "nothing is measured in check mode", "warning"))
         return result
     engines, missing = find_engines(params["executable"])
-    refusal, sized = (missing, []) if missing else fio_bench.judge_space(directory, parts)
+    if missing:
+        result["checks"].append(missing)
+        return result
+    refusal, sized = fio_bench.judge_space(directory, parts)
     if refusal:
         result["checks"].append(refusal)
         return result
@@ -180,16 +189,16 @@ def prove(params, check_mode):
     return result
 
 
-def wanted_parts(params):
+def wanted_parts(params: Dict[str, Any]) -> List[fio_bench.Part]:
     """The profile's parts with the caller's changes."""
-    for name in NUMBERS + ("timeout",):
+    for name in (*NUMBERS, "timeout"):
         if params[name] is not None and params[name] < (0 if name == "ramp" else 1):
             raise fio_bench.Refused("{0} must be at least {1}".format(name, 0 if name == "ramp" else 1))
     size = None if params["size"] is None else fio_bench.parse_size(params["size"])
     return fio_bench.parts_of(params["profile"], size=size, **{name: params[name] for name in NUMBERS})
 
 
-def find_engines(executable):
+def find_engines(executable: str) -> Tuple[List[str], Optional[checks.Check]]:
     """The engines to try, or the check that says why fio cannot be asked."""
     answer = run.run([executable, "--enghelp"], timeout=20)
     if answer.rc is None:
@@ -197,7 +206,14 @@ def find_engines(executable):
     return fio_bench.engines_of(answer.out), None
 
 
-def measure(params, directory, parts, engines, disk_class, result):
+def measure(
+    params: Dict[str, Any],
+    directory: str,
+    parts: Sequence[fio_bench.Part],
+    engines: Sequence[str],
+    disk_class: Optional[str],
+    result: Dict[str, Any],
+) -> None:
     """Run the parts and put their numbers and checks into ``result``."""
     kind, _point = block.file_system_of(directory)
     for part, outcome in fio_bench.measure(params["executable"], directory, parts, engines, params["timeout"]):
@@ -205,19 +221,26 @@ def measure(params, directory, parts, engines, disk_class, result):
         buffered = not outcome["direct"] or kind in CACHED
         if document is None:
             result["checks"].append(
-                checks.incomplete("fio." + part.name, outcome["error"], evidence=" ".join(outcome["argv"]), action="none",
-                                  remedy="run the command that is shown by hand, in a directory of its own")
+                checks.incomplete(
+                    "fio." + part.name,
+                    outcome["error"],
+                    evidence=" ".join(outcome["argv"]),
+                    action="none",
+                    remedy="run the command that is shown by hand, in a directory of its own",
+                )
             )
         else:
             side = document["write" if part.name == "seqwrite" else "read"]
             outcome.update(side or {})
             outcome["version"] = document["version"]
-            result["checks"] += fio_json.judge(part.name, document, disk_class, part.runtime, floor_of(params, part.name), buffered)
+            result["checks"] += fio_json.judge(
+                part.name, document, disk_class, part.runtime, floor_of(params, part.name), buffered
+            )
             put_on_top(result, part, side)
         result["results"][part.name] = outcome
 
 
-def floor_of(params, part):
+def floor_of(params: Dict[str, Any], part: str) -> Optional[float]:
     """What the caller wants of a part, in the unit that it is judged in."""
     megabytes = {"seqread": params["expected_read_mb"], "seqwrite": params["expected_write_mb"]}
     if part in megabytes:
@@ -225,7 +248,7 @@ def floor_of(params, part):
     return params["expected_iops"]
 
 
-def put_on_top(result, part, side):
+def put_on_top(result: Dict[str, Any], part: fio_bench.Part, side: Optional[fio_json.Measurement]) -> None:
     """The numbers people ask for first: operations of the random part, bandwidth of the sequential one."""
     if side is None:
         return
@@ -236,14 +259,22 @@ def put_on_top(result, part, side):
         result["bw_bytes"] = side["bw_bytes"]
 
 
-def unusable_directory(directory, error):
+def unusable_directory(directory: str, error: OSError) -> checks.Check:
     """A file system that cannot be written: read-only is a fault of the host, the rest one of the request."""
-    known = fio_json.OUTCOMES.get(error.errno)
+    known = fio_json.OUTCOMES.get(error.errno or 0)
     if known is None:
-        return checks.incomplete("fio.runs", "nothing can be written in {0}: {1}".format(directory, error.strerror),
-                                 remedy="give another directory")
-    return checks.make("fio.runs", known["status"], reason="{0}: {1}".format(directory, known["reason"]),
-                       action=known["action"], remedy=known["remedy"])
+        return checks.incomplete(
+            "fio.runs",
+            "nothing can be written in {0}: {1}".format(directory, error.strerror),
+            remedy="give another directory",
+        )
+    return checks.make(
+        "fio.runs",
+        known["status"],
+        reason="{0}: {1}".format(directory, known["reason"]),
+        action=known["action"],
+        remedy=known["remedy"],
+    )
 
 
 if __name__ == "__main__":

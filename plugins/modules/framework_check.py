@@ -69,12 +69,15 @@ checks:
   sample: [{"id": "framework.import", "status": "pass", "severity": "critical"}]
 """
 
+from typing import Any, Callable, Dict
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils import framework
 
 
-def main():
+def main() -> None:
+    """Read the options, prove, answer."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "default": "pytorch", "choices": sorted(framework.FRAMEWORKS)},
@@ -91,13 +94,18 @@ def main():
     module.exit_json(changed=False, **prove(module.params))
 
 
-def prove(params, ask=framework.ask):
+def prove(params: Dict[str, Any], ask: Callable[[str, str, float], Any] = framework.ask) -> Dict[str, Any]:
     """Run the framework once and judge; ``ask`` is what runs it."""
     answer = ask(params["python"], params["name"], params["timeout"])
-    result = {
+    result: Dict[str, Any] = {
         "seconds": round(answer.seconds, 2),
         "checks": framework.judge(
-            params["name"], params["python"], answer, params["expected_version"], params["expect_cuda"], params["expected_gpus"]
+            params["name"],
+            params["python"],
+            answer,
+            params["expected_version"],
+            params["expect_cuda"],
+            params["expected_gpus"],
         ),
     }
     for step in framework.steps_of(answer.out):

@@ -62,13 +62,15 @@ checks:
 """
 
 import re
+from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils import cuda_probe
 
 
-def main():
+def main() -> None:
+    """Read the options, prove, answer."""
     module = AnsibleModule(
         argument_spec={
             "library": {"type": "str", "default": cuda_probe.LIBRARY},
@@ -86,11 +88,15 @@ def main():
     module.exit_json(changed=False, **prove(params))
 
 
-def prove(params, ask=cuda_probe.ask):
+def prove(params: Dict[str, Any], ask: Callable[[str, float], cuda_probe.Answer] = cuda_probe.ask) -> Dict[str, Any]:
     """Ask CUDA in a child process and judge; ``ask`` is what asks."""
     answer = ask(params["library"], params["timeout"])
-    devices = [{key: value for key, value in step.items() if key != "step"} for step in answer.steps if step["step"] == "device"]
-    result = {"devices": devices}
+    devices = [
+        {key: value for key, value in step.items() if key != "step"}
+        for step in answer.steps
+        if step["step"] == "device"
+    ]
+    result: Dict[str, Any] = {"devices": devices}
     for step in answer.steps:
         if step["step"] == "init" and "version" in step:
             result["cuda_version"] = cuda_probe.cuda_version(step["version"])

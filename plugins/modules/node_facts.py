@@ -64,8 +64,6 @@ facts:
     unknown: {}
 """
 
-import os
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
@@ -84,11 +82,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     root = module.params["root"]
-    if not os.path.isdir(root):
+    host = Host(root=root, timeout=module.params["timeout"], full=module.params["full"])
+    if not host.isdir("/"):
         module.fail_json(
             msg="The root {0} is no directory. Give the root of a mounted tree, or leave the option out.".format(root)
         )
-    host = Host(root=root, timeout=module.params["timeout"], full=module.params["full"])
     module.exit_json(changed=False, facts=observe(host, module.params["environments"]))
 
 

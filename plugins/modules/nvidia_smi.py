@@ -132,6 +132,8 @@ checks:
   sample: [{"id": "smi.runs", "status": "pass", "severity": "critical"}]
 """
 
+from typing import Any, Callable, Dict
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_messages
@@ -157,7 +159,8 @@ EXPECTATIONS = {
 }
 
 
-def main():
+def main() -> None:
+    """Read the options, prove, answer."""
     module = AnsibleModule(
         argument_spec={
             "executable": {"type": "str", "default": "nvidia-smi"},
@@ -186,7 +189,7 @@ def main():
     module.exit_json(changed=False, **prove(module.params))
 
 
-def prove(params, runner=run.run):
+def prove(params: Dict[str, Any], runner: Callable[..., run.Result] = run.run) -> Dict[str, Any]:
     """Ask once and judge; ``runner`` is what runs a program."""
     answer = runner([params["executable"], "-q", "-x"], timeout=params["timeout"])
     # Without an exit status it either hung or was never started; the sentence tells which.
@@ -194,7 +197,7 @@ def prove(params, runner=run.run):
     data, ran = smi_messages.read_answer(answer.rc, answer.out, answer.err, answer.seconds, hung)
     if answer.error:
         ran["evidence"] = ran["evidence"] or answer.error
-    result = {"rc": answer.rc, "seconds": round(answer.seconds, 3), "gpus": [], "checks": [ran]}
+    result: Dict[str, Any] = {"rc": answer.rc, "seconds": round(answer.seconds, 3), "gpus": [], "checks": [ran]}
     if data is not None:
         for name in ("driver_version", "cuda_version", "attached_gpus", "gpus"):
             result[name] = data[name]
@@ -204,13 +207,18 @@ def prove(params, runner=run.run):
     return result
 
 
-def unseen(count):
+def unseen(count: int) -> checks.Check:
     """The cards that are expected and of which nothing can be said."""
-    return checks.incomplete("gpu.count", "nvidia-smi gives no answer, so the cards cannot be counted", expected=count,
-                             unit="cards", remedy="see smi.runs")
+    return checks.incomplete(
+        "gpu.count",
+        "nvidia-smi gives no answer, so the cards cannot be counted",
+        expected=count,
+        unit="cards",
+        remedy="see smi.runs",
+    )
 
 
-def expectations(params):
+def expectations(params: Dict[str, Any]) -> Dict[str, Any]:
     """The caller's expectations under the judge's names; what was not given is absent."""
     return {name: params[option] for option, name in EXPECTATIONS.items() if params[option] is not None}
 

@@ -16,7 +16,22 @@ from .rules import Row, Rules
 _WORDS = re.compile(r"[a-z0-9]+")
 # Words that a name may carry or not: makers, families that the number implies, what all cards of a kind share.
 _FILLERS = frozenset(
-    ("nvidia", "geforce", "tesla", "gpu", "graphics", "card", "laptop", "mobile", "generation", "edition", "hbm2", "hbm2e", "hbm3", "hbm3e")
+    (
+        "nvidia",
+        "geforce",
+        "tesla",
+        "gpu",
+        "graphics",
+        "card",
+        "laptop",
+        "mobile",
+        "generation",
+        "edition",
+        "hbm2",
+        "hbm2e",
+        "hbm3",
+        "hbm3e",
+    )
 )
 # Words that people write together: rtx4090, 1080ti, h100sxm5.
 _GLUED = (
@@ -52,13 +67,17 @@ def identify(name: str, rules: Rules) -> Row:
     wanted = _words(name)
     rows = rules["gpus"]["rows"]
     exact = [row for row in rows if _words(row["name"]) == wanted]
-    found = exact or _holding(wanted, rows) or _holding(frozenset(word for word in wanted if not _MEMORY.match(word)), rows)
+    found = (
+        exact or _holding(wanted, rows) or _holding(frozenset(word for word in wanted if not _MEMORY.match(word)), rows)
+    )
     if not found:
-        raise BadInput(f"unknown card {name!r}: the rules of {rules['generated']} have no such name", suggest(name, rules))
+        raise BadInput(
+            f"unknown card {name!r}: the rules of {rules['generated']} have no such name", suggest(name, rules)
+        )
     if len({(row["architecture"], row["compute_capability"]) for row in found}) > 1:
         names = [row["name"] for row in found]
         raise BadInput(f"{name!r} may be any of {', '.join(names)}, which differ: name one of them", names)
-    return sorted(found, key=_form)[0]
+    return min(found, key=_form)
 
 
 def by_pci(device: str, rules: Rules) -> Row | None:
@@ -78,11 +97,13 @@ def by_range(device: str, rules: Rules) -> Row | None:
 def suggest(name: str, rules: Rules) -> list[str]:
     """Return up to five names that resemble one that is not known."""
     names = [row["name"] for row in rules["gpus"]["rows"]]
+    plain = {_plain(each): each for each in names}
+    near = [plain[each] for each in difflib.get_close_matches(_plain(name), plain, n=3, cutoff=0.5)]
     words = _words(name)
-    sharing = [each for each in names if words & _words(each)]
-    plain = {each.lower(): each for each in names}
-    near = [plain[each] for each in difflib.get_close_matches(name.lower(), plain, n=5, cutoff=0.5)]
-    return list(dict.fromkeys(near + sharing))[:5]
+    every = sorted({word for each in names for word in _words(each)})
+    similar = frozenset(match for word in words for match in difflib.get_close_matches(word, every, n=3, cutoff=0.75))
+    sharing = sorted((each for each in names if similar & _words(each)), key=lambda each: -len(similar & _words(each)))
+    return list(dict.fromkeys([*near, *sharing]))[:5]
 
 
 def describe(row: Row, rules: Rules) -> dict[str, Any]:
@@ -94,7 +115,10 @@ def describe(row: Row, rules: Rules) -> dict[str, Any]:
     toolkits = targets.toolkits_for([card], rules)
     newest = frameworks.newest_for([card], "x86_64", rules)
     return {
-        **{key: row[key] for key in ("name", "class", "architecture", "compute_capability", "memory_gb", "nvlink_gbs", "pci")},
+        **{
+            key: row[key]
+            for key in ("name", "class", "architecture", "compute_capability", "memory_gb", "nvlink_gbs", "pci")
+        },
         "tdp_w": row["tdp_w"],
         "bandwidth_gbs": row["bandwidth_gbs"],
         "modules": cards.flavours(card, rules),
@@ -135,6 +159,11 @@ def _split(word: str) -> Iterable[str]:
 def _same(word: str) -> str:
     match = _FORM.match(word)
     return match.group(1) if match else word
+
+
+def _plain(name: str) -> str:
+    """Return a name without the words that it may carry or not, to compare spellings by."""
+    return " ".join(word for word in _WORDS.findall(name.lower()) if word not in _FILLERS)
 
 
 def _form(row: Row) -> int:

@@ -19,7 +19,14 @@ Expected = Mapping[str, Any]
 
 MB = 1_000_000
 # The least that is free where the next installation writes; /boot takes a kernel and an initramfs of 60 to 150 MB.
-SPACE = {"/boot": 200 * MB, "/": 2_000 * MB, "/var": 2_000 * MB, "/usr": 1_000 * MB, "/opt": 1_000 * MB, "/tmp": 200 * MB}  # noqa: S108 - a mount point, nothing is written
+SPACE = {
+    "/boot": 200 * MB,
+    "/": 2_000 * MB,
+    "/var": 2_000 * MB,
+    "/usr": 1_000 * MB,
+    "/opt": 1_000 * MB,
+    "/tmp": 200 * MB,
+}
 PROOF_MAX_AGE = 30 * 24 * 3600
 """Seconds after which a proof is old, unless ``proof_max_age`` says otherwise."""
 
@@ -63,7 +70,9 @@ class Facts:
         return str(self.get("environment.kind") or "bare")
 
 
-def judge(facts: Mapping[str, Any], stack: Mapping[str, Any] | None = None, expected: Expected | None = None) -> list[Check]:
+def judge(
+    facts: Mapping[str, Any], stack: Mapping[str, Any] | None = None, expected: Expected | None = None
+) -> list[Check]:
     """Every check that an observation allows.
 
     Args:
@@ -165,7 +174,11 @@ def judge_driver_loaded(view: Facts, _stack: Mapping[str, Any]) -> Check:
 
 def _why_not_loaded(view: Facts, loaded: Mapping[str, Any]) -> dict[str, str]:
     if "nouveau" in loaded:
-        return {"reason": "nouveau holds the card", "action": "reboot", "remedy": f"{UP}, which blacklists nouveau, and reboot"}
+        return {
+            "reason": "nouveau holds the card",
+            "action": "reboot",
+            "remedy": f"{UP}, which blacklists nouveau, and reboot",
+        }
     available = view.get("kernel.available.nvidia")
     same = view.get("kernel.next") == view.get("kernel.running")
     if available and not same:
@@ -264,7 +277,9 @@ def judge_secure_boot(view: Facts, _stack: Mapping[str, Any]) -> Check:
     if state is False:
         return checks.passed("driver.secure_boot", measured="off")
     if loaded:
-        return checks.passed("driver.secure_boot", measured="on" if state else None, reason="the kernel accepted the module")
+        return checks.passed(
+            "driver.secure_boot", measured="on" if state else None, reason="the kernel accepted the module"
+        )
     if state is None:
         return _unknown("driver.secure_boot", view, "boot.secure_boot", "whether Secure Boot is on")
     signer = available.get("signer")
@@ -354,7 +369,9 @@ def _smi_runs(answer: Mapping[str, Any]) -> Check:
             **rest,
         )
     if data is None:
-        return checks.failed("smi.runs", reason=str(error or "nvidia-smi gave no answer"), remedy="run nvidia-smi -q -x by hand", **rest)
+        return checks.failed(
+            "smi.runs", reason=str(error or "nvidia-smi gave no answer"), remedy="run nvidia-smi -q -x by hand", **rest
+        )
     seconds = answer.get("seconds") or 0
     if seconds > smi_messages.SLOW_SECONDS:
         rest.update(measured=round(seconds, 1), expected=smi_messages.SLOW_SECONDS, unit="s")
@@ -369,7 +386,9 @@ def _smi_runs(answer: Mapping[str, Any]) -> Check:
     return checks.passed("smi.runs", **rest)
 
 
-def _smi_expectations(view: Facts, stack: Mapping[str, Any], expected: Expected, foreign_driver: bool) -> dict[str, Any]:
+def _smi_expectations(
+    view: Facts, stack: Mapping[str, Any], expected: Expected, foreign_driver: bool
+) -> dict[str, Any]:
     """The caller's expectations, completed by the bus and by the stack."""
     wanted = dict(expected)
     driver = stack.get("driver") or {}
@@ -402,7 +421,9 @@ def judge_fabric_manager(view: Facts) -> list[Check]:
             ok,
             measured=state.get("active"),
             expected="active",
-            reason=None if ok else "the host has NVSwitches and the fabric manager does not run; CUDA fails with error 802",
+            reason=None
+            if ok
+            else "the host has NVSwitches and the fabric manager does not run; CUDA fails with error 802",
             action="restart_service",
             remedy="install nvidia-fabricmanager of exactly the driver's version, start it and read its log",
         )
@@ -421,7 +442,9 @@ def judge_packages(view: Facts) -> list[Check]:
     interrupted, busy = view.get("packages.interrupted"), view.get("packages.busy")
     result = []
     if interrupted is None:
-        result.append(_unknown("packages.interrupted", view, "packages.interrupted", "whether an installation was cut off"))
+        result.append(
+            _unknown("packages.interrupted", view, "packages.interrupted", "whether an installation was cut off")
+        )
     else:
         result.append(
             checks.judged(
@@ -473,9 +496,14 @@ def _judge_disk(disk: Mapping[str, Any]) -> list[Check]:
     free, floor = disk.get("free_bytes"), SPACE[mount]
     rest: dict[str, Any] = {"expected": floor // MB, "unit": "MB free", "evidence": mount}
     if free is None:
-        return [*result, checks.incomplete("disk.space", f"it is not known how much of {mount} is free", "warning", **rest)]
+        return [
+            *result,
+            checks.incomplete("disk.space", f"it is not known how much of {mount} is free", "warning", **rest),
+        ]
     ok = free >= floor
-    remedy = "remove kernels that are no longer used ('apt autoremove')" if mount == "/boot" else "free space or enlarge it"
+    remedy = (
+        "remove kernels that are no longer used ('apt autoremove')" if mount == "/boot" else "free space or enlarge it"
+    )
     result.append(
         checks.judged(
             "disk.space",
@@ -514,7 +542,11 @@ def judge_container(view: Facts, stack: Mapping[str, Any]) -> list[Check]:
     if "container_toolkit" in stack and "nvidia" not in runtimes:
         return [_docker_warning("Docker does not know the NVIDIA runtime", UP)]
     if docker.get("config_loaded") is False:
-        return [_docker_warning("Docker has not read its configuration since it changed", "restart Docker when its containers may stop")]
+        return [
+            _docker_warning(
+                "Docker has not read its configuration since it changed", "restart Docker when its containers may stop"
+            )
+        ]
     return [checks.passed("container.daemon_json", "warning")]
 
 
@@ -579,7 +611,11 @@ def judge_proof(view: Facts, expected: Expected) -> list[Check]:
 def _why_stale(view: Facts, proof: Mapping[str, Any], max_age: int) -> str | None:
     if proof.get("boot_id") and view.get("boot.id") and proof["boot_id"] != view.get("boot.id"):
         return "the host was rebooted since its last proof"
-    if proof.get("driver") and view.get("driver.loaded_version") and proof["driver"] != view.get("driver.loaded_version"):
+    if (
+        proof.get("driver")
+        and view.get("driver.loaded_version")
+        and proof["driver"] != view.get("driver.loaded_version")
+    ):
         return f"the driver was {proof['driver']} at the last proof and is {view.get('driver.loaded_version')} now"
     at, now = _time(proof.get("time")), _time(view.get("time"))
     if at is None:
@@ -605,4 +641,6 @@ def _unknown(check_id: str, view: Facts, path: str, what: str, severity: str = "
 
 def _remedy_for(reason: str) -> str:
     lacking: Sequence[str] = ("permission", "root", "privilege")
-    return "run with become" if any(word in reason.lower() for word in lacking) else "see the reason, then observe again"
+    return (
+        "run with become" if any(word in reason.lower() for word in lacking) else "see the reason, then observe again"
+    )

@@ -25,6 +25,8 @@ Facts = Mapping[str, Any]
 RESERVE_BYTES = 512 * 1024**2
 #: A rebuilt initramfs stands beside the old one until it is renamed (Ubuntu's are 60 to 110 MB).
 INITRAMFS_BYTES = 128 * 1024**2
+#: apt's way to say every package in a preference by version (a plain star only works for origins).
+EVERY_PACKAGE = "/./"
 #: Seconds that a proof stays fresh without a boot or a change (variable gpuwright_proof_max_age).
 PROOF_MAX_AGE = 7 * 24 * 3600
 
@@ -68,22 +70,27 @@ class Draft:
 
     @property
     def keep(self) -> dict[str, str]:
-        """Version (or its beginning) that a package has to have, whatever newer the index offers: the sealed version
-        where it still satisfies the wish, else the driver's branch or version."""
+        """Version (or its beginning) that packages have to have, whatever newer the index offers: a sealed version that
+        still satisfies the wish, else the driver's branch or version. The pinning package is not installed yet, so the
+        driver's own goes for everything that it depends on too."""
         driver = self.context.stack.get("driver")
-        keep = {}
-        if driver is not None and not driver["adopted"]:
-            prefix = nvidia_driver.version_prefix(driver)
-            keep = {name: prefix for name in nvidia_driver.versioned_packages(driver) if name in self.packages}
-        for name, version in self._sealed.items():
-            if name in self.packages and nvidia_driver.bare_version(version).startswith(keep.get(name, "")):
-                keep[name] = version
+        versioned = [] if driver is None or driver["adopted"] else nvidia_driver.versioned_packages(driver)
+        prefix = nvidia_driver.version_prefix(driver) if driver and versioned else ""
+        sealed = {name: version for name, version in self._sealed.items() if name in self.packages}
+        keep = {name: version for name, version in sealed.items() if name not in versioned or _continues(version, prefix)}
+        if set(versioned) & set(self.packages):
+            ours = next((version for name, version in self._sealed.items() if name in versioned and _continues(version, prefix)), prefix)
+            keep[EVERY_PACKAGE] = ours
         return keep
 
     @property
     def _sealed(self) -> dict[str, str]:
         seals = self.context.facts["seals"] or {}
         return {name: version for seal in seals.values() for name, version in (seal.get("packages") or {}).items()}
+
+
+def _continues(version: str, prefix: str) -> bool:
+    return nvidia_driver.bare_version(version).startswith(prefix)
 
 
 def draft(facts: Facts, wish: Wish, rules: Mapping[str, Any], request: Request) -> Draft | dict[str, Any]:

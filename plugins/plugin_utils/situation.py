@@ -94,7 +94,7 @@ class Situation:
 # from facts ---------------------------------------------------------------------------------------------
 
 
-def situation_from_facts(  # noqa: PLR0913 - each is a fact of its own
+def situation_from_facts(
     facts: Mapping[str, Any],
     wish: Wish,
     rules: Rules,
@@ -250,8 +250,8 @@ def _docker(facts: Mapping[str, Any]) -> str | None:
 # from options -------------------------------------------------------------------------------------------
 
 
-def situation_from_options(  # noqa: PLR0913 - the options of `gpuwright resolve`
-    gpus: Sequence[str],  # noqa: A002 - named as the option is
+def situation_from_options(
+    gpus: Sequence[str],
     os: str | None,
     arch: str | None,
     assume: Mapping[str, Any] | Iterable[str] | None,

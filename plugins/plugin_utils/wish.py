@@ -19,7 +19,9 @@ __all__ = ["DEFAULT_WANTS", "BadInput", "FrameworkWish", "Wish"]
 DEFAULT_WANTS = ["cuda", "container-toolkit", "pytorch"]
 FRAMEWORKS_PATH = "/opt/gpuwright"
 
-_WANT = re.compile(r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$")
+_WANT = re.compile(
+    r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
+)
 _VERSION = re.compile(r"^\d+(\.\d+)*$")
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$")
 _AUTO = (None, "", "auto", [], (), False)
@@ -37,7 +39,12 @@ _COMPONENTS = (
     "pytorch",
     "python",
 )
-_ALIASES = {"torch": "pytorch", "nvidia-container-toolkit": "container-toolkit", "nvidia-driver": "driver", "cuda-toolkit": "cuda"}
+_ALIASES = {
+    "torch": "pytorch",
+    "nvidia-container-toolkit": "container-toolkit",
+    "nvidia-driver": "driver",
+    "cuda-toolkit": "cuda",
+}
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,9 @@ class Wish:
         A driver version replaces a branch and the other way round; lists replace lists.
         """
         blank = Wish()
-        changes = {f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) != getattr(blank, f.name)}
+        changes = {
+            f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) != getattr(blank, f.name)
+        }
         if other.driver_branch:
             changes.setdefault("driver_version", None)
         if other.cuda:
@@ -146,14 +155,19 @@ def _unserved(name: str, extras: str | None, want: str, rules: Rules) -> None:
     tables = rules["frameworks"]
     for row in tables["extras"]:
         if row["framework"] == name and extras and row["extra"] == extras.replace("-", "_"):
-            raise BadInput(f"{want!r}: the extra [{extras}] does not exist any more, it is {row['instead']} now", [row["instead"]])
+            raise BadInput(
+                f"{want!r}: the extra [{extras}] does not exist any more, it is {row['instead']} now", [row["instead"]]
+            )
     row = next((each for each in tables["frameworks"] if name == each["name"] or name in each["aliases"]), None)
     if row is None:
         known = [*_COMPONENTS, *(each["name"] for each in tables["frameworks"] if each["status"] == "later")]
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or list(_COMPONENTS)
         raise BadInput(f"unknown component {name!r} in the want {want!r}", near)
     if row["status"] == "never":
-        raise BadInput(f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error", [row["instead"]])
+        raise BadInput(
+            f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error",
+            [row["instead"]],
+        )
     raise BadInput(f"{row['name']} is not yet in this version of gpuwright: leave {want!r} out", ["pytorch"])
 
 
@@ -162,7 +176,10 @@ def _equals(spec: str, want: str) -> str | None:
     if not spec:
         return None
     if not spec.startswith("="):
-        raise BadInput(f"{want!r}: only one version is taken here, written NAME=VERSION", [want.split(spec)[0] + "=" + spec.lstrip("<>=!~ ")])
+        name = want.split(spec, maxsplit=1)[0].strip()
+        raise BadInput(
+            f"{want!r}: only one version is taken here, written NAME=VERSION", [f"{name}={spec.lstrip('<>=!~ ')}"]
+        )
     return spec.lstrip("= ") or None
 
 
@@ -180,7 +197,10 @@ def _set_driver(values: dict[str, Any], version: str | None, want: str, rules: R
     known = [row["branch"] for row in rules["driver_branches"]["rows"]]
     if branch not in known:
         near = sorted(known, key=lambda each: abs(int(each) - int(branch)))[:3]
-        raise BadInput(f"{want!r}: the rules of {rules['generated']} know no driver branch {branch}", [f"driver={each}" for each in near])
+        raise BadInput(
+            f"{want!r}: the rules of {rules['generated']} know no driver branch {branch}",
+            [f"driver={each}" for each in near],
+        )
     values["driver_branch"] = branch
     if version != branch:
         values["driver_version"] = version
@@ -212,12 +232,16 @@ def _cuda_version(version: str, want: str, rules: Rules) -> str:
     """Return a CUDA version that exists: 12, 12.8 or 12.8.1."""
     never = next((row for row in rules["cuda"]["never"] if dotted.belongs(version, row["cuda"])), None)
     if never:
-        raise BadInput(f"{want!r}: CUDA {never['cuda']} was never released", [f"cuda={each}" for each in never["instead"]])
+        raise BadInput(
+            f"{want!r}: CUDA {never['cuda']} was never released", [f"cuda={each}" for each in never["instead"]]
+        )
     releases = [row["release"] for row in rules["cuda"]["rows"]]
     if not _VERSION.match(version) or not any(dotted.belongs(each, version) for each in releases):
         minors = list(dict.fromkeys(row["cuda"] for row in rules["cuda"]["rows"]))
         near = difflib.get_close_matches(version, minors, n=3, cutoff=0.3) or minors[-3:]
-        raise BadInput(f"{want!r}: the rules of {rules['generated']} know no CUDA {version}", [f"cuda={each}" for each in near])
+        raise BadInput(
+            f"{want!r}: the rules of {rules['generated']} know no CUDA {version}", [f"cuda={each}" for each in near]
+        )
     return version
 
 
@@ -290,7 +314,9 @@ def _pytorch(spec: str, want: str, rules: Rules) -> FrameworkWish:
     if not releases:
         every = [row["version"] for row in table["pytorch"]]
         near = difflib.get_close_matches(version, every, n=3, cutoff=0.4) or every[-3:]
-        raise BadInput(f"{want!r}: the rules of {rules['generated']} know no torch {version}", [f"pytorch={each}" for each in near])
+        raise BadInput(
+            f"{want!r}: the rules of {rules['generated']} know no torch {version}", [f"pytorch={each}" for each in near]
+        )
     if variant and variant != "cpu":
         _variant_exists(variant, releases, want, rules)
     width = len(dotted.key(version))
@@ -317,7 +343,9 @@ def _variant_exists(variant: str, releases: Sequence[str], want: str, rules: Rul
     index = table["pytorch_index"][0]
     never = variant in index["never"] or variant not in index["existed"]
     names = list(dict.fromkeys(row["variant"] for row in existing))
-    reason = "never existed for any release of torch" if never else f"has no wheel of torch {max(releases, key=dotted.key)}"
+    reason = (
+        "never existed for any release of torch" if never else f"has no wheel of torch {max(releases, key=dotted.key)}"
+    )
     release = max(releases, key=dotted.key)
     raise BadInput(f"{want!r}: the variant {variant} {reason}", [f"pytorch={release}+{each}" for each in names])
 
@@ -375,7 +403,9 @@ def _values(variables: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
     for want in _list(variables.get("frameworks_wanted"), "frameworks_wanted"):
         _framework_variable(values, str(want), rules)
     if variables.get("frameworks_python") not in _AUTO:
-        _read_python(values, f"={variables['frameworks_python']}", f"frameworks_python: {variables['frameworks_python']}", rules)
+        _read_python(
+            values, f"={variables['frameworks_python']}", f"frameworks_python: {variables['frameworks_python']}", rules
+        )
     if variables.get("frameworks_path"):
         values["frameworks_path"] = str(variables["frameworks_path"]).rstrip("/")
     _host_variables(values, variables)
@@ -393,7 +423,8 @@ def _driver_variables(values: dict[str, Any], variables: Mapping[str, Any], rule
             values["driver"] = True
             _set_driver(values, str(value), f"nvidia_driver_{name}={value}", rules)
     if branch not in _AUTO and version not in _AUTO and dotted.major(str(version)) != dotted.major(str(branch)):
-        raise BadInput(f"nvidia_driver_version {version} is not of nvidia_driver_branch {branch}", [f"nvidia_driver_branch={dotted.major(str(version))}"])
+        instead = f"nvidia_driver_branch={dotted.major(str(version))}"
+        raise BadInput(f"nvidia_driver_version {version} is not of nvidia_driver_branch {branch}", [instead])
 
 
 def _cuda_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
@@ -435,7 +466,9 @@ def _host_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> Non
     for key in ("mirrors", "repository_keys"):
         mapping = variables.get(f"gpuwright_{key}") or {}
         if not isinstance(mapping, Mapping):
-            raise BadInput(f"gpuwright_{key} has to be a mapping of upstream name to value, found {type(mapping).__name__}")
+            raise BadInput(
+                f"gpuwright_{key} has to be a mapping of upstream name to value, found {type(mapping).__name__}"
+            )
         if mapping:
             values[key] = {str(name): str(value).rstrip("/") for name, value in mapping.items()}
 

@@ -48,8 +48,9 @@ def _system(root: Path, scenario: dict[str, Any]) -> None:
                "Signed-By: /usr/share/keyrings/distribution.gpg")  # fmt: skip
     tree.write(root / "proc/meminfo", "MemTotal:       263829504 kB\nMemAvailable:   250000000 kB")
     tree.write(root / "proc/cpuinfo", "\n".join(f"processor\t: {index}\nflags\t\t: fpu avx2\n" for index in range(4)))
-    tree.write(root / "proc/mounts", "/dev/vda1 / ext4 rw,relatime 0 0")
-    tree.write(root / "proc/self/mounts", "/dev/vda1 / ext4 rw,relatime 0 0")
+    tree.write(root / "proc/1/mountinfo", "25 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw")
+    tree.write(root / "sys/devices/system/cpu/online", "0-3")
+    tree.write(root / "lib64/ld-linux-x86-64.so.2", "")
 
 
 def _kernels(root: Path, scenario: dict[str, Any], driver: dict[str, Any] | None) -> None:
@@ -74,7 +75,7 @@ def _kernels(root: Path, scenario: dict[str, Any], driver: dict[str, Any] | None
 
 def _packages(root: Path, scenario: dict[str, Any], driver: dict[str, Any] | None) -> None:
     installed = {f"linux-image-{kernel}": "1" for kernel in scenario["kernel"]["installed"]}
-    installed["python3-venv"] = "3.13.5-1"
+    installed.update({"python3-venv": "3.13.5-1", "libc6": "2.39-0ubuntu8" if scenario["os"].startswith("ubuntu") else "2.41-12"})
     if driver:
         names = ("nvidia-driver-cuda", "libcuda1", "libnvidia-ml1", "nvidia-kernel-open-dkms" if driver["open"] else "nvidia-kernel-dkms")
         installed.update({name: f"{driver['version']}-1" for name in names})

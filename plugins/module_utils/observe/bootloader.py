@@ -89,8 +89,8 @@ def pick(entries: list[Entry], wanted: str) -> Entry | None:
     """The entry that a default such as `0`, `1>2`, a title, an id, or a path of these names. GRUB's fallback is the first."""
     chosen = None
     menu = entries
-    for step in re.split(r"(?<!>)>(?!>)", wanted):
-        step = step.replace(">>", ">")
+    for part in re.split(r"(?<!>)>(?!>)", wanted):
+        step = part.replace(">>", ">")
         if step.isdigit():
             chosen = menu[int(step)] if int(step) < len(menu) else None
         else:

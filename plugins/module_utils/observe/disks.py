@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 
-_WANTED = frozenset(("/", "/boot", "/boot/efi", "/var", "/usr", "/opt", "/home", "/tmp"))
+_WANTED = frozenset(("/", "/boot", "/boot/efi", "/var", "/usr", "/opt", "/home", "/tmp"))  # noqa: S108 - a place to look at, not to write to
 _NETWORK = frozenset(
     (
         "nfs",

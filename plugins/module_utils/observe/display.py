@@ -71,4 +71,4 @@ def graphical_session(host: Host) -> bool:
             ):
                 return True
         return False
-    return bool(host.glob("/tmp/.X11-unix/X*") or host.glob("/run/user/*/wayland-*"))
+    return bool(host.glob("/tmp/.X11-unix/X*") or host.glob("/run/user/*/wayland-*"))  # noqa: S108 - the sockets of X lie there

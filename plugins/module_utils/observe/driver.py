@@ -75,10 +75,13 @@ def library_version(host: Host, path: str) -> str | None:
     return found.group(1) if found else None
 
 
-def _owned_by_package(host: Host, path: str, names: list[str]) -> bool | None:
-    """Whether one of the packages `names` brought the file; None where that cannot be told cheaply (rpm)."""
+def _owned_by_package(host: Host, path: str, names: list[str]) -> bool:
+    """Whether one of the packages `names` brought the file."""
     if not host.isdir("/var/lib/dpkg/info"):
-        return None
+        argv = ["rpm", "-qf", host.realpath(path)]
+        if not host.live:
+            argv[1:1] = ["--root", host.root]
+        return host.run(argv, takes_root=True).ok
     wanted = {path, host.realpath(path)}
     # Where /lib is a link into /usr, packages may have recorded the short name.
     wanted |= {item[len("/usr") :] for item in wanted if item.startswith("/usr/lib")}
@@ -104,7 +107,7 @@ def _in_flat_repository(host: Host, name: str, version: str) -> bool:
 
 
 def source_of(host: Host, found: dict[str, packages.Package]) -> str | None:
-    """ "nvidia" or "distro": whose packages these are. None when nothing tells.
+    """Whose packages these are, "nvidia" or "distro"; None when nothing tells.
 
     In an order of reliability: names that only one has, revisions that only one gives, apt's lists, the maintainer.
     """
@@ -133,9 +136,9 @@ def _owner(host: Host, libcuda: str | None, found: dict[str, packages.Package], 
     if "packages.installed" in host.unknown_facts:
         host.unknown("driver.owner", "the list of packages could not be read")
         return "unknown"
-    if libcuda is not None and any(host.exists(path) for path in _RUNFILE_PROGRAMS):
-        if not _owned_by_package(host, libcuda, sorted(found)):
-            return "runfile"
+    uninstaller = any(host.exists(path) for path in _RUNFILE_PROGRAMS)
+    if libcuda is not None and uninstaller and not _owned_by_package(host, libcuda, sorted(found)):
+        return "runfile"
     if found:
         return "packages"
     if libcuda is None and not module:

@@ -17,6 +17,7 @@ _GPU_MODULE = re.compile(r"^(?:nvidia.*|nouveau|nova.*)$")
 _MODULE_FILE = re.compile(r"/(nvidia(?:-current(?:-open)?|-tesla-\d+(?:-open)?|-legacy-\d+xx)?)\.ko")
 _MODINFO_FIELDS = ("filename", "version", "license", "signer")
 _COMPILER = re.compile(r"(gcc|clang)\S*(?:\s+version)?\s+(?:\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?(\d+)\.(\d+)")
+_BLACKLIST = re.compile(r"^\s*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b", re.MULTILINE)
 _LISTING_SECONDS = 60.0
 
 
@@ -196,16 +197,9 @@ def initramfs(host: Host, release: str | None) -> dict[str, Any]:
 
 def blacklists(host: Host) -> list[str]:
     """Names of the files that keep modprobe from loading nouveau by itself."""
-    found = []
-    for directory in ("/etc/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d"):
-        for path in host.glob(directory + "/*.conf"):
-            if re.search(
-                r"^\s*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b",
-                host.read(path) or "",
-                re.MULTILINE,
-            ):
-                found.append(os.path.basename(path))
-    return found
+    places = ("/etc/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d")
+    paths = [path for place in places for path in host.glob(place + "/*.conf")]
+    return [os.path.basename(path) for path in paths if _BLACKLIST.search(host.read(path) or "")]
 
 
 def look_inside(host: Host, seen: dict[str, Any]) -> None:

@@ -230,8 +230,8 @@ def parse_one_line(text: str, path: str) -> list[dict[str, Any]]:
     """Sources of the one-line format (sources.list(5))."""
     sources = []
     for line in text.splitlines():
-        line = line.split("#", 1)[0].strip()
-        found = re.match(r"(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.*)$", line)
+        entry = line.split("#", 1)[0].strip()
+        found = re.match(r"(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.*)$", entry)
         if not found:
             continue
         kind, options, uri, suite, components = found.groups()
@@ -328,11 +328,11 @@ def _versionlocks(host: Host) -> list[str]:
     """Names that dnf's versionlock plugin keeps (dnf 4: lines; dnf 5: a TOML file)."""
     names = []
     for line in (host.read("/etc/dnf/plugins/versionlock.list") or "").splitlines():
-        line = line.strip()
-        if line and not line.startswith(("#", "!")):
+        entry = line.strip()
+        if entry and not entry.startswith(("#", "!")):
             # epoch:name-version-release.arch or name-epoch:version-release.*
-            found = re.match(r"(?:\d+:)?(.+?)-(?:\d+:)?[^-]+-[^-]+$", line)
-            names.append(found.group(1) if found else line)
+            found = re.match(r"(?:\d+:)?(.+?)-(?:\d+:)?[^-]+-[^-]+$", entry)
+            names.append(found.group(1) if found else entry)
     names += re.findall(r"^\s*name\s*=\s*[\"']([^\"']+)", host.read("/etc/dnf/versionlock.toml") or "", re.MULTILINE)
     return sorted(set(names))
 

@@ -60,7 +60,7 @@ def parse_os_release(text: str) -> dict[str, str]:
 
 
 def _family(fields: dict[str, str]) -> str:
-    names = set([fields.get("ID", ""), *fields.get("ID_LIKE", "").split()])
+    names = {fields.get("ID", ""), *fields.get("ID_LIKE", "").split()}
     if names & _DEBIAN_IDS:
         return "debian"
     return "redhat" if names & _REDHAT_IDS else "other"

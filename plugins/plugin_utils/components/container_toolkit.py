@@ -50,12 +50,8 @@ def _sources(context: Context) -> list[str]:
 
 
 def _wished_packages(context: Context) -> list[str]:
-    """The toolkit, and the distribution's engine where no Docker is there (an existing docker-ce is kept)."""
     toolkit = context.stack["container_toolkit"]
-    engine = list(toolkit["engine"]["packages"])
-    if context.facts["containers"]["docker"]["installed"]:
-        engine = [name for name in engine if name in context.installed]
-    return engine + list(toolkit["packages"])
+    return [*toolkit["engine"]["packages"], *toolkit["packages"]]
 
 
 def _version_findings(context: Context) -> list[Finding]:

@@ -7,12 +7,12 @@ Used by the action ``report`` and by the command line. Imports no Ansible.
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report.aggregate import host_record, report_of
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.files import (
     aggregate,
     default_run_dir,
     open_run,
     write_host,
 )
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import host_record, report_of
 
 __all__ = ["aggregate", "default_run_dir", "host_record", "open_run", "report_of", "write_host"]

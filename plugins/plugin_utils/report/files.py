@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report import aggregate as pure
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import model as pure
 
 FOLDERS = ("facts", "plans", "hosts")
 META = "run.json"
@@ -123,7 +123,9 @@ def version() -> str | None:
         found = (manifest.get("collection_info") or {}).get("version")
         return str(found) if found else None
     with contextlib.suppress(OSError):
-        match = re.search(r"^version:\s*[\"']?([^\s\"'#]+)", (root / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+        match = re.search(
+            r"^version:\s*[\"']?([^\s\"'#]+)", (root / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE
+        )
         if match:
             return match.group(1)
     return None
@@ -143,7 +145,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - only NaN differs from itself
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     if isinstance(value, Mapping):
         return {str(key): _finite(inner) for key, inner in value.items()}

@@ -65,7 +65,9 @@ def _template() -> jinja2.Template:
 
 def page_of(report: Mapping[str, Any]) -> dict[str, Any]:
     """Everything the template shows."""
-    hosts = sorted((_host(record) for record in report["hosts"].values()), key=lambda host: (host["rank"], host["name"]))
+    hosts = sorted(
+        (_host(record) for record in report["hosts"].values()), key=lambda host: (host["rank"], host["name"])
+    )
     for number, host in enumerate(hosts):
         host["anchor"] = f"h{number}"
         host["open"] = number < OPEN_DETAILS and host["rank"] < _ORDER["pass"]
@@ -107,7 +109,11 @@ def _host(record: Mapping[str, Any]) -> dict[str, Any]:
         "rank": _ORDER.get(kind, 0),
         "counts": {status: count for status, count in checks.counts(found).items() if count},
         "groups": _worst_by_group(found),
-        "problems": [_problem(check) for check in _together(checks.worst_first(found)) if check["status"] in ("fail", "incomplete", "warn")],
+        "problems": [
+            _problem(check)
+            for check in _together(checks.worst_first(found))
+            if check["status"] in ("fail", "incomplete", "warn")
+        ],
         "good": _names_of(found, "pass"),
         "skipped": _skipped(found),
         "facts": _facts(record),
@@ -138,7 +144,10 @@ def _worst_by_group(found: Iterable[checks.Check]) -> dict[str, dict[str, str]]:
         if name not in worst or _ORDER[check["status"]] < _ORDER[worst[name]["status"]]:
             worst[name] = check
     return {
-        name: {"status": check["status"], "title": f"{check['id']}: {WORDS[check['status']]}" + (f", {check['reason']}" if check["reason"] else "")}
+        name: {
+            "status": check["status"],
+            "title": f"{check['id']}: {WORDS[check['status']]}" + (f", {check['reason']}" if check["reason"] else ""),
+        }
         for name, check in worst.items()
     }
 
@@ -147,7 +156,15 @@ def _together(found: Iterable[checks.Check]) -> list[checks.Check]:
     """The same trouble on several cards is told once, with all the cards."""
     merged: dict[tuple[Any, ...], checks.Check] = {}
     for check in found:
-        key = (check["id"], check["status"], check["severity"], check["reason"], check["remedy"], show(check["measured"]), show(check["expected"]))
+        key = (
+            check["id"],
+            check["status"],
+            check["severity"],
+            check["reason"],
+            check["remedy"],
+            show(check["measured"]),
+            show(check["expected"]),
+        )
         if key in merged and check["gpu"]:
             merged[key]["gpu"] = ", ".join(part for part in (merged[key]["gpu"], str(check["gpu"])) if part)
         elif key not in merged:
@@ -166,7 +183,12 @@ def _names_of(found: Iterable[checks.Check], status: str) -> list[dict[str, Any]
         if check["status"] == status:
             by_name.setdefault(check["id"], []).append(check)
     return [
-        {"id": name, "count": len(same), "measured": show(same[0]["measured"]) if len(same) == 1 else "", "unit": same[0]["unit"] or ""}
+        {
+            "id": name,
+            "count": len(same),
+            "measured": show(same[0]["measured"]) if len(same) == 1 else "",
+            "unit": same[0]["unit"] or "",
+        }
         for name, same in by_name.items()
     ]
 
@@ -219,9 +241,17 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
     """A line about the host: system, kernel, driver, cards."""
     summary = record["summary"] if isinstance(record["summary"], Mapping) else {}
     system, kernel = summary.get("os"), summary.get("kernel")
-    driver = (summary.get("driver") or {}).get("loaded_version") if isinstance(summary.get("driver"), Mapping) else summary.get("driver.loaded_version")
+    driver = (
+        (summary.get("driver") or {}).get("loaded_version")
+        if isinstance(summary.get("driver"), Mapping)
+        else summary.get("driver.loaded_version")
+    )
     line = [
-        str((system.get("name") or f"{system.get('id')} {system.get('version')}") if isinstance(system, Mapping) else system or ""),
+        str(
+            (system.get("name") or f"{system.get('id')} {system.get('version')}")
+            if isinstance(system, Mapping)
+            else system or ""
+        ),
         f"kernel {kernel.get('running') if isinstance(kernel, Mapping) else kernel}" if kernel else "",
         f"driver {driver}" if driver else "",
         _cards(record["gpus"]),
@@ -232,7 +262,9 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
 
 
 def _cards(gpus: Iterable[Any]) -> str:
-    names = [str(gpu.get("name") or gpu.get("device") or "GPU") if isinstance(gpu, Mapping) else str(gpu) for gpu in gpus]
+    names = [
+        str(gpu.get("name") or gpu.get("device") or "GPU") if isinstance(gpu, Mapping) else str(gpu) for gpu in gpus
+    ]
     return ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
 
 
@@ -254,13 +286,26 @@ def _stack(stack: Any) -> list[tuple[str, Any]]:
     driver, toolkit = stack.get("driver") or {}, stack.get("container_toolkit") or {}
     rows: list[tuple[str, Any]] = []
     if driver:
-        rows.append(("driver", f"{driver.get('version') or driver.get('branch')}, {driver.get('modules')} modules, from {driver.get('source')}"))
-    rows += [("CUDA", f"{cuda.get('version')} ({cuda.get('mode')})") for cuda in stack.get("cuda") or () if isinstance(cuda, Mapping)]
+        rows.append(
+            (
+                "driver",
+                f"{driver.get('version') or driver.get('branch')}, {driver.get('modules')} modules, from {driver.get('source')}",
+            )
+        )
+    rows += [
+        ("CUDA", f"{cuda.get('version')} ({cuda.get('mode')})")
+        for cuda in stack.get("cuda") or ()
+        if isinstance(cuda, Mapping)
+    ]
     if (stack.get("cudnn") or {}).get("version"):
         rows.append(("cuDNN", stack["cudnn"]["version"]))
     if toolkit:
         rows.append(("container toolkit", toolkit.get("version_spec")))
-    rows += [(str(made.get("name")), made.get("version")) for made in stack.get("frameworks") or () if isinstance(made, Mapping)]
+    rows += [
+        (str(made.get("name")), made.get("version"))
+        for made in stack.get("frameworks") or ()
+        if isinstance(made, Mapping)
+    ]
     return rows
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ElementTree
 from typing import Any
+from xml.etree import ElementTree
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -42,7 +42,9 @@ def _suite(root: ElementTree.Element, host: str, record: dict[str, Any], report:
     for kind in ("refusals", "conflicts"):
         for entry in record[kind]:
             told = entry if isinstance(entry, dict) else {"text": entry}
-            _problem(_case(suite, host, f"run.{kind[:-1]}"), "failure", str(told.get("text")), str(told.get("remedy") or ""))
+            _problem(
+                _case(suite, host, f"run.{kind[:-1]}"), "failure", str(told.get("text")), str(told.get("remedy") or "")
+            )
     if not len(suite):
         case = _case(suite, host, "host.verdict")
         if record["verdict"] == "skip":

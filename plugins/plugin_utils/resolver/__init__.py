@@ -82,7 +82,9 @@ def _floor(stack: dict[str, Any], rules: Rules) -> None:
     """Raise the driver's minimum to what the chosen toolkits and wheels need."""
     if "driver" not in stack:
         return
-    versions = [entry["version"] for entry in stack.get("cuda", ())] + [entry["cuda"] for entry in stack.get("frameworks", ())]
+    versions = [entry["version"] for entry in stack.get("cuda", ())] + [
+        entry["cuda"] for entry in stack.get("frameworks", ())
+    ]
     families = [family_floor(dotted.major(version), rules) for version in versions if version]
     floors = [row["driver"] for row in families if row]
     stack["driver"]["minimum"] = dotted.highest(stack["driver"]["minimum"], *floors)
@@ -114,7 +116,7 @@ def _of_host_driver(version: str, rules: Rules) -> tuple[str, str, str]:
     return rows[-1]["max_cuda"], version, version
 
 
-def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack: dict[str, Any], log: Log) -> None:  # noqa: PLR0913, PLR0917
+def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack: dict[str, Any], log: Log) -> None:
     """Put CUDA and cuDNN into the stack as far as they are wished; cuDNN follows the toolkit's major version."""
     chosen = log.attempt(cuda.choose, situation, wish, system, power, log) if wish.cuda else None
     if chosen:
@@ -136,7 +138,8 @@ def _put(stack: dict[str, Any], key: str, value: Any) -> None:
 
 def _without_cards(situation: Situation, wish: Wish, log: Log) -> dict[str, Any]:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU."""
-    left = [name for name, wished in (("driver", wish.driver), ("cuda", wish.cuda), ("cudnn", wish.cudnn), ("container-toolkit", wish.container_toolkit)) if wished]
+    named = {"driver": wish.driver, "cuda": wish.cuda, "cudnn": wish.cudnn, "container-toolkit": wish.container_toolkit}
+    left = [name for name, wished in named.items() if wished]
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     if not wish.frameworks:

@@ -29,7 +29,11 @@ def power_of(installed: InstalledDriver, rules: Rules) -> power.Power:
     """Return what the driver can run; of an unknown branch, what the newest older one could."""
     row = branch_of(installed, rules)
     if row is None:
-        older = [each for each in rules["driver_branches"]["rows"] if int(each["branch"]) < int(dotted.major(installed.version))]
+        older = [
+            each
+            for each in rules["driver_branches"]["rows"]
+            if int(each["branch"]) < int(dotted.major(installed.version))
+        ]
         row = max(older, key=lambda each: int(each["branch"]), default=rules["driver_branches"]["rows"][0])
     return power.of_branch(row, installed.version)
 
@@ -44,7 +48,11 @@ def _of_wish(installed: InstalledDriver, wish: Wish) -> list[Entry]:
     entries = []
     for name, asked, found in wished:
         if asked and found and asked != found:
-            entries.append(conflict("driver.installed", f"{name}={asked} is asked for, {found} is there", "the machine's facts", _KEEP))
+            entries.append(
+                conflict(
+                    "driver.installed", f"{name}={asked} is asked for, {found} is there", "the machine's facts", _KEEP
+                )
+            )
     return entries
 
 
@@ -55,19 +63,30 @@ def _of_cards(installed: InstalledDriver, situation: Situation, rules: Rules) ->
         found = cards.first_build(card, dotted.major(installed.version), rules)
         if row and not cards.served(card, row, rules):
             text = f"driver {installed.version} does not drive the {card.name}"
-            entries.append(conflict("driver.card", text, cite(rules, "driver_branches", row), "use a branch that drives it"))
+            entries.append(
+                conflict("driver.card", text, cite(rules, "driver_branches", row), "use a branch that drives it")
+            )
         elif found and not dotted.at_least(installed.version, found[0]):
             text = f"driver {installed.version} does not drive the {card.name}, build {found[0]} is the first that does"
-            entries.append(conflict("driver.floor-card", text, cite(rules, "driver_branches", found[1]), f"use driver={found[0]}"))
+            entries.append(
+                conflict("driver.floor-card", text, cite(rules, "driver_branches", found[1]), f"use driver={found[0]}")
+            )
         if installed.modules and installed.modules not in cards.flavours(card, rules):
             text = f"the {installed.modules} kernel modules that are there do not work with the {card.name}"
-            entries.append(conflict("driver.modules-card", text, "compat/gpus.yaml (architectures)", "have the driver replaced"))
+            entries.append(
+                conflict("driver.modules-card", text, "compat/gpus.yaml (architectures)", "have the driver replaced")
+            )
     return entries
 
 
 def _of_floors(installed: InstalledDriver, wish: Wish, rules: Rules) -> list[Entry]:
     return [
-        conflict(floor.rule, f"{floor.text}, {installed.version} is there", floor.source, f"use a driver from {floor.build} on")
+        conflict(
+            floor.rule,
+            f"{floor.text}, {installed.version} is there",
+            floor.source,
+            f"use a driver from {floor.build} on",
+        )
         for floor in branch.wished_floors(wish, rules)
         if not dotted.at_least(installed.version, floor.build)
     ]

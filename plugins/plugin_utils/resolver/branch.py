@@ -27,7 +27,8 @@ _TYPES = {"long-term": 0, "production": 1, "new-feature": 2}
 @dataclass(frozen=True)
 class Candidate:
     """A branch of a source that passes: the build a distribution carries (None: the index says), the lowest build
-    that cards, kernel and wish allow (None: any)."""
+    that cards, kernel and wish allow (None: any).
+    """
 
     row: Row
     source: str
@@ -52,7 +53,9 @@ class Floor:
     source: str
 
 
-def candidates(situation: Situation, wish: Wish, source: str, system: Row, rules: Rules) -> tuple[list[Candidate], dict[str, list[Entry]]]:
+def candidates(
+    situation: Situation, wish: Wish, source: str, system: Row, rules: Rules
+) -> tuple[list[Candidate], dict[str, list[Entry]]]:
     """Return the branches of a source that pass, best first; and for the others, by branch, every reason."""
     passed: list[Candidate] = []
     failed: dict[str, list[Entry]] = {}
@@ -71,9 +74,9 @@ def candidates(situation: Situation, wish: Wish, source: str, system: Row, rules
 
 
 def lifetime(row: Row, today: date) -> str:
-    """Return "alive", "ending" (within 180 days) or "ended"."""
+    """Return "alive", "ending" (within 180 days), "unknown" (no end was promised) or "ended"."""
     if not row["eol"]:
-        return "alive"
+        return "unknown"
     left = date.fromisoformat(row["eol"]) - today
     if left < timedelta(0):
         return "ended"
@@ -118,7 +121,7 @@ def _packaged(row: Row, rules: Rules) -> bool:
 
 
 def _rank(candidate: Candidate, today: date) -> tuple[int, bool, int, int]:
-    state = {"alive": 0, "ending": 1, "ended": 2}[lifetime(candidate.row, today)]
+    state = {"alive": 0, "ending": 1, "unknown": 1, "ended": 2}[lifetime(candidate.row, today)]
     return state, not candidate.row["confirmed"], _TYPES[candidate.row["type"]], -int(candidate.branch)
 
 
@@ -128,7 +131,11 @@ def _unserved(all_cards: Iterable[Card], row: Row, rules: Rules) -> list[Entry]:
         if cards.served(card, row, rules):
             continue
         text = f"driver branch {row['branch']} does not drive the {card.name} (compute capability {card.compute_capability})"
-        entries.append(conflict("driver.card", text, cite(rules, "driver_branches", row), "use a branch that drives it: gpuwright gpus"))
+        entries.append(
+            conflict(
+                "driver.card", text, cite(rules, "driver_branches", row), "use a branch that drives it: gpuwright gpus"
+            )
+        )
     return entries
 
 
@@ -136,10 +143,14 @@ def _absent(situation: Situation, row: Row) -> list[Entry]:
     if f"driver={row['branch']}" not in situation.absent:
         return []
     text = f"the machine's package index has no packages of driver branch {row['branch']}"
-    return [conflict("driver.absent", text, "the machine's package index", "use another branch, or a mirror that carries it")]
+    return [
+        conflict(
+            "driver.absent", text, "the machine's package index", "use another branch, or a mirror that carries it"
+        )
+    ]
 
 
-def _lowest(  # noqa: PLR0913, PLR0917 - each is a fact of its own
+def _lowest(  # noqa: PLR0913 - each is a fact of its own
     situation: Situation,
     wish: Wish,
     row: Row,
@@ -160,7 +171,9 @@ def _lowest(  # noqa: PLR0913, PLR0917 - each is a fact of its own
         reasons.append(conflict(floor.rule, text, floor.source, f"use a driver from {floor.build} on"))
     if wish.driver_version and build and not dotted.at_least(build, wish.driver_version):
         text = f"the distribution carries {build}, not {wish.driver_version}"
-        reasons.append(conflict("driver.distro-build", text, "compat/systems.yaml (distro_drivers)", "use driver-source=nvidia"))
+        reasons.append(
+            conflict("driver.distro-build", text, "compat/systems.yaml (distro_drivers)", "use driver-source=nvidia")
+        )
     return dotted.highest(*(floor.build for floor in demands)), reasons
 
 
@@ -179,7 +192,8 @@ def _kernel_floors(situation: Situation, row: Row, source: str, flavour: str | N
     for failure in modules.failures(situation, row, source, rules):
         if failure["modules"] not in ("any", flavour):
             continue
-        text = f"builds of branch {row['branch']} below {failure['builds_below'] or 'any number'} do not compile on kernel {situation.kernel}"
+        which = f" below {failure['builds_below']}" if failure["builds_below"] else ""
+        text = f"builds of branch {row['branch']}{which} do not compile on kernel {situation.kernel}"
         # A failure of every build is a floor that no build reaches.
         floors.append(Floor(failure["builds_below"] or "99999", "driver.kernel", text, cite(rules, "kernels", failure)))
     return floors

@@ -64,7 +64,9 @@ def _cuda(version: str, rules: Rules) -> str:
     known = list(dict.fromkeys(row["cuda"] for row in rules["cuda"]["rows"]))
     matching = [cuda for cuda in known if dotted.belongs(version, cuda)]
     if not matching:
-        raise BadInput(f"the rules of {rules['generated']} know no CUDA {version!r}: expected a version such as 12.8", known[-5:])
+        raise BadInput(
+            f"the rules of {rules['generated']} know no CUDA {version!r}: expected a version such as 12.8", known[-5:]
+        )
     return matching[0]
 
 
@@ -92,7 +94,11 @@ def _card_fits(card: Card, branch: Row, exact: str | None, cuda: str, log: Log) 
         fits = False
     first = cards.first_build(card, branch["branch"], log.rules)
     if exact and first and not dotted.at_least(exact, first[0]):
-        log.decided("driver.floor-card", f"the {card.name} is driven from build {first[0]} on", log.cite("driver_branches", first[1]))
+        log.decided(
+            "driver.floor-card",
+            f"the {card.name} is driven from build {first[0]} on",
+            log.cite("driver_branches", first[1]),
+        )
         fits = False
     row = targets.toolkit_targets(cuda, log.rules)
     if row and targets.toolkit_lacks(cuda, [card], log.rules):

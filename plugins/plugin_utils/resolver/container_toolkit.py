@@ -26,10 +26,21 @@ def choose(situation: Situation, wish: Wish, system: Row, driver: dict[str, Any]
             _warn_of(asked, floor, log)
     else:
         spec = f">={floor['version']}"
-        log.decided("container-toolkit.version", f"container toolkit from {floor['version']} on: {floor['text']}", log.cite("container_toolkit", floor))
-    engine = {"name": "docker", "packages": [] if situation.docker else [system["docker"]]}
+        text = f"container toolkit from {floor['version']} on: {floor['text']}"
+        log.decided("container-toolkit.version", text, log.cite("container_toolkit", floor))
+    engine = {"name": "docker", "packages": _engine(situation, system)}
     _warn_of_engine(situation, system, log)
     return {"version_spec": spec, "packages": list(table["packages"][0]["names"]), "engine": engine}
+
+
+def _engine(situation: Situation, system: Row) -> list[str]:
+    """Return the distribution's engine; none of it where another engine (docker-ce, a binary) is there and is kept.
+
+    A half-installed engine of the distribution is still its own: what a cut run left out is named again.
+    """
+    packages: list[str] = list(system["docker"])
+    ours = bool(set(packages) & set(situation.installed or {}))
+    return packages if ours or not situation.docker else []
 
 
 def _floor(system: Row, driver: dict[str, Any] | None, floors: list[Row]) -> Row:

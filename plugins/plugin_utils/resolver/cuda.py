@@ -27,7 +27,8 @@ def choose(situation: Situation, wish: Wish, system: Row, power: Power, log: Log
 
 def best(wanted: str | None, situation: Situation, system: Row, power: Power, log: Log) -> str:
     """Return the toolkit version (12.8) that fits best: native before minor-version, then the newest native one, or
-    the one nearest to native. Raises Unresolved where none fits."""
+    the one nearest to native. Raises Unresolved where none fits.
+    """
     reasons = {cuda: obstacles(cuda, situation, system, power, log) for cuda in _versions(wanted, log)}
     usable = [cuda for cuda, entries in reasons.items() if not entries]
     if wanted is None:
@@ -53,7 +54,9 @@ def obstacles(cuda: str, situation: Situation, system: Row, power: Power, log: L
     if power.mode(cuda, log.rules) is None:
         floor = native_floor(cuda, log.rules)
         text = f"CUDA {cuda} does not run on the driver chosen, which brings CUDA {power.cuda} (native from {floor} on)"
-        entries.append(conflict("cuda.driver", text, "compat/cuda.yaml (families)", "use a newer driver, or an older CUDA"))
+        entries.append(
+            conflict("cuda.driver", text, "compat/cuda.yaml (families)", "use a newer driver, or an older CUDA")
+        )
     if not dotted.at_least(cuda, system["cuda_first"]):
         text = f"NVIDIA's repository for {system['os']} begins at CUDA {system['cuda_first']}, it has no {cuda}"
         remedy = "leave the toolkit out (frameworks bring their own CUDA), or use a system whose repository has it"
@@ -70,7 +73,8 @@ def _one(version: str | None, situation: Situation, system: Row, power: Power, l
     major, minor = cuda.split(".")[:2]
     row = log.rules["packages"]["components"][0]
     fill = {"{major}": major, "{minor}": minor}
-    entry = {"version": cuda, "mode": mode, "packages": [_filled(name, fill) for name in row["packages"]], "path": _filled(row["path"], fill)}
+    packages = [_filled(name, fill) for name in row["packages"]]
+    entry = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}
     if version and len(dotted.key(version)) > 2:
         entry["release"] = version
     _explain(entry, version, power, situation, log)
@@ -92,7 +96,7 @@ def _explain(entry: dict[str, Any], version: str | None, power: Power, situation
         why = "the nearest to the driver that this machine can use"
     log.decided("cuda.version", f"CUDA {cuda}: {why}", citation)
     if entry["mode"] == "minor-version":
-        text = f"CUDA {cuda} runs in minor-version mode: the driver brings CUDA {power.cuda}, what is newer in {cuda} and newer PTX does not work"
+        text = f"CUDA {cuda} runs in minor-version mode: the driver brings CUDA {power.cuda}, what is new since and its PTX do not work"
         log.warn("cuda.minor-version", text, log.cite("cuda", log.rules["cuda"]["families"][0]))
     if not _confirmed(cuda, log):
         log.warn("cuda.unconfirmed", f"what is known of CUDA {cuda} is not confirmed", citation)
@@ -119,8 +123,7 @@ def _glibc_rows(cuda: str, situation: Situation, log: Log) -> list[Row]:
 def _versions(wanted: str | None, log: Log) -> list[str]:
     """Return the minor versions that a wish such as 12, 12.8 or 12.8.1 means, all for none; oldest first."""
     rows = log.rules["cuda"]["rows"]
-    minors = list(dict.fromkeys(row["cuda"] for row in rows if wanted is None or dotted.belongs(row["release"], wanted)))
-    return minors
+    return list(dict.fromkeys(row["cuda"] for row in rows if wanted is None or dotted.belongs(row["release"], wanted)))
 
 
 def _confirmed(cuda: str, log: Log) -> bool:
@@ -136,9 +139,12 @@ def _newest_for(situation: Situation, log: Log) -> str:
     return f"use cuda={usable[-1]}" if usable else "leave the toolkit out"
 
 
-def _nearest(wanted: str | None, reasons: dict[str, list[Entry]], situation: Situation, power: Power, log: Log) -> list[Entry]:
+def _nearest(
+    wanted: str | None, reasons: dict[str, list[Entry]], situation: Situation, power: Power, log: Log
+) -> list[Entry]:
     """Return the reasons of the version that came nearest; for no wish those of the newest that the driver runs and
-    of the newest that has code for every card."""
+    of the newest that has code for every card.
+    """
     named = [cuda for cuda, entries in reasons.items() if entries]
     if not named:
         text = "no CUDA toolkit is both confirmed and usable with this machine's C library"

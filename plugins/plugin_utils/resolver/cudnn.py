@@ -25,9 +25,14 @@ def choose(situation: Situation, wish: Wish, cuda_versions: Sequence[str], log: 
     row = next(each for each in log.rules["packages"]["components"] if each["what"] == ("cudnn8" if old else "cudnn9"))
     packages = [name.replace("{major}", major) for major in majors for name in row["packages"]]
     if last and not wish.cudnn_version:
-        log.decided("cudnn.version", f"cuDNN {version}: the last one that serves every card and CUDA {', '.join(majors)}", log.cite("cudnn", last))
+        text = f"cuDNN {version}: the last one that serves every card and CUDA {', '.join(majors)}"
+        log.decided("cudnn.version", text, log.cite("cudnn", last))
     else:
-        text = f"cuDNN {version}: asked for" if version else "cuDNN: the newest of the machine's package index, no card limits it"
+        text = (
+            f"cuDNN {version}: asked for"
+            if version
+            else "cuDNN: the newest of the machine's package index, no card limits it"
+        )
         log.decided("cudnn.version", text, log.cite("packages", row))
     return {"version": version, "packages": list(dict.fromkeys(packages))}
 
@@ -58,15 +63,24 @@ def _check(version: str, majors: Sequence[str], situation: Situation, last: Row 
     entries = []
     if last and not dotted.at_least(last["last"], version):
         card = min(situation.cards, key=lambda each: dotted.key(each.compute_capability or "99"))
-        who = f"the {card.name} (compute capability {card.compute_capability})" if last.get("below_compute_capability") else f"CUDA {last['cuda_major']}"
+        old_card = f"the {card.name} (compute capability {card.compute_capability})"
+        who = old_card if last.get("below_compute_capability") else f"CUDA {last['cuda_major']}"
         text = f"cuDNN {version} does not serve {who} any more, {last['last']} was the last that did"
         entries.append(conflict("cudnn.ceiling", text, log.cite("cudnn", last), f"use cudnn={last['last']}"))
     for row in log.rules["cudnn"]["floors"]:
         for_card = row.get("from_compute_capability")
-        needed = row.get("cuda_major") in majors or (for_card and any(dotted.at_least(each, for_card) for each in _capabilities(situation)))
+        needed = row.get("cuda_major") in majors or (
+            for_card and any(dotted.at_least(each, for_card) for each in _capabilities(situation))
+        )
         if needed and not dotted.at_least(version, row["first"]):
-            who = f"CUDA {row['cuda_major']}" if row.get("cuda_major") else f"cards from compute capability {for_card} on"
+            who = (
+                f"CUDA {row['cuda_major']}" if row.get("cuda_major") else f"cards from compute capability {for_card} on"
+            )
             text = f"cuDNN {version} does not serve {who}, {row['first']} is the first that does"
-            entries.append(conflict("cudnn.floor", text, log.cite("cudnn", row), f"use cudnn={row['first']}, or leave the version out"))
+            entries.append(
+                conflict(
+                    "cudnn.floor", text, log.cite("cudnn", row), f"use cudnn={row['first']}, or leave the version out"
+                )
+            )
     if entries:
         raise Unresolved(*entries)

@@ -16,6 +16,7 @@ from .log import DESIGN, Entry, Log, Unresolved, conflict
 
 _END = {
     "ending": "branch {branch} ends on {eol}, within 180 days",
+    "unknown": "the end of branch {branch} was not published: a new-feature branch ends when the next one appears",
     "ended": "branch {branch} ended on {eol}: it gets no security fixes any more",
 }
 
@@ -75,7 +76,9 @@ def _origin(installed: InstalledDriver) -> str:
 def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driver:
     row = adoption.branch_of(installed, log.rules)
     flavour = installed.modules or "proprietary"
-    text = f"driver {installed.version} is there and satisfies card and wish: it is adopted and nothing of it is changed"
+    text = (
+        f"driver {installed.version} is there and satisfies card and wish: it is adopted and nothing of it is changed"
+    )
     log.decided("driver.adopted", text, DESIGN)
     _lifetime(row, situation, log)
     _security(installed.version, log)
@@ -89,7 +92,9 @@ def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driv
         "set": None,
         "packages": [],
         "pin": {},
-        "kernel_module": "nvidia-current" if "nvidia-kernel-dkms" in installed.packages and installed.source == "distro" else "nvidia",
+        "kernel_module": "nvidia-current"
+        if "nvidia-kernel-dkms" in installed.packages and installed.source == "distro"
+        else "nvidia",
         "minimum": None,
         "adopted": True,
         "headers": None,
@@ -108,7 +113,9 @@ def _kept(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver | N
         found = _fresh(situation, same, system, trial)
     except Unresolved:
         return None
-    log.decided("driver.kept", f"branch {kept.get('branch')} is sealed on this machine and still satisfies the wish", DESIGN)
+    log.decided(
+        "driver.kept", f"branch {kept.get('branch')} is sealed on this machine and still satisfies the wish", DESIGN
+    )
     log.why += trial.why
     log.warnings += trial.warnings
     return found
@@ -128,7 +135,7 @@ def _fresh(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
         "version": wish.driver_version,
         "modules": candidate.modules,
         "source": candidate.source,
-        "source_reason": origin.reason,
+        "source_reason": (situation.kept or {}).get("source_reason") or origin.reason,
         "build": names.pop("build"),
         "set": chosen,
         **names,
@@ -153,7 +160,7 @@ def _candidate(situation: Situation, wish: Wish, system: Row, rules: Rules) -> t
     return (living or found)[0]
 
 
-def _reasons(  # noqa: PLR0913, PLR0917
+def _reasons(
     failed: dict[str, dict[str, list[Entry]]],
     out: list[Entry],
     situation: Situation,
@@ -165,12 +172,15 @@ def _reasons(  # noqa: PLR0913, PLR0917
     entries = [entry for entry in out if wish.driver_source in (None, "nvidia")]
     for reasons in failed.values():
         if reasons:
-            nearest = min(reasons, key=lambda each: (len(reasons[each]), -int(each)))
+            nearest = min(reasons, key=lambda each: (_cards_out(reasons[each]), len(reasons[each]), -int(each)))
             entries += [entry for entry in reasons[nearest] if entry not in entries]
-    return _pairs(failed, situation) or (None if out else _single(failed, situation, wish, system, rules)) or entries or [_not_carried(wish, system)]
+    cards_are_it = _pairs(failed, situation)
+    if not cards_are_it and not out:
+        cards_are_it = _single(failed, situation, wish, system, rules)
+    return cards_are_it or entries or [_not_carried(wish, system)]
 
 
-def _single(  # noqa: PLR0913
+def _single(
     failed: dict[str, dict[str, list[Entry]]],
     situation: Situation,
     wish: Wish,
@@ -179,15 +189,20 @@ def _single(  # noqa: PLR0913
 ) -> list[Entry]:
     """Return, for each card that no branch on offer drives, the branches that would."""
     offered = [entries for reasons in failed.values() for entries in reasons.values()]
-    if wish.driver_branch or not offered or not all(any(entry["rule"] == "driver.card" for entry in entries) for entries in offered):
+    if wish.driver_branch or not offered or not all(_cards_out(entries) for entries in offered):
         return []
     entries = []
     for card in {each.name: each for each in situation.cards}.values():
         rows = [row for row in rules["driver_branches"]["rows"] if row["latest"] and cards.served(card, row, rules)]
         if rows and not any(row["branch"] in reasons for row in rows for reasons in failed.values()):
             span = f"{rows[0]['branch']} to {rows[-1]['branch']}"
-            text = f"the {card.name} (compute capability {card.compute_capability}) is driven by branches {span}, and no source for {system['os']} carries one"
-            older = [each["os"] for each in rules["systems"]["rows"] if int(each["nvidia_first_branch"]) <= int(rows[-1]["branch"])]
+            who = f"the {card.name} (compute capability {card.compute_capability})"
+            text = f"{who} is driven by branches {span}, and no source for {system['os']} carries one"
+            older = [
+                each["os"]
+                for each in rules["systems"]["rows"]
+                if int(each["nvidia_first_branch"]) <= int(rows[-1]["branch"])
+            ]
             remedy = f"use {' or '.join(older)}, or leave the card unmanaged: gpuwright_gpus_ignore: ['{card.name}']"
             entries.append(conflict("driver.card", text, cite(rules, "driver_branches", rows[-1]), remedy))
     return entries
@@ -197,7 +212,17 @@ def _not_carried(wish: Wish, system: Row) -> Entry:
     asked = f"branch {wish.driver_branch}" if wish.driver_branch else "a driver branch"
     where = f"from {wish.driver_source}" if wish.driver_source else "from any source"
     text = f"{asked} is not to be had {where} for {system['os']}"
-    return conflict("driver.not-carried", text, "compat/systems.yaml (distro_drivers, nvidia_first_branch)", "use another branch or source")
+    return conflict(
+        "driver.not-carried",
+        text,
+        "compat/systems.yaml (distro_drivers, nvidia_first_branch)",
+        "use another branch or source",
+    )
+
+
+def _cards_out(entries: list[Entry]) -> int:
+    """Return how many cards a branch does not drive: a branch that drives them all is nearer than any that does not."""
+    return sum(entry["rule"] == "driver.card" for entry in entries)
 
 
 def _pairs(failed: dict[str, dict[str, list[Entry]]], situation: Situation) -> list[Entry]:
@@ -209,11 +234,20 @@ def _pairs(failed: dict[str, dict[str, list[Entry]]], situation: Situation) -> l
                 return clash
     names = list(dict.fromkeys(card.name for card in situation.cards))
     blocked = [
-        {entry["text"].split(" does not drive the ", 1)[1].split(" (", 1)[0] for entry in entries if entry["rule"] == "driver.card"}
+        {
+            entry["text"].split(" does not drive the ", 1)[1].split(" (", 1)[0]
+            for entry in entries
+            if entry["rule"] == "driver.card"
+        }
         for reasons in failed.values()
         for entries in reasons.values()
     ]
-    if len(names) < 2 or not blocked or not all(blocked) or any(name not in set().union(*blocked) for name in names[:2]):
+    if (
+        len(names) < 2
+        or not blocked
+        or not all(blocked)
+        or any(name not in set().union(*blocked) for name in names[:2])
+    ):
         return []
     text = f"no driver branch drives both the {names[0]} and the {names[1]}"
     remedy = f"leave one card unmanaged: gpuwright_gpus_ignore: ['{names[1]}'], or ['{names[0]}']"
@@ -233,7 +267,11 @@ def _explain(candidate: branch.Candidate, origin: source.Source, wish: Wish, sit
     why = "asked for" if wish.driver_modules else _why_modules(candidate, situation, log.rules)
     log.decided("driver.modules", f"{candidate.modules} kernel modules: {why}", citation)
     if candidate.minimum:
-        log.decided("driver.minimum", f"at least build {candidate.minimum}: the highest floor of card, kernel and wish", citation)
+        log.decided(
+            "driver.minimum",
+            f"at least build {candidate.minimum}: the highest floor of card, kernel and wish",
+            citation,
+        )
 
 
 def _why_modules(candidate: branch.Candidate, situation: Situation, rules: Rules) -> str:
@@ -249,14 +287,22 @@ def _warn(candidate: branch.Candidate, build: str, situation: Situation, wish: W
     row = candidate.row
     _lifetime(row, situation, log)
     if not row["confirmed"]:
-        log.warn("driver.unconfirmed", f"what is known of branch {candidate.branch} is not confirmed", log.cite("driver_branches", row))
+        log.warn(
+            "driver.unconfirmed",
+            f"what is known of branch {candidate.branch} is not confirmed",
+            log.cite("driver_branches", row),
+        )
     if wish.driver_version or candidate.build:
         _security(wish.driver_version or candidate.build or "", log)
     if situation.secure_boot and build == "dkms":
         text = "Secure Boot is on: modules built on this machine are signed by a key that has to be enrolled by hand at the next boot"
         log.warn("driver.secure-boot", text, DESIGN)
     for doubt in log.rules["systems"]["doubts"]:
-        if candidate.source == "nvidia" and (doubt["os"], doubt["what"], doubt["version"]) == (situation.os, "driver", candidate.branch):
+        if candidate.source == "nvidia" and (doubt["os"], doubt["what"], doubt["version"]) == (
+            situation.os,
+            "driver",
+            candidate.branch,
+        ):
             log.warn("repository.doubt", doubt["text"], log.cite("systems", doubt))
     for failure in [] if situation.kernel else modules.known_failures(candidate.row, candidate.source, log.rules):
         if failure["modules"] in ("any", candidate.modules) and _reaches(failure, candidate):
@@ -283,6 +329,10 @@ def _lifetime(row: Row | None, situation: Situation, log: Log) -> None:
 
 def _security(version: str, log: Log) -> None:
     for row in log.rules["security"]["rows"]:
-        if row["component"] == "driver" and row["branch"] == dotted.major(version) and not dotted.at_least(version, row["floor"]):
+        if (
+            row["component"] == "driver"
+            and row["branch"] == dotted.major(version)
+            and not dotted.at_least(version, row["floor"])
+        ):
             text = f"driver {version} has published vulnerabilities, fixed from {row['floor']} on (bulletin {row['bulletin']})"
             log.warn("driver.security", text, log.cite("security", row))

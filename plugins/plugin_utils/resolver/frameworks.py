@@ -56,7 +56,9 @@ def newest_for(cards: Sequence[Card], arch: str, rules: Rules) -> str | None:
 # which release, which variant --------------------------------------------------------------------------
 
 
-def _pytorch(framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log) -> dict[str, Any]:
+def _pytorch(
+    framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log
+) -> dict[str, Any]:
     cpu = power is None or framework.variant == CPU
     choice = _choice(framework, situation, wish, None if cpu else power, log, guesses=False)
     if isinstance(choice, list):
@@ -65,12 +67,13 @@ def _pytorch(framework: FrameworkWish, situation: Situation, wish: Wish, power: 
             raise Unresolved(*choice)
         choice = again
         row = choice.variant or choice.release
-        log.warn("frameworks.unconfirmed", f"what is known of torch {choice.release['version']}+{choice.tag} is not confirmed", log.cite("frameworks", row))
+        text = f"what is known of torch {choice.release['version']}+{choice.tag} is not confirmed"
+        log.warn("frameworks.unconfirmed", text, log.cite("frameworks", row))
     _explain(choice, framework, power, log)
     return _environment(choice, wish, log)
 
 
-def _choice(  # noqa: PLR0913
+def _choice(
     framework: FrameworkWish,
     situation: Situation,
     wish: Wish,
@@ -83,7 +86,9 @@ def _choice(  # noqa: PLR0913
     nearest: list[Entry] = []
     for release in _releases(framework, log.rules):
         python, reasons = _python(release, situation, wish, log)
-        variants = [None] if power is None else [row for row in _variants(release, log.rules) if framework.variant in (None, row["variant"])]
+        variants: list[Row | None] = [None]
+        if power is not None:
+            variants = [row for row in _variants(release, log.rules) if framework.variant in (None, row["variant"])]
         fitting: list[Row | None] = []
         for variant in variants:
             more = _variant_reasons(variant, release, situation, power, log, guesses=guesses)
@@ -128,15 +133,19 @@ def _rank(variant: Row | None, power: Power | None, rules: Rules) -> tuple[bool,
 def _python(release: Row, situation: Situation, wish: Wish, log: Log) -> tuple[str | None, list[Entry]]:
     """Return the interpreter for a release: the one asked for, else the system's, else the newest that is there."""
     there = _interpreters(situation, log.rules)
-    if wish.python and "python" not in situation.assumed and situation.pythons is not None and wish.python not in there:
+    looked = situation.pythons is not None and "python" not in situation.assumed
+    if wish.python and looked and wish.python not in there:
         text = f"python {wish.python} is asked for, this machine has {', '.join(there) or 'none'}"
-        return None, [conflict("frameworks.python-missing", text, "the machine's facts", f"install python{wish.python} with its venv module")]
+        remedy = f"install python{wish.python} with its venv module"
+        return None, [conflict("frameworks.python-missing", text, "the machine's facts", remedy)]
     usable = [each for each in ([wish.python] if wish.python else there) if each in release["python"]]
     if usable:
         return usable[0], []
     who = f"python {wish.python}" if wish.python else f"the Python of this machine ({', '.join(there)})"
     text = f"torch {release['version']} has no wheels for {who}, only for {', '.join(release['python'])}"
-    return None, [conflict("frameworks.python", text, log.cite("frameworks", release), f"use python={release['python'][-1]}")]
+    return None, [
+        conflict("frameworks.python", text, log.cite("frameworks", release), f"use python={release['python'][-1]}")
+    ]
 
 
 def _interpreters(situation: Situation, rules: Rules) -> list[str]:
@@ -146,7 +155,7 @@ def _interpreters(situation: Situation, rules: Rules) -> list[str]:
     return sorted(there, key=lambda each: (each != system, tuple(-number for number in dotted.key(each))))
 
 
-def _variant_reasons(  # noqa: PLR0913
+def _variant_reasons(
     variant: Row | None,
     release: Row,
     situation: Situation,
@@ -160,11 +169,19 @@ def _variant_reasons(  # noqa: PLR0913
     name = f"torch {release['version']}+{variant['variant']}"
     entries = _card_reasons(variant, release, situation.cards, situation.arch, log)
     if power.mode(variant["cuda"], log.rules) is None:
-        text = f"{name} needs a driver for CUDA {dotted.major(variant['cuda'])}, the one chosen brings CUDA {power.cuda}"
-        entries.append(conflict("frameworks.driver", text, "compat/cuda.yaml (families)", "use a newer driver, or an older variant"))
+        text = (
+            f"{name} needs a driver for CUDA {dotted.major(variant['cuda'])}, the one chosen brings CUDA {power.cuda}"
+        )
+        entries.append(
+            conflict(
+                "frameworks.driver", text, "compat/cuda.yaml (families)", "use a newer driver, or an older variant"
+            )
+        )
     if not guesses and not (variant["confirmed"] and release["confirmed"]):
         text = f"what is known of {name} is not confirmed"
-        entries.append(conflict("frameworks.unconfirmed", text, log.cite("frameworks", variant), "ask for it by its version"))
+        entries.append(
+            conflict("frameworks.unconfirmed", text, log.cite("frameworks", variant), "ask for it by its version")
+        )
     return entries
 
 
@@ -178,7 +195,14 @@ def _card_reasons(variant: Row, release: Row, cards: Sequence[Card], arch: str, 
     for card in cards:
         if card.compute_capability and not targets.wheel_runs(card.compute_capability, carried):
             text = f"{name} has no code for the {card.name} (compute capability {card.compute_capability})"
-            entries.append(conflict("frameworks.card", text, log.cite("frameworks", variant), "use a release that has it: gpuwright gpus"))
+            entries.append(
+                conflict(
+                    "frameworks.card",
+                    text,
+                    log.cite("frameworks", variant),
+                    "use a release that has it: gpuwright gpus",
+                )
+            )
     return entries + _cudnn_reasons(name, variant, cards, log)
 
 
@@ -236,12 +260,18 @@ def _environment(choice: Choice, wish: Wish, log: Log) -> dict[str, Any]:
 
 
 def _partners(release: Row, tag: str, log: Log) -> list[str]:
-    """Return the pins of torchvision and torchaudio. pip cannot find a mismatch of theirs by itself: the newer
-    ones do not name the torch they were built for."""
+    """Return the pins of torchvision and torchaudio.
+
+    pip cannot find a mismatch of theirs by itself: the newer ones do not name the torch they were built for.
+    """
     pins = []
     for package in ("torchvision", "torchaudio"):
         version = release[package]
-        limited = [row for row in log.rules["frameworks"]["pytorch_partners"] if row["package"] == package and row["version"] == version]
+        limited = [
+            row
+            for row in log.rules["frameworks"]["pytorch_partners"]
+            if row["package"] == package and row["version"] == version
+        ]
         if limited and tag not in limited[0]["variants"]:
             text = f"{package} {version} has no wheels for the variant {tag}: it is left out"
             log.warn("frameworks.partner", text, log.cite("frameworks", limited[0]))
@@ -266,11 +296,17 @@ def _explain(choice: Choice, framework: FrameworkWish, power: Power | None, log:
     release = choice.release
     name = f"torch {release['version']}+{choice.tag}"
     if choice.variant is None:
-        log.decided("frameworks.pytorch", f"{name} for the CPU: the newest that {choice.python} runs", log.cite("frameworks", release))
+        log.decided(
+            "frameworks.pytorch",
+            f"{name} for the CPU: the newest that {choice.python} runs",
+            log.cite("frameworks", release),
+        )
         return
     cuda = choice.variant["cuda"]
     mode = power.mode(cuda, log.rules) if power else None
-    asked = f"answers {framework.text!r}" if framework.specifier or framework.variant else "the newest confirmed release"
+    asked = (
+        f"answers {framework.text!r}" if framework.specifier or framework.variant else "the newest confirmed release"
+    )
     text = f"{name} ({asked}): it has code for every card, and its CUDA {cuda} runs on the driver ({mode})"
     log.decided("frameworks.pytorch", text, log.cite("frameworks", choice.variant))
     log.decided("frameworks.python", f"Python {choice.python}", log.cite("frameworks", release))

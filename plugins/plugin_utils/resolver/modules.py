@@ -77,7 +77,11 @@ def _of_wish(wished: str, left: list[str], situation: Situation, branch: Row, ru
         return []
     if wished not in branch["modules"]:
         text = f"branch {branch['branch']} has no {wished} kernel modules"
-        return [conflict("driver.modules-wish", text, cite(rules, "driver_branches", branch), f"use driver-modules={left[0]}")]
+        return [
+            conflict(
+                "driver.modules-wish", text, cite(rules, "driver_branches", branch), f"use driver-modules={left[0]}"
+            )
+        ]
     card = next(each for each in situation.cards if wished not in cards.flavours(each, rules))
     text = f"{wished} kernel modules do not work with the {card.name} (compute capability {card.compute_capability})"
     row = cards.architecture(card, rules)

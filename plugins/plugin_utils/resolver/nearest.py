@@ -21,7 +21,7 @@ Decide = Callable[[Wish], Stack]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a wish: how it is given up, whether it is there at all, and how what came instead is written."""
+    """A part of a wish: how it is given up, and how what came instead is written ("" where nothing came)."""
 
     name: str
     give_up: Callable[[Wish], Wish]
@@ -44,7 +44,7 @@ def remedy(wish: Wish, decide: Decide) -> str | None:
             stack = decide(relaxed)
         except Unresolved:
             continue
-        found = " and ".join(dict.fromkeys(part.instead(stack) for part in parts))
+        found = " and ".join(dict.fromkeys(text for part in parts if (text := part.instead(stack))))
         if len(parts) > 1 or parts[0] in _COMPONENTS:
             return found
         alone = list(dict.fromkeys([*alone, found]))
@@ -72,30 +72,55 @@ def _any_framework(wish: Wish) -> Wish:
 
 
 def _driver(stack: Stack) -> str:
-    return f"ask for driver={stack['driver']['branch']}" if "driver" in stack else "leave the driver out"
+    return f"ask for driver={stack['driver']['branch']}" if "driver" in stack else ""
+
+
+def _of_driver(key: str) -> Callable[[Stack], str]:
+    return lambda stack: f"ask for driver-{key}={stack['driver'][key]}" if "driver" in stack else ""
+
+
+def _cuda(stack: Stack) -> str:
+    return f"ask for cuda={stack['cuda'][0]['version']}" if "cuda" in stack else ""
+
+
+def _cudnn(stack: Stack) -> str:
+    if "cudnn" not in stack:
+        return ""
+    version = stack["cudnn"]["version"]
+    return f"ask for cudnn={version}" if version else "ask for cudnn without a version"
 
 
 def _framework(stack: Stack) -> str:
+    if "frameworks" not in stack:
+        return ""
     chosen = stack["frameworks"][0]
     return f"ask for pytorch={chosen['version']}+{chosen['variant']}"
 
 
-def _of_driver(name: str, key: str) -> Callable[[Stack], str]:
-    return lambda stack: f"ask for driver-{name}={stack['driver'][key]}" if "driver" in stack else f"leave driver-{name} out"
+def _python(stack: Stack) -> str:
+    return f"ask for python={stack['frameworks'][0]['interpreter']}" if "frameworks" in stack else ""
 
 
 _VERSIONS = (
-    Part("python", lambda wish: replace(wish, python=None), lambda stack: f"ask for python={stack['frameworks'][0]['interpreter']}"),
+    Part("python", lambda wish: replace(wish, python=None), _python),
     Part("pytorch", _any_framework, _framework),
-    Part("cudnn", lambda wish: replace(wish, cudnn_version=None), lambda stack: f"ask for cudnn={stack['cudnn']['version']}" if stack["cudnn"]["version"] else "ask for cudnn without a version"),
-    Part("cuda", lambda wish: replace(wish, cuda_versions=()), lambda stack: f"ask for cuda={stack['cuda'][0]['version']}"),
+    Part("cudnn", lambda wish: replace(wish, cudnn_version=None), _cudnn),
+    Part("cuda", lambda wish: replace(wish, cuda_versions=()), _cuda),
     Part("driver", lambda wish: replace(wish, driver_version=None), _driver),
     Part("driver", lambda wish: replace(wish, driver_version=None, driver_branch=None), _driver),
-    Part("driver", lambda wish: replace(wish, driver_modules=None), _of_driver("modules", "modules")),
-    Part("driver", lambda wish: replace(wish, driver_source=None), _of_driver("source", "source")),
+    Part("driver", lambda wish: replace(wish, driver_modules=None), _of_driver("modules")),
+    Part("driver", lambda wish: replace(wish, driver_source=None), _of_driver("source")),
 )
 _COMPONENTS = (
-    Part("cuda", lambda wish: replace(wish, cuda=False, cuda_versions=()), lambda _: "leave the CUDA toolkit out (frameworks bring their own CUDA)"),
-    Part("cudnn", lambda wish: replace(wish, cudnn=False, cudnn_version=None), lambda _: "leave cuDNN out (frameworks bring their own)"),
+    Part(
+        "cuda",
+        lambda wish: replace(wish, cuda=False, cuda_versions=()),
+        lambda _: "leave the CUDA toolkit out (frameworks bring their own CUDA)",
+    ),
+    Part(
+        "cudnn",
+        lambda wish: replace(wish, cudnn=False, cudnn_version=None),
+        lambda _: "leave cuDNN out (frameworks bring their own)",
+    ),
     Part("pytorch", lambda wish: replace(wish, frameworks=()), lambda _: "leave PyTorch out"),
 )

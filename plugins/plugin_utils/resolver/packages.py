@@ -14,7 +14,14 @@ from .branch import Candidate
 from .log import Unresolved, conflict
 
 
-def of_driver(candidate: Candidate, package_set: str, situation: Situation, wish: Wish, system: Row, rules: Rules) -> dict[str, Any]:  # noqa: PLR0913, PLR0917
+def of_driver(
+    candidate: Candidate,
+    package_set: str,
+    situation: Situation,
+    wish: Wish,
+    system: Row,
+    rules: Rules,
+) -> dict[str, Any]:
     """Return packages (in install order), pin, build, kernel_module and headers of a driver.
 
     Raises Unresolved where no names are known.
@@ -29,7 +36,13 @@ def of_driver(candidate: Candidate, package_set: str, situation: Situation, wish
     before = [pin["package"]] if "package" in pin else []
     if row["build"] == "dkms":
         before.append(headers)
-    result = {"packages": [*before, *names, *fabric], "pin": pin, "build": row["build"], "kernel_module": row["kernel_module"], "headers": headers}
+    result: dict[str, Any] = {
+        "packages": [*before, *names, *fabric],
+        "pin": pin,
+        "build": row["build"],
+        "kernel_module": row["kernel_module"],
+        "headers": headers,
+    }
     if fabric:
         result["fabric"] = {"packages": fabric, "services": ["nvidia-fabricmanager.service"]}
     return result
@@ -66,7 +79,11 @@ def _fabric(candidate: Candidate, situation: Situation, rules: Rules) -> list[st
     """Return what NVSwitch boards need: without the fabric manager CUDA does not start there."""
     if not situation.nvswitch:
         return []
-    rows = [row for row in rules["packages"]["fabric_manager"] if row["from"] == candidate.source and _in(candidate.branch, row)]
+    rows = [
+        row
+        for row in rules["packages"]["fabric_manager"]
+        if row["from"] == candidate.source and _in(candidate.branch, row)
+    ]
     names = [name.replace("{branch}", candidate.branch) for row in rows[:1] for name in row["packages"]]
     if situation.nvlink5:
         names += [name for row in rules["packages"]["nvlink5"] for name in row["packages"]]

@@ -48,7 +48,8 @@ def _cuda(situation: Situation, wish: Wish, system: Row, driver: Mapping[str, An
     row = keys.of_nvidia(system, log.rules)
     fingerprint = keys.fingerprint("nvidia", wish, row)
     file = row["file"] if row else f"{(fingerprint or '')[-8:]}.pub"
-    log.decided("repository.nvidia", f"NVIDIA's repository {system['nvidia_repository']}, signed by {fingerprint}", log.cite("upstreams", repository))
+    text = f"NVIDIA's repository {system['nvidia_repository']}, signed by {fingerprint}"
+    log.decided("repository.nvidia", text, log.cite("upstreams", repository))
     result = _source("nvidia-cuda", "nvidia", base, f"{base}{file}", fingerprint)
     if driver and driver["source"] != "nvidia":
         result["exclude"] = {"packages": _DRIVER_PACKAGES, "except": _NOT_DRIVER}
@@ -60,7 +61,8 @@ def _toolkit(situation: Situation, wish: Wish, log: Log) -> dict[str, Any]:
     row = keys.by_id("F796ECB0", log.rules)
     fingerprint = keys.fingerprint(TOOLKIT, wish, row)
     url = row["url"] if TOOLKIT not in wish.mirrors else f"{base}/{row['file']}"
-    log.decided("repository.container-toolkit", f"the container toolkit's own repository, signed by {fingerprint}", log.cite("upstreams", row))
+    text = f"the container toolkit's own repository, signed by {fingerprint}"
+    log.decided("repository.container-toolkit", text, log.cite("upstreams", row))
     return _source(TOOLKIT, "nvidia", f"{base}/{_DEBIAN_ARCH[situation.arch]}/", url, fingerprint)
 
 
@@ -89,7 +91,8 @@ def _of_host(situation: Situation, system: Row, branch: str, log: Log) -> list[d
         return []
     archive = sources[0] if sources else {"uris": [], "suites": [system["codename"]], "signed_by": None}
     name = "distro-non-free" if system["family"] == "debian" else "distro-restricted"
-    log.decided("repository.distro", f"{', '.join(needed)} of {system['name']}, from the mirror that the machine uses", "the machine's facts")
+    text = f"{', '.join(needed)} of {system['name']}, from the mirror that the machine uses"
+    log.decided("repository.distro", text, "the machine's facts")
     return [
         {
             "name": name,
@@ -107,5 +110,8 @@ def _of_host(situation: Situation, system: Row, branch: str, log: Log) -> list[d
 def _is_archive(source: Mapping[str, Any], system: Row) -> bool:
     """Say whether a package source of the host is the distribution's archive itself (neither security nor a stranger's)."""
     return bool(
-        source["enabled"] and "deb" in source["types"] and system["codename"] in source["suites"] and "main" in source["components"]
+        source["enabled"]
+        and "deb" in source["types"]
+        and system["codename"] in source["suites"]
+        and "main" in source["components"]
     )

@@ -41,7 +41,13 @@ def _order(situation: Situation, wish: Wish, system: Row) -> Sequence[Source]:
     distro = Source("distro", "the distribution's own packages are what is left", DESIGN)
     present = _present(situation)
     if present:
-        return [Source(present, "the driver that is there came from it, and owners are not swapped unasked", "the machine's facts")]
+        return [
+            Source(
+                present,
+                "the driver that is there came from it, and owners are not swapped unasked",
+                "the machine's facts",
+            )
+        ]
     if situation.secure_boot and system["family"] == "ubuntu":
         signed = "Secure Boot is on: the distribution signs its prebuilt modules, no key has to be enrolled"
         return [Source("distro", signed, "compat/systems.yaml (distro_drivers)"), nvidia]

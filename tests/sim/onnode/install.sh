@@ -114,6 +114,9 @@ END
     echo trixie/sid >/etc/debian_version
 fi
 
+# The package server speaks plain HTTP; as with any such mirror, the machine's administrator says that pip may use it.
+printf '[global]\ntrusted-host = %s\n' "$(echo "$packages" | sed 's|^http://||')" >/etc/pip.conf
+
 [ $# -gt 0 ] || exit 0
 python3 -c "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1]).read())" \
     "$packages/distribution/$os/key.pub" >/usr/share/keyrings/gpuwright-sim-distribution.asc

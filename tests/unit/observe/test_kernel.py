@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel
 
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 OLD, NEW = "6.8.0-45-generic", "6.8.0-101-generic"
@@ -70,7 +70,10 @@ def test_a_saved_entry_and_a_next_entry_are_read_from_the_environment_block(tree
     with_kernels(tree).file("/boot/grub/grub.cfg", GRUB.replace("DEFAULT", "${saved_entry}"))
     tree.file("/boot/grub/grubenv", "# GRUB Environment Block\nsaved_entry=1>2\n####")
     assert kernel.observe(tree.host())["next"] == OLD
-    tree.file("/boot/grub/grubenv", "# GRUB Environment Block\nsaved_entry=0\nnext_entry=gnulinux-advanced-1>gnulinux-45-advanced-1\n##")
+    tree.file(
+        "/boot/grub/grubenv",
+        "# GRUB Environment Block\nsaved_entry=0\nnext_entry=gnulinux-advanced-1>gnulinux-45-advanced-1\n##",
+    )
     assert kernel.observe(tree.host())["next"] == OLD
     tree.file("/boot/grub/grubenv", "# GRUB Environment Block\n")
     assert kernel.observe(tree.host())["next"] == NEW
@@ -93,8 +96,13 @@ def test_a_default_that_starts_no_linux_leaves_the_next_kernel_unknown_but_guess
 def test_boot_loader_entries_are_ordered_by_version_not_by_text(tree: Tree) -> None:
     tree.file("/boot/grub2/grub.cfg", 'set default="${saved_entry}"\ninsmod blscfg\nblscfg\n')
     for release in ("5.14.0-70.el9.x86_64", "5.14.0-503.el9.x86_64"):
-        tree.file(f"/boot/loader/entries/abc-{release}.conf", f"title Rocky ({release})\nversion {release}\nlinux /vmlinuz-{release}\n")
-    tree.file("/boot/loader/entries/abc-0-rescue.conf", "title rescue\nversion 0-rescue-abc\nlinux /vmlinuz-0-rescue-abc\n")
+        tree.file(
+            f"/boot/loader/entries/abc-{release}.conf",
+            f"title Rocky ({release})\nversion {release}\nlinux /vmlinuz-{release}\n",
+        )
+    tree.file(
+        "/boot/loader/entries/abc-0-rescue.conf", "title rescue\nversion 0-rescue-abc\nlinux /vmlinuz-0-rescue-abc\n"
+    )
     assert kernel.observe(tree.host())["next"] == "5.14.0-503.el9.x86_64"
     tree.file("/boot/grub2/grubenv", "saved_entry=abc-5.14.0-70.el9.x86_64\n")
     assert kernel.observe(tree.host())["next"] == "5.14.0-70.el9.x86_64"
@@ -157,12 +165,26 @@ def test_loaded_modules_come_from_sysfs_and_only_gpu_modules_count(tree: Tree) -
 
 
 def test_debians_module_name_is_found_for_the_next_kernel(tree: Tree) -> None:
-    with_kernels(tree).file(f"/lib/modules/{NEW}/modules.dep", "updates/dkms/nvidia-current.ko.xz:\nkernel/drivers/video/nvidiafb.ko:\n")
+    with_kernels(tree).file(
+        f"/lib/modules/{NEW}/modules.dep", "updates/dkms/nvidia-current.ko.xz:\nkernel/drivers/video/nvidiafb.ko:\n"
+    )
     path = f"{tree.root}/lib/modules/{NEW}/updates/dkms/nvidia-current.ko.xz"
-    programs = FakePrograms({"modinfo": answer(f"filename:       {path}\nversion:        550.163.01\nlicense:        NVIDIA\nsigner:         DKMS key\nparm: x:y\n")})
+    programs = FakePrograms(
+        {
+            "modinfo": answer(
+                f"filename:       {path}\nversion:        550.163.01\nlicense:        NVIDIA\nsigner:         DKMS key\nparm: x:y\n"
+            )
+        }
+    )
     found = kernel.available(tree.host(programs), NEW)
     assert found == {
-        "nvidia": {"name": "nvidia-current", "version": "550.163.01", "license": "NVIDIA", "signer": "DKMS key", "path": path}
+        "nvidia": {
+            "name": "nvidia-current",
+            "version": "550.163.01",
+            "license": "NVIDIA",
+            "signer": "DKMS key",
+            "path": path,
+        }
     }
     assert programs.calls == [["modinfo", "-b", str(tree.root), "-k", NEW, "nvidia-current"]]
 

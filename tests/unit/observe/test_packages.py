@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 
@@ -25,12 +25,23 @@ def test_a_removed_package_with_left_over_configuration_is_not_installed() -> No
 
 
 def test_a_package_of_a_foreign_architecture_does_not_hide_the_native_one() -> None:
-    text = "".join(f"Package: libcuda1\nStatus: install ok installed\nArchitecture: {arch}\nVersion: {version}\n\n" for arch, version in (("amd64", "1"), ("i386", "2")))
+    text = "".join(
+        f"Package: libcuda1\nStatus: install ok installed\nArchitecture: {arch}\nVersion: {version}\n\n"
+        for arch, version in (("amd64", "1"), ("i386", "2"))
+    )
     found = packages.parse_dpkg_status(text, "amd64")
     assert {name: package.version for name, package in found.items()} == {"libcuda1": "1", "libcuda1:i386": "2"}
 
 
-@pytest.mark.parametrize("state", ["install ok half-configured", "install ok unpacked", "install reinstreq half-installed", "install ok triggers-pending"])
+@pytest.mark.parametrize(
+    "state",
+    [
+        "install ok half-configured",
+        "install ok unpacked",
+        "install reinstreq half-installed",
+        "install ok triggers-pending",
+    ],
+)
 def test_unfinished_packages_are_an_interruption_that_names_them(tree: Tree, state: str) -> None:
     tree.packages({"nvidia-kernel-dkms": "1", "gcc": "1"}, {"nvidia-kernel-dkms": state})
     seen = packages.observe(tree.host())
@@ -54,10 +65,14 @@ def test_holds_are_listed(tree: Tree) -> None:
 
 def test_sources_of_both_formats_are_read_and_other_files_are_not(tree: Tree) -> None:
     tree.packages({})
-    tree.file("/etc/apt/sources.list", "# deb http://no.example x main\ndeb [arch=amd64 signed-by=/k.gpg] http://a.example/debian trixie main contrib # why\n")
+    tree.file(
+        "/etc/apt/sources.list",
+        "# deb http://no.example x main\ndeb [arch=amd64 signed-by=/k.gpg] http://a.example/debian trixie main contrib # why\n",
+    )
     tree.file(
         "/etc/apt/sources.list.d/b.sources",
-        "Types: deb deb-src\nURIs: http://b.example\nSuites: trixie\n trixie-updates\nComponents: main\n\n# comment\nEnabled: no\nURIs: http://c.example\nSuites: /\n"
+        "Types: deb deb-src\nURIs: http://b.example\nSuites: trixie\n trixie-updates\nComponents: main\n\n"
+        "# comment\nEnabled: no\nURIs: http://c.example\nSuites: /\n"
         "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n",
     )
     tree.file("/etc/apt/sources.list.d/d.list.save", "deb http://d.example x main\n")
@@ -79,7 +94,9 @@ def test_sources_of_both_formats_are_read_and_other_files_are_not(tree: Tree) ->
 def test_a_running_package_manager_is_named_and_the_waiter_for_the_shutdown_is_not(tree: Tree) -> None:
     tree.packages({})
     tree.file("/proc/700/comm", "unattended-upgr\n")
-    tree.file("/proc/700/cmdline", "python3\0/usr/share/unattended-upgrades/unattended-upgrade-shutdown\0--wait-for-signal\0")
+    tree.file(
+        "/proc/700/cmdline", "python3\0/usr/share/unattended-upgrades/unattended-upgrade-shutdown\0--wait-for-signal\0"
+    )
     assert packages.observe(tree.host())["busy"] is None
     tree.file("/proc/812/comm", "unattended-upgr\n")
     tree.file("/proc/812/cmdline", "python3\0/usr/bin/unattended-upgrade\0")
@@ -102,8 +119,18 @@ def test_the_holder_of_a_lock_is_found(tree: Tree, tmp_path: Path) -> None:
 def test_rpm_is_asked_for_the_tree_and_keeps_what_it_says(tree: Tree) -> None:
     tree.directory("/var/lib/rpm")
     tree.program("/usr/bin/dnf")
-    tree.file("/etc/yum.repos.d/cuda.repo", "[cuda-rhel9]\nname=x\nbaseurl=http://r.example/rhel9/\nenabled=1\ngpgkey=file:///k\n")
-    programs = FakePrograms({"rpm -": answer(""), "rpm": answer("docker-ce\t3\t26.1.5-1.el9\tx86_64\tDocker\nnvidia-driver\t(none)\t580.95.05-1.el9\tx86_64\tNVIDIA\n")})
+    tree.file(
+        "/etc/yum.repos.d/cuda.repo",
+        "[cuda-rhel9]\nname=x\nbaseurl=http://r.example/rhel9/\nenabled=1\ngpgkey=file:///k\n",
+    )
+    programs = FakePrograms(
+        {
+            "rpm -": answer(""),
+            "rpm": answer(
+                "docker-ce\t3\t26.1.5-1.el9\tx86_64\tDocker\nnvidia-driver\t(none)\t580.95.05-1.el9\tx86_64\tNVIDIA\n"
+            ),
+        }
+    )
     programs.answers.pop("rpm -")
     seen = packages.observe(tree.host(programs))
     assert seen["manager"] == "dnf"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import pci
-
 from tests.unit.observe.trees import Tree
 
 
@@ -26,7 +25,11 @@ def test_gpus_come_in_the_order_of_their_bus_ids(tree: Tree) -> None:
     tree.h100("0001:05:00.0")
     tree.h100("0000:e1:00.0")
     tree.h100("0000:3b:00.0")
-    assert [gpu["bus_id"] for gpu in pci.observe(tree.host())["gpus"]] == ["00000000:3B:00.0", "00000000:E1:00.0", "00000001:05:00.0"]
+    assert [gpu["bus_id"] for gpu in pci.observe(tree.host())["gpus"]] == [
+        "00000000:3B:00.0",
+        "00000000:E1:00.0",
+        "00000001:05:00.0",
+    ]
 
 
 def test_audio_functions_other_vendors_and_switches_are_told_apart(tree: Tree) -> None:
@@ -42,7 +45,15 @@ def test_audio_functions_other_vendors_and_switches_are_told_apart(tree: Tree) -
 
 
 def test_an_unknown_link_or_node_is_none_not_zero(tree: Tree) -> None:
-    tree.pci("0000:01:00.0", "0x10de", "0x2684", "0x030000", current_link_speed="Unknown", current_link_width="0", numa_node="-1")
+    tree.pci(
+        "0000:01:00.0",
+        "0x10de",
+        "0x2684",
+        "0x030000",
+        current_link_speed="Unknown",
+        current_link_width="0",
+        numa_node="-1",
+    )
     gpu = pci.observe(tree.host())["gpus"][0]
     assert gpu["link"]["speed_gts"] is None
     assert gpu["link"]["width"] is None

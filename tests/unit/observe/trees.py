@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
@@ -57,7 +58,9 @@ class Tree:
     def program(self, path: str) -> None:
         self.file(path, "#!/bin/sh\n", 0o755)
 
-    def packages(self, installed: Mapping[str, str], states: Mapping[str, str] | None = None, vendor: str = "Debian") -> None:
+    def packages(
+        self, installed: Mapping[str, str], states: Mapping[str, str] | None = None, vendor: str = "Debian"
+    ) -> None:
         """dpkg's status; `states` for packages that are not "install ok installed"."""
         stanzas = [
             f"Package: {name}\nStatus: {(states or {}).get(name, 'install ok installed')}\nMaintainer: {vendor}\n"
@@ -67,7 +70,9 @@ class Tree:
         self.file("/var/lib/dpkg/arch", "amd64\n")
         self.file("/var/lib/dpkg/status", "\n".join(stanzas))
 
-    def pci(self, address: str, vendor: str, device: str, device_class: str, driver: str | None = None, **more: str) -> None:
+    def pci(
+        self, address: str, vendor: str, device: str, device_class: str, driver: str | None = None, **more: str
+    ) -> None:
         base = f"/sys/bus/pci/devices/{address}"
         for name, value in {"vendor": vendor, "device": device, "class": device_class, **more}.items():
             self.file(f"{base}/{name}", value + "\n")

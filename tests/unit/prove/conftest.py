@@ -81,7 +81,11 @@ def facts() -> dict[str, Any]:
             "rc": 0,
             "seconds": 0.5,
             "error": None,
-            "data": {**(data := smi.parse_xml((FIXTURES / "h100_580.xml").read_text(encoding="utf-8"))), "gpus": data["gpus"][:1], "attached_gpus": 1},
+            "data": {
+                **(data := smi.parse_xml((FIXTURES / "h100_580.xml").read_text(encoding="utf-8"))),
+                "gpus": data["gpus"][:1],
+                "attached_gpus": 1,
+            },
         },
         "containers": {"docker": {"installed": False}},
         "disks": [{"mount": "/", "free_bytes": 50_000_000_000, "read_only": False}],

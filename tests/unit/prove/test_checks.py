@@ -28,7 +28,9 @@ def test_a_status_that_nobody_knows_leaves_the_verdict_incomplete() -> None:
     assert checks.verdict([checks.passed("a.b"), {"id": "c.d", "status": "splendid"}]) == "incomplete"
 
 
-@pytest.mark.parametrize(("severity", "status"), [("info", "warn"), ("warning", "warn"), ("critical", "fail"), ("fatal", "fail")])
+@pytest.mark.parametrize(
+    ("severity", "status"), [("info", "warn"), ("warning", "warn"), ("critical", "fail"), ("fatal", "fail")]
+)
 def test_the_severity_decides_whether_a_missed_check_fails(severity: str, status: str) -> None:
     assert checks.failed("x.y", severity)["status"] == status
 

@@ -18,7 +18,15 @@ def test_a_data_centre_card_of_today_is_read_whole(parsed: Parsed) -> None:
     assert (gpu["index"], gpu["pci_bus_id"], gpu["pci_id"]) == (1, "00000000:43:00.0", "10de:2330")
     assert (gpu["memory_total_mib"], gpu["temperature_c"], gpu["temperature_margin_c"]) == (81559, 33, 54)
     assert (gpu["power_draw_w"], gpu["power_limit_w"]) == (70.55, 700.0)
-    assert gpu["pcie"] == {"gen": 5, "gen_max": 5, "gen_device_max": 5, "gen_host_max": 5, "width": 16, "width_max": 16, "replays": 0}
+    assert gpu["pcie"] == {
+        "gen": 5,
+        "gen_max": 5,
+        "gen_device_max": 5,
+        "gen_host_max": 5,
+        "width": 16,
+        "width_max": 16,
+        "replays": 0,
+    }
     assert gpu["remapped_rows"]["uncorrectable"] == 2
     assert gpu["ecc"]["aggregate_sram_uncorrected"] == 1
     assert gpu["throttle"] == ["gpu_idle"]
@@ -78,7 +86,10 @@ def test_recovery_action_none_is_an_answer_and_not_an_absence(parsed: Parsed) ->
         ("<html><body>proxy</body></html>", "expected the XML"),
         ('<?xml version="1.0" ?><nvidia_smi_log><gpu id="x">', "cut off"),
         ("<nvidia_smi_log><gpu></nvidia_smi_log>", "cannot be read"),
-        ('<!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa">]><nvidia_smi_log>&a;</nvidia_smi_log>', "cannot be read|entities"),
+        (
+            '<!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa">]><nvidia_smi_log>&a;</nvidia_smi_log>',
+            "cannot be read|entities",
+        ),
     ],
 )
 def test_what_is_no_answer_is_told_in_a_sentence(text: str | bytes, told: str) -> None:
@@ -126,7 +137,9 @@ def test_no_error_sample_of_a_real_machine_passes(samples: Callable[[str], list[
 
 
 def test_a_good_node_passes(parsed: Parsed, by_id: ById) -> None:
-    found = smi.judge(parsed("h100_580.xml"), {"count": 2, "names": ["H100"], "driver": "580", "min_driver": "525.60.13"})
+    found = smi.judge(
+        parsed("h100_580.xml"), {"count": 2, "names": ["H100"], "driver": "580", "min_driver": "525.60.13"}
+    )
     assert checks.verdict(found) == "pass"
     assert {check["status"] for check in found} <= {"pass", "skip"}
     assert by_id(found)["gpu.count"]["measured"] == 2
@@ -185,7 +198,9 @@ def test_a_lost_card_is_noticed_with_exit_status_zero(document: Callable[[str], 
     [({"count": 2}, "pass"), ({"count": 8}, "fail"), ({"count": 1}, "fail"), ({}, "pass"),
      ({"bus_ids": ["0000:1b:00.0", "0000:43:00.0"]}, "pass"), ({"bus_ids": ["0000:1b:00.0", "0000:5e:00.0"]}, "fail")],
 )  # fmt: skip
-def test_missing_cards_are_found_by_number_and_by_place(parsed: Parsed, by_id: ById, expected: dict[str, object], status: str) -> None:
+def test_missing_cards_are_found_by_number_and_by_place(
+    parsed: Parsed, by_id: ById, expected: dict[str, object], status: str
+) -> None:
     assert by_id(smi.judge(parsed("h100_580.xml"), expected))["gpu.count"]["status"] == status
 
 
@@ -220,9 +235,19 @@ def test_a_model_is_recognised_as_people_write_it(found: str, wanted: str, same:
 
 @pytest.mark.parametrize(
     ("width", "cards", "wanted", "status"),
-    [(16, 1, None, "pass"), (8, 1, None, "warn"), (8, 2, None, "pass"), (4, 1, None, "fail"), (4, 8, None, "fail"), (8, 2, 16, "fail"), (8, 1, 8, "pass")],
+    [
+        (16, 1, None, "pass"),
+        (8, 1, None, "warn"),
+        (8, 2, None, "pass"),
+        (4, 1, None, "fail"),
+        (4, 8, None, "fail"),
+        (8, 2, 16, "fail"),
+        (8, 1, 8, "pass"),
+    ],
 )
-def test_the_width_of_the_link_is_judged_by_wish_and_company(parsed: Parsed, width: int, cards: int, wanted: int | None, status: str) -> None:
+def test_the_width_of_the_link_is_judged_by_wish_and_company(
+    parsed: Parsed, width: int, cards: int, wanted: int | None, status: str
+) -> None:
     gpu = parsed("h100_580.xml")["gpus"][0]
     gpu["pcie"]["width"] = width
     assert smi_judge.judge_pcie_width(gpu, {"pcie_width": wanted}, cards)["status"] == status
@@ -244,7 +269,9 @@ def test_the_generation_of_the_link_is_judged_under_load(parsed: Parsed, by_id: 
         ({"temperature_c": None}, {}, "skip"),
     ],
 )
-def test_temperature_is_held_against_margin_threshold_or_wish(parsed: Parsed, by_id: ById, change: dict[str, int | None], expected: dict[str, int], status: str) -> None:
+def test_temperature_is_held_against_margin_threshold_or_wish(
+    parsed: Parsed, by_id: ById, change: dict[str, int | None], expected: dict[str, int], status: str
+) -> None:
     data = parsed("h100_580.xml")
     for gpu in data["gpus"]:
         gpu.update(change)
@@ -256,7 +283,9 @@ def test_temperature_is_held_against_margin_threshold_or_wish(parsed: Parsed, by
     [(["gpu_idle", "sw_power_cap"], "pass", "pass"), (["hw_slowdown"], "fail", "pass"), (["hw_power_brake_slowdown"], "fail", "pass"),
      (["sw_thermal_slowdown"], "pass", "warn"), (["a_reason_of_tomorrow"], "pass", "pass"), (None, "skip", "skip")],
 )  # fmt: skip
-def test_only_harmful_reasons_of_slowing_down_count(parsed: Parsed, by_id: ById, reasons: list[str] | None, hard: str, soft: str) -> None:
+def test_only_harmful_reasons_of_slowing_down_count(
+    parsed: Parsed, by_id: ById, reasons: list[str] | None, hard: str, soft: str
+) -> None:
     data = parsed("h100_580.xml")
     for gpu in data["gpus"]:
         gpu["throttle"] = reasons
@@ -264,16 +293,30 @@ def test_only_harmful_reasons_of_slowing_down_count(parsed: Parsed, by_id: ById,
     assert (checked["throttle.hw"]["status"], checked["throttle.sw_thermal"]["status"]) == (hard, soft)
 
 
-def test_one_sensor_that_cannot_be_read_fails_and_does_not_lose_the_card(document: Callable[[str], str], by_id: ById) -> None:
-    data = smi.parse_xml(document("h100_580.xml").replace("<instant_power_draw>70.55 W", "<instant_power_draw>[Unknown Error]"))
+def test_one_sensor_that_cannot_be_read_fails_and_does_not_lose_the_card(
+    document: Callable[[str], str], by_id: ById
+) -> None:
+    data = smi.parse_xml(
+        document("h100_580.xml").replace("<instant_power_draw>70.55 W", "<instant_power_draw>[Unknown Error]")
+    )
     checked = by_id(smi.judge(data, {}))
     assert checked["power.read"]["status"] == "warn"
     assert checked["gpu.readable"]["status"] == "fail"
     assert "gpu.lost" not in checked
 
 
-@pytest.mark.parametrize(("action", "status", "kind"), [("None", "pass", None), ("Reset", "fail", "reset_gpu"), ("Reboot", "fail", "reboot"), ("Dance", "fail", "contact_support")])
-def test_what_the_card_asks_for_is_passed_on(parsed: Parsed, by_id: ById, action: str, status: str, kind: str | None) -> None:
+@pytest.mark.parametrize(
+    ("action", "status", "kind"),
+    [
+        ("None", "pass", None),
+        ("Reset", "fail", "reset_gpu"),
+        ("Reboot", "fail", "reboot"),
+        ("Dance", "fail", "contact_support"),
+    ],
+)
+def test_what_the_card_asks_for_is_passed_on(
+    parsed: Parsed, by_id: ById, action: str, status: str, kind: str | None
+) -> None:
     data = parsed("h100_580.xml")
     data["gpus"][0]["recovery_action"] = action
     check = by_id(smi.judge(data, {}))["gpu.recovery_action"]
@@ -286,7 +329,9 @@ def test_what_the_card_asks_for_is_passed_on(parsed: Parsed, by_id: ById, action
      ({"driver": "580.95.05"}, "driver.version_expected", "pass"), ({"min_driver": "580.95.06"}, "driver.minimum", "fail"),
      ({"min_driver": "9.5"}, "driver.minimum", "pass")],
 )  # fmt: skip
-def test_driver_versions_are_compared_as_numbers(parsed: Parsed, by_id: ById, wish: dict[str, str], check_id: str, status: str) -> None:
+def test_driver_versions_are_compared_as_numbers(
+    parsed: Parsed, by_id: ById, wish: dict[str, str], check_id: str, status: str
+) -> None:
     assert by_id(smi.judge(parsed("h100_580.xml"), wish))[check_id]["status"] == status
 
 
@@ -296,11 +341,26 @@ def test_driver_versions_are_compared_as_numbers(parsed: Parsed, by_id: ById, wi
 @pytest.mark.parametrize(
     ("rc", "text", "status", "told"),
     [
-        (9, "NVIDIA-SMI has failed because it couldn\u2019t communicate with the  NVIDIA driver.", "fail", "not loaded"),
-        (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95", "fail", "different versions"),
+        (
+            9,
+            "NVIDIA-SMI has failed because it couldn\u2019t communicate with the  NVIDIA driver.",
+            "fail",
+            "not loaded",
+        ),
+        (
+            18,
+            "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95",
+            "fail",
+            "different versions",
+        ),
         (4, "Failed to initialize NVML: Insufficient Permissions", "fail", "may not open"),
         (6, "No devices were found", "fail", "initialised"),
-        (15, "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system", "fail", "bus"),
+        (
+            15,
+            "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system",
+            "fail",
+            "bus",
+        ),
         (255, "Failed to initialize NVML: Unknown Error", "fail", "withheld"),
         (255, "Failed to initialize NVML: GPU access blocked by the operating system", "fail", "WSL"),
         (12, "", "fail", "libnvidia-ml"),
@@ -332,7 +392,9 @@ def test_a_slow_answer_warns(document: Callable[[str], str]) -> None:
 
 
 def test_a_warning_about_the_inforom_beside_good_data_is_a_failure(document: Callable[[str], str]) -> None:
-    data, check = smi_messages.read_answer(14, document("h100_580.xml") + "WARNING: infoROM is corrupted at gpu 0000:1B:00.0\n")
+    data, check = smi_messages.read_answer(
+        14, document("h100_580.xml") + "WARNING: infoROM is corrupted at gpu 0000:1B:00.0\n"
+    )
     assert data
     assert check["status"] == "fail"
     assert "gpu.inforom" in {found["id"] for found in smi.judge(data, {})}

@@ -27,7 +27,9 @@ def rules() -> dict[str, Any]:
 def resolve(rules: dict[str, Any]) -> Resolve:
     """resolve("H100", "debian-13", "cuda", "pytorch", kernel="6.8", wish={...}): the answer for a described machine."""
 
-    def run(gpus: str | list[str], os: str, *wants: str, arch: str = "x86_64", today: date = TODAY, **assume: Any) -> dict[str, Any]:
+    def run(
+        gpus: str | list[str], os: str, *wants: str, arch: str = "x86_64", today: date = TODAY, **assume: Any
+    ) -> dict[str, Any]:
         cards = [gpus] if isinstance(gpus, str) else gpus
         variables = assume.pop("wish", {})
         where = situation.situation_from_options(cards, os, arch, assume, rules, today=today)
@@ -45,7 +47,15 @@ FACTS: dict[str, Any] = {
     "simulated": False,
     "hostname": "node",
     "time": "2026-11-20T12:00:00Z",
-    "os": {"id": "debian", "version": "13", "codename": "trixie", "name": "Debian 13", "family": "debian", "arch": "x86_64", "glibc": "2.41"},
+    "os": {
+        "id": "debian",
+        "version": "13",
+        "codename": "trixie",
+        "name": "Debian 13",
+        "family": "debian",
+        "arch": "x86_64",
+        "glibc": "2.41",
+    },
     "environment": {"kind": "bare", "detail": None},
     "boot": {"id": "b", "efi": True, "secure_boot": False, "cmdline": ""},
     "kernel": {

@@ -40,12 +40,13 @@ def test_a_name_of_cards_that_differ_is_refused_and_they_are_named(rules: dict[s
     assert {"Quadro RTX 6000", "RTX 6000 Ada"} <= set(caught.value.suggestions)
 
 
-@pytest.mark.parametrize(("wrong", "near"), [("H1000", "H100 PCIe"), ("RTX 4900", "GeForce RTX 4090"), ("Tesla V10", "Tesla V100 PCIe 16GB")])
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("H1000", "H100"), ("RTX 4900", "RTX 4090"), ("Tesla V10", "V100"), ("A6001", "A6000")]
+)
 def test_an_unknown_name_brings_near_ones(wrong: str, near: str, rules: dict[str, Any]) -> None:
     with pytest.raises(BadInput) as caught:
         gpus.identify(wrong, rules)
-    assert caught.value.suggestions
-    assert near in caught.value.suggestions or near.split()[0] in " ".join(caught.value.suggestions)
+    assert any(near in suggestion for suggestion in caught.value.suggestions), caught.value.suggestions
 
 
 def test_a_pci_id_finds_its_card_with_and_without_the_vendor(rules: dict[str, Any]) -> None:

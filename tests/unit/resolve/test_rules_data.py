@@ -28,7 +28,11 @@ SCHEMAS: dict[tuple[str, str], dict[str, Any]] = {
         "pci": [r"^[0-9a-f]{4}$"],
     },
     ("gpus", "architectures"): {"architecture": str, "first_branch": r"^\d{3}$", "flavours": [r"^(open|proprietary)$"]},
-    ("gpus", "device_ranges"): {"first": r"^[0-9a-f]{4}$", "last": r"^[0-9a-f]{4}$", "compute_capability": r"^\d+\.\d$"},
+    ("gpus", "device_ranges"): {
+        "first": r"^[0-9a-f]{4}$",
+        "last": r"^[0-9a-f]{4}$",
+        "compute_capability": r"^\d+\.\d$",
+    },
     ("driver_branches", "rows"): {
         "branch": r"^\d{3}$",
         "type": r"^(long-term|production|new-feature)$",
@@ -40,11 +44,21 @@ SCHEMAS: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("driver_branches", "first_builds"): {"pci": r"^[0-9a-f]{4}$", "first": [VERSION]},
     ("cuda", "families"): {"major": r"^\d+$", "driver": VERSION},
-    ("cuda", "rows"): {"release": VERSION, "cuda": r"^\d+\.\d+$", "native_driver?": VERSION, "minor_version_driver": VERSION},
+    ("cuda", "rows"): {
+        "release": VERSION,
+        "cuda": r"^\d+\.\d+$",
+        "native_driver?": VERSION,
+        "minor_version_driver": VERSION,
+    },
     ("cuda", "targets"): {"cuda": r"^\d+\.\d+$", "targets": [r"^\d+\.\d$"]},
     ("cudnn", "versions"): {"version": r"^\d+\.\d+\.\d+\.\d+(\.post\d)?$", "cuda_majors": [r"^\d+$"]},
     ("cudnn", "ceilings"): {"last": VERSION},
-    ("frameworks", "pytorch"): {"version": VERSION, "python": [r"^3\.\d+$"], "torchvision": VERSION, "torchaudio": VERSION},
+    ("frameworks", "pytorch"): {
+        "version": VERSION,
+        "python": [r"^3\.\d+$"],
+        "torchvision": VERSION,
+        "torchaudio": VERSION,
+    },
     ("frameworks", "pytorch_variants"): {
         "release": r"^\d+\.\d+$",
         "variant": r"^cu\d{3}$",
@@ -53,8 +67,20 @@ SCHEMAS: dict[tuple[str, str], dict[str, Any]] = {
         "cudnn?": VERSION,
         "nccl?": VERSION,
     },
-    ("systems", "rows"): {"os": r"^[a-z]+-\d+(\.\d+)?$", "family": r"^(debian|ubuntu)$", "glibc": VERSION, "python": VERSION},
-    ("systems", "distro_drivers"): {"os": str, "branch": r"^\d{3}$", "build?": VERSION, "prebuilt": bool, "components": [str]},
+    ("systems", "rows"): {
+        "os": r"^[a-z]+-\d+(\.\d+)?$",
+        "family": r"^(debian|ubuntu)$",
+        "glibc": VERSION,
+        "python": VERSION,
+        "docker": [str],
+    },
+    ("systems", "distro_drivers"): {
+        "os": str,
+        "branch": r"^\d{3}$",
+        "build?": VERSION,
+        "prebuilt": bool,
+        "components": [str],
+    },
     ("packages", "driver"): {
         "from": r"^(nvidia|distro)$",
         "set": r"^(desktop|compute)$",
@@ -87,7 +113,9 @@ def problem(value: Any, expected: Any) -> str | None:
 
 
 def test_rules_json_is_what_the_tables_say() -> None:
-    done = subprocess.run([sys.executable, str(ROOT / "tools" / "build_rules.py"), "--check"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "build_rules.py"), "--check"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -124,7 +152,7 @@ def test_every_source_says_what_where_and_when(path: Path) -> None:
         assert set(source) == {"title", "ref", "date"}, key
 
 
-@pytest.mark.parametrize(("file", "table"), SCHEMAS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("file", "table"), SCHEMAS, ids=str)
 def test_rows_have_the_shape_that_the_resolver_reads(file: str, table: str) -> None:
     schema = SCHEMAS[file, table]
     rows = tables(ROOT / "compat" / f"{file}.yaml")[table]
@@ -151,14 +179,20 @@ def test_device_ranges_agree_with_the_cards_that_are_named(rules: dict[str, Any]
             found = gpus.by_range(device, rules)
             if found:
                 assert found["architecture"] == row["architecture"], (row["name"], device)
-                assert found["compute_capability"].split(".")[0] == row["compute_capability"].split(".")[0], (row["name"], device)
+                assert found["compute_capability"].split(".")[0] == row["compute_capability"].split(".")[0], (
+                    row["name"],
+                    device,
+                )
 
 
 def test_every_wheel_variant_has_code_that_its_toolkit_can_make(rules: dict[str, Any]) -> None:
     targets = {row["cuda"]: row["targets"] for row in rules["cuda"]["targets"]}
     for row in rules["frameworks"]["pytorch_variants"]:
         for carried in row["targets"].values():
-            assert {each.removesuffix("+PTX") for each in carried} <= set(targets[row["cuda"]]), (row["release"], row["variant"])
+            assert {each.removesuffix("+PTX") for each in carried} <= set(targets[row["cuda"]]), (
+                row["release"],
+                row["variant"],
+            )
 
 
 def test_every_cudnn_that_a_confirmed_variant_pins_was_published(rules: dict[str, Any]) -> None:

@@ -86,7 +86,9 @@ def test_several_versions_of_cuda_stand_side_by_side() -> None:
 
 
 def test_automatic_variables_wish_nothing() -> None:
-    wish = Wish.from_variables({"nvidia_driver_branch": "auto", "cuda_versions": "auto", "frameworks_wanted": [], "cuda_cudnn": False})
+    wish = Wish.from_variables(
+        {"nvidia_driver_branch": "auto", "cuda_versions": "auto", "frameworks_wanted": [], "cuda_cudnn": False}
+    )
     assert wish == Wish()
     assert wish.nothing_wished
 

@@ -25,7 +25,7 @@ SHARED_FACTS = {"gpuwright_plan", "gpuwright_alone", "gpuwright_checks", "gpuwri
 # Keys of a task that are no module.
 KEYWORDS = {
     "name", "when", "tags", "loop", "loop_control", "register", "vars", "environment", "changed_when", "failed_when",
-    "check_mode", "until", "retries", "delay", "notify", "become", *NESTED,
+    "check_mode", "no_log", "until", "retries", "delay", "notify", "become", *NESTED,
 }  # fmt: skip
 
 

@@ -140,7 +140,11 @@ def _failure(value: Any) -> dict[str, Any] | None:
     told = value if isinstance(value, Mapping) else {"message": value}
     if not value:
         return None
-    return {"task": told.get("task"), "message": str(told.get("message") or "no message"), "component": told.get("component")}
+    return {
+        "task": told.get("task"),
+        "message": str(told.get("message") or "no message"),
+        "component": told.get("component"),
+    }
 
 
 def _seconds(value: Any) -> float | None:

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.modules import package_index
+from tests.unit.observe.modules import run_module
+from tests.unit.observe.test_openpgp import fingerprint, key_file
+from tests.unit.observe.trees import answer
+
+REPOSITORY: dict[str, Any] = {
+    "name": "nvidia-cuda",
+    "uris": ["http://mirror.example/debian13/x86_64/"],
+    "suites": ["/"],
+    "components": [],
+    "key": {
+        "url": "http://mirror.example/key.pub",
+        "fingerprint": fingerprint(1),
+        "path": "/nonexistent/gpuwright.gpg",
+    },
+}
+
+KEY = key_file(1)
+
+POLICY = """\
+nvidia-driver-cuda:
+  Installed: 570.1-1
+  Candidate: 580.95.05-1
+  Version table:
+     590.44.01-1 500
+        500 http://mirror.example/debian13/x86_64  Packages
+     580.95.05-1 1001
+        500 http://mirror.example/debian13/x86_64  Packages
+ *** 570.1-1 100
+        100 /var/lib/dpkg/status
+gone:
+  Installed: (none)
+  Candidate: (none)
+  Version table:
+"""
+
+
+def test_candidates_and_offered_versions_are_read_from_the_policy() -> None:
+    assert private_apt.parse_policy(POLICY) == {
+        "nvidia-driver-cuda": {"candidate": "580.95.05-1", "versions": ["590.44.01-1", "580.95.05-1"]}
+    }
+
+
+def test_a_simulation_tells_what_comes_what_is_replaced_and_what_goes() -> None:
+    text = "Inst dkms (3.2.2-1 Debian:13 [all])\nInst libcuda1 [570.1-1] (580.95.05-1 x [amd64]) []\nRemv old [1]\nConf dkms (3.2.2-1)\n"
+    install, remove = private_apt.parse_simulation(text)
+    assert install == [
+        {"name": "dkms", "version": "3.2.2-1", "from": None},
+        {"name": "libcuda1", "version": "580.95.05-1", "from": "570.1-1"},
+    ]
+    assert remove == ["old"]
+
+
+def test_sizes_are_read_of_files_and_of_stanzas() -> None:
+    assert private_apt.parse_uris("'http://x/y/hello_2.10-3_amd64.deb' hello_2.10-3_amd64.deb 53080 SHA256:ab\n") == {
+        "hello": 53080
+    }
+    assert private_apt.parse_installed_sizes("Package: hello\nInstalled-Size: 277\n\nPackage: b\nDescription: x\n") == {
+        "hello": 277 * 1024
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "repository"),
+    [
+        (
+            "W: Failed to fetch http://mirror.example/debian13/x86_64/InRelease  Could not resolve 'mirror.example'",
+            "unreachable",
+            "nvidia-cuda",
+        ),
+        (
+            "E: The repository 'http://mirror.example/debian13/x86_64  Release' is not signed.",
+            "bad-signature",
+            "nvidia-cuda",
+        ),
+        (
+            "W: GPG error: http://mirror.example/debian13/x86_64  InRelease: NO_PUBKEY 12",
+            "bad-signature",
+            "nvidia-cuda",
+        ),
+        ("W: Failed to fetch http://other.example/dists/x/InRelease  Connection timed out", "timeout", None),
+        ("E: Could not get lock /x/lock", "lock", None),
+        ("E: Conflicting values set for option Signed-By regarding source http://other.example", "unsolvable", None),
+    ],
+)
+def test_each_complaint_of_an_update_becomes_a_problem_of_its_repository(
+    line: str, kind: str, repository: str | None
+) -> None:
+    (found,) = private_apt.problems_of_update(
+        "Hit:1 http://x\n" + line + "\nW: Some index files failed to download.\n",
+        {"http://mirror.example/debian13/x86_64/": "nvidia-cuda"},
+    )
+    assert (found.kind, found.repository) == (kind, repository)
+    assert found.remedy
+
+
+def test_habits_of_the_machines_own_sources_are_no_problem() -> None:
+    text = "W: Target Packages (main) is configured multiple times in /etc/apt/a:1 and b:1\nN: Skipping acquire\n"
+    assert private_apt.problems_of_update(text, {}) == []
+
+
+def test_sources_at_an_asked_place_are_left_out_of_both_formats() -> None:
+    asked = {("http://mirror.example/debian13/x86_64", "/")}
+    lines = "deb http://a.example trixie main\ndeb [signed-by=/old.gpg] http://mirror.example/debian13/x86_64/ /\n"
+    assert private_apt.without(lines, "x.list", asked) == "deb http://a.example trixie main\n"
+    stanzas = (
+        "Types: deb\nURIs: http://mirror.example/debian13/x86_64/\nSuites: /\nSigned-By: /old.gpg\n\n"
+        "Types: deb\nURIs: http://a.example\nSuites: trixie\nComponents: main\n"
+    )
+    left = private_apt.without(stanzas, "x.sources", asked)
+    assert "mirror.example" not in left
+    assert "a.example" in left
+
+
+def test_what_is_kept_is_a_pin_stronger_than_an_installed_version() -> None:
+    assert (
+        private_apt.preferences({"nvidia-driver-cuda": "580."})
+        == "Package: nvidia-driver-cuda\nPin: version 580.*\nPin-Priority: 1001\n"
+    )
+
+
+class FakeApt:
+    """apt's programs; remembers the sources that it was given."""
+
+    def __init__(self, **answers: Result) -> None:
+        self.answers = answers
+        self.stanza = ""
+        self.directory: Path | None = None
+
+    def __call__(self, argv: Sequence[str], timeout: float, env: dict[str, str] | None = None) -> Result:
+        assert 0 < timeout <= 60
+        if list(argv) == ["apt-config", "dump"]:
+            return answer('Acquire::http::Proxy "http://proxy.example:3128";\nAPT::Update::Post-Invoke:: "rm -rf /";\n')
+        assert env is not None
+        self.directory = Path(env["APT_CONFIG"]).parent
+        config = Path(env["APT_CONFIG"]).read_text()
+        assert "proxy.example" in config
+        assert "rm -rf" not in config
+        self.stanza = (self.directory / "sources.list.d/gpuwright-asked.sources").read_text()
+        word = next(word for word in ("update", "policy", "--print-uris", "show", "-s") if word in argv)
+        return self.answers.get(word.strip("-").replace("-", "_"), answer())
+
+
+def ask(apt: FakeApt, packages: list[str], key: bytes | FetchError = KEY) -> dict[str, Any]:
+    def getter(url: str, timeout: float) -> bytes:
+        if isinstance(key, FetchError):
+            raise key
+        return key
+
+    return private_apt.ask([REPOSITORY], packages, {}, 60, runner=apt, getter=getter)
+
+
+def test_the_key_of_a_repository_is_fetched_checked_and_named_in_its_source() -> None:
+    apt = FakeApt(
+        policy=answer(POLICY),
+        s=answer("Inst nvidia-driver-cuda [570.1-1] (580.95.05-1 x [amd64])\n"),
+        print_uris=answer("'http://m/n_1_a.deb' nvidia-driver-cuda_580_amd64.deb 1000 SHA256:x\n"),
+    )
+    seen = ask(apt, ["nvidia-driver-cuda"])
+    assert "URIs: http://mirror.example/debian13/x86_64/\nSuites: /\nSigned-By: " in apt.stanza
+    assert seen["packages"]["nvidia-driver-cuda"]["candidate"] == "580.95.05-1"
+    assert seen["download_bytes"] == 1000
+    assert seen["disk_bytes"] is None
+    assert seen["problems"] == []
+    assert apt.directory is not None
+    assert not apt.directory.exists()
+
+
+def test_a_repository_with_a_wrong_key_is_not_asked() -> None:
+    apt = FakeApt(policy=answer(""))
+    seen = ask(apt, ["nvidia-driver-cuda"], key_file(2))
+    assert apt.stanza.strip() == ""
+    assert [item["kind"] for item in seen["problems"]] == ["wrong-key", "no-such-package"]
+    assert fingerprint(2) in seen["problems"][0]["text"]
+
+
+def test_a_key_that_cannot_be_fetched_is_a_problem_of_its_repository() -> None:
+    seen = ask(FakeApt(), [], FetchError("no route", timed_out=True))
+    assert (seen["problems"][0]["kind"], seen["problems"][0]["repository"]) == ("timeout", "nvidia-cuda")
+
+
+def test_a_version_that_is_not_offered_is_named_with_those_that_are() -> None:
+    seen = ask(FakeApt(policy=answer(POLICY)), ["nvidia-driver-cuda=585.1-1"])
+    assert seen["problems"][0]["kind"] == "no-such-package"
+    assert "580.95.05-1" in seen["problems"][0]["text"]
+
+
+def test_packages_that_contradict_each_other_are_unsolvable_and_sizes_are_unknown() -> None:
+    failed = answer(
+        "The following packages have unmet dependencies:\n a : Depends: b but it is not going to be installed\n",
+        100,
+        "E: Unable to correct problems, you have held broken packages.\n",
+    )
+    seen = ask(FakeApt(policy=answer(POLICY), s=failed), ["nvidia-driver-cuda"])
+    assert seen["problems"][0]["kind"] == "unsolvable"
+    assert "Depends: b" in seen["problems"][0]["text"]
+    assert seen["download_bytes"] is None
+
+
+def test_an_update_that_hangs_is_a_timeout() -> None:
+    seen = ask(FakeApt(update=Result(None, "", "", 60.0, "apt-get did not answer within 60 s")), ["x"])
+    assert [item["kind"] for item in seen["problems"]] == ["timeout"]
+
+
+def snapshot(*roots: str) -> dict[str, tuple[int, int, int, str]]:
+    """Every file with its times, size and digest."""
+    found = {}
+    for root in roots:
+        for path in sorted(Path(root).rglob("*")):
+            status = path.lstat()
+            digest = (
+                hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and status.st_size < 1 << 24 else ""
+            )
+            found[str(path)] = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, digest)
+    return found
+
+
+@pytest.mark.slow
+def test_the_real_apt_answers_and_the_machine_stays_as_it_was() -> None:
+    if shutil.which("apt-get") is None:
+        pytest.skip("no apt here")
+    places = ("/var/lib/apt", "/var/cache/apt", "/var/log/apt", "/etc/apt", "/var/lib/dpkg/updates")
+    before = snapshot(*places)
+    seen = run_module(package_index, packages=["hello"], timeout=60)
+    assert snapshot(*places) == before
+    if any(item["kind"] in {"unreachable", "timeout"} for item in seen["problems"]):
+        pytest.skip("the machine's package sources do not answer")
+    assert seen["changed"] is False
+    assert seen["packages"]["hello"]["candidate"] in seen["packages"]["hello"]["versions"]
+    assert list(Path("/var/tmp").glob("gpuwright-apt-*")) == []
+
+
+def test_a_repository_without_name_is_refused() -> None:
+    assert "name and uris" in run_module(package_index, repositories=[{"uris": ["http://x"]}])["msg"]

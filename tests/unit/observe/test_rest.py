@@ -1,0 +1,186 @@
+"""Disks, screens, CUDA, services, containers, Python."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
+    containers,
+    cuda,
+    disks,
+    display,
+    pci,
+    python_envs,
+    services,
+)
+from tests.unit.observe.trees import Tree
+
+MOUNTS = """\
+22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
+23 22 0:21 / /proc rw - proc proc rw
+24 22 259:1 / /boot ro,relatime - ext4 /dev/nvme0n1p1 rw
+25 22 0:30 / /data rw - nfs4 server:/data rw,hard
+26 22 7:1 / /snap/core/1 ro - squashfs /dev/loop1 ro
+27 22 8:1 / /srv/a\\040b rw - xfs /dev/sda1 rw
+28 22 8:1 /x /srv/bind rw - xfs /dev/sda1 rw
+29 22 0:40 / /tmp rw - tmpfs tmpfs rw
+30 22 253:0 / /home rw - ext4 /dev/mapper/vg-home rw
+"""
+
+
+def test_file_systems_are_listed_once_with_the_kind_of_their_device(tree: Tree) -> None:
+    tree.file("/proc/1/mountinfo", MOUNTS)
+    for number, path in (("259:2", "nvme0n1/nvme0n1p2"), ("8:1", "sda/sda1"), ("253:0", "virtual/dm-0")):
+        tree.directory(f"/sys/devices/{path}")
+        tree.link(f"/sys/dev/block/{number}", f"../../devices/{path}")
+    tree.file("/sys/devices/nvme0n1/nvme0n1p2/partition", "2")
+    tree.file("/sys/devices/sda/sda1/partition", "1")
+    tree.file("/sys/devices/sda/queue/rotational", "1\n")
+    tree.link("/sys/devices/virtual/dm-0/slaves/nvme0n1p2", "../../../nvme0n1/nvme0n1p2")
+    for place in ("boot", "data", "srv/a b", "srv/bind", "tmp", "home"):
+        tree.directory(place)
+    host = tree.host()
+    seen = {disk["mount"]: disk for disk in disks.observe(host)}
+    assert {mount: disk["class"] for mount, disk in seen.items()} == {
+        "/": "nvme",
+        "/boot": None,
+        "/data": "network",
+        "/home": "nvme",
+        "/srv/a b": "hdd",
+        "/tmp": "virtual",
+    }
+    assert seen["/boot"]["read_only"] is True
+    assert seen["/"]["free_bytes"] > 0
+    assert seen["/data"]["size_bytes"] is None
+    assert "disks./data" in host.unknown_facts
+
+
+def test_a_screen_at_an_nvidia_connector_is_found_and_one_at_another_card_is_not(tree: Tree) -> None:
+    tree.pci("0000:01:00.0", "0x10de", "0x2684", "0x030000", "nouveau")
+    tree.pci("0000:00:02.0", "0x8086", "0x4680", "0x030000", "i915")
+    for card, address in (("card0", "0000:00:02.0"), ("card1", "0000:01:00.0")):
+        tree.link(f"/sys/class/drm/{card}/device", f"../../../bus/pci/devices/{address}")
+    tree.file("/sys/class/drm/card0-eDP-1/status", "connected\n")
+    tree.file("/sys/class/drm/card1-HDMI-A-1/status", "connected\n")
+    tree.file("/sys/class/drm/card1-DP-1/status", "disconnected\n")
+    host = tree.host()
+    seen = display.observe(host, pci.observe(host)["gpus"])
+    assert seen == {
+        "desktop": False,
+        "nvidia_screens": [{"card": "card1", "connector": "HDMI-A-1", "bus_id": "00000000:01:00.0"}],
+    }
+
+
+def test_without_display_driver_the_boot_display_of_a_desktop_counts_and_others_are_unknown(tree: Tree) -> None:
+    tree.pci("0000:01:00.0", "0x10de", "0x2684", "0x030000", boot_vga="1")
+    host = tree.host()
+    assert display.observe(host, pci.observe(host)["gpus"])["nvidia_screens"] == []
+    assert "display.nvidia_screens" in host.unknown_facts
+    tree.file("/usr/share/xsessions/gnome.desktop")
+    host = tree.host()
+    assert display.observe(host, pci.observe(host)["gpus"])["nvidia_screens"][0]["connector"] == "boot display"
+
+
+@pytest.mark.parametrize(
+    ("session", "said"),
+    [
+        ("TYPE=wayland\nCLASS=user\nSTATE=active\n", True),
+        ("TYPE=wayland\nCLASS=greeter\nSTATE=active\n", False),
+        ("TYPE=tty\nCLASS=user\nSTATE=active\n", False),
+    ],
+)
+def test_a_graphical_session_is_somebodys_and_a_login_screen_is_not(tree: Tree, session: str, said: bool) -> None:
+    tree.directory("/run/systemd/seats")
+    tree.file("/run/systemd/sessions/2", session)
+    assert display.graphical_session(tree.host()) is said
+
+
+def test_toolkits_tell_their_version_and_an_empty_directory_is_none(tree: Tree) -> None:
+    tree.file("/usr/local/cuda-12.8/version.json", json.dumps({"cuda": {"version": "12.8.1"}}))
+    tree.file("/usr/local/cuda-10.2/version.txt", "CUDA Version 10.2.89\n")
+    tree.file("/usr/local/cuda-13.0/compat/libcuda.so.1")
+    tree.link("/usr/local/cuda-12", "cuda-12.8")
+    tree.packages({"libcudnn9-cuda-12": "9.10.2.21-1", "libcudnn8": "8.9.7.29-1+cuda11.8"})
+    seen = cuda.observe(tree.host())
+    assert seen["toolkits"] == [
+        {"version": "10.2.89", "path": "/usr/local/cuda-10.2"},
+        {"version": "12.8.1", "path": "/usr/local/cuda-12.8"},
+    ]
+    assert seen["cudnn"] == [
+        {"version": "8.9.7.29", "cuda_major": 11, "package": "libcudnn8"},
+        {"version": "9.10.2.21", "cuda_major": 12, "package": "libcudnn9-cuda-12"},
+    ]
+
+
+def test_units_are_named_by_the_order_of_the_question() -> None:
+    text = (
+        "Id=gdm.service\nLoadState=loaded\nActiveState=active\nUnitFileState=static\n\n"
+        "Id=x.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n"
+    )
+    shown = services.parse_show(text, ["display-manager.service", "x.service"])
+    assert services.observe(shown) == {
+        "display-manager.service": {"active": "active", "enabled": "static"},
+        "x.service": {"active": "inactive", "enabled": "not-found"},
+    }
+    assert services.parse_show(text, ["only-one.service"]) == {}
+
+
+def docker(tree: Tree, shown: dict[str, str] | None = None) -> dict[str, object]:
+    seen: dict[str, object] = containers.observe(tree.host(), {"docker.service": shown} if shown else {})["docker"]
+    return seen
+
+
+def test_the_daemons_configuration_is_parsed_and_a_broken_one_is_an_error(tree: Tree) -> None:
+    tree.packages({"docker.io": "26.1.5+dfsg1-9"})
+    tree.file("/etc/docker/daemon.json", '{"default-runtime": "nvidia"}')
+    assert docker(tree)["daemon_json"] == {"default-runtime": "nvidia"}
+    assert docker(tree)["version"] == "26.1.5"
+    tree.file("/etc/docker/daemon.json", "{,}")
+    assert docker(tree)["daemon_json"] is None
+    assert "daemon.json" in str(docker(tree)["daemon_json_error"])
+
+
+def test_a_configuration_newer_than_the_daemon_is_not_loaded(tree: Tree) -> None:
+    tree.packages({"docker.io": "26.1.5+dfsg1-9"})
+    path = tree.file("/etc/docker/daemon.json", "{}")
+    shown = {"ActiveState": "active", "ExecMainStartTimestamp": "Fri 2026-11-20 12:00:00 UTC"}
+    os.utime(path, (1795176000 - 5, 1795176000 - 5))
+    assert docker(tree, shown)["config_loaded"] is True
+    os.utime(path, (1795176000 + 5, 1795176000 + 5))
+    assert docker(tree, shown)["config_loaded"] is False
+    assert docker(tree, {"ActiveState": "inactive"})["config_loaded"] is None
+
+
+def test_the_fraction_of_a_second_comes_from_the_monotonic_clock() -> None:
+    fields = {"ExecMainStartTimestamp": "Thu 1970-01-01 00:16:40 UTC", "ExecMainStartTimestampMonotonic": "600250000"}
+    assert containers.started(fields, now=1400.5, monotonic=1000.0) == pytest.approx(1000.75)
+    # The clock was set in between: only the second is sure.
+    assert containers.started(fields, now=9400.5, monotonic=1000.0) == 1000.0
+
+
+def test_interpreters_tell_whether_they_can_make_environments(tree: Tree) -> None:
+    tree.packages({"python3.12-minimal": "3.12.3-1ubuntu0.5"})
+    tree.program("/usr/bin/python3.12")
+    tree.program("/usr/bin/python3.12-config")
+    tree.link("/usr/bin/python3", "python3.12")
+    seen = python_envs.observe(tree.host())
+    assert seen == {
+        "interpreters": [{"path": "/usr/bin/python3.12", "version": "3.12.3", "venv": False}],
+        "venv": False,
+    }
+    tree.file("/usr/lib/python3.12/ensurepip/__init__.py")
+    assert python_envs.observe(tree.host())["venv"] is True
+
+
+def test_an_environment_is_described_by_its_metadata_directories(tree: Tree) -> None:
+    base = "/opt/gpuwright/pytorch"
+    tree.file(f"{base}/pyvenv.cfg", "home = /usr/bin\nversion = 3.12.3\n")
+    tree.file(f"{base}/lib/python3.12/site-packages/torch-2.14.1+cu130.dist-info/RECORD")
+    tree.file(f"{base}/lib/python3.12/site-packages/nvidia_cudnn_cu13-9.24.0.43.dist-info/RECORD")
+    tree.directory("/opt/gpuwright/no-environment")
+    assert python_envs.environments(tree.host(), []) == {
+        base: {"python": "3.12.3", "packages": {"nvidia-cudnn-cu13": "9.24.0.43", "torch": "2.14.1+cu130"}}
+    }

@@ -1,0 +1,459 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json
+from ansible_collections.gpuwright.node.plugins.modules import fio as module
+
+MB = 1_000_000
+needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+
+
+def modern(**changes: Any) -> dict[str, Any]:
+    side = {
+        "io_bytes": 3_000 * MB,
+        "io_kbytes": 2_929_687,
+        "bw_bytes": 1_000 * MB,
+        "bw": 976_562,
+        "iops": 250_000.0,
+        "runtime": 3000,
+        "total_ios": 750_000,
+        "clat_ns": {
+            "min": 9000,
+            "max": 900_000,
+            "mean": 120_000.5,
+            "stddev": 12.0,
+            "percentile": {"50.000000": 110_000, "99.000000": 400_000},
+        },
+    }
+    side.update(changes)
+    return side
+
+
+def zeros() -> dict[str, Any]:
+    return {
+        "io_bytes": 0,
+        "bw_bytes": 0,
+        "bw": 0,
+        "iops": 0.0,
+        "runtime": 0,
+        "total_ios": 0,
+        "clat_ns": {"min": 0, "max": 0, "mean": 0, "stddev": 0},
+    }
+
+
+def answer(*jobs: dict[str, Any], version: str = "fio-3.36-103-gb140f-dirty") -> str:
+    return json.dumps({"fio version": version, "jobs": list(jobs)}, indent=2)
+
+
+def job(
+    read: dict[str, Any] | None = None, write: dict[str, Any] | None = None, error: int = 0, name: str = "t"
+) -> dict[str, Any]:
+    return {"jobname": name, "error": error, "read": read or zeros(), "write": write or zeros()}
+
+
+def test_a_result_of_fio_3_is_read() -> None:
+    document = fio_json.parse(answer(job(modern())))
+    assert document["write"] is None, "a block of zeros is no measurement"
+    assert document["read"]["iops"] == 250_000
+    assert document["read"]["clat_ns"]["percentiles"] == {"50": 110_000, "99": 400_000}
+
+
+def test_a_result_of_fio_2_is_brought_to_bytes_and_nanoseconds() -> None:
+    side = {"io_bytes": 1024, "bw": 2048, "iops": 512, "runtime": 500, "total_ios": 256,
+            "clat": {"min": 10, "max": 90, "mean": 20.5, "stddev": 1, "percentile": {"99.000000": 80, "0.00": 0}}}  # fmt: skip
+    read = fio_json.parse(answer({"jobname": "t", "error": 0, "read": side}, version="fio-2.17"))["read"]
+    assert (read["io_bytes"], read["bw_bytes"]) == (1024 * 1024, 2048 * 1024)
+    assert read["clat_ns"]["mean"] == 20_500
+    assert read["clat_ns"]["percentiles"] == {"99": 80_000}
+
+
+def test_lines_around_the_document_are_kept_and_do_not_disturb() -> None:
+    text = "fio: terminating on signal 2\n\n" + answer(job(modern())) + "\nDisk stats (read/write):\n"
+    document = fio_json.parse("\ufeff" + text, "note: both iodepth >= 1 and synchronous I/O engine are selected\n")
+    assert document["read"]["iops"] == 250_000
+    assert len(document["messages"]) == 3
+
+
+def test_jobs_of_one_run_add_up_and_the_slowest_speaks_for_latency() -> None:
+    slow = modern(clat_ns={"min": 1, "max": 9e9, "mean": 5e6, "stddev": 1, "percentile": {"99.000000": 8e9}})
+    read = fio_json.parse(answer(job(modern()), job(slow)))["read"]
+    assert read["iops"] == 500_000
+    assert read["clat_ns"]["percentiles"]["99"] == 8e9
+
+
+def test_numbers_that_json_does_not_have_are_read_as_absent() -> None:
+    text = answer(job(modern())).replace("120000.5", "-nan")
+    assert fio_json.parse(text)["read"]["clat_ns"]["mean"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "stderr", "told"),
+    [("", "", "printed nothing"), ("--nosuch help", "fio: unrecognized option '--nosuch'", "unrecognized"),
+     ('{"a": 1}', "", "version and jobs"), (answer(job(modern()))[:300], "", "cut off"), ("[1]", "", "no result")],
+)  # fmt: skip
+def test_what_is_no_result_is_told_in_a_sentence(text: str, stderr: str, told: str) -> None:
+    with pytest.raises(fio_json.FioError, match=told):
+        fio_json.parse(text, stderr)
+
+
+def test_every_sample_of_fio_is_read_or_refused_with_a_sentence(samples: Callable[[str], list[Path]]) -> None:
+    for path in samples("fio-json") + samples("fio-errors") + samples("fio-local"):
+        if path.name == "INDEX" or path.suffix == ".stderr":
+            continue
+        try:
+            document = fio_json.parse(path.read_bytes())
+        except fio_json.FioError as error:
+            assert str(error)
+            assert "EMPTY" in path.name or path.parent.name != "fio-json", path.name
+            continue
+        side = document["read"] or document["write"]
+        assert document["errors"] or (side["bw_bytes"] > 0 and side["clat_ns"]["max"] > 0), path.name
+
+
+def judged(
+    text: str, disk: str | None = "nvme3", part: str = "seqread", seconds: float | None = 3, **more: Any
+) -> checks.Check:
+    return fio_json.judge(part, fio_json.parse(text), disk, seconds, **more)[0]
+
+
+def test_a_disk_that_is_faster_than_its_class_is_no_fault() -> None:
+    assert judged(answer(job(modern(bw_bytes=90_000 * MB))))["status"] == "pass"
+
+
+def test_a_missed_floor_is_a_warning_that_names_floor_and_class() -> None:
+    check = judged(answer(job(modern(bw_bytes=900 * MB))))
+    assert check["status"] == "warn"
+    assert check["expected"] == {"floor": 2500.0, "nominal": 3500.0}
+    assert check["unit"] == "MB/s"
+
+
+@pytest.mark.parametrize(("disk", "nominal"), [("ssd", 500.0), ("nvme", 3500.0), ("nvme4", 7000.0)])
+def test_the_classes_of_the_guides_are_told(disk: str, nominal: float) -> None:
+    assert judged(answer(job(modern())), disk)["expected"]["nominal"] == nominal
+
+
+def test_random_reads_are_judged_by_operations() -> None:
+    check = judged(answer(job(modern(iops=60_000.0))), "nvme3", "randread")
+    assert (check["status"], check["measured"], check["unit"]) == ("warn", 60_000, "IOPS")
+
+
+def test_a_wished_floor_wins_over_the_class() -> None:
+    assert judged(answer(job(modern(bw_bytes=900 * MB))), floor=800 * MB)["status"] == "pass"
+
+
+def test_a_measured_page_cache_is_a_warning_however_fast() -> None:
+    check = judged(answer(job(modern(bw_bytes=90_000 * MB))), buffered=True)
+    assert check["status"] == "warn"
+    assert "page cache" in check["reason"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(5, "fail"), (30, "fail"), (28, "incomplete"), (13, "incomplete"), (22, "incomplete"), (84, "incomplete")],
+)
+def test_an_error_of_a_job_is_never_a_pass(error: int, status: str) -> None:
+    assert judged(answer(job(modern(), error=error)))["status"] == status
+
+
+def test_a_run_that_was_cut_short_is_incomplete_though_no_job_has_an_error() -> None:
+    assert judged(answer(job(modern(runtime=1700))))["status"] == "incomplete"
+
+
+def test_a_run_without_input_is_incomplete() -> None:
+    assert judged(answer(job()))["status"] == "incomplete"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_guides_line_is_kept_to_the_letter() -> None:
+    part = fio_bench.parts_of("guide-randread")[0]
+    argv = fio_bench.command("fio", part, "libaio", direct=True)
+    for option in (
+        "--rw=randread",
+        "--bs=4k",
+        "--ioengine=libaio",
+        "--iodepth=32",
+        "--numjobs=4",
+        "--direct=1",
+        "--runtime=60",
+    ):
+        assert option in argv
+    assert f"--size={10 * 1024**3}" in argv
+    assert fio_bench.parts_of("randread") == [part]
+    assert fio_bench.ENGINES[0] == "libaio"
+
+
+def test_a_synchronous_engine_gets_more_jobs_for_the_depth_it_lacks() -> None:
+    argv = fio_bench.command("fio", fio_bench.parts_of("quick")[1], "psync", direct=True)
+    assert "--iodepth=1" in argv
+    assert "--numjobs=32" in argv
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("10G", 10 * 1024**3), ("256M", 256 * 1024**2), ("4 MiB", 4 * 1024**2), ("1048576", 1024**2)]
+)
+def test_sizes_are_counted_as_fio_counts(text: str, size: int) -> None:
+    assert fio_bench.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "-1G", "ten", "1k", "1.5G", "10G; rm -rf /"])
+def test_a_size_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(fio_bench.Refused):
+        fio_bench.parse_size(text)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dev",
+        "/dev/null",
+        "/dev/shm",
+        "/proc/self",
+        "/sys",
+        "relative",
+        "/nonexistent/x",
+        "/tmp/../dev/null",
+        "/etc/passwd",
+    ],
+)
+def test_what_is_no_directory_of_a_file_system_is_refused(path: str) -> None:
+    with pytest.raises(fio_bench.Refused):
+        fio_bench.safe_directory(path)
+
+
+def test_a_link_to_a_device_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "disk").symlink_to("/dev/null")
+    (tmp_path / "dir").symlink_to("/dev")
+    for name in ("disk", "dir", "dir/shm"):
+        with pytest.raises(fio_bench.Refused):
+            fio_bench.safe_directory(str(tmp_path / name))
+
+
+def test_a_link_to_a_directory_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    assert fio_bench.safe_directory(str(tmp_path / "link")) == str((tmp_path / "data").resolve())
+
+
+class Room:
+    """A file system of 1,000 GiB of which some are free."""
+
+    f_frsize = 1024**3
+    f_blocks = 1000
+
+    def __init__(self, free: int) -> None:
+        self.f_bavail = free
+
+
+@pytest.mark.parametrize(("free", "refused"), [(500, False), (141, False), (139, True), (10, True)])
+def test_a_tenth_of_the_file_system_stays_free(monkeypatch: pytest.MonkeyPatch, free: int, refused: bool) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _path: Room(free))
+    refusal, _ = fio_bench.judge_space("/data", fio_bench.parts_of("guide-randread"))
+    assert bool(refusal) is refused
+    if refusal:
+        assert refusal["status"] == "incomplete"
+        assert "40.0 GiB" in refusal["reason"]
+
+
+def test_without_a_size_the_free_space_decides() -> None:
+    part = fio_bench.parts_of("seqread")[0]
+    assert fio_bench.job_size(part, 10 * 1024**4) == 4 * 1024**3
+    assert fio_bench.job_size(part, 80 * 1024**3) == 2 * 1024**3
+    assert fio_bench.job_size(part, 1024**3) * part.numjobs == 1024**3
+
+
+def fake_run(results: dict[str, str], seen: list[list[str]]) -> fio_bench.Runner:
+    def run(argv: Any, directory: str, timeout: float) -> fio_bench.Outcome:
+        seen.append(list(argv))
+        engine = next(option.split("=")[1] for option in argv if option.startswith("--ioengine="))
+        return fio_bench.Outcome(0, results[engine], "", 0.1, False)
+
+    return run
+
+
+@pytest.mark.parametrize("broken", [answer(job(error=38)), answer(job(error=1)), "fio: engine libaio not loadable"])
+def test_an_engine_that_is_forbidden_here_gives_way_to_the_next(tmp_path: Path, broken: str) -> None:
+    seen: list[list[str]] = []
+    runner = fake_run({"libaio": broken, "io_uring": broken, "psync": answer(job(modern()))}, seen)
+    [(_, result)] = fio_bench.measure(
+        "fio", str(tmp_path), fio_bench.parts_of("seqread"), fio_bench.ENGINES, None, runner
+    )
+    assert (result["engine"], len(seen)) == ("psync", 3)
+
+
+def test_an_error_of_the_disk_is_not_tried_away_with_other_engines(tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+    runner = fake_run({"libaio": answer(job(error=5))}, seen)
+    [(_, result)] = fio_bench.measure(
+        "fio", str(tmp_path), fio_bench.parts_of("seqread"), fio_bench.ENGINES, None, runner
+    )
+    assert len(seen) == 1
+    assert result["document"]["errors"]
+
+
+def test_the_private_directory_goes_when_the_run_fails(tmp_path: Path) -> None:
+    def explode(argv: Any, directory: str, timeout: float) -> fio_bench.Outcome:
+        (Path(directory) / "leftover").write_text("x")
+        raise OSError("broken")
+
+    with pytest.raises(OSError, match="broken"):
+        list(fio_bench.measure("fio", str(tmp_path), fio_bench.parts_of("quick"), ["psync"], None, explode))
+    assert list(tmp_path.iterdir()) == []
+
+
+def parameters(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    given = dict.fromkeys(
+        (
+            "size",
+            "runtime",
+            "ramp",
+            "numjobs",
+            "iodepth",
+            "timeout",
+            "expected_read_mb",
+            "expected_write_mb",
+            "expected_iops",
+        )
+    )
+    return {
+        **given,
+        "directory": str(tmp_path),
+        "profile": "quick",
+        "executable": "fio",
+        "disk_class": "auto",
+        **changes,
+    }
+
+
+def test_a_missing_fio_is_incomplete_with_a_remedy(tmp_path: Path) -> None:
+    result = module.prove(parameters(tmp_path, executable="fio-of-another-world"), check_mode=False)
+    assert [check["status"] for check in result["checks"]] == ["incomplete"]
+    assert "install" in result["checks"][0]["remedy"]
+
+
+def test_check_mode_writes_nothing(tmp_path: Path) -> None:
+    result = module.prove(parameters(tmp_path, executable="/bin/false"), check_mode=True)
+    assert result["checks"][0]["status"] == "skip"
+
+
+@needs_fio
+def test_the_real_fio_measures_and_leaves_nothing(tmp_path: Path) -> None:
+    result = module.prove(parameters(tmp_path, size="8M", runtime=1), check_mode=False)
+    assert checks.verdict(result["checks"]) == "pass"
+    assert {check["id"] for check in result["checks"]} == {"fio.seqread", "fio.randread"}
+    assert result["iops"] > 0
+    assert result["bw_bytes"] > 0
+    assert result["clat_ns"]["percentiles"]["99"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_fio
+def test_a_colon_and_a_blank_in_the_directory_do_not_lead_elsewhere(tmp_path: Path) -> None:
+    odd = tmp_path / "a:b c"
+    odd.mkdir()
+    result = module.prove(parameters(odd, profile="seqwrite", size="4M", runtime=1, ramp=0), check_mode=False)
+    assert result["results"]["seqwrite"]["rc"] == 0
+    assert list(tmp_path.iterdir()) == [odd]
+    assert list(odd.iterdir()) == []
+
+
+@needs_fio
+def test_a_task_that_is_terminated_ends_fio_and_removes_its_files(tmp_path: Path) -> None:
+    roots = [path for path in sys.path if path]
+    program = (
+        f"import sys; sys.path[:0] = {roots!r}\n"
+        "from ansible_collections.gpuwright.node.plugins.module_utils import fio_bench as b\n"
+        "with b.ending_cleanly():\n"
+        f"    list(b.measure('fio', {str(tmp_path)!r}, b.parts_of('quick', runtime=60), ['psync']))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 20
+    while not list(tmp_path.glob(fio_bench.PREFIX + "*/seqread*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()), "fio never began"
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=20)
+    assert b"ended by signal 15" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fio_that_hangs_is_killed_and_incomplete(tmp_path: Path) -> None:
+    stuck = tmp_path / "fio"
+    stuck.write_text('#!/bin/sh\n[ "$1" = --enghelp ] && { echo psync; exit 0; }\nsleep 60\n')
+    stuck.chmod(0o755)
+    data = tmp_path / "data"
+    data.mkdir()
+    started = time.monotonic()
+    result = module.prove(
+        parameters(data, executable=str(stuck), timeout=1, profile="seqread", size="1M"), check_mode=False
+    )
+    assert time.monotonic() - started < 10
+    assert result["checks"][0]["status"] == "incomplete"
+    assert list(data.iterdir()) == []
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+MOUNTS = """\
+22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
+30 22 0:25 / /tmp rw - tmpfs tmpfs rw
+31 22 0:50 / /mnt/my\\040data rw - nfs4 nas:/export rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/", "ext4"), ("/home", "ext4"), ("/tmp/x", "tmpfs"), ("/tmpx", "ext4"), ("/mnt/my data/y", "nfs4")],
+)
+def test_the_file_system_of_a_path_is_the_nearest_mount(path: str, kind: str) -> None:
+    assert block.file_system_of(path, MOUNTS)[0] == kind
+
+
+def test_memory_and_network_are_classes_of_their_own() -> None:
+    assert block.disk_class("/tmp", mountinfo=MOUNTS) == "memory"
+    assert block.disk_class("/mnt/my data", mountinfo=MOUNTS) == "network"
+
+
+def sysfs(root: Path, files: dict[str, str]) -> str:
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return str(root)
+
+
+@pytest.mark.parametrize(
+    ("speed", "width", "model", "found"),
+    [("16.0 GT/s PCIe", "4", "SAMSUNG MZ", "nvme4"), ("8.0 GT/s PCIe", "4", "INTEL", "nvme3"), ("32.0 GT/s PCIe", "4", "KIOXIA", "nvme5"),
+     ("16.0 GT/s PCIe", "2", "KIOXIA", "nvme"), ("16.0 GT/s PCIe", "4", "Amazon Elastic Block Store", "virtual")],
+)  # fmt: skip
+def test_the_generation_of_an_nvme_drive_is_that_of_its_link(
+    tmp_path: Path, speed: str, width: str, model: str, found: str
+) -> None:
+    base = "class/nvme/nvme0/"
+    root = sysfs(tmp_path, {base + "model": model, base + "device/current_link_speed": speed, base + "device/current_link_width": width,
+                            "block/nvme0n1/nvme0n1p2/partition": "2"})  # fmt: skip
+    assert block.class_of_device(str(tmp_path / "block/nvme0n1/nvme0n1p2"), root) == found
+
+
+@pytest.mark.parametrize(("name", "files", "found"), [
+    ("sda", {"queue/rotational": "1\n"}, "hdd"), ("sda", {"queue/rotational": "0\n", "device/vendor": "ATA     "}, "ssd"),
+    ("sda", {"queue/rotational": "0\n", "device/vendor": "QEMU"}, "virtual"), ("vda", {}, "virtual"), ("md0", {"md/level": "raid0"}, "md"), ("sdb", {}, None)])  # fmt: skip
+def test_other_disks_are_told_apart(tmp_path: Path, name: str, files: dict[str, str], found: str | None) -> None:
+    root = sysfs(
+        tmp_path, {f"block/{name}/{path}": content for path, content in files.items()} | {f"block/{name}/size": "1"}
+    )
+    assert block.class_of_device(str(tmp_path / "block" / name), root) == found

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.plugin_utils import judge
+
+Facts = dict[str, Any]
+ById = Callable[[list[checks.Check]], dict[str, checks.Check]]
+STACK = {"driver": {"branch": "580", "modules": "open", "minimum": "525.60.13", "adopted": False}}
+
+
+def put(facts: Facts, path: str, value: Any) -> Facts:
+    changed = copy.deepcopy(facts)
+    where = changed
+    *steps, last = path.split(".")
+    for step in steps:
+        where = where[step]
+    where[last] = value
+    return changed
+
+
+def test_a_good_node_passes_with_nothing_to_say(facts: Facts) -> None:
+    found = judge.judge(facts, STACK, {"count": 1})
+    assert checks.verdict(found) == "pass"
+    assert {check["status"] for check in found} <= {"pass", "skip"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "check_id", "status", "told"),
+    [
+        ("kernel.loaded", {}, "driver.loaded", "fail", "is not loaded"),
+        ("kernel.loaded", {"nouveau": {"version": None}}, "driver.loaded", "fail", "nouveau"),
+        ("kernel.loaded", {"nvidia": {}, "nouveau": {}}, "driver.nouveau_absent", "fail", "nouveau"),
+        ("driver.user_version", "580.105.08", "driver.version_match", "fail", "a reboot is needed"),
+        ("driver.user_version", None, "driver.version_match", "incomplete", "no driver library"),
+        ("driver.loaded_modules", "proprietary", "driver.modules", "warn", "proprietary"),
+        ("kernel.available", {}, "driver.next_kernel", "fail", "no NVIDIA module"),
+        ("kernel.available", {"nvidia": {"version": "580.105.08"}}, "driver.next_kernel", "fail", "580.105.08"),
+        ("kernel.next", None, "driver.next_kernel", "incomplete", "not known"),
+        ("packages.interrupted", True, "packages.interrupted", "fail", "cut off"),
+        ("packages.interrupted", None, "packages.interrupted", "incomplete", "not known"),
+        ("packages.busy", "unattended-upgr (pid 812)", "packages.busy", "warn", "installing"),
+        ("disks", [{"mount": "/boot", "free_bytes": 150_000_000}], "disk.space", "warn", "/boot"),
+        ("disks", [{"mount": "/boot", "free_bytes": 250_000_000}], "disk.space", "pass", "/boot"),
+        ("disks", [{"mount": "/", "free_bytes": 9e10, "read_only": True}], "disk.read_only", "fail", "read-only"),
+        ("disks", None, "disk.space", "incomplete", "not known"),
+        (
+            "seals.nvidia_driver",
+            {"state": "broken", "reason": "/etc/x changed"},
+            "seals.nvidia_driver",
+            "fail",
+            "/etc/x changed",
+        ),
+        ("seals.nvidia_driver", {"state": "newer", "gpuwright": "9.9"}, "seals.nvidia_driver", "warn", "9.9"),
+        ("proof", None, "proof.age", "incomplete", "never proven"),
+        ("boot.id", "boot-2", "proof.age", "incomplete", "rebooted"),
+        ("time", "2027-03-01T00:00:00Z", "proof.age", "incomplete", "days old"),
+        ("proof.verdict", "fail", "proof.age", "fail", "ended with fail"),
+        ("proof.driver", "570.1", "proof.age", "incomplete", "570.1"),
+        ("smi", None, "smi.runs", "incomplete", "not known"),
+        (
+            "smi",
+            {"rc": 9, "error": "couldn't communicate with the NVIDIA driver", "data": None},
+            "smi.runs",
+            "fail",
+            "not loaded",
+        ),
+        (
+            "smi",
+            {"rc": None, "error": "nvidia-smi did not answer within 20 s", "data": None},
+            "smi.runs",
+            "fail",
+            "hangs",
+        ),
+        (
+            "smi",
+            {"rc": None, "error": "nvidia-smi is not installed", "data": None},
+            "smi.runs",
+            "incomplete",
+            "not installed",
+        ),
+        ("smi", {"rc": 0, "error": "gave no XML", "data": None}, "smi.runs", "fail", "gave no XML"),
+        (
+            "containers.docker",
+            {"installed": True, "daemon_json_error": "line 3"},
+            "container.daemon_json",
+            "fail",
+            "cannot be read",
+        ),
+        (
+            "containers.docker",
+            {"installed": True, "daemon_json": {}, "config_loaded": False},
+            "container.daemon_json",
+            "warn",
+            "not read",
+        ),
+    ],
+)
+def test_each_fault_is_found_by_its_check(
+    facts: Facts, by_id: ById, path: str, value: Any, check_id: str, status: str, told: str
+) -> None:
+    check = by_id(judge.judge(put(facts, path, value), STACK))[check_id]
+    assert check["status"] == status
+    assert told in str(check["reason"])
+    assert status == "pass" or check["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("secure", "loaded", "available", "status"),
+    [
+        (False, None, {}, "pass"),
+        (True, "580.95.05", {}, "pass"),
+        (True, None, {"nvidia": {"version": "580.95.05", "signer": None}}, "fail"),
+        (True, None, {"nvidia": {"version": "580.95.05", "signer": "Canonical"}}, "pass"),
+        (None, None, {}, "incomplete"),
+    ],
+)
+def test_secure_boot_is_judged_by_what_the_kernel_accepted_or_would(
+    facts: Facts, by_id: ById, secure: bool | None, loaded: str | None, available: Facts, status: str
+) -> None:
+    changed = put(
+        put(put(facts, "boot.secure_boot", secure), "driver.loaded_version", loaded), "kernel.available", available
+    )
+    assert by_id(judge.judge(changed, STACK))["driver.secure_boot"]["status"] == status
+
+
+def test_an_unknown_fact_keeps_the_observations_reason(facts: Facts, by_id: ById) -> None:
+    changed = put(put(facts, "disks", None), "unknown", {"disks": "permission denied"})
+    check = by_id(judge.judge(changed))["disk.space"]
+    assert "permission denied" in check["reason"]
+    assert check["remedy"] == "run with become"
+
+
+def test_a_card_that_fell_off_does_not_look_like_a_host_without_cards(facts: Facts, by_id: ById) -> None:
+    changed = put(facts, "pci.gpus", [])
+    assert by_id(judge.judge(changed, STACK, {"count": 1}))["gpu.on_bus"]["severity"] == "fatal"
+    assert by_id(judge.judge(changed))["gpu.on_bus"]["status"] == "skip"
+
+
+def test_a_bus_that_could_not_be_read_is_not_a_host_without_cards(facts: Facts, by_id: ById) -> None:
+    changed = put(put(facts, "pci.gpus", []), "unknown", {"pci": "permission denied"})
+    assert by_id(judge.judge(changed))["gpu.on_bus"]["status"] == "incomplete"
+
+
+def test_a_card_that_reads_as_ff_is_off_the_bus(facts: Facts, by_id: ById) -> None:
+    changed = copy.deepcopy(facts)
+    changed["pci"]["gpus"][0]["revision"] = "ff"
+    assert by_id(judge.judge(changed))["gpu.on_bus"]["status"] == "fail"
+
+
+def test_a_card_on_the_bus_that_nvidia_smi_does_not_see_is_named_unless_it_is_ignored(
+    facts: Facts, by_id: ById
+) -> None:
+    changed = copy.deepcopy(facts)
+    changed["pci"]["gpus"].append({"bus_id": "00000000:99:00.0", "revision": "a1"})
+    assert "00000000:99:00.0" in by_id(judge.judge(changed))["gpu.count"]["reason"]
+    assert by_id(judge.judge(changed, None, {"ignore": ["0000:99:00.0"]}))["gpu.count"]["status"] == "pass"
+
+
+@pytest.mark.parametrize("kind", ["wsl", "jetson"])
+def test_a_driver_that_is_not_ours_is_not_judged(facts: Facts, kind: str) -> None:
+    changed = put(put(facts, "environment.kind", kind), "pci.gpus", [])
+    found = [
+        check
+        for check in judge.judge(changed, STACK)
+        if check["id"].startswith("driver.") and check["status"] != "pass"
+    ]
+    assert [check["status"] for check in found] == ["skip"]
+
+
+def test_hosts_with_switches_need_the_fabric_manager(facts: Facts, by_id: ById) -> None:
+    changed = put(facts, "pci.nvswitches", [{"bus_id": "00000000:07:00.0", "device": "22a3"}])
+    assert by_id(judge.judge(changed))["fabricmanager"]["status"] == "incomplete"
+    stopped = put(changed, "services", {"nvidia-fabricmanager.service": {"active": "failed", "enabled": "enabled"}})
+    assert by_id(judge.judge(stopped))["fabricmanager"]["status"] == "fail"
+
+
+def test_the_runtime_is_missed_only_where_the_toolkit_is_wished(facts: Facts, by_id: ById) -> None:
+    changed = put(facts, "containers.docker", {"installed": True, "daemon_json": None, "config_loaded": True})
+    assert by_id(judge.judge(changed))["container.daemon_json"]["status"] == "pass"
+    assert by_id(judge.judge(changed, {"container_toolkit": {}}))["container.daemon_json"]["status"] == "warn"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kernel",
+        "driver",
+        "pci",
+        "smi",
+        "packages",
+        "disks",
+        "seals",
+        "proof",
+        "containers",
+        "boot",
+        "environment",
+        "services",
+        "display",
+    ],
+)
+def test_an_observation_with_holes_is_judged_and_never_better(facts: Facts, key: str) -> None:
+    holed = {name: value for name, value in facts.items() if name != key}
+    assert judge.judge(holed, STACK)
+    assert judge.judge({**facts, key: None, "unknown": {key: "not seen"}}, STACK)
+
+
+def test_nothing_observed_is_never_a_pass() -> None:
+    assert checks.verdict(judge.judge({}, STACK)) != "pass"
+
+
+def test_parts_can_be_left_out(facts: Facts) -> None:
+    groups = {
+        checks.group(check) for check in judge.judge(facts, STACK, {"seals": False, "proof": False, "gpus": False})
+    }
+    assert groups.isdisjoint({"seals", "proof", "driver", "gpu", "smi"})

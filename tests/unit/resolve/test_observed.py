@@ -1,0 +1,232 @@
+"""Machines that were looked at: what is there, what is kept, what is not swapped unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+
+Answer = Callable[..., dict[str, Any]]
+Facts = dict[str, Any]
+
+
+def with_driver(
+    facts: Facts, version: str, *, owner: str = "packages", source: str | None = "nvidia", modules: str = "open"
+) -> Facts:
+    """A driver that works: packages (or a .run file) and a loaded module."""
+    facts["driver"] = {
+        "owner": owner,
+        "source": source,
+        "packages": {"nvidia-driver-cuda": f"{version}-1"} if owner == "packages" else {},
+        "loaded_version": version,
+        "loaded_modules": modules,
+        "user_version": version,
+    }
+    return facts
+
+
+def stack(answer: dict[str, Any]) -> dict[str, Any]:
+    assert answer["ok"], answer
+    found: dict[str, Any] = answer["stack"]
+    return found
+
+
+def test_a_bare_host_gets_the_whole_stack(facts: Facts, answer: Answer) -> None:
+    found = answer(facts, "cuda", "pytorch")
+    assert found["gpus"] == [{"name": "H100 SXM5 80GB", "architecture": "Hopper", "compute_capability": "9.0"}]
+    assert found["assumed"] == {}
+    assert stack(found)["driver"]["branch"] == "580"
+    assert stack(found)["frameworks"][0]["interpreter"] == "3.13"
+
+
+@pytest.mark.parametrize(
+    ("version", "owner", "source"),
+    [("580.95.05", "packages", "nvidia"), ("550.163.01", "packages", "distro"), ("570.211.01", "runfile", "runfile")],
+)
+def test_a_driver_that_is_there_and_satisfies_is_adopted(
+    facts: Facts, answer: Answer, version: str, owner: str, source: str
+) -> None:
+    driver = stack(answer(with_driver(facts, version, owner=owner, source=source), "pytorch"))["driver"]
+    assert driver["adopted"]
+    assert (driver["version"], driver["packages"], driver["source"]) == (version, [], source)
+
+
+def test_an_adopted_driver_decides_what_the_rest_may_be(facts: Facts, answer: Answer) -> None:
+    found = stack(answer(with_driver(facts, "550.163.01", source="distro"), "pytorch"))
+    assert found["frameworks"][0]["variant"] == "cu126"
+
+
+def test_an_adopted_driver_is_warned_of_when_it_is_old(facts: Facts, answer: Answer) -> None:
+    found = answer(with_driver(facts, "580.95.05"))
+    assert "driver.security" in {entry["rule"] for entry in found["warnings"]}
+
+
+def test_a_driver_below_the_wish_of_the_same_owner_is_moved(facts: Facts, answer: Answer) -> None:
+    driver = stack(answer(with_driver(facts, "575.57.08", source="nvidia"), "driver=580"))["driver"]
+    assert not driver["adopted"]
+    assert (driver["branch"], driver["source"]) == ("580", "nvidia")
+
+
+def test_a_driver_of_another_owner_is_not_swapped_unasked(facts: Facts, answer: Answer) -> None:
+    found = answer(with_driver(facts, "550.163.01", source="distro"), "driver=580")
+    assert not found["ok"]
+    asked = answer(with_driver(facts, "550.163.01", source="distro"), "driver=580", "driver-source=nvidia")
+    assert stack(asked)["driver"]["source"] == "nvidia"
+
+
+def test_a_run_file_that_does_not_satisfy_is_refused_with_the_way_out(facts: Facts, answer: Answer) -> None:
+    found = answer(with_driver(facts, "535.104.05", owner="runfile", source="runfile"), "cuda=13")
+    assert not found["ok"]
+    assert all(entry["remedy"] for entry in found["conflicts"])
+    assert "not swapped unasked" in found["conflicts"][0]["text"]
+
+
+def test_kernel_modules_that_do_not_bind_are_not_adopted(facts: Facts, answer: Answer) -> None:
+    facts["pci"]["gpus"][0]["device"] = "1db1"
+    driver = stack(answer(with_driver(facts, "580.95.05", modules="open")))["driver"]
+    assert not driver["adopted"]
+    assert driver["modules"] == "proprietary"
+
+
+def test_what_gpuwright_put_there_is_not_adopted_but_kept(facts: Facts, answer: Answer) -> None:
+    fresh = stack(answer(facts))["driver"]
+    facts["seals"] = {"nvidia_driver": {"state": "good", "stack": fresh}}
+    again = stack(answer(with_driver(facts, "580.178.04")))["driver"]
+    assert again == fresh
+
+
+def test_the_stack_that_was_just_applied_speaks_before_the_seal_is_written(facts: Facts, answer: Answer) -> None:
+    fresh = stack(answer(facts))["driver"]
+    assert stack(answer(with_driver(facts, "580.178.04"), previous=fresh))["driver"] == fresh
+    adopted = stack(answer(with_driver(facts, "580.178.04")))["driver"]
+    assert stack(answer(with_driver(facts, "580.178.04"), previous=adopted))["driver"] == adopted
+
+
+def test_after_a_cut_the_packages_tell_that_the_driver_is_gpuwrights(facts: Facts, answer: Answer) -> None:
+    fresh = stack(answer(facts))["driver"]
+    facts["packages"]["installed"] = dict.fromkeys(fresh["packages"], "580.178.04-1")
+    again = stack(answer(with_driver(facts, "580.178.04")))["driver"]
+    assert again == fresh | {"source_reason": again["source_reason"]}
+
+
+def test_a_sealed_branch_stays_though_another_would_be_chosen_today(facts: Facts, answer: Answer) -> None:
+    sealed = stack(answer(facts, "driver=595"))["driver"]
+    facts["seals"] = {"nvidia_driver": {"state": "good", "stack": sealed}}
+    again = stack(answer(with_driver(facts, "595.71.05")))["driver"]
+    assert again["branch"] == "595"
+    assert not again["adopted"]
+
+
+def test_a_sealed_branch_gives_way_to_a_wish(facts: Facts, answer: Answer) -> None:
+    sealed = stack(answer(facts, "driver=595"))["driver"]
+    facts["seals"] = {"nvidia_driver": {"state": "good", "stack": sealed}}
+    assert stack(answer(with_driver(facts, "595.71.05"), "driver=580"))["driver"]["branch"] == "580"
+
+
+def test_what_the_index_does_not_have_is_left_for_the_next_best(facts: Facts, answer: Answer) -> None:
+    found = stack(answer(facts, "cuda", absent=["driver=580", "cuda=13.0"]))
+    assert found["driver"]["branch"] == "595"
+    assert found["cuda"][0]["version"] == "13.2"
+    facts["pci"]["gpus"][0]["device"] = "1db1"
+    refused = answer(facts, "driver-source=nvidia", absent=["driver=580"])
+    assert not refused["ok"]
+    assert "driver.absent" in {entry["rule"] for entry in refused["conflicts"]}
+
+
+def test_a_pci_id_that_no_row_names_is_no_error(facts: Facts, answer: Answer) -> None:
+    facts["pci"]["gpus"][0]["device"] = "249d"
+    found = answer(facts, "pytorch")
+    assert stack(found)["driver"]["modules"] == "open"
+    assert found["gpus"][0]["compute_capability"] == "8.6"
+    assert "gpu.unlisted" in {entry["rule"] for entry in found["warnings"]}
+
+
+def test_a_card_newer_than_every_row_gets_open_modules(facts: Facts, answer: Answer) -> None:
+    facts["pci"]["gpus"][0]["device"] = "3fff"
+    found = answer(facts, "pytorch")
+    assert stack(found)["driver"]["modules"] == "open"
+    assert found["gpus"][0]["compute_capability"] is None
+
+
+def test_the_name_that_nvidia_smi_gives_helps_where_the_id_does_not(facts: Facts, answer: Answer) -> None:
+    facts["pci"]["gpus"][0]["device"] = "3fff"
+    facts["smi"] = {
+        "data": {"cuda_version": "13.0", "gpus": [{"pci_bus_id": "00000000:3B:00.0", "name": "NVIDIA B200"}]}
+    }
+    assert answer(facts)["gpus"][0]["name"] == "B200 SXM"
+
+
+@pytest.mark.parametrize("ignore", ["00000000:3B:00.0", "3b:00.0", "GeForce RTX 5090"])
+def test_an_ignored_card_decides_nothing(facts: Facts, answer: Answer, ignore: str) -> None:
+    facts["pci"]["gpus"] = [
+        {"bus_id": "00000000:3B:00.0", "device": "2b85"},
+        {"bus_id": "00000000:5E:00.0", "device": "1db1"},
+    ]
+    assert not answer(facts)["ok"]
+    found = answer(facts, wish={"gpuwright_gpus_ignore": [ignore]})
+    assert stack(found)["driver"]["modules"] == "proprietary"
+
+
+def test_cards_that_are_yet_to_come_are_named(facts: Facts, answer: Answer) -> None:
+    facts["pci"]["gpus"] = []
+    assert stack(answer(facts, provision_for=["V100"]))["driver"]["modules"] == "proprietary"
+    with pytest.raises(BadInput):
+        answer(facts, provision_for=["V1000"])
+
+
+def test_a_host_without_cards_gets_frameworks_for_the_cpu(facts: Facts, answer: Answer) -> None:
+    facts["pci"]["gpus"] = []
+    assert set(stack(answer(facts, "pytorch"))) == {"frameworks"}
+
+
+def test_wsl_is_measured_by_the_cuda_version_that_windows_reports(facts: Facts, answer: Answer) -> None:
+    facts["environment"]["kind"] = "wsl"
+    facts["os"] |= {"id": "ubuntu", "version": "24.04", "codename": "noble", "glibc": "2.39"}
+    facts["python"]["interpreters"] = [{"path": "/usr/bin/python3.12", "version": "3.12.3"}]
+    facts["smi"] = {"data": {"cuda_version": "12.8", "gpus": []}}
+    found = stack(answer(with_driver(facts, "572.16", owner="unknown", source=None), "cuda", "pytorch"))
+    assert "driver" not in found
+    assert found["cuda"][0]["version"] == "12.8"
+    assert found["frameworks"][0]["variant"] == "cu126"
+
+
+def test_a_simulated_node_is_a_container_that_counts_as_bare_metal(facts: Facts, answer: Answer) -> None:
+    facts["environment"]["kind"] = "container"
+    assert "driver" not in stack(answer(facts))
+    facts["simulated"] = True
+    assert "driver" in stack(answer(facts))
+
+
+def test_debians_components_come_from_the_mirror_of_the_host(facts: Facts, answer: Answer) -> None:
+    (repository,) = stack(answer(facts, "driver-source=distro"))["repositories"]
+    assert repository["from_host"]
+    assert repository["uris"] == ["http://mirror.example/debian"]
+    assert repository["components"] == ["contrib", "non-free", "non-free-firmware"]
+    assert repository["signed_by"] == "/usr/share/keyrings/debian-archive-keyring.gpg"
+    facts["packages"]["sources"][0]["components"] = ["main", "contrib", "non-free", "non-free-firmware"]
+    assert stack(answer(facts, "driver-source=distro"))["repositories"] == []
+
+
+def test_an_engine_that_is_there_is_not_replaced(facts: Facts, answer: Answer) -> None:
+    facts["containers"]["docker"] = {"installed": True, "version": "20.10.24"}
+    found = answer(facts, "container-toolkit")
+    assert stack(found)["container_toolkit"]["engine"]["packages"] == []
+    assert "container-toolkit.engine" in {entry["rule"] for entry in found["warnings"]}
+
+
+def test_a_python_that_is_not_there_is_asked_for(facts: Facts, answer: Answer) -> None:
+    found = answer(facts, "pytorch", "python=3.11")
+    assert not found["ok"]
+    assert "python=3.13" in found["conflicts"][0]["remedy"]
+    facts["python"]["interpreters"].append({"path": "/usr/local/bin/python3.11", "version": "3.11.9"})
+    assert stack(answer(facts, "pytorch", "python=3.11"))["frameworks"][0]["interpreter"] == "3.11"
+
+
+def test_the_kernel_that_boots_next_decides(facts: Facts, answer: Answer) -> None:
+    facts["kernel"]["next"] = "6.12.107+deb13-amd64"
+    assert stack(answer(facts, "driver-source=distro"))["driver"]["modules"] == "proprietary"
+    facts["kernel"]["next"] = "6.12.94+deb13-amd64"
+    assert stack(answer(facts, "driver-source=distro"))["driver"]["modules"] == "open"
