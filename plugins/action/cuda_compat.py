@@ -14,7 +14,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import com
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
+class ActionModule(ActionBase):
     """Answers on the controller from the rules: no connection is opened, nothing is changed."""
 
     TRANSFERS_FILES = False
@@ -35,5 +35,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             answer = compatible(arguments["driver_version"], arguments["cuda_version"], arguments["gpus"], load_rules())
         except BadInput as error:
             instead = f" Known: {', '.join(error.suggestions)}." if error.suggestions else ""
-            raise AnsibleActionFail(f"{error.message}.{instead}") from error
+            raise AnsibleActionFail(f"{error.message}.{instead}") from None
         return {**result, "changed": False, **answer}

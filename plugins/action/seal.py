@@ -14,10 +14,6 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
 
 
-#: Where a component's part of the stack does not carry the component's own name.
-STACK_PART = {"nvidia_driver": "driver"}
-
-
 class ActionModule(NodeAction):
     """``converged``: observe again, resolve again, and seal what is right. ``proven``: record the proof and the host's result."""
 
@@ -50,8 +46,8 @@ class ActionModule(NodeAction):
     def _record(name: str, plan: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
         return {
             "digest": plan["digests"][name],
-            "stack": plan["stack"].get(STACK_PART.get(name, name)) or {},
-            "gpus": [f"{card['vendor']}:{card['device']}" for card in facts["pci"]["gpus"]],
+            "stack": planner.stack_part(name, plan["stack"]),
+            "gpus": planner.card_ids(facts),
             "manages": plan["manages"][name],
         }
 
@@ -64,7 +60,8 @@ class ActionModule(NodeAction):
         look.save("hosts", record)
         if failure is None:
             self.on_node("node_seal", {"state": "proven", "proof": self._proof(plan, verdict, checks, look)}, look.task_vars)
-        self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)
+        if arguments.get("owner"):
+            self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
 
     @staticmethod

@@ -169,5 +169,5 @@ def group(check: Check) -> str:
 
 
 def _refuse_unknown(what: str, value: object, known: Iterable[str]) -> None:
-    if value not in known:
+    if value not in tuple(known):
         raise ValueError("unknown {} {!r} of a check; known: {}".format(what, value, ", ".join(known)))

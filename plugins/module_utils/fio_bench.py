@@ -343,7 +343,7 @@ def _first_that_works(
     for engine in engines:
         argv = command(executable, part, engine, direct)
         outcome = runner(argv, inside, timeout or time_limit(part))
-        result = _read(outcome, part)
+        result = _read(outcome)
         result.update(
             {"argv": argv, "engine": engine, "direct": direct, "seconds": round(outcome.seconds, 2), "rc": outcome.rc}
         )
@@ -352,7 +352,7 @@ def _first_that_works(
     return result
 
 
-def _read(outcome: Outcome, part: Part) -> Dict[str, Any]:
+def _read(outcome: Outcome) -> Dict[str, Any]:
     if outcome.timed_out:
         return {"document": None, "error": f"fio did not end within {outcome.seconds:.0f} seconds and was killed"}
     try:

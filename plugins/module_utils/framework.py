@@ -136,7 +136,7 @@ def judge(
     result.append(_judge_version(framework, str(imported["version"]), expected_version))
     result.append(_judge_cuda(framework, imported, steps.get("cuda"), expect_cuda, expected_gpus, answer))
     computed = [step for step in steps_of(answer.out) if step["step"] == "compute"]
-    result += [_judge_compute(framework, step, expect_cuda) for step in computed]
+    result += [_judge_compute(step, expect_cuda) for step in computed]
     if "end" not in steps:
         result.append(_broken_off(framework, answer, "framework.compute"))
     return result
@@ -183,7 +183,7 @@ def _judge_version(framework: Framework, found: str, wanted: Optional[str]) -> c
     """A wish without a build tag (``2.7.1``) does not look at the tag (``2.7.1+cu128``)."""
     if not wanted:
         return checks.passed("framework.version", measured=found, reason="no version was expected")
-    ok = found == wanted or ("+" not in wanted and found.split("+")[0] == wanted)
+    ok = found == wanted or ("+" not in wanted and found.split("+", 1)[0] == wanted)
     return checks.judged(
         "framework.version",
         ok,
@@ -245,7 +245,7 @@ def _cuda_trouble(text: str) -> Tuple[str, str, str]:
     )
 
 
-def _judge_compute(framework: Framework, step: Dict[str, Any], expect_cuda: bool) -> checks.Check:
+def _judge_compute(step: Dict[str, Any], expect_cuda: bool) -> checks.Check:
     device = str(step["device"])
     gpu = None if device == "cpu" else device
     if device == "cpu" and expect_cuda:

@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
     """How a seal compares with the node."""
 
     state: str
-    """"good", "broken", or "newer" (written by a newer gpuwright)."""
+    """"good", "broken", "begun" (a run was cut off in the middle), or "newer" (written by a newer gpuwright)."""
     reason: str | None
 
 
@@ -144,6 +144,25 @@ def make(
     return seal
 
 
+def begun(component: str, given: Mapping[str, Any], present: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What stands in place of a seal while a run changes its component.
+
+    It keeps what a later run has to know when this one is cut off: that the component is ours, the cards that were seen, and
+    the versions that the set had.
+    """
+    old = present or {}
+    return {
+        "schema": SCHEMA,
+        "component": component,
+        "gpuwright": versions.COLLECTION,
+        "written": iso(time.time()),
+        "begun": True,
+        "stack": given.get("stack") or {},
+        "gpus": given.get("gpus") or old.get("gpus") or [],
+        "packages": old.get("packages") or {},
+    }
+
+
 # What is compared
 
 
@@ -240,6 +259,8 @@ def verify(
         return Verdict(
             "newer", "written by gpuwright {}, this is {}".format(seal.get("gpuwright"), versions.COLLECTION)
         )
+    if seal.get("begun"):
+        return Verdict("begun", "a run that began {} did not end".format(seal.get("written")))
     try:
         reason = difference(host, seal, installed, services)
     except (SealError, AttributeError, TypeError, ValueError) as exc:

@@ -15,8 +15,8 @@ Pure functions: nothing is executed here.
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 from typing import Any, Dict, List, Optional, Sequence, Tuple
-from xml.etree import ElementTree
 
 Gpu = Dict[str, Any]
 SmiData = Dict[str, Any]
@@ -76,7 +76,7 @@ def normalise_bus_id(text: str) -> str:
 class _Reader:
     """Values of one element by their alternative paths; errors are collected on the way."""
 
-    def __init__(self, element: ElementTree.Element) -> None:
+    def __init__(self, element: ET.Element) -> None:
         self.element = element
         self.errors: Dict[str, str] = {}
 
@@ -211,7 +211,7 @@ def _no_document(text: str) -> str:
     return f"expected the XML of nvidia-smi and found {first[:120]!r}"
 
 
-def _parse(document: str) -> ElementTree.Element:
+def _parse(document: str) -> ET.Element:
     """The tree. The DTD is never resolved, entities are not accepted, control characters in names are replaced."""
     body = _DOCTYPE.sub("", document, count=1)
     if "<!DOCTYPE" in body or "<!ENTITY" in body:
@@ -220,13 +220,13 @@ def _parse(document: str) -> ElementTree.Element:
     # The text is already decoded; what the declaration says of an encoding no longer holds.
     body = re.sub(r"^<\?xml[^>]*\?>", "", body)
     try:
-        return ElementTree.fromstring(body)
-    except ElementTree.ParseError:
+        return ET.fromstring(body)  # noqa: S314 - no DTD and no entity is left in it
+    except ET.ParseError:
         pass
     try:
         # Command lines of processes are not always escaped.
-        return ElementTree.fromstring(_PROCESS_NAME.sub(_escape_name, body))
-    except ElementTree.ParseError as error:
+        return ET.fromstring(_PROCESS_NAME.sub(_escape_name, body))  # noqa: S314 - as above
+    except ET.ParseError as error:
         raise SmiError(f"the XML of nvidia-smi cannot be read: {error}") from error
 
 
@@ -235,7 +235,7 @@ def _escape_name(match: Any) -> str:
     return before + _BARE_AMPERSAND.sub("&amp;", name).replace("<", "&lt;") + after
 
 
-def _gpu(index: int, element: ElementTree.Element) -> Gpu:
+def _gpu(index: int, element: ET.Element) -> Gpu:
     """One card. The order of alternative paths is newest first; see the table of changes in the tests."""
     read = _Reader(element)
     bus_id = read.text("pci/pci_bus_id") or element.get("id") or ""
@@ -436,7 +436,7 @@ THROTTLE_REASONS = {
 }
 
 
-def _throttle(element: ElementTree.Element) -> Optional[List[str]]:
+def _throttle(element: ET.Element) -> Optional[List[str]]:
     """Names of the active reasons, without their prefix; ``None`` where the card does not tell.
 
     The tags were renamed from ``clocks_throttle_reasons`` to ``clocks_event_reasons`` in 535; reasons that this program
@@ -458,7 +458,7 @@ def _throttle(element: ElementTree.Element) -> Optional[List[str]]:
     return active if seen else None
 
 
-def _processes(element: ElementTree.Element) -> List[Dict[str, Any]]:
+def _processes(element: ET.Element) -> List[Dict[str, Any]]:
     """Processes on the card; ``type`` is C (compute), G (graphics), C+G or M+C (multi-process service)."""
     processes = []
     for info in element.findall("processes/process_info"):

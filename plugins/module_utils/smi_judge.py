@@ -45,10 +45,12 @@ def judge(data: smi.SmiData, expected: Expected) -> List[Check]:
     Args:
         data: of :func:`smi.parse_xml`.
         expected: what to hold it against, all optional: ``count``, ``names`` (list), ``bus_ids`` (list, of PCI),
-            ``driver`` (a version or the beginning of one), ``min_driver``, ``pcie_width``, ``pcie_gen``,
-            ``max_temperature_c``, ``max_memory_temperature_c``, ``persistence``, ``mig``, ``ecc`` (bool),
-            ``power_limit_w``, ``compute_mode``, ``idle`` (bool: nobody should compute now), ``under_load`` (bool: the card is kept busy while asking).
+            ``ignore`` (bus ids or models that are left alone), ``driver`` (a version or the beginning of one),
+            ``min_driver``, ``pcie_width``, ``pcie_gen``, ``max_temperature_c``, ``max_memory_temperature_c``,
+            ``power_limit_w``, ``compute_mode``, ``persistence``, ``mig``, ``ecc`` (bool), ``idle`` (bool: nobody should
+            compute now), ``under_load`` (bool: the card is kept busy while asking).
     """
+    data = without_ignored(data, expected.get("ignore"))
     gpus: List[Gpu] = data["gpus"]
     result = [judge_count(data, expected), judge_models(gpus, expected)]
     result += judge_driver(data.get("driver_version"), expected)
@@ -56,6 +58,22 @@ def judge(data: smi.SmiData, expected: Expected) -> List[Check]:
     for gpu in gpus:
         result += judge_gpu(gpu, expected, len(gpus))
     return result
+
+
+def without_ignored(data: smi.SmiData, ignore: Optional[Sequence[str]]) -> smi.SmiData:
+    """The data without the cards that are left alone, by bus id or by model; their number is taken off the attached ones."""
+    if not ignore:
+        return data
+    places = {smi.normalise_bus_id(str(entry)) for entry in ignore}
+    kept = [
+        gpu
+        for gpu in data["gpus"]
+        if gpu["pci_bus_id"] not in places
+        and not any(same_model(str(gpu.get("name") or ""), str(entry)) for entry in ignore)
+    ]
+    attached = data.get("attached_gpus")
+    gone = len(data["gpus"]) - len(kept)
+    return dict(data, gpus=kept, attached_gpus=None if attached is None else attached - gone)
 
 
 def judge_gpu(gpu: Gpu, expected: Expected, cards: int = 1) -> List[Check]:
@@ -87,7 +105,16 @@ def judge_count(data: smi.SmiData, expected: Expected) -> Check:
         "unit": "cards",
         "evidence": ", ".join(missing) or None,
     }
-    if wanted is not None and found != wanted:
+    if wanted is not None and found > wanted:
+        return checks.failed(
+            "gpu.count",
+            "warning",
+            reason=f"{wanted} cards were expected and nvidia-smi sees {found}",
+            action="configure",
+            remedy="correct gpuwright_gpus_expected, or name the card in gpuwright_gpus_ignore",
+            **rest,
+        )
+    if wanted is not None and found < wanted:
         return _cards_missing(f"{wanted} cards were expected and nvidia-smi sees {found}", missing, rest)
     if missing:
         return _cards_missing("nvidia-smi does not see every card that is on the PCI bus", missing, rest)
@@ -277,6 +304,11 @@ def _judge_readable(gpu: Gpu, _expected: Expected) -> List[Check]:
     ]
 
 
+def _for(gpu: Gpu, remedy: str) -> str:
+    """A remedy with the card's index in it. Not ``format``: some remedies quote what a card said."""
+    return remedy.replace("{index}", str(gpu["index"]))
+
+
 class Rule(NamedTuple):
     """What a check of one value says when it is not met, and when the card does not have the value."""
 
@@ -309,7 +341,7 @@ def _ruled(gpu: Gpu, value: Any, expected: Any, ok: bool, rule: Rule) -> Check:
         rule.severity,
         reason=None if ok else rule.reason,
         action=rule.action,
-        remedy=rule.remedy.format(**gpu),
+        remedy=_for(gpu, rule.remedy),
         **rest,
     )
 
@@ -387,7 +419,7 @@ def _judge_ecc_mode(gpu: Gpu, expected: Expected) -> Check:
             "warning",
             reason=f"error correction is {_on_off(current)} and will be {_on_off(pending)} after a reset",
             action="reset_gpu",
-            remedy=_RESET.format(**gpu),
+            remedy=_for(gpu, _RESET),
             **rest,
         )
     target = True if wanted is None else bool(wanted)
@@ -499,7 +531,7 @@ def _judge_recovery(gpu: Gpu, _expected: Expected) -> List[Check]:
                 expected="None",
                 reason=None if clean else "the card asks for: " + wanted,
                 action=action,
-                remedy=remedy.format(**gpu),
+                remedy=_for(gpu, remedy),
             )
         )
     if required is not None:
@@ -708,7 +740,7 @@ def _judge_mig(gpu: Gpu, expected: Expected) -> List[Check]:
                 "warning",
                 reason="partitioning (MIG) changes only with a reset",
                 action="reset_gpu",
-                remedy=_RESET.format(**gpu),
+                remedy=_for(gpu, _RESET),
                 **rest,
             )
         ]

@@ -103,7 +103,7 @@ disk_class:
   returned: always
   type: str
   sample: nvme4
-results:
+parts:
   description: For each part what was run and what was measured.
   returned: always
   type: dict
@@ -170,7 +170,7 @@ def prove(params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:
     directory = fio_bench.safe_directory(params["directory"])
     parts = wanted_parts(params)
     disk_class = block.disk_class(directory) if params["disk_class"] == "auto" else params["disk_class"]
-    result: Dict[str, Any] = {"disk_class": disk_class, "results": {}, "checks": []}
+    result: Dict[str, Any] = {"disk_class": disk_class, "parts": {}, "checks": []}
     if check_mode:
         result["checks"].append(checks.skipped("fio.runs", "nothing is measured in check mode", "warning"))
         return result
@@ -237,7 +237,7 @@ def measure(
                 part.name, document, disk_class, part.runtime, floor_of(params, part.name), buffered
             )
             put_on_top(result, part, side)
-        result["results"][part.name] = outcome
+        result["parts"][part.name] = outcome
 
 
 def floor_of(params: Dict[str, Any], part: str) -> Optional[float]:

@@ -9,27 +9,22 @@ module: node_seal
 short_description: Keep the records of what was done to a node and proven of it
 version_added: "0.1.0"
 description:
-  - A seal is the record of what a component manages on the node. It is dropped before the component is changed, and written when
-    it was seen to be right.
+  - A seal is the record of what a component manages on the node. Before the component is changed a mark takes its place, and it is
+    written when it was seen to be right.
   - The lock in C(/run/gpuwright) keeps two controllers from working on one node.
 options:
   state:
     description:
-      - C(begun) takes the lock and drops the seals of O(components).
+      - C(begun) takes the lock and puts a mark in place of the seals of the components in O(seals).
       - C(sealed) writes O(seals) with the values that the node really has.
       - C(proven) writes the record of the proof.
       - C(released) gives the lock back.
     type: str
     required: true
     choices: [begun, sealed, proven, released]
-  components:
-    description: Names of the components that are about to change.
-    type: list
-    elements: str
-    default: []
   seals:
     description:
-      - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages).
+      - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages); for O(state=begun) C(stack) and C(gpus) are enough.
       - C(manages) holds lists of C(files), C(light_files), C(packages), C(services) and C(environments).
     type: dict
     default: {}
@@ -38,6 +33,9 @@ options:
     type: dict
   owner:
     description: Who works on the node, as C(user@controller:pid); required for O(state=begun) and O(state=released).
+    type: str
+  takes_over:
+    description: Owner of a run that is known to be dead; its lock is replaced.
     type: str
   lock_seconds:
     description: Seconds after which the lock is void.
@@ -66,7 +64,9 @@ EXAMPLES = r"""
 - name: Take the node and drop the seals of what will change
   gpuwright.node.node_seal:
     state: begun
-    components: [nvidia_driver]
+    seals:
+      nvidia_driver:
+        stack: "{{ gpuwright_plan.stack.driver }}"
     owner: admin@controller:4711
 
 - name: Seal the driver
@@ -126,20 +126,30 @@ def _refuse_newer(host: Host, components: list[str]) -> None:
             )
 
 
-def begin(
-    host: Host, components: list[str], owner: str, lock_seconds: float, check: bool
-) -> tuple[list[str], list[str]]:
-    """Take the lock and drop seals."""
-    _refuse_newer(host, components)
+def drop_dead_lock(host: Host, owner: str | None, check: bool) -> None:
+    """Remove the lock of a run that its own controller knows to be dead."""
+    if owner and not check:
+        seals.release_lock(host, owner)
+
+
+def begin(host: Host, wanted: dict[str, Any], owner: str, lock_seconds: float, check: bool) -> list[str]:
+    """Take the lock, and put a mark in place of the seals of what will change; the paths that are written."""
+    _refuse_newer(host, sorted(wanted))
     lock = seals.read_lock(host)
     conflict = seals.lock_conflict(lock, owner, time.time())
     if conflict:
         raise seals.SealError(conflict)
-    paths = [path for path in map(seals.path_of, components) if host.exists(path)]
+    paths = [seals.path_of(component) for component in sorted(wanted)]
     if check:
-        return ([] if lock and lock.get("owner") == owner else [seals.LOCK]), paths
+        return ([] if lock and lock.get("owner") == owner else [seals.LOCK]) + paths
     new = seals.take_lock(host, owner, lock_seconds)
-    return ([seals.LOCK] if new else []), seals.remove(host, paths)
+    for component, given in sorted(wanted.items()):
+        try:
+            present = seals.read(host, component)
+        except seals.SealError:
+            present = None
+        seals.write_object(host, seals.path_of(component), seals.begun(component, given, present))
+    return ([seals.LOCK] if new else []) + paths
 
 
 def _same(old: dict[str, Any] | None, new: dict[str, Any]) -> bool:
@@ -195,10 +205,10 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "required": True, "choices": ["begun", "sealed", "proven", "released"]},
-            "components": {"type": "list", "elements": "str", "default": []},
             "seals": {"type": "dict", "default": {}},
             "proof": {"type": "dict"},
             "owner": {"type": "str"},
+            "takes_over": {"type": "str"},
             "lock_seconds": {"type": "int", "default": 7200},
             "root": {"type": "path", "default": "/"},
             "timeout": {"type": "float", "default": 20},
@@ -212,9 +222,8 @@ def main() -> None:
     removed: list[str] = []
     try:
         if given["state"] == "begun":
-            written, removed = begin(
-                host, given["components"], given["owner"], given["lock_seconds"], module.check_mode
-            )
+            drop_dead_lock(host, given["takes_over"], module.check_mode)
+            written = begin(host, given["seals"], given["owner"], given["lock_seconds"], module.check_mode)
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)
         elif given["state"] == "proven":

@@ -30,6 +30,10 @@ options:
     description: PCI bus ids that must answer, so that a missing card is named.
     type: list
     elements: str
+  ignore:
+    description: Cards that are left alone, by PCI bus id or by model.
+    type: list
+    elements: str
   expected_driver:
     description: Driver version, or the beginning of one such as V(580).
     type: str
@@ -143,6 +147,7 @@ EXPECTATIONS = {
     "expected_gpus": "count",
     "expected_names": "names",
     "expected_bus_ids": "bus_ids",
+    "ignore": "ignore",
     "expected_driver": "driver",
     "min_driver": "min_driver",
     "pcie_width": "pcie_width",
@@ -168,6 +173,7 @@ def main() -> None:
             "expected_gpus": {"type": "int"},
             "expected_names": {"type": "list", "elements": "str"},
             "expected_bus_ids": {"type": "list", "elements": "str"},
+            "ignore": {"type": "list", "elements": "str"},
             "expected_driver": {"type": "str"},
             "min_driver": {"type": "str"},
             "pcie_width": {"type": "int"},

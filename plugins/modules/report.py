@@ -89,7 +89,7 @@ options:
     description: Why there was nothing to do on the host.
     type: str
   measurements:
-    description: Numbers behind the checks, such as C(fio), the RV(gpuwright.node.fio#module:results) of M(gpuwright.node.fio).
+    description: Numbers behind the checks, such as C(fio), the RV(gpuwright.node.fio#module:parts) of M(gpuwright.node.fio).
     type: dict
   unreachable:
     description: Hosts that could not be reached, with the reason. For V(close).
@@ -123,7 +123,7 @@ EXAMPLES = r"""
     run_dir: "{{ run.run_dir }}"
     checks: "{{ cards.checks + storage.checks }}"
     measurements:
-      fio: "{{ storage.results }}"
+      fio: "{{ storage.parts }}"
 
 - name: Make the report
   gpuwright.node.report:

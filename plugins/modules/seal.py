@@ -20,7 +20,7 @@ options:
     type: dict
     required: true
   owner:
-    description: Owner of the lock to release. Needed with O(state=proven).
+    description: Owner of the lock to release, where one was taken.
     type: str
   checks:
     description: The checks of the proof, with O(state=proven).

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_judge, smi_messages
 
 Check = checks.Check
 Expected = Mapping[str, Any]
@@ -25,7 +25,7 @@ SPACE = {
     "/var": 2_000 * MB,
     "/usr": 1_000 * MB,
     "/opt": 1_000 * MB,
-    "/tmp": 200 * MB,
+    "/tmp": 200 * MB,  # noqa: S108 - a mount point, nothing is written
 }
 PROOF_MAX_AGE = 30 * 24 * 3600
 """Seconds after which a proof is old, unless ``proof_max_age`` says otherwise."""
@@ -78,7 +78,7 @@ def judge(
     Args:
         facts: what ``node_facts`` returned under ``facts``.
         stack: what the host should have, as resolved; ``None`` when nothing was resolved.
-        expected: as for :func:`smi_judge.judge`, and ``ignore`` (bus ids that are left alone), ``proof_max_age`` (seconds),
+        expected: as for :func:`smi_judge.judge`, and ``ignore`` (bus ids or models that are left alone), ``proof_max_age`` (seconds),
             ``seals`` (``False`` leaves the seals out: they are being rewritten), ``proof`` (``False`` leaves the proof out),
             ``gpus`` (``False``: cards are not looked at, as when a machine is prepared before they are put in).
     """
@@ -130,7 +130,7 @@ def _expected_count(expected: Expected) -> int | None:
 
 def judge_bus(view: Facts, expected: Expected) -> Check:
     """As many cards on the bus as expected, each of them answering the bus."""
-    gpus, wanted = view.gpus, _expected_count(expected)
+    gpus, wanted = _counted(view, expected), _expected_count(expected)
     measured = len(gpus)
     silent = [str(gpu.get("bus_id")) for gpu in gpus if str(gpu.get("revision")).lower() == "ff"]
     rest: dict[str, Any] = {"measured": measured, "expected": wanted, "unit": "cards", "action": "check_hardware"}
@@ -160,6 +160,21 @@ def judge_bus(view: Facts, expected: Expected) -> Check:
             **rest,
         )
     return checks.passed("gpu.on_bus", "fatal", measured=measured, expected=wanted, unit="cards")
+
+
+def _counted(view: Facts, expected: Expected) -> list[Mapping[str, Any]]:
+    """The cards on the bus without those that are left alone, by bus id or by the model that nvidia-smi names."""
+    ignore = [str(entry) for entry in expected.get("ignore") or ()]
+    data = view.get("smi.data")
+    seen = list((data or {}).get("gpus") or ()) if isinstance(data, Mapping) else []
+    models = {str(gpu.get("pci_bus_id")): str(gpu.get("name") or "") for gpu in seen}
+    places = {smi.normalise_bus_id(entry) for entry in ignore}
+
+    def left_alone(gpu: Mapping[str, Any]) -> bool:
+        place = smi.normalise_bus_id(str(gpu.get("bus_id")))
+        return place in places or any(smi_judge.same_model(models.get(place, ""), entry) for entry in ignore)
+
+    return [gpu for gpu in view.gpus if not left_alone(gpu)]
 
 
 def judge_driver_loaded(view: Facts, _stack: Mapping[str, Any]) -> Check:
@@ -392,10 +407,9 @@ def _smi_expectations(
     """The caller's expectations, completed by the bus and by the stack."""
     wanted = dict(expected)
     driver = stack.get("driver") or {}
-    ignored = {smi.normalise_bus_id(str(bus_id)) for bus_id in expected.get("ignore") or ()}
-    on_bus = [smi.normalise_bus_id(str(gpu.get("bus_id"))) for gpu in view.gpus]
+    on_bus = [smi.normalise_bus_id(str(gpu.get("bus_id"))) for gpu in _counted(view, expected)]
     if on_bus and not foreign_driver:
-        wanted.setdefault("bus_ids", [bus_id for bus_id in on_bus if bus_id not in ignored])
+        wanted.setdefault("bus_ids", on_bus)
     if driver.get("minimum"):
         wanted.setdefault("min_driver", driver["minimum"])
     if not driver.get("adopted") and not foreign_driver and (driver.get("version") or driver.get("branch")):
@@ -578,7 +592,7 @@ def _judge_seal(name: str, seal: Mapping[str, Any]) -> Check:
         )
     return checks.failed(
         check_id,
-        reason="changed since it was set up: " + str(seal.get("reason") or "no reason was given"),
+        reason="not as it was set up: " + str(seal.get("reason") or "no reason was given"),
         action="configure",
         remedy=f"{UP}, which brings it back, or make the change a part of the inventory",
         **rest,

@@ -139,6 +139,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["checks"] = judge.judge(context.facts, context.stack, _expectations(drafted, request))
     _add_proof(plan, context, request)
     plan["components"] = [name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}]
+    plan["begin"] = {name: _begin(name, context) for name in plan["digests"] if name in plan["components"]}
     plan["reboot"] = "reboot" in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["install"] = list(sizes.values())
@@ -250,6 +251,21 @@ def _digest(name: str, context: Context, request: Request) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
+def _begin(name: str, context: Context) -> dict[str, Any]:
+    """What stands in the seal's place while the component is changed, see module_utils/seals.py."""
+    return {"stack": stack_part(name, context.stack), "gpus": card_ids(context.facts)}
+
+
+def stack_part(name: str, stack: Mapping[str, Any]) -> Any:
+    """A component's part of the stack, as its seal carries it."""
+    return stack.get({"nvidia_driver": "driver"}.get(name, name)) or {}
+
+
+def card_ids(facts: Facts) -> list[str]:
+    """The cards on the bus as vendor:device, one each."""
+    return [f"{card['vendor']}:{card['device']}" for card in facts["pci"]["gpus"] or ()]
+
+
 def _change(name: str, finding: Finding, sizes: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
     packages = [
         {"name": package, "version": versions.get(package), "download_bytes": (sizes.get(package) or {}).get("download_bytes")}
@@ -351,6 +367,9 @@ def _refusal(rule: str, text: str, remedy: str) -> dict[str, Any]:
 
 
 def _privilege_refusals(context: Context) -> list[dict[str, Any]]:
+    if context.facts["root"] != "/":
+        text = f"the tree {context.facts['root']} was observed, but a change would reach the running machine"
+        return [_refusal("needs-live-root", text, "leave gpuwright_root out, or use plan and doctor only")]
     if context.facts["privileged"]:
         return []
     text = "changing the node needs root, and the run is not root there"
@@ -438,6 +457,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "provision_only": False,
         "cpu_only": False,
         "digests": {},
+        "begin": {},
         "manages": {},
         "packages": {},
         "checks": [],

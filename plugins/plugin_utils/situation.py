@@ -59,6 +59,7 @@ class Situation:
 
     environment is bare, vm, container, wsl or jetson. pythons are versions such as "3.12", the system's first; None
     where nobody looked. cuda_reported is the CUDA version that a driver of another owner reports (WSL, containers).
+    driver is the one that works, driver_owner and driver_source tell whose packages are there, working or not.
     kept is the driver part of the stack that is in force (the seal, or the plan that was just applied).
     absent are things such as "driver=580" or "cuda=13.0" that the machine's package index turned out not to have.
     """
@@ -76,6 +77,8 @@ class Situation:
     glibc: str | None = None
     pythons: tuple[str, ...] | None = None
     driver: InstalledDriver | None = None
+    driver_owner: str | None = None
+    driver_source: str | None = None
     cuda_reported: str | None = None
     kept: Mapping[str, Any] | None = None
     absent: frozenset[str] = frozenset()
@@ -129,6 +132,8 @@ def situation_from_facts(
         glibc=system["glibc"],
         pythons=_pythons(facts),
         driver=_installed_driver(facts),
+        driver_owner=facts["driver"]["owner"],
+        driver_source=facts["driver"]["source"],
         cuda_reported=_cuda_reported(facts),
         kept=previous if previous is not None else _sealed_driver(facts),
         absent=frozenset(absent),
@@ -243,8 +248,8 @@ def _sealed_driver(facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _docker(facts: Mapping[str, Any]) -> str | None:
-    docker = facts["containers"]["docker"]
-    return (docker["version"] or "unknown") if docker["installed"] else None
+    docker = (facts["containers"] or {}).get("docker") or {}
+    return (docker.get("version") or "unknown") if docker.get("installed") else None
 
 
 # from options -------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ _WANT = re.compile(
 )
 _VERSION = re.compile(r"^\d+(\.\d+)*$")
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$")
-_AUTO = (None, "", "auto", [], (), False)
+_AUTO: tuple[Any, ...] = (None, "", "auto", [], (), False)
 _SOURCES = ("nvidia", "distro")
 _MODULES = ("open", "proprietary")
 _SETS = ("desktop", "compute")
@@ -86,6 +86,11 @@ class Wish:
     def nothing_wished(self) -> bool:
         """Say whether no component is asked for by name: DEFAULT_WANTS is what plan and up use then."""
         return not (self.driver or self.cuda or self.cudnn or self.container_toolkit or self.frameworks)
+
+    @property
+    def cpu(self) -> bool:
+        """Say whether a framework for the CPU is asked for by its variant, as in torch==2.14.1+cpu."""
+        return any(framework.variant == "cpu" for framework in self.frameworks)
 
     @classmethod
     def from_wants(cls, wants: Iterable[str], rules: Rules | None = None) -> Wish:

@@ -25,7 +25,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
 
 SCHEMA = 1
 _SIMULATED = "/etc/gpuwright/simulated"
-_PASSED_ON = ("digest", "gpuwright", "stack", "gpus", "written")
+_PASSED_ON = ("digest", "gpuwright", "stack", "gpus", "packages", "written")
 
 
 def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:

@@ -14,7 +14,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import boot
 
 _GPU_MODULE = re.compile(r"^(?:nvidia.*|nouveau|nova.*)$")
 # The names under which packages put NVIDIA's module: its own, and Debian's, which an alias leads to.
-_MODULE_FILE = re.compile(r"/(nvidia(?:-current(?:-open)?|-tesla-\d+(?:-open)?|-legacy-\d+xx)?)\.ko")
+_MODULE_FILE = re.compile(
+    r"^(\S*/(nvidia(?:-current(?:-open)?|-tesla-\d+(?:-open)?|-legacy-\d+xx)?)\.ko\S*):", re.MULTILINE
+)
 _MODINFO_FIELDS = ("filename", "version", "license", "signer")
 _COMPILER = re.compile(r"(gcc|clang)\S*(?:\s+version)?\s+(?:\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?(\d+)\.(\d+)")
 _BLACKLIST = re.compile(r"^\s*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b", re.MULTILINE)
@@ -147,33 +149,58 @@ def parse_modinfo(text: str) -> list[dict[str, str]]:
     return modules
 
 
-def available(host: Host, release: str | None) -> dict[str, dict[str, str | None]]:
-    """NVIDIA's module for the kernel `release`, under the name "nvidia" whatever its file is called."""
-    if release is None:
-        return {}
-    listing = host.read("/lib/modules/" + release + "/modules.dep", "kernel.available")
-    if listing is None:
-        if host.isdir("/lib/modules/" + release):
-            host.unknown("kernel.available", f"kernel {release} has no list of its modules (run depmod)")
-        return {}
-    names = sorted(set(_MODULE_FILE.findall(listing)), key=lambda name: (name != "nvidia", name))
-    if not names:
-        return {}
+def _told_by_modinfo(host: Host, release: str, names: list[str]) -> tuple[dict[str, str] | None, str]:
+    """Fields of the first of the modules that modinfo knows, else None and why."""
     argv = ["modinfo", "-k", release, *names]
     if not host.live:
         argv[1:1] = ["-b", host.root]
     result = host.run(argv, takes_root=True)
     modules = parse_modinfo(result.out)
-    if not modules:
-        host.unknown(
-            "kernel.available", result.error or f"modinfo told nothing about {names[0]}: {result.err.strip()[:200]}"
-        )
+    if modules:
+        return modules[0], ""
+    return None, result.error or f"modinfo told nothing about {names[0]}: {result.err.strip()[:200]}"
+
+
+def _told_by_file(host: Host, path: str) -> tuple[dict[str, str] | None, str]:
+    """Fields that the module's file tells, else None and why. The signer of an appended signature stays unknown."""
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe import module_file
+
+    data = host.read_bytes(path, "kernel.available")
+    if data is None:
+        return None, f"{path} is gone"
+    try:
+        data = module_file.unpacked(data, path)
+        fields = module_file.fields(data, path)
+    except module_file.ModuleFileError as exc:
+        return None, str(exc)
+    if "signer" not in fields and module_file.is_signed(data):
+        host.unknown("kernel.available.nvidia.signer", "there is no modinfo to read the signature of the module")
+    return dict(fields, filename=path), ""
+
+
+def available(host: Host, release: str | None) -> dict[str, dict[str, str | None]]:
+    """NVIDIA's module for the kernel `release`, under the name "nvidia" whatever its file is called."""
+    if release is None:
         return {}
-    module = modules[0]
-    path = module.get("filename", "")
-    name = re.match(r"([^.]+)\.ko", os.path.basename(path))
+    directory = "/lib/modules/" + release
+    listing = host.read(directory + "/modules.dep", "kernel.available")
+    if listing is None:
+        if host.isdir(directory):
+            host.unknown("kernel.available", f"kernel {release} has no list of its modules (run depmod)")
+        return {}
+    files = {found.group(2): found.group(1) for found in _MODULE_FILE.finditer(listing)}
+    if not files:
+        return {}
+    names = sorted(files, key=lambda name: (name != "nvidia", name))
+    module, reason = _told_by_modinfo(host, release, names)
+    if module is None and not host.which("modinfo"):
+        module, reason = _told_by_file(host, os.path.join(directory, files[names[0]]))
+    if module is None:
+        host.unknown("kernel.available", reason)
+        return {}
+    path = module["filename"]
     fields: dict[str, str | None] = {key: module.get(key) for key in ("version", "license", "signer")}
-    fields.update({"name": name.group(1) if name else names[0], "path": path})
+    fields.update({"name": os.path.basename(path).split(".ko")[0], "path": path})
     return {"nvidia": fields}
 
 

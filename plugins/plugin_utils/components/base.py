@@ -79,20 +79,16 @@ class Manages:
 class Component(Protocol):
     """The functions that each module of this package offers."""
 
-    @staticmethod
-    def wanted(context: Context) -> bool:
+    def wanted(self, context: Context) -> bool:
         """Is this component part of the wished state of this node?"""
 
-    @staticmethod
-    def findings(context: Context) -> list[Finding]:
+    def findings(self, context: Context) -> list[Finding]:
         """What is not as wished; empty when the outcome is right."""
 
-    @staticmethod
-    def manages(context: Context) -> Manages:
+    def manages(self, context: Context) -> Manages:
         """What the seal records once the outcome is right."""
 
-    @staticmethod
-    def inputs(context: Context) -> Mapping[str, Any]:
+    def inputs(self, context: Context) -> Mapping[str, Any]:
         """The part of the stack that, when it changes, makes the component's seal stale. Versions that only the
         package index decided are left out: `up` keeps a sealed version that still satisfies the wish."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import tempfile
@@ -140,12 +141,15 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON that any parser reads, compact since a fleet's report is large: no NaN, and lone surrogates of odd output are escaped."""
+    """Write JSON that any parser reads, compact since a fleet's report is large.
+
+    There is no NaN in it, and lone surrogates of odd output are escaped.
+    """
     write(path, (json.dumps(_finite(value), separators=(",", ":"), default=str) + "\n").encode("ascii"))
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
         return {str(key): _finite(inner) for key, inner in value.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -173,7 +173,7 @@ def _together(found: Iterable[checks.Check]) -> list[checks.Check]:
 
 
 def _problem(check: checks.Check) -> dict[str, Any]:
-    return {**check, "measured": show(check["measured"]), "expected": show(check["expected"], check["unit"])}
+    return {**check, "measured": show(check["measured"]), "expected": show(check["expected"])}
 
 
 def _names_of(found: Iterable[checks.Check], status: str) -> list[dict[str, Any]]:
@@ -204,7 +204,7 @@ def _skipped(found: Iterable[checks.Check]) -> list[dict[str, Any]]:
     return [{"reason": reason, "names": names} for reason, names in by_reason.items()]
 
 
-def show(value: Any, unit: str | None = None) -> str:
+def show(value: Any) -> str:
     """A measured or expected value for a reader."""
     if value is None:
         return ""
@@ -219,7 +219,7 @@ def show(value: Any, unit: str | None = None) -> str:
             return _floor(value)
         return ", ".join(f"{key} {show(inner)}" for key, inner in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(show(inner) for inner in value) or "none"
+        return _counted([show(inner) for inner in value]) or "none"
     return str(value)
 
 
@@ -241,11 +241,8 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
     """A line about the host: system, kernel, driver, cards."""
     summary = record["summary"] if isinstance(record["summary"], Mapping) else {}
     system, kernel = summary.get("os"), summary.get("kernel")
-    driver = (
-        (summary.get("driver") or {}).get("loaded_version")
-        if isinstance(summary.get("driver"), Mapping)
-        else summary.get("driver.loaded_version")
-    )
+    driver = summary.get("driver")
+    driver = driver.get("loaded_version") if isinstance(driver, Mapping) else driver
     line = [
         str(
             (system.get("name") or f"{system.get('id')} {system.get('version')}")
@@ -262,10 +259,18 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
 
 
 def _cards(gpus: Iterable[Any]) -> str:
-    names = [
-        str(gpu.get("name") or gpu.get("device") or "GPU") if isinstance(gpu, Mapping) else str(gpu) for gpu in gpus
-    ]
-    return ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
+    return _counted([_card(gpu) for gpu in gpus])
+
+
+def _card(gpu: Any) -> str:
+    return str(gpu.get("name") or gpu.get("device") or "GPU") if isinstance(gpu, Mapping) else str(gpu)
+
+
+def _counted(words: Sequence[str]) -> str:
+    """Words in their order, each told once: ``8 × NVIDIA H100``."""
+    return ", ".join(
+        word if words.count(word) == 1 else f"{words.count(word)} × {word}" for word in dict.fromkeys(words)
+    )
 
 
 def _failure(failure: Any) -> dict[str, str] | None:

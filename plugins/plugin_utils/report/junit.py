@@ -6,30 +6,30 @@ from __future__ import annotations
 
 import json
 import re
+import xml.etree.ElementTree as ET
 from typing import Any
-from xml.etree import ElementTree
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def render(report: dict[str, Any]) -> bytes:
     """The document. Failed is a failure, incomplete an error, skipped is skipped; a warning passes and says so in its output."""
-    root = ElementTree.Element("testsuites", {"name": _clean(f"gpuwright {report.get('verb') or ''}".strip())})
+    root = ET.Element("testsuites", {"name": _clean(f"gpuwright {report.get('verb') or ''}".strip())})
     for host, record in report["hosts"].items():
         _suite(root, host, record, report)
     lost = {host: f"unreachable: {reason}" for host, reason in report["unreachable"].items()}
     lost |= dict.fromkeys(report["not_reached"], "the run stopped before it came to this host")
     for host, reason in lost.items():
-        suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(host)})
+        suite = ET.SubElement(root, "testsuite", {"name": _clean(host)})
         _problem(_case(suite, host, "host.reached"), "error", reason, None)
         _count(suite)
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return ET.tostring(root, encoding="utf-8", xml_declaration=True)
 
 
-def _suite(root: ElementTree.Element, host: str, record: dict[str, Any], report: dict[str, Any]) -> None:
-    suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(host)})
+def _suite(root: ET.Element, host: str, record: dict[str, Any], report: dict[str, Any]) -> None:
+    suite = ET.SubElement(root, "testsuite", {"name": _clean(host)})
     if report.get("started"):
         suite.set("timestamp", _clean(report["started"]))
     if record.get("seconds") is not None:
@@ -48,25 +48,25 @@ def _suite(root: ElementTree.Element, host: str, record: dict[str, Any], report:
     if not len(suite):
         case = _case(suite, host, "host.verdict")
         if record["verdict"] == "skip":
-            ElementTree.SubElement(case, "skipped", {"message": _clean(record["skipped"] or "nothing to prove")})
+            ET.SubElement(case, "skipped", {"message": _clean(record["skipped"] or "nothing to prove")})
         elif record["verdict"] != "pass":
             _problem(case, "error", f"the verdict is {record['verdict']} without a check", None)
     _count(suite)
 
 
-def _case(suite: ElementTree.Element, host: str, check_id: str, gpu: str | None = None) -> ElementTree.Element:
+def _case(suite: ET.Element, host: str, check_id: str, gpu: str | None = None) -> ET.Element:
     name = check_id if gpu is None else f"{check_id} [{gpu}]"
-    return ElementTree.SubElement(suite, "testcase", {"classname": _clean(host), "name": _clean(name)})
+    return ET.SubElement(suite, "testcase", {"classname": _clean(host), "name": _clean(name)})
 
 
-def _check(case: ElementTree.Element, check: dict[str, Any]) -> None:
+def _check(case: ET.Element, check: dict[str, Any]) -> None:
     status, reason = check["status"], check["reason"] or check["id"]
     if status in ("fail", "incomplete"):
         _problem(case, "failure" if status == "fail" else "error", reason, _details(check))
     elif status == "skip":
-        ElementTree.SubElement(case, "skipped", {"message": _clean(reason)})
+        ET.SubElement(case, "skipped", {"message": _clean(reason)})
     elif status == "warn":
-        ElementTree.SubElement(case, "system-out").text = _clean(f"warning: {reason}\n{_details(check)}")
+        ET.SubElement(case, "system-out").text = _clean(f"warning: {reason}\n{_details(check)}")
 
 
 def _details(check: dict[str, Any]) -> str:
@@ -78,11 +78,11 @@ def _details(check: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _problem(case: ElementTree.Element, kind: str, message: str, details: str | None) -> None:
-    ElementTree.SubElement(case, kind, {"message": _clean(message)}).text = _clean(details or message)
+def _problem(case: ET.Element, kind: str, message: str, details: str | None) -> None:
+    ET.SubElement(case, kind, {"message": _clean(message)}).text = _clean(details or message)
 
 
-def _count(suite: ElementTree.Element) -> None:
+def _count(suite: ET.Element) -> None:
     suite.set("tests", str(len(suite.findall("testcase"))))
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))

@@ -33,7 +33,9 @@ def choose(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
     """Keep the driver that is there where it satisfies everything, else choose one. Raises Unresolved."""
     installed = situation.driver
     if installed is None:
-        return _fresh(situation, wish, system, log)
+        if situation.driver_owner == "runfile" and not wish.driver_source:
+            raise Unresolved(_broken_runfile())
+        return _kept(situation, wish, system, log) or _fresh(situation, wish, system, log)
     missing = adoption.shortcomings(installed, situation, wish, log.rules)
     if not missing and not _ours(situation, wish, system, log.rules):
         return _adopted(installed, situation, log)
@@ -66,6 +68,12 @@ def _not_swapped(installed: InstalledDriver, entry: Entry) -> Entry:
     return {**entry, "text": text, "remedy": remedy}
 
 
+def _broken_runfile() -> Entry:
+    text = "a driver from a .run file is there and does not work; packages installed over it would mix with its files"
+    remedy = "remove it with nvidia-uninstall, or say where the new one comes from: driver-source=nvidia"
+    return conflict("driver.runfile", text, "the machine's facts", remedy)
+
+
 def _origin(installed: InstalledDriver) -> str:
     return "a .run file" if installed.owner == "runfile" else installed.source or "an unknown place"
 
@@ -82,7 +90,7 @@ def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driv
     log.decided("driver.adopted", text, DESIGN)
     _lifetime(row, situation, log)
     _security(installed.version, log)
-    stack = {
+    stack: dict[str, Any] = {
         "branch": dotted.major(installed.version),
         "version": installed.version,
         "modules": flavour,

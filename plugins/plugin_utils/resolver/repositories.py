@@ -89,7 +89,9 @@ def _of_host(situation: Situation, system: Row, branch: str, log: Log) -> list[d
     present = {component for each in sources for component in each["components"]}
     if situation.package_sources is not None and set(needed) <= present:
         return []
-    archive = sources[0] if sources else {"uris": [], "suites": [system["codename"]], "signed_by": None}
+    archive: Mapping[str, Any] = (
+        sources[0] if sources else {"uris": [], "suites": [system["codename"]], "signed_by": None}
+    )
     name = "distro-non-free" if system["family"] == "debian" else "distro-restricted"
     text = f"{', '.join(needed)} of {system['name']}, from the mirror that the machine uses"
     log.decided("repository.distro", text, "the machine's facts")

@@ -59,5 +59,5 @@ def _present(situation: Situation) -> str | None:
     kept = (situation.kept or {}).get("source")
     if kept in ("nvidia", "distro"):
         return str(kept)
-    driver = situation.driver
-    return driver.source if driver and driver.owner == "packages" and driver.source in ("nvidia", "distro") else None
+    packaged = situation.driver_owner == "packages" and situation.driver_source in ("nvidia", "distro")
+    return situation.driver_source if packaged else None

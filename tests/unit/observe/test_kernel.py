@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import gzip
+import lzma
+from collections.abc import Callable
+
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel
+from tests.sim.onnode.gpuwright_sim import elf
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 OLD, NEW = "6.8.0-45-generic", "6.8.0-101-generic"
@@ -198,6 +203,7 @@ def test_a_kernel_without_the_module_costs_no_program(tree: Tree) -> None:
 
 def test_a_modinfo_that_fails_makes_the_module_unknown(tree: Tree) -> None:
     with_kernels(tree).file(f"/lib/modules/{NEW}/modules.dep", "updates/nvidia.ko:\n")
+    tree.program("/usr/sbin/modinfo")
     host = tree.host()
     assert kernel.available(host, NEW) == {}
     assert "modinfo" in host.unknown_facts["kernel.available"]
@@ -221,3 +227,42 @@ def test_an_initramfs_that_cannot_be_listed_is_unknown(tree: Tree) -> None:
     kernel.look_inside(host, seen)
     assert seen["nouveau_inside"] is None
     assert "cannot open" in host.unknown_facts["kernel.initramfs.nouveau_inside"]
+
+
+@pytest.mark.parametrize("ending", [".ko", ".ko.xz", ".ko.gz"])
+def test_without_modinfo_the_modules_own_file_tells(tree: Tree, ending: str) -> None:
+    packers: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".ko.xz": lzma.compress, ".ko.gz": gzip.compress}
+    pack = packers[ending]
+    path = f"/lib/modules/{NEW}/updates/dkms/nvidia{ending}"
+    with_kernels(tree).file(path, pack(elf.nvidia("nvidia", "580.95.05", NEW, open_source=True)))
+    lines = f"updates/dkms/nvidia-modeset{ending}: updates/dkms/nvidia{ending}\nupdates/dkms/nvidia{ending}:\n"
+    tree.file(f"/lib/modules/{NEW}/modules.dep", lines)
+    host = tree.host()
+    assert kernel.available(host, NEW) == {
+        "nvidia": {"name": "nvidia", "version": "580.95.05", "license": "Dual MIT/GPL", "signer": None, "path": path}
+    }
+    assert host.unknown_facts == {}
+
+
+@pytest.mark.parametrize(
+    ("ending", "content"),
+    [(".ko", b"\x7fELF\x02\x01 cut"), (".ko", b"no module"), (".ko.xz", b"junk"), (".ko.zst", b"x")],
+)
+def test_a_module_file_that_cannot_be_read_is_unknown(tree: Tree, ending: str, content: bytes) -> None:
+    path = f"/lib/modules/{NEW}/updates/nvidia{ending}"
+    with_kernels(tree).file(path, content)
+    tree.file(f"/lib/modules/{NEW}/modules.dep", f"updates/nvidia{ending}:\n")
+    host = tree.host()
+    assert kernel.available(host, NEW) == {}
+    assert path in host.unknown_facts["kernel.available"]
+
+
+def test_a_signed_module_without_modinfo_has_an_unknown_signer(tree: Tree) -> None:
+    path = f"/lib/modules/{NEW}/updates/nvidia.ko"
+    with_kernels(tree).file(
+        path, elf.nvidia("nvidia", "580.95.05", NEW, open_source=True) + b"signature~Module signature appended~\n"
+    )
+    tree.file(f"/lib/modules/{NEW}/modules.dep", "updates/nvidia.ko:\n")
+    host = tree.host()
+    assert kernel.available(host, NEW)["nvidia"]["signer"] is None
+    assert "kernel.available.nvidia.signer" in host.unknown_facts

@@ -20,6 +20,7 @@ ENVIRONMENT = "/opt/gpuwright/pytorch"
 RECORD = ENVIRONMENT + "/lib/python3.12/site-packages/torch-2.14.1.dist-info/RECORD"
 SEAL = "/var/lib/gpuwright/seals/nouveau_blacklist.json"
 MANAGES = {"files": [CONFIG], "light_files": [INITRD], "packages": ["docker.io"], "environments": [ENVIRONMENT]}
+BEGIN = {"nouveau_blacklist": {"stack": {"x": 2}, "gpus": []}}
 GIVEN = {"nouveau_blacklist": {"digest": "abc", "stack": {"x": 1}, "gpus": ["10de:2330"], "manages": MANAGES}}
 
 
@@ -129,7 +130,7 @@ def test_a_seal_of_a_newer_gpuwright_is_neither_trusted_nor_overwritten_nor_drop
     assert verdict(node)[0] == "newer"
     for answer in (
         seal(node),
-        run_module(node_seal, state="begun", components=["nouveau_blacklist"], owner="a", root=str(node.root)),
+        run_module(node_seal, state="begun", seals=BEGIN, owner="a", root=str(node.root)),
     ):
         assert answer["failed"] is True
         assert "99.0.0" in answer["msg"]
@@ -137,21 +138,48 @@ def test_a_seal_of_a_newer_gpuwright_is_neither_trusted_nor_overwritten_nor_drop
 
 
 def begin(node: Tree, owner: str, check: bool = False, **more: Any) -> dict[str, Any]:
-    return run_module(
-        node_seal, check, state="begun", components=["nouveau_blacklist"], owner=owner, root=str(node.root), **more
-    )
+    return run_module(node_seal, check, state="begun", seals=BEGIN, owner=owner, root=str(node.root), **more)
 
 
-def test_beginning_drops_the_seals_and_takes_the_lock(node: Tree) -> None:
+def test_beginning_takes_the_lock_and_puts_a_mark_in_place_of_the_seals(node: Tree) -> None:
+    seal(node)
+    begin(node, "a@one:1")
+    assert (node.root / seals.LOCK.lstrip("/")).exists()
+    state, reason = verdict(node)
+    assert state == "begun"
+    assert "did not end" in str(reason)
+
+
+def test_a_mark_keeps_the_cards_and_versions_that_the_seal_knew_however_often_a_run_begins(node: Tree) -> None:
+    seal(node)
+    for _ in range(2):
+        begin(node, "a@one:1")
+    mark = seals.read(node.host(), "nouveau_blacklist")
+    assert mark is not None
+    assert (mark["gpus"], mark["packages"], mark["stack"]) == (["10de:2330"], {"docker.io": "26.1.5+dfsg1-9"}, {"x": 2})
+    assert "digest" not in mark
+
+
+def test_beginning_in_check_mode_says_so_and_writes_nothing(node: Tree) -> None:
     seal(node)
     would = begin(node, "a@one:1", check=True)
-    assert (would["written"], would["removed"]) == ([seals.LOCK], [SEAL])
-    assert (node.root / SEAL.lstrip("/")).exists()
+    assert (would["changed"], would["written"]) == (True, [seals.LOCK, SEAL])
+    assert verdict(node)[0] == "good"
     assert not (node.root / seals.LOCK.lstrip("/")).exists()
-    assert begin(node, "a@one:1")["removed"] == [SEAL]
-    assert not (node.root / SEAL.lstrip("/")).exists()
-    assert begin(node, "a@one:1")["changed"] is False
-    assert begin(node, "a@one:1", check=True)["changed"] is False
+
+
+def test_sealing_replaces_the_mark(node: Tree) -> None:
+    begin(node, "a@one:1")
+    assert verdict(node)[0] == "begun"
+    assert seal(node)["changed"] is True
+    assert verdict(node) == ("good", None)
+
+
+def test_the_lock_of_a_run_that_is_known_to_be_dead_is_taken_over_and_no_other(node: Tree) -> None:
+    begin(node, "a@one:1")
+    assert begin(node, "b@two:2", takes_over="c@three:3")["failed"] is True
+    assert begin(node, "b@two:2", takes_over="a@one:1")["changed"] is True
+    assert json.loads((node.root / seals.LOCK.lstrip("/")).read_text())["owner"] == "b@two:2"
 
 
 def test_the_living_lock_of_another_owner_stops_and_names_the_owner(node: Tree) -> None:

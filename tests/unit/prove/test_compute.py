@@ -70,9 +70,15 @@ def test_cards_that_compute_pass(library: Any) -> None:
 
 @pytest.mark.parametrize(
     ("code", "told", "action"),
-    [(100, "no card", "configure"), (802, "fabric", "restart_service"), (803, "different versions", "reboot"), (804, "compat", "configure"),
-     (999, "without saying why", "reboot"), (12345, "12345", "reboot")],
-)  # fmt: skip
+    [
+        (100, "no card", "configure"),
+        (802, "fabric", "restart_service"),
+        (803, "different versions", "reboot"),
+        (804, "compat", "configure"),
+        (999, "without saying why", "reboot"),
+        (12345, "12345", "reboot"),
+    ],
+)
 def test_an_error_of_the_driver_has_cause_and_remedy(library: Any, code: int, told: str, action: str) -> None:
     check = of(prove(library(init=f"return {code}")), "cuda.init")
     assert (check["status"], check["action"], check["measured"]) == ("fail", action, code)
@@ -167,7 +173,7 @@ def environment(tmp_path: Path) -> Any:
         [packages] = venv.glob("lib/python*/site-packages")
         text = values.get("text") or TORCH.format(**values)
         if text != "nothing":
-            (packages / "torch.py").write_text(text)
+            (packages / "torch.py").write_text(str(text))
         return str(venv / "bin" / "python")
 
     return build
@@ -204,11 +210,21 @@ def test_a_version_is_compared_with_its_build_only_where_the_build_was_wished(
 
 @pytest.mark.parametrize(
     ("changes", "told"),
-    [({"cuda": None, "available": False, "count": 0}, "processor only"),
-     ({"available": False, "count": 0, "error": "Found no NVIDIA driver on your system."}, "no NVIDIA driver"),
-     ({"available": False, "count": 0, "error": "The NVIDIA driver on your system is too old (found version 11040)."}, "newer than the driver"),
-     ({"available": False, "count": 0, "error": "Error 802: system not yet initialized"}, "fabric"), ({"count": 1}, "sees 1")],
-)  # fmt: skip
+    [
+        ({"cuda": None, "available": False, "count": 0}, "processor only"),
+        ({"available": False, "count": 0, "error": "Found no NVIDIA driver on your system."}, "no NVIDIA driver"),
+        (
+            {
+                "available": False,
+                "count": 0,
+                "error": "The NVIDIA driver on your system is too old (found version 11040).",
+            },
+            "newer than the driver",
+        ),
+        ({"available": False, "count": 0, "error": "Error 802: system not yet initialized"}, "fabric"),
+        ({"count": 1}, "sees 1"),
+    ],
+)
 def test_a_framework_without_cards_says_why(environment: Any, changes: dict[str, Any], told: str) -> None:
     result = check_framework(environment(**changes), expected_gpus=2)
     check = of(result, "framework.cuda")
@@ -229,9 +245,13 @@ def test_a_wrong_product_is_fatal(environment: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "status", "told"),
-    [("nothing", "fail", "not in the environment"), ("raise ImportError('libcudnn.so.9: cannot open')", "fail", "importing it failed"),
-     ("import os; os.abort()", "fail", "broke off"), ("import time; time.sleep(60)", "fail", "did not answer")],
-)  # fmt: skip
+    [
+        ("nothing", "fail", "not in the environment"),
+        ("raise ImportError('libcudnn.so.9: cannot open')", "fail", "importing it failed"),
+        ("import os; os.abort()", "fail", "broke off"),
+        ("import time; time.sleep(60)", "fail", "did not answer"),
+    ],
+)
 def test_an_import_that_does_not_succeed_fails(environment: Any, text: str, status: str, told: str) -> None:
     check = of(check_framework(environment(text=text), timeout=3), "framework.import")
     assert check["status"] == status
@@ -272,9 +292,13 @@ def test_the_module_returns_what_a_play_asks_for(document: Any) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "status"),
-    [(said(0, "\x00\x9c\ufffdgarbage"), "fail"), (said(0, ""), "fail"), (said(None, "", "nvidia-smi did not answer within 5 s", 5.0), "fail"),
-     (said(None, "", "nvidia-smi could not be run: No such file or directory"), "incomplete")],
-)  # fmt: skip
+    [
+        (said(0, "\x00\x9c\ufffdgarbage"), "fail"),
+        (said(0, ""), "fail"),
+        (said(None, "", "nvidia-smi did not answer within 5 s", 5.0), "fail"),
+        (said(None, "", "nvidia-smi could not be run: No such file or directory"), "incomplete"),
+    ],
+)
 def test_a_card_that_cannot_be_asked_is_never_fine(answer: Any, status: str) -> None:
     result = nvidia_smi.prove(smi_params(expected_gpus=8), answer)
     assert result["checks"][0]["status"] == status

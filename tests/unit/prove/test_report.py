@@ -5,9 +5,9 @@ import json
 import subprocess
 import sys
 import threading
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -127,17 +127,31 @@ def test_a_failure_is_never_reported_as_a_pass(odd: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        {"checks": "none"}, {"checks": [None, 5, {"id": None}, {"id": "a.b", "status": "great", "gpu": 3, "severity": 9, "action": "pray"}]}, {"changes": ["x", None]},
-        {"summary": [], "gpus": "H100", "seconds": "long"}, {"stack": "none", "warnings": {"text": "x"}}, {"failure": {"task": "t"}},
+        {"checks": "none"},
+        {
+            "checks": [
+                None,
+                5,
+                {"id": None},
+                {"id": "a.b", "status": "great", "gpu": 3, "severity": 9, "action": "pray"},
+            ]
+        },
+        {"changes": ["x", None]},
+        {"summary": [], "gpus": "H100", "seconds": "long"},
+        {"stack": "none", "warnings": {"text": "x"}},
+        {"failure": {"task": "t"}},
         {"seconds": float("nan"), "measurements": {"fio": {"x": {"clat_ns": {"percentiles": {"99": float("inf")}}}}}},
-        {"measurements": {"fio": {"x": None, "y": {"clat_ns": []}}}, "checks": [checks.passed("temp.gpu", measured="hot")]},
+        {
+            "measurements": {"fio": {"x": None, "y": {"clat_ns": []}}},
+            "checks": [checks.passed("temp.gpu", measured="hot")],
+        },
     ],
-)  # fmt: skip
+)
 def test_odd_values_of_a_node_do_not_spoil_the_report(run: Path, schema: dict[str, Any], odd: dict[str, Any]) -> None:
     report.write_host(run, "odd", odd)
     report.aggregate(run)
     valid(run, schema)
-    ElementTree.parse(run / "junit.xml")
+    ET.parse(run / "junit.xml")  # noqa: S314 - our own file
 
 
 def test_a_schema_that_is_not_kept_is_noticed(run: Path, schema: dict[str, Any]) -> None:
@@ -179,13 +193,21 @@ def hostile_record() -> dict[str, Any]:
         expected={HOSTILE: HOSTILE},
     )
     return record(
-        bad, checks.make("skip.it", "skip", reason=HOSTILE), checks.passed("temp.gpu", measured=40, expected=80, gpu=HOSTILE), {**checks.passed("a.b"), "id": HOSTILE},
-        failure={"task": HOSTILE, "message": HOSTILE, "component": HOSTILE}, refusals=[dict.fromkeys(("rule", "text", "source", "remedy"), HOSTILE)],
-        changes=[dict.fromkeys(("component", "action", "from", "to", "reason"), HOSTILE)], why=[{"text": HOSTILE}], warnings=[HOSTILE], skipped=HOSTILE,
-        summary={"os": {"name": HOSTILE}, "kernel": {"running": HOSTILE}, "driver": {"loaded_version": HOSTILE}}, gpus=[{"name": HOSTILE}],
+        bad,
+        checks.make("skip.it", "skip", reason=HOSTILE),
+        checks.passed("temp.gpu", measured=40, expected=80, gpu=HOSTILE),
+        {**checks.passed("a.b"), "id": HOSTILE},
+        failure={"task": HOSTILE, "message": HOSTILE, "component": HOSTILE},
+        refusals=[dict.fromkeys(("rule", "text", "source", "remedy"), HOSTILE)],
+        changes=[dict.fromkeys(("component", "action", "from", "to", "reason"), HOSTILE)],
+        why=[{"text": HOSTILE}],
+        warnings=[HOSTILE],
+        skipped=HOSTILE,
+        summary={"os": {"name": HOSTILE}, "kernel": {"running": HOSTILE}, "driver": {"loaded_version": HOSTILE}},
+        gpus=[{"name": HOSTILE}],
         stack={"driver": {"branch": HOSTILE}, "frameworks": [{"name": HOSTILE, "version": HOSTILE}]},
         measurements={"fio": {HOSTILE: {"iops": 5, "clat_ns": {"percentiles": {"99": 1000}}}}},
-    )  # fmt: skip
+    )
 
 
 def test_what_a_node_says_stays_text_in_the_page(run: Path) -> None:
@@ -217,6 +239,13 @@ def test_a_simulated_node_is_stamped(run: Path) -> None:
     assert "SIMULATED" not in rendered(run).words
     report.write_host(run, "h", record(checks.passed("a.b"), simulated=True))
     assert "SIMULATED" in rendered(run).words
+
+
+@pytest.mark.parametrize("driver", ["580.95.05", {"loaded_version": "580.95.05"}])
+def test_the_line_about_a_host_names_system_kernel_driver_and_cards(run: Path, driver: Any) -> None:
+    summary = {"os": "Debian GNU/Linux 13", "kernel": "6.12.48", "driver": driver}
+    report.write_host(run, "h", record(checks.passed("a.b"), summary=summary, gpus=[{"name": "H100"}] * 8))
+    assert "Debian GNU/Linux 13 · kernel 6.12.48 · driver 580.95.05 · 8 × H100 · 3 s" in rendered(run).words
 
 
 def test_a_failed_host_comes_first_with_its_remedy(run: Path) -> None:
@@ -264,6 +293,7 @@ def test_a_fleet_fits_into_one_page(run: Path) -> None:
         (6812.34, "6,812.3"),
         ([], "none"),
         (["a", "b"], "a, b"),
+        (["a", "b", "a"], "2 × a, b"),
         ({"floor": 400.0, "nominal": 500.0}, "at least 400; its class promises 500"),
     ],
 )
@@ -284,7 +314,7 @@ def test_junit_counts_and_names_what_failed(run: Path) -> None:
     )
     report.write_host(run, "evil", hostile_record())
     report.aggregate(run, unreachable={"gone": "no route"})
-    root = ElementTree.parse(run / "junit.xml").getroot()
+    root = ET.parse(run / "junit.xml").getroot()  # noqa: S314 - our own file
     suite = next(suite for suite in root if suite.get("name") == "h")
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "4",
@@ -337,7 +367,12 @@ def test_opening_again_keeps_the_beginning(run: Path) -> None:
 
 
 def test_the_report_needs_no_ansible() -> None:
-    program = f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}\nimport ansible_collections.gpuwright.node.plugins.plugin_utils.report, ansible_collections.gpuwright.node.plugins.plugin_utils.judge\nassert not [name for name in sys.modules if name == 'ansible' or name.startswith('ansible.')]"
+    base = "ansible_collections.gpuwright.node.plugins.plugin_utils"
+    program = (
+        f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}\n"
+        f"import {base}.report, {base}.judge\n"
+        "assert not [name for name in sys.modules if name == 'ansible' or name.startswith('ansible.')]"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

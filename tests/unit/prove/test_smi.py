@@ -68,7 +68,8 @@ def test_mig_devices_are_listed(parsed: Parsed) -> None:
 
 def test_an_error_in_place_of_a_value_is_kept_apart_from_not_applicable(parsed: Parsed) -> None:
     gpu = parsed("lost_580.xml")["gpus"][1]
-    assert gpu["memory_total_mib"] is None
+    assert (gpu["name"], gpu["memory_total_mib"]) == (None, None)
+    assert gpu["errors"]["product_name"] == "GPU is lost"
     assert gpu["errors"]["fb_memory_usage/total"] == "GPU is lost"
 
 
@@ -195,9 +196,17 @@ def test_a_lost_card_is_noticed_with_exit_status_zero(document: Callable[[str], 
 
 @pytest.mark.parametrize(
     ("expected", "status"),
-    [({"count": 2}, "pass"), ({"count": 8}, "fail"), ({"count": 1}, "fail"), ({}, "pass"),
-     ({"bus_ids": ["0000:1b:00.0", "0000:43:00.0"]}, "pass"), ({"bus_ids": ["0000:1b:00.0", "0000:5e:00.0"]}, "fail")],
-)  # fmt: skip
+    [
+        ({"count": 2}, "pass"),
+        ({"count": 8}, "fail"),
+        ({"count": 1}, "warn"),
+        ({"count": 1, "ignore": ["0000:43:00.0"]}, "pass"),
+        ({"count": 1, "ignore": ["H100"]}, "fail"),
+        ({}, "pass"),
+        ({"bus_ids": ["0000:1b:00.0", "0000:43:00.0"]}, "pass"),
+        ({"bus_ids": ["0000:1b:00.0", "0000:5e:00.0"]}, "fail"),
+    ],
+)
 def test_missing_cards_are_found_by_number_and_by_place(
     parsed: Parsed, by_id: ById, expected: dict[str, object], status: str
 ) -> None:
@@ -280,9 +289,15 @@ def test_temperature_is_held_against_margin_threshold_or_wish(
 
 @pytest.mark.parametrize(
     ("reasons", "hard", "soft"),
-    [(["gpu_idle", "sw_power_cap"], "pass", "pass"), (["hw_slowdown"], "fail", "pass"), (["hw_power_brake_slowdown"], "fail", "pass"),
-     (["sw_thermal_slowdown"], "pass", "warn"), (["a_reason_of_tomorrow"], "pass", "pass"), (None, "skip", "skip")],
-)  # fmt: skip
+    [
+        (["gpu_idle", "sw_power_cap"], "pass", "pass"),
+        (["hw_slowdown"], "fail", "pass"),
+        (["hw_power_brake_slowdown"], "fail", "pass"),
+        (["sw_thermal_slowdown"], "pass", "warn"),
+        (["a_reason_of_tomorrow"], "pass", "pass"),
+        (None, "skip", "skip"),
+    ],
+)
 def test_only_harmful_reasons_of_slowing_down_count(
     parsed: Parsed, by_id: ById, reasons: list[str] | None, hard: str, soft: str
 ) -> None:
@@ -311,7 +326,7 @@ def test_one_sensor_that_cannot_be_read_fails_and_does_not_lose_the_card(
         ("None", "pass", None),
         ("Reset", "fail", "reset_gpu"),
         ("Reboot", "fail", "reboot"),
-        ("Dance", "fail", "contact_support"),
+        ("Dance {0} {gpu}", "fail", "contact_support"),
     ],
 )
 def test_what_the_card_asks_for_is_passed_on(
@@ -325,10 +340,14 @@ def test_what_the_card_asks_for_is_passed_on(
 
 @pytest.mark.parametrize(
     ("wish", "check_id", "status"),
-    [({"driver": "580"}, "driver.version_expected", "pass"), ({"driver": "58"}, "driver.version_expected", "warn"),
-     ({"driver": "580.95.05"}, "driver.version_expected", "pass"), ({"min_driver": "580.95.06"}, "driver.minimum", "fail"),
-     ({"min_driver": "9.5"}, "driver.minimum", "pass")],
-)  # fmt: skip
+    [
+        ({"driver": "580"}, "driver.version_expected", "pass"),
+        ({"driver": "58"}, "driver.version_expected", "warn"),
+        ({"driver": "580.95.05"}, "driver.version_expected", "pass"),
+        ({"min_driver": "580.95.06"}, "driver.minimum", "fail"),
+        ({"min_driver": "9.5"}, "driver.minimum", "pass"),
+    ],
+)
 def test_driver_versions_are_compared_as_numbers(
     parsed: Parsed, by_id: ById, wish: dict[str, str], check_id: str, status: str
 ) -> None:

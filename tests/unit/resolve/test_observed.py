@@ -84,6 +84,17 @@ def test_a_run_file_that_does_not_satisfy_is_refused_with_the_way_out(facts: Fac
     assert "not swapped unasked" in found["conflicts"][0]["text"]
 
 
+def test_a_broken_driver_is_mended_from_where_it_came(facts: Facts, answer: Answer) -> None:
+    facts["driver"] |= {"owner": "packages", "source": "distro", "packages": {"nvidia-smi": "550.163.01-2"}}
+    assert stack(answer(facts))["driver"]["source"] == "distro"
+
+
+def test_packages_are_not_put_over_a_broken_run_file(facts: Facts, answer: Answer) -> None:
+    facts["driver"] |= {"owner": "runfile", "source": "runfile"}
+    assert answer(facts)["conflicts"][0]["rule"] == "driver.runfile"
+    assert answer(facts, "driver-source=nvidia")["ok"]
+
+
 def test_kernel_modules_that_do_not_bind_are_not_adopted(facts: Facts, answer: Answer) -> None:
     facts["pci"]["gpus"][0]["device"] = "1db1"
     driver = stack(answer(with_driver(facts, "580.95.05", modules="open")))["driver"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from datetime import date
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, targets
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, Wish
 
 Resolve = Callable[..., dict[str, Any]]
@@ -533,6 +534,39 @@ def test_the_remedy_works_when_it_is_followed(resolve: Resolve) -> None:
 def test_all_reasons_are_named_at_once(resolve: Resolve) -> None:
     answer = resolve("V100", "ubuntu-24.04", "cuda=13", "pytorch=2.15")
     assert {"cuda.card", "frameworks.card"} <= rules_of(answer["conflicts"])
+
+
+def test_a_card_that_later_branches_skip_is_not_put_on_them(resolve: Resolve) -> None:
+    answer = resolve("RTX PRO 4500 Blackwell Server Edition", "ubuntu-24.04", "driver=595")
+    assert "driver.card" in rules_of(answer["conflicts"])
+    assert resolve("RTX PRO 4500 Blackwell", "ubuntu-24.04", "driver=595")["ok"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "carried", "runs"),
+    [
+        ("8.9", ["8.0", "8.6"], True),
+        ("8.0", ["8.6"], False),
+        ("8.7", ["8.0", "8.6"], False),
+        ("8.7", ["8.7"], True),
+        ("12.1", ["12.0+PTX"], True),
+        ("10.3", ["10.0"], True),
+        ("13.0", ["12.0+PTX"], True),
+        ("13.0", ["12.0"], False),
+        ("6.1", ["6.0"], True),
+        ("3.5", ["3.7"], False),
+    ],
+)
+def test_code_runs_on_newer_cards_of_its_generation(capability: str, carried: list[str], runs: bool) -> None:
+    assert targets.wheel_runs(capability, carried) is runs
+
+
+def test_a_key_that_the_systems_verifier_rejects_is_refused_early(rules: dict[str, Any]) -> None:
+    changed = copy.deepcopy(rules)
+    next(row for row in changed["upstreams"]["repositories"] if row["distro"] == "debian13")["key"] = "3bf863cc"
+    where = situation.situation_from_options(["H100"], "debian-13", "x86_64", None, changed, today=date(2026, 11, 20))
+    answer = resolver.resolve(where, Wish.from_wants(["driver-source=nvidia"], changed), changed)
+    assert rules_of(answer["conflicts"]) == {"repository.key-sha1"}
 
 
 # the answer as a whole --------------------------------------------------------------------------------
