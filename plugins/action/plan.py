@@ -21,8 +21,7 @@ class ActionModule(NodeAction):
         facts = look.facts()
         look.save("facts", facts)
         only = list(self._task.args.get("components") or ())
-        drafted = look.draft(facts, only=only)
-        plan = drafted if isinstance(drafted, dict) else planner.finish(drafted, look.index(drafted))
+        plan = look.plan(facts, only=only)
         plan |= {"owner": look.owner(), "takes_over": look.dead_owner(facts)}
         look.save("plans", plan)
         if not plan["components"] or not plan["ok"] or look.run.get("gpuwright_verb") == "doctor":

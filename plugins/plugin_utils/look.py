@@ -7,7 +7,7 @@ import getpass
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,15 @@ class Look:
         facts: dict[str, Any] = self.action.on_node("node_facts", arguments, self.task_vars)["facts"]
         return facts
 
-    def draft(self, facts: Mapping[str, Any], *, only: list[str], applied: Mapping[str, Any] | None = None) -> planner.Draft | dict[str, Any]:
-        request = self._request(only, applied)
+    def draft(
+        self,
+        facts: Mapping[str, Any],
+        *,
+        only: list[str],
+        applied: Mapping[str, Any] | None = None,
+        absent: Sequence[str] = (),
+    ) -> planner.Draft | dict[str, Any]:
+        request = self._request(only, applied, absent)
         try:
             wish = self._wish().with_defaults()
         except BadInput as error:
@@ -66,6 +73,19 @@ class Look:
             "keep": drafted.keep,
         }
         return self.action.on_node("package_index", arguments, self.task_vars)
+
+    def plan(self, facts: Mapping[str, Any], *, only: list[str]) -> dict[str, Any]:
+        """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
+        lacking: list[str] = []
+        while True:
+            drafted = self.draft(facts, only=only, absent=lacking)
+            if isinstance(drafted, dict):
+                return drafted
+            index = self.index(drafted)
+            more = planner.absent(drafted, index) if index and _answered(index) else []
+            if not more:
+                return planner.finish(drafted, index)
+            lacking += more
 
     def save(self, kind: str, document: Mapping[str, Any]) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
@@ -97,7 +117,7 @@ class Look:
     def _wish(self) -> Wish:
         return Wish.from_variables(self.action.variables(self.task_vars, WISH_VARIABLES))
 
-    def _request(self, only: list[str], applied: Mapping[str, Any] | None) -> planner.Request:
+    def _request(self, only: list[str], applied: Mapping[str, Any] | None, absent: Sequence[str]) -> planner.Request:
         run = self.run
         return planner.Request(
             host=self.host,
@@ -110,6 +130,7 @@ class Look:
             inputs=self._role_inputs(),
             role_digests={name: role["digest"] for name, role in self.roles.items()},
             applied=applied,
+            absent=absent,
         )
 
     def _role_inputs(self) -> dict[str, dict[str, Any]]:
@@ -119,3 +140,8 @@ class Look:
             public = [option for option, row in role["options"].items() if not row["no_log"] and option not in WISH_VARIABLES]
             inputs[name] = self.action.variables(self.task_vars, public)
         return inputs
+
+
+def _answered(index: Mapping[str, Any]) -> bool:
+    """Did the index speak at all? One that could not be read lacks nothing."""
+    return all(problem["kind"] in ("no-such-package", "unsolvable") for problem in index["problems"])

@@ -17,6 +17,7 @@ from typing import Any
 from ..module_utils import checks as checking
 from . import judge, resolver, situation
 from .components import COMPONENTS, SEALED, Context, Finding, nvidia_driver
+from .rules import Rules
 from .wish import BadInput, Wish
 
 Facts = Mapping[str, Any]
@@ -25,6 +26,8 @@ Facts = Mapping[str, Any]
 RESERVE_BYTES = 512 * 1024**2
 #: A rebuilt initramfs stands beside the old one until it is renamed (Ubuntu's are 60 to 110 MB).
 INITRAMFS_BYTES = 128 * 1024**2
+#: Packages of the tools that a proof measures with.
+PROOF_TOOLS = ("fio",)
 #: apt's way to say every package in a preference by version (a plain star only works for origins).
 EVERY_PACKAGE = "/./"
 #: Seconds that a proof stays fresh without a boot or a change (variable gpuwright_proof_max_age).
@@ -37,6 +40,7 @@ class Request:
 
     ``today`` decides on ends of life. ``local``: the machine one sits at. ``only``: the components of a role used alone.
     ``inputs``: variables set for each component, they belong to its digest. ``role_digests``: checked-in digest by role.
+    ``absent``: what the node's package index turned out not to have, such as "driver=580" or "cuda=13.0".
     ``applied``: the stack that was just applied; missing seals are then no reason to change anything.
     """
 
@@ -50,6 +54,7 @@ class Request:
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     role_digests: Mapping[str, str] = field(default_factory=dict)
     applied: Mapping[str, Any] | None = None
+    absent: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,8 @@ class Draft:
     def packages(self) -> list[str]:
         """Packages whose exact versions the index has to give; each name once."""
         names = [name for found in self.findings.values() for finding in found for name in finding.packages]
-        return list(dict.fromkeys(names))
+        tools = _missing_tools(self.context) if self.findings or self.context.facts["proof"] is None else []
+        return list(dict.fromkeys([*names, *tools]))
 
     @property
     def keep(self) -> dict[str, str]:
@@ -93,7 +99,7 @@ def _continues(version: str, prefix: str) -> bool:
     return nvidia_driver.bare_version(version).startswith(prefix)
 
 
-def draft(facts: Facts, wish: Wish, rules: Mapping[str, Any], request: Request) -> Draft | dict[str, Any]:
+def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | dict[str, Any]:
     """The findings of every wished component; a finished plan where there is nothing to find out (error, skip, conflict)."""
     if not facts["pci"]["gpus"] and not wish.provision_for:
         missing = _missing_cards(facts, wish)
@@ -102,7 +108,7 @@ def draft(facts: Facts, wish: Wish, rules: Mapping[str, Any], request: Request) 
         if not request.local:
             return _skipped(facts, request)
     try:
-        where = situation.situation_from_facts(facts, wish, rules, today=request.today, previous=_previous(request))
+        where = situation.situation_from_facts(facts, wish, rules, today=request.today, previous=_previous(request), absent=request.absent)
         answer = resolver.resolve(where, wish, rules)
     except BadInput as error:
         return bad_input(facts, request, error)
@@ -114,6 +120,7 @@ def draft(facts: Facts, wish: Wish, rules: Mapping[str, Any], request: Request) 
         local=request.local,
         provision_only=bool(wish.provision_for) and not facts["pci"]["gpus"],
         cpu_only=not facts["pci"]["gpus"] and not wish.provision_for,
+        variables=request.inputs,
     )
     return Draft(request, wish, context, answer, _all_findings(context, request))
 
@@ -121,6 +128,27 @@ def draft(facts: Facts, wish: Wish, rules: Mapping[str, Any], request: Request) 
 def _previous(request: Request) -> Mapping[str, Any] | None:
     """The driver that was just applied: what is on the node now is ours, and not a stranger's to be adopted."""
     return None if request.applied is None else request.applied.get("driver")
+
+
+def absent(drafted: Draft, index: Mapping[str, Any]) -> list[str]:
+    """Parts of the stack that the index does not have (the rules know what fits, only the index what is there).
+
+    A package that exists in other versions only counts as absent too: the pin found nothing to hold on to.
+    """
+    stack, rows = drafted.context.stack, index["packages"]
+    driver = stack.get("driver") or {}
+    lacking = []
+    if driver and not driver["adopted"] and not driver.get("version"):
+        prefix = nvidia_driver.version_prefix(driver)
+        for name in set(driver["packages"]) & set(drafted.packages):
+            candidate = (rows.get(name) or {}).get("candidate")
+            wrong = name in nvidia_driver.versioned_packages(driver) and candidate and not _continues(candidate, prefix)
+            if candidate is None or wrong:
+                lacking.append(f"driver={driver['branch']}")
+    for toolkit in stack.get("cuda") or ():
+        if any((rows.get(name) or {}).get("candidate") is None for name in toolkit["packages"] if name in drafted.packages):
+            lacking.append(f"cuda={toolkit['version']}")
+    return sorted(set(lacking) - set(drafted.request.absent))
 
 
 def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -137,7 +165,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     sizes = {row["name"]: row for row in (index or {}).get("install") or ()}
     plan["changes"] = [_change(name, finding, sizes, versions) for name, found in findings.items() for finding in found]
     plan["checks"] = judge.judge(context.facts, context.stack, _expectations(drafted, request))
-    _add_proof(plan, context, request)
+    _add_proof(plan, context, request, sizes)
     plan["components"] = [name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}]
     plan["begin"] = {name: _begin(name, context) for name in plan["digests"] if name in plan["components"]}
     plan["reboot"] = "reboot" in plan["components"]
@@ -293,7 +321,7 @@ def stack_digest(plan: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plan["digests"], sort_keys=True).encode()).hexdigest()
 
 
-def _add_proof(plan: dict[str, Any], context: Context, request: Request) -> None:
+def _add_proof(plan: dict[str, Any], context: Context, request: Request, sizes: Mapping[str, Any]) -> None:
     """Put `validate` into the plan where the last proof no longer speaks for this node."""
     proof = context.facts["proof"]
     plan["proof"] = proof
@@ -302,7 +330,12 @@ def _add_proof(plan: dict[str, Any], context: Context, request: Request) -> None
         return
     reason = _stale(proof, plan, context, request)
     if reason:
-        plan["changes"].append(_change("validate", Finding("prove", reason), {}, {}))
+        plan["changes"].append(_change("validate", Finding("prove", reason, packages=_missing_tools(context)), sizes, plan["packages"]))
+
+
+def _missing_tools(context: Context) -> list[str]:
+    """What the proof measures with and the node does not have."""
+    return [name for name in PROOF_TOOLS if name not in context.installed]
 
 
 def _stale(proof: Mapping[str, Any] | None, plan: Mapping[str, Any], context: Context, request: Request) -> str | None:

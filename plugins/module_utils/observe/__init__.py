@@ -111,8 +111,8 @@ def _initramfs_content(
     fact = "kernel.initramfs.nouveau_inside"
     if kernels["initramfs"]["path"] is None:
         return
-    if not bus["gpus"]:
-        host.unknown(fact, "not looked at: there is no NVIDIA GPU")
+    if not bus["gpus"] and "nouveau_blacklist" not in judged:
+        host.unknown(fact, "not looked at: there is no NVIDIA GPU, and nothing was set up for one")
     elif not host.full and judged.get("nouveau_blacklist", {}).get("state") == "good":
         host.unknown(fact, "not looked at: the seal of nouveau_blacklist is good")
     else:

@@ -19,6 +19,7 @@ class Context:
     ``facts``: what node_facts returned. ``stack``: what the resolver decided. ``versions``: exact version by package name,
     from the node's own package index (absent where the index was not asked). ``local``: the machine one sits at.
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
+    ``variables``: what is set for each role outside it.
     """
 
     facts: Mapping[str, Any]
@@ -27,6 +28,7 @@ class Context:
     local: bool = False
     provision_only: bool = False
     cpu_only: bool = False
+    variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def installed(self) -> Mapping[str, str]:
@@ -123,4 +125,18 @@ def repository_files(context: Context, names: Sequence[str]) -> list[str]:
 
 
 def _repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
-    return [repository for repository in context.stack.get("repositories") or () if repository["name"] in names]
+    """The named package sources, without those that the host has by its own: a second source at the same address with
+    another key would make apt stop with "Conflicting values set for option Signed-By"."""
+    wanted = [repository for repository in context.stack.get("repositories") or () if repository["name"] in names]
+    ours = {repository["file"] for repository in wanted}
+    hosts = {
+        uri.rstrip("/")
+        for source in context.facts["packages"]["sources"] or ()
+        if source["enabled"] and source["file"] not in ours
+        for uri in source["uris"]
+    }
+    return [
+        repository
+        for repository in wanted
+        if repository["components"] or not {uri.rstrip("/") for uri in repository["uris"]} <= hosts
+    ]

@@ -67,6 +67,9 @@ def reboot_reason(context: Context) -> str | None:
         return f"{other[0]} holds the card; the NVIDIA module can only take it over after a boot"
     if _loaded_is_stale(context):
         return "another version of the NVIDIA module is loaded than the one that is installed"
+    kernel = context.facts["kernel"]
+    if context.facts["driver"]["loaded_version"] is None and kernel["running"] != kernel["next"]:
+        return f"kernel {kernel['running']} runs, and the module is made for {kernel['next']}, which boots next"
     return None
 
 
@@ -143,7 +146,7 @@ def _lock_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]
 def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
     """The module must exist for the kernel that boots next, in the version of the packages; package state proves nothing."""
     kernel = context.facts["kernel"]
-    module = (kernel["available"] or {}).get(driver["kernel_module"])
+    module = (kernel["available"] or {}).get("nvidia")
     if module is None:
         return [Finding("repair", f"there is no module {driver['kernel_module']} for the next kernel {kernel['next']}")]
     expected = context.facts["driver"]["user_version"]
@@ -157,11 +160,14 @@ def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Findin
 
 
 def _persistence_wanted(context: Context) -> bool:
-    return context.cards_present and not context.provision_only and PERSISTENCE_SERVICE in (context.facts["services"] or {})
+    known = PERSISTENCE_SERVICE in (context.facts["services"] or {})
+    asked = context.variables.get("nvidia_driver", {}).get("nvidia_driver_persistence", True)
+    return known and bool(asked) and context.cards_present and not context.provision_only
 
 
 def _service_findings(context: Context) -> list[Finding]:
-    state = (context.facts["services"] or {}).get(PERSISTENCE_SERVICE)
-    if _persistence_wanted(context) and state and state["enabled"] == "disabled":
+    if not _persistence_wanted(context):
+        return []
+    if context.facts["services"][PERSISTENCE_SERVICE]["enabled"] == "disabled":
         return [Finding("configure", "the persistence daemon is not enabled", services=[PERSISTENCE_SERVICE])]
     return []
