@@ -2,6 +2,7 @@
 
 Run them with `pytest -m sim tests/integration`. They need a container engine; where there is none they say so and fail.
 """
+
 from __future__ import annotations
 
 import json
@@ -65,13 +66,17 @@ class Node:
         node.reboot(self.name)
 
     def files(self) -> dict[str, str]:
-        """Every file that a run could change: path to mode, size and digest. What the system itself writes all the time is left out."""
+        """Every file that a run could change: path to mode, size and digest.
+
+        What the system itself writes all the time is left out.
+        """
         listing = self.shell(
-            "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /dev -o -path /tmp -o -path /var/log -o -path /var/lib/docker"
-            " -o -path /var/lib/containerd -o -path /var/lib/systemd -o -path /var/cache/ldconfig \\) -prune -o -type f -printf '%p\\t%m %s\\n'"
+            "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /dev -o -path /tmp -o -path /var/log"
+            " -o -path /var/lib/docker -o -path /var/lib/containerd -o -path /var/lib/systemd -o -path /var/cache/ldconfig \\) -prune -o -type f -printf '%p\\t%m %s\\n'"
         )
         sums = self.shell(
-            "find /etc /boot /opt /usr/local /var/lib/dpkg /var/lib/apt /var/lib/gpuwright -xdev -type f -size -4M -exec sha256sum {} + 2>/dev/null || true"
+            "find /etc /boot /opt /usr/local /var/lib/dpkg /var/lib/apt /var/lib/gpuwright -xdev -type f -size -4M"
+            " -exec sha256sum {} + 2>/dev/null || true"
         )
         found = dict(line.split("\t", 1) for line in listing.splitlines())
         for line in sums.splitlines():
@@ -98,7 +103,13 @@ def environment() -> dict[str, str]:
 def gpuwright(*arguments: str | Path) -> Run:
     """Run the command line to its end."""
     done = subprocess.run(
-        [*command_line(), *map(str, arguments)], capture_output=True, text=True, check=False, env=environment(), cwd=settings.CLONE, timeout=_LIMIT_SECONDS
+        [*command_line(), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+        cwd=settings.CLONE,
+        timeout=_LIMIT_SECONDS,
     )
     return Run(done.returncode, done.stdout, done.stderr)
 
@@ -106,9 +117,13 @@ def gpuwright(*arguments: str | Path) -> Run:
 def gpuwright_killed(until: Callable[[], bool], *arguments: str | Path) -> None:
     """Start the command line and kill it, with everything it started, as soon as UNTIL says so; fails if it ends before."""
     process = subprocess.Popen(
-        [*command_line(), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(), cwd=settings.CLONE,
+        [*command_line(), *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        cwd=settings.CLONE,
         start_new_session=True,
-    )  # fmt: skip
+    )
     limit = time.monotonic() + _LIMIT_SECONDS
     try:
         while not until():

@@ -1,4 +1,5 @@
 """Several simulated nodes at once: a canary that fails stops the rest, and everybody is named."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -27,7 +28,9 @@ def test_a_failing_canary_stops_the_rest_and_everybody_is_named(make_node: Calla
     assert verdicts.get(machines[2].name) != "pass"
 
 
-def test_an_unreachable_host_is_named_and_the_others_are_brought_up(make_node: Callable[..., Node], tmp_path: Path) -> None:
+def test_an_unreachable_host_is_named_and_the_others_are_brought_up(
+    make_node: Callable[..., Node], tmp_path: Path
+) -> None:
     machine = make_node("here")
     inventory = yaml.safe_load(machine.inventory.read_text())
     inventory["all"]["hosts"]["gone"] = {"ansible_host": "127.0.0.1", "ansible_port": 1}

@@ -1,4 +1,5 @@
 """`gpuwright plan` on a simulated node: it says what it would do, and changes nothing."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,7 +19,13 @@ def test_a_plan_of_a_bare_node_changes_no_file(make_node: Callable[..., Node]) -
     after = machine.files()
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert not changed
-    assert {change["component"] for change in run.host["changes"]} >= {"nvidia_driver", "nouveau_blacklist", "cuda", "container_toolkit", "frameworks"}
+    assert {change["component"] for change in run.host["changes"]} >= {
+        "nvidia_driver",
+        "nouveau_blacklist",
+        "cuda",
+        "container_toolkit",
+        "frameworks",
+    }
 
 
 def test_a_repository_that_somebody_else_signed_is_refused_before_any_change(make_node: Callable[..., Node]) -> None:

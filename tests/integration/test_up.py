@@ -1,4 +1,5 @@
 """`gpuwright up` on a simulated node: it brings it to a proven state, keeps it so, and heals what was broken or cut off."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
 """`python -m tests.sim`: make, use and remove simulated nodes."""
+
 from __future__ import annotations
 
 import argparse
@@ -19,41 +20,65 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.sim", description="Simulated nodes with NVIDIA GPUs that do not exist.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.sim", description="Simulated nodes with NVIDIA GPUs that do not exist."
+    )
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
 
     nodes = verbs.add_parser("node", help="create and use nodes").add_subparsers(required=True, metavar="ACTION")
     create = _add(nodes, "create", "create and boot a node", _create)
     create.add_argument("name")
-    create.add_argument("--scenario", default="two-h100", help="a file, or a name under tests/sim/scenarios (default: %(default)s)")
+    create.add_argument(
+        "--scenario", default="two-h100", help="a file, or a name under tests/sim/scenarios (default: %(default)s)"
+    )
     create.add_argument("--os", help="another operating system than the scenario's: debian-13, ubuntu-24.04")
-    _add(nodes, "rm", "remove nodes", lambda options: [node.remove(name) for name in options.name] and 0).add_argument("name", nargs="+")
+    _add(nodes, "rm", "remove nodes", _remove).add_argument("name", nargs="+")
     _add(nodes, "ls", "list the nodes", lambda options: print("\n".join(node.names())))
-    execute = _add(nodes, "exec", "run a command on a node as root", lambda options: node.execute(options.name, options.command))
+    execute = _add(
+        nodes, "exec", "run a command on a node as root", lambda options: node.execute(options.name, options.command)
+    )
     execute.add_argument("name")
     execute.add_argument("command", nargs=argparse.REMAINDER)
-    _add(nodes, "reboot", "reboot a node and wait for it", lambda options: node.reboot(options.name)).add_argument("name")
+    _add(nodes, "reboot", "reboot a node and wait for it", lambda options: node.reboot(options.name)).add_argument(
+        "name"
+    )
     inventory = _add(nodes, "inventory", "print an Ansible inventory of the nodes", _inventory)
     inventory.add_argument("name", nargs="*", help="default: all")
     inventory.add_argument("--wrong-key", action="store_true", help="with a repository that somebody else signed")
-    fault = _add(nodes, "fault", "inject a fault", lambda options: node.fault(options.name, options.kind, clear=options.clear))
+    fault = _add(
+        nodes, "fault", "inject a fault", lambda options: node.fault(options.name, options.kind, clear=options.clear)
+    )
     fault.add_argument("name")
-    fault.add_argument("kind", help="module-not-loaded, version-mismatch, fallen-off-bus, ecc, throttling, narrow-pcie, garbage-smi, hanging-smi, fio-fails, cuda-unknown")
+    fault.add_argument(
+        "kind",
+        help="module-not-loaded, version-mismatch, fallen-off-bus, ecc, throttling, narrow-pcie, garbage-smi, hanging-smi,"
+        " fio-fails, cuda-unknown",
+    )
     fault.add_argument("--clear", action="store_true", help="take it back (KIND may be all)")
 
-    repositories = verbs.add_parser("repo", help="the simulated package repositories").add_subparsers(required=True, metavar="ACTION")
+    repositories = verbs.add_parser("repo", help="the simulated package repositories").add_subparsers(
+        required=True, metavar="ACTION"
+    )
     _add(repositories, "build", "build them", lambda options: print(repository.ensure()))
     _add(repositories, "serve", "serve them to the nodes", lambda options: repository.serve(_image()))
 
     _add(verbs, "image", "build the node image", lambda options: print(_image()))
     demo = _add(verbs, "demo", "a node, gpuwright plan, gpuwright up", _demo)
     demo.add_argument("--clean", action="store_true", help="remove what the demo left")
-    clean = _add(verbs, "clean", "remove every trace of the simulation", lambda options: node.clean(images=not options.keep_images))
+    clean = _add(
+        verbs,
+        "clean",
+        "remove every trace of the simulation",
+        lambda options: node.clean(images=not options.keep_images),
+    )
     clean.add_argument("--keep-images", action="store_true", help="keep the images: the next node is quicker")
     return parser
 
 
-def _add(parent: argparse._SubParsersAction, name: str, text: str, action: object) -> argparse.ArgumentParser:
+# argparse has no public name for what add_subparsers returns.
+def _add(
+    parent: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str, action: object
+) -> argparse.ArgumentParser:
     parser = parent.add_parser(name, help=text, description=text)
     parser.set_defaults(run=action)
     return parser
@@ -62,6 +87,11 @@ def _add(parent: argparse._SubParsersAction, name: str, text: str, action: objec
 def _image() -> str:
     engine.ensure()
     return image.ensure()
+
+
+def _remove(options: argparse.Namespace) -> None:
+    for name in options.name:
+        node.remove(name)
 
 
 def _create(options: argparse.Namespace) -> None:

@@ -1,4 +1,5 @@
 """Debian packages and repositories written by Python alone: the archive format, the index, the signature by gpg."""
+
 from __future__ import annotations
 
 import gzip
@@ -44,9 +45,16 @@ class Package:
         """The control file, without the fields that the index adds."""
         size = sum(len(content) for content in self.files.values()) // 1024 + 1
         lines = [f"Package: {self.name}", f"Version: {self.version}", f"Architecture: {self.architecture}"]
-        lines += [f"Maintainer: gpuwright contributors <simulation@invalid>", f"Installed-Size: {size}", "Section: non-free/libs", "Priority: optional"]
+        lines += [
+            "Maintainer: gpuwright contributors <simulation@invalid>",
+            f"Installed-Size: {size}",
+            "Section: non-free/libs",
+            "Priority: optional",
+        ]
         lines += [f"{key}: {value}" for key, value in self.fields.items() if key not in ("Architecture", "Description")]
-        lines.append(f"Description: {self.fields.get('Description', 'stand-in of the simulated node')}\n Not the real package.")
+        lines.append(
+            f"Description: {self.fields.get('Description', 'stand-in of the simulated node')}\n Not the real package."
+        )
         return "\n".join(lines) + "\n"
 
 
@@ -55,7 +63,10 @@ def archive(package: Package) -> bytes:
     control: dict[str, bytes] = {"./control": package.control().encode()}
     if package.configuration:
         control["./conffiles"] = ("\n".join(package.configuration) + "\n").encode()
-    sums = "".join(f"{hashlib.md5(content, usedforsecurity=False).hexdigest()}  {path.lstrip('/')}\n" for path, content in sorted(package.files.items()))
+    sums = "".join(
+        f"{hashlib.md5(content, usedforsecurity=False).hexdigest()}  {path.lstrip('/')}\n"
+        for path, content in sorted(package.files.items())
+    )
     control["./md5sums"] = sums.encode()
     for name, text in package.scripts.items():
         control[f"./{name}"] = text.encode()
@@ -105,7 +116,7 @@ def _folders(paths: Iterable[str]) -> list[str]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def write_repository(folder: Path, packages: Iterable[Package], origin: str, key: "SigningKey") -> None:
+def write_repository(folder: Path, packages: Iterable[Package], origin: str, key: SigningKey) -> None:
     """A flat repository as NVIDIA serves it: the packages, Packages(.gz), Release, Release.gpg, InRelease."""
     folder.mkdir(parents=True, exist_ok=True)
     stanzas = []
@@ -122,9 +133,15 @@ def write_repository(folder: Path, packages: Iterable[Package], origin: str, key
     sign_repository(folder, origin, key)
 
 
-def sign_repository(folder: Path, origin: str, key: "SigningKey") -> None:
+def sign_repository(folder: Path, origin: str, key: SigningKey) -> None:
     """Write Release and its signatures for the indexes that lie in FOLDER."""
-    lines = [f"Origin: {origin}", f"Label: {origin}", "Architectures: amd64 all", "Date: Fri, 20 Nov 2026 12:00:00 UTC", "SHA256:"]
+    lines = [
+        f"Origin: {origin}",
+        f"Label: {origin}",
+        "Architectures: amd64 all",
+        "Date: Fri, 20 Nov 2026 12:00:00 UTC",
+        "SHA256:",
+    ]
     for name in ("Packages", "Packages.gz"):
         content = (folder / name).read_bytes()
         lines.append(f" {hashlib.sha256(content).hexdigest()} {len(content):>10} {name}")
@@ -153,7 +170,20 @@ class SigningKey:
         self._gpg("--yes", "--armor", "--detach-sign", "--output", str(release.with_name("Release.gpg")), str(release))
 
     def _gpg(self, *arguments: str) -> str:
-        command = ["gpg", "--homedir", str(self._home), "--batch", "--quiet", "--passphrase", "", "--pinentry-mode", "loopback", "--digest-algo", "SHA512", *arguments]
+        command = [
+            "gpg",
+            "--homedir",
+            str(self._home),
+            "--batch",
+            "--quiet",
+            "--passphrase",
+            "",
+            "--pinentry-mode",
+            "loopback",
+            "--digest-algo",
+            "SHA512",
+            *arguments,
+        ]
         return run(command, env={**os.environ, "LC_ALL": "C"}).stdout
 
     def close(self) -> None:

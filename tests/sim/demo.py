@@ -2,6 +2,7 @@
 
 It ends with the exit status of `gpuwright up`; the node stays, to be looked at, until `make demo-clean`.
 """
+
 from __future__ import annotations
 
 import os

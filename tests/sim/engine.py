@@ -2,6 +2,7 @@
 
 ``make demo`` and ``make test`` call :func:`ensure` first, so that a bare Debian or Ubuntu is enough.
 """
+
 from __future__ import annotations
 
 import os
@@ -62,7 +63,9 @@ def _as_root(*command: str) -> list[str]:
 
 def _install() -> None:
     if shutil.which("apt-get") is None:
-        raise SimulationError("there is no container engine: install Docker with this machine's package manager, then try again")
+        raise SimulationError(
+            "there is no container engine: install Docker with this machine's package manager, then try again"
+        )
     known = run(["apt-cache", "show", _COMMAND_PACKAGE], check=False).returncode == 0
     packages = [*_PACKAGES, _COMMAND_PACKAGE] if known else list(_PACKAGES)
     say(f"no container engine here: installing {', '.join(packages)} (apt-get)")
@@ -73,8 +76,7 @@ def _install() -> None:
 
 
 def _daemon_program() -> str | None:
-    found = shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-    return found
+    return shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
 def _start() -> None:

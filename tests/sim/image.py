@@ -3,6 +3,7 @@
 The base is made by debootstrap from the mirror that this machine itself uses; on a machine that is no Debian the registry
 that Docker is set up for is asked. Nothing here names a server.
 """
+
 from __future__ import annotations
 
 import base64
@@ -92,9 +93,8 @@ def mirror_of_sources(text: str) -> str | None:
     for stanza in re.split(r"\n\s*\n", text):
         lines = [line for line in stanza.splitlines() if not line.lstrip().startswith("#")]
         fields = dict(line.split(":", 1) for line in lines if re.match(r"^[A-Za-z-]+:", line))
-        if "deb" in fields.get("Types", "").split() and "main" in fields.get("Components", "").split():
-            if all("security" not in suite for suite in fields.get("Suites", "").split()) and "Signed-By" in fields:
-                return fields["URIs"].split()[0] if "debian-archive" in fields["Signed-By"] else None
+        if _serves_a_release(fields) and "Signed-By" in fields:
+            return fields["URIs"].split()[0] if "debian-archive" in fields["Signed-By"] else None
         for line in lines:
             match = re.match(r"^deb\s+(?:\[[^]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)$", line)
             if match and "main" in match[3].split() and re.fullmatch(r"[a-z]+", match[2]):
@@ -104,6 +104,12 @@ def mirror_of_sources(text: str) -> str | None:
     return None
 
 
+def _serves_a_release(fields: dict[str, str]) -> bool:
+    """Whether a deb822 stanza names binary packages of the component main, and not the updates for security alone."""
+    of_main = "deb" in fields.get("Types", "").split() and "main" in fields.get("Components", "").split()
+    return of_main and not any("security" in suite for suite in fields.get("Suites", "").split())
+
+
 def _debootstrap(mirror: str, name: str) -> None:
     program = shutil.which("debootstrap", path=os.environ.get("PATH", "") + ":/usr/sbin")
     if program is None:
@@ -111,7 +117,9 @@ def _debootstrap(mirror: str, name: str) -> None:
     say(f"debootstrap of Debian {settings.DEBIAN_RELEASE} (about half a minute)")
     root = Path(tempfile.mkdtemp(prefix="gpuwright-sim-root-"))
     try:
-        keyring = [f"--keyring={path}" for ring in _KEYRINGS if (path := Path("/usr/share/keyrings") / ring).exists()][:1]
+        keyring = [f"--keyring={path}" for ring in _KEYRINGS if (path := Path("/usr/share/keyrings") / ring).exists()][
+            :1
+        ]
         command = [program, "--variant=minbase", *keyring, settings.DEBIAN_RELEASE, str(root), mirror]
         run(command if os.geteuid() == 0 else ["sudo", *command])
         archive = root.with_suffix(".tar")

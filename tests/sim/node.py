@@ -1,4 +1,5 @@
 """The life of a simulated node: create, list, execute, inject a fault, remove; and the inventory that Ansible reads."""
+
 from __future__ import annotations
 
 import hashlib
@@ -42,7 +43,11 @@ def create(name: str, scenario_name: str, operating_system: str | None = None) -
     wish = scenario.load(scenario_name)
     if operating_system:
         given = yaml.safe_load(_scenario_path(scenario_name).read_text()) or {}
-        wish = scenario.expand({**given, "kernels": given.get("kernels") if given.get("os") == operating_system else None}, name, operating_system)
+        wish = scenario.expand(
+            {**given, "kernels": given.get("kernels") if given.get("os") == operating_system else None},
+            name,
+            operating_system,
+        )
     create_from(name, wish)
 
 
@@ -59,8 +64,8 @@ def create_from(name: str, wish: dict[str, Any]) -> None:
     prepared = prepare(wish)
     port = _free_port()
     docker(
-        "create", "--name", container, "--hostname", name, "--restart", "unless-stopped", "--network", settings.NETWORK, "--network-alias", name,
-        "--label", f"{settings.LABEL}=node", "--label", f"{settings.LABEL}.os={wish['os']}", "--label", f"{settings.LABEL}.port={port}",
+        "create", "--name", container, "--hostname", name, "--restart", "unless-stopped",
+        "--network", settings.NETWORK, "--network-alias", name, "--label", f"{settings.LABEL}=node", "--label", f"{settings.LABEL}.os={wish['os']}", "--label", f"{settings.LABEL}.port={port}",
         "-p", f"127.0.0.1:{port}:22", *_ALLOWED, prepared, "sh", _INIT,
     )  # fmt: skip
     files = {
@@ -90,7 +95,9 @@ def execute(name: str, command: list[str]) -> int:
     import subprocess  # the one place that needs the streams themselves
 
     interactive = ["-it"] if sys.stdin.isatty() else ["-i"]
-    return subprocess.run(["docker", "exec", *interactive, settings.container_name(name), *command], check=False).returncode
+    return subprocess.run(
+        ["docker", "exec", *interactive, settings.container_name(name), *command], check=False
+    ).returncode
 
 
 def shell(name: str, command: str, *, check: bool = True) -> str:
@@ -125,7 +132,17 @@ def fault(name: str, kind: str, *, clear: bool = False) -> None:
         " from gpuwright_sim import kernel, node;"
         " 'module-not-loaded' in faults and 'nvidia' in node.loaded() and kernel.remove('nvidia'); kernel.refresh()"
     )
-    docker("exec", "-e", f"PYTHONPATH={settings.NODE_LIBRARY}", settings.container_name(name), "python3", "-c", change, kind, "clear" if clear else "inject")
+    docker(
+        "exec",
+        "-e",
+        f"PYTHONPATH={settings.NODE_LIBRARY}",
+        settings.container_name(name),
+        "python3",
+        "-c",
+        change,
+        kind,
+        "clear" if clear else "inject",
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -148,7 +165,9 @@ def prepare(wish: dict[str, Any]) -> str:
     say(f"preparing a node of {wish['os']} with the kernels {', '.join(wish['kernel']['installed'])}")
     container = f"{settings.CONTAINER_PREFIX}prepare"
     docker("rm", "-f", container, check=False)
-    files = {f"{settings.NODE_LIBRARY}/gpuwright_sim/{path.name}": (path.read_bytes(), 0) for path in _PACKAGE.glob("*.py")}
+    files = {
+        f"{settings.NODE_LIBRARY}/gpuwright_sim/{path.name}": (path.read_bytes(), 0) for path in _PACKAGE.glob("*.py")
+    }
     files.update({f"{settings.NODE_LIBRARY}/{path.name}": (path.read_bytes(), 0) for path in _SCRIPTS})
     docker("create", "--name", container, "--label", f"{settings.LABEL}=build", "--network", settings.NETWORK, base,
            "sh", f"{settings.NODE_LIBRARY}/install.sh", wish["os"], settings.REPOSITORY_URL, *kernels)  # fmt: skip
@@ -200,7 +219,9 @@ def _wait_for_boot(container: str) -> None:
                 return
         time.sleep(0.3)
     log = docker("logs", "--tail", "20", container, check=False)
-    raise SimulationError(f"the node did not boot within {_BOOT_LIMIT_SECONDS} s (systemd says {state!r}):\n{log.stdout}{log.stderr}")
+    raise SimulationError(
+        f"the node did not boot within {_BOOT_LIMIT_SECONDS} s (systemd says {state!r}):\n{log.stdout}{log.stderr}"
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -212,7 +233,12 @@ def inventory(wanted: list[str], *, wrong_key: bool = False) -> str:
     """An Ansible inventory (YAML) over real ssh; the simulated repositories as mirrors."""
     hosts = {}
     for name in wanted or names():
-        port = docker_text("inspect", "--format", f'{{{{index .Config.Labels "{settings.LABEL}.port"}}}}', settings.container_name(name))
+        port = docker_text(
+            "inspect",
+            "--format",
+            f'{{{{index .Config.Labels "{settings.LABEL}.port"}}}}',
+            settings.container_name(name),
+        )
         hosts[name] = {"ansible_host": "127.0.0.1", "ansible_port": int(port)}
     return yaml.safe_dump({"all": {"hosts": hosts, "vars": _variables(wrong_key=wrong_key)}}, sort_keys=False)
 
@@ -249,7 +275,9 @@ def clean(*, images: bool = True) -> None:
     docker("network", "rm", settings.NETWORK, check=False)
     if images:
         found = docker_text("images", "--format", "{{.Repository}}:{{.Tag}}").split()
-        for name in sorted((entry for entry in found if entry.startswith(settings.IMAGE)), key=lambda entry: "prepared" not in entry):
+        for name in sorted(
+            (entry for entry in found if entry.startswith(settings.IMAGE)), key=lambda entry: "prepared" not in entry
+        ):
             docker("rmi", "-f", name, check=False)
     shutil.rmtree(settings.STATE, ignore_errors=True)
     say(f"removed {len(containers)} container(s), the network{', the images' if images else ''} and {settings.STATE}")

@@ -2,6 +2,7 @@
 
 A finished build is kept under .sim/repository/<digest>; the digest covers everything that decides what is in it.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -50,7 +51,12 @@ def ensure() -> Path:
 
 def digest() -> str:
     """Twelve hex digits over the list of packages, the stubs and the code that builds them."""
-    paths = [_PACKAGES, *sorted(_STUBS.iterdir()), _ONNODE / "gpuwright_sim/elf.py", *(settings.HERE / f"{name}.py" for name in ("repository", "deb", "wheels"))]
+    paths = [
+        _PACKAGES,
+        *sorted(_STUBS.iterdir()),
+        _ONNODE / "gpuwright_sim/elf.py",
+        *(settings.HERE / f"{name}.py" for name in ("repository", "deb", "wheels")),
+    ]
     total = hashlib.sha256()
     for path in paths:
         total.update(path.read_bytes())
@@ -79,7 +85,9 @@ def _build(folder: Path) -> int:
             if name in ("debian13", "ubuntu2404"):
                 _copy_with_wrong_key(place, folder / "wrong-key" / repository["path"], repository["origin"], wrong)
         count += _build_wheels(plan["wheels"], folder / "whl")
-        (folder / "build.json").write_text(json.dumps({"fingerprint": key.fingerprint, "wrong_fingerprint": wrong.fingerprint}))
+        (folder / "build.json").write_text(
+            json.dumps({"fingerprint": key.fingerprint, "wrong_fingerprint": wrong.fingerprint})
+        )
     finally:
         key.close()
         wrong.close()
@@ -137,14 +145,19 @@ def _package(entry: dict[str, Any], words: dict[str, str]) -> deb.Package:
 def _doc(package: deb.Package, kib: int) -> None:
     """A changelog, and bytes that do not compress, so that a download has a size."""
     folder = f"/usr/share/doc/{package.name}"
-    package.files[f"{folder}/README"] = f"{package.name} {package.version}: a stand-in of the simulated node, not the real package\n".encode()
-    noise = random.Random(f"{package.name} {package.version}")
+    package.files[f"{folder}/README"] = (
+        f"{package.name} {package.version}: a stand-in of the simulated node, not the real package\n".encode()
+    )
+    noise = random.Random(f"{package.name} {package.version}")  # noqa: S311 (no secret: the same bytes on each build)
     package.files[f"{folder}/weight"] = noise.randbytes(kib * 1024)
 
 
 def _script(package: deb.Package, path: str, program: str) -> None:
     """An executable that hands over to the stand-in PROGRAM of the node's own library."""
-    text = f'#!/bin/sh\n[ -x {_BIN}/{program} ] || {{ echo "$0: this stand-in only works on a simulated node" >&2; exit 1; }}\nexec {_BIN}/{program} "$@"\n'
+    text = (
+        f'#!/bin/sh\n[ -x {_BIN}/{program} ] || {{ echo "$0: this stand-in only works on a simulated node" >&2; exit 1; }}\n'
+        f'exec {_BIN}/{program} "$@"\n'
+    )
     package.files[path] = text.encode()
     package.executables.add(path)
 
@@ -162,7 +175,15 @@ def compiled(name: str, version: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / f"{name}.c"
         shutil.copy(_STUBS / f"{name}.c", source)
-        options = ["-shared", "-fPIC", "-O1", "-s", f'-DVERSION="{version}"', f"-DCUDA={_CUDA_OF_BRANCH.get(version.split('.')[0], 13000)}", f"-Wl,-soname,{name}.so.1"]
+        options = [
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-s",
+            f'-DVERSION="{version}"',
+            f"-DCUDA={_CUDA_OF_BRANCH.get(version.split('.', maxsplit=1)[0], 13000)}",
+            f"-Wl,-soname,{name}.so.1",
+        ]
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
             return _compiled_in_container(source, options)
@@ -179,11 +200,21 @@ def _compiled_in_container(source: Path, options: list[str]) -> bytes:
         say("no C compiler here: installing one into a container")
         container = f"{settings.CONTAINER_PREFIX}compiler"
         docker("rm", "-f", container, check=False)
-        docker("run", "--name", container, image.ensure(), "sh", "-c", "apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev")
+        docker(
+            "run",
+            "--name",
+            container,
+            image.ensure(),
+            "sh",
+            "-c",
+            "apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev",
+        )
         docker("commit", container, name)
         docker("rm", "-f", container)
     folder = source.parent
-    docker("run", "--rm", "-v", f"{folder}:/work", "-w", "/work", name, "gcc", *options, "-o", "library.so", source.name)
+    docker(
+        "run", "--rm", "-v", f"{folder}:/work", "-w", "/work", name, "gcc", *options, "-o", "library.so", source.name
+    )
     return (folder / "library.so").read_bytes()
 
 
@@ -234,18 +265,32 @@ def _unit(package: deb.Package, name: str, text: str) -> None:
         f"#!/bin/sh\nset -e\ndeb-systemd-helper enable {name} >/dev/null || true\n"
         f"if [ -d /run/systemd/system ]; then systemctl --system daemon-reload || true; deb-systemd-invoke start {name} || true; fi\n"
     )
-    package.scripts["prerm"] = f"#!/bin/sh\nset -e\nif [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then deb-systemd-invoke stop {name} || true; fi\n"
-    package.scripts["postrm"] = f"#!/bin/sh\nset -e\nif [ \"$1\" = purge ]; then deb-systemd-helper purge {name} >/dev/null || true; fi\n"
+    package.scripts["prerm"] = (
+        f'#!/bin/sh\nset -e\nif [ "$1" = remove ] && [ -d /run/systemd/system ]; then deb-systemd-invoke stop {name} || true; fi\n'
+    )
+    package.scripts["postrm"] = (
+        f'#!/bin/sh\nset -e\nif [ "$1" = purge ]; then deb-systemd-helper purge {name} >/dev/null || true; fi\n'
+    )
 
 
 def _dkms_source(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
     def add(package: deb.Package, words: dict[str, str]) -> None:
         build = words["build"]
         names = ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem")
-        lines = ['PACKAGE_NAME="nvidia"', f'PACKAGE_VERSION="{build}"', 'AUTOINSTALL="yes"', f'SIMULATED_FLAVOUR="{flavour}"']
-        lines += [f'BUILT_MODULE_NAME[{index}]="{name}"\nDEST_MODULE_LOCATION[{index}]="/updates/dkms"' for index, name in enumerate(names)]
+        lines = [
+            'PACKAGE_NAME="nvidia"',
+            f'PACKAGE_VERSION="{build}"',
+            'AUTOINSTALL="yes"',
+            f'SIMULATED_FLAVOUR="{flavour}"',
+        ]
+        lines += [
+            f'BUILT_MODULE_NAME[{index}]="{name}"\nDEST_MODULE_LOCATION[{index}]="/updates/dkms"'
+            for index, name in enumerate(names)
+        ]
         package.files[f"/usr/src/nvidia-{build}/dkms.conf"] = ("\n".join(lines) + "\n").encode()
-        package.scripts["postinst"] = f"#!/bin/sh\nset -e\nif [ \"$1\" = configure ]; then dkms install nvidia/{build} --every-kernel; fi\n"
+        package.scripts["postinst"] = (
+            f'#!/bin/sh\nset -e\nif [ "$1" = configure ]; then dkms install nvidia/{build} --every-kernel; fi\n'
+        )
         package.scripts["prerm"] = f"#!/bin/sh\nset -e\ndkms remove nvidia/{build} --all || true\n"
 
     return add
@@ -255,7 +300,13 @@ def _prebuilt(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
     def add(package: deb.Package, words: dict[str, str]) -> None:
         kernel = "6.8.0-134-generic"
         for name in ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm"):
-            content = elf.nvidia(name, words["build"], kernel, open_source=flavour == "open", signer="Canonical Ltd. Kernel Module Signing")
+            content = elf.nvidia(
+                name,
+                words["build"],
+                kernel,
+                open_source=flavour == "open",
+                signer="Canonical Ltd. Kernel Module Signing",
+            )
             package.files[f"/lib/modules/{kernel}/kernel/nvidia-{words['branch']}/{name}.ko"] = content
         package.scripts["postinst"] = f"#!/bin/sh\nset -e\ndepmod {kernel}\n"
         package.scripts["postrm"] = f"#!/bin/sh\nset -e\nif [ -d /lib/modules/{kernel} ]; then depmod {kernel}; fi\n"
@@ -278,15 +329,21 @@ def _pin(pattern: str) -> Callable[[deb.Package, dict[str, str]], None]:
 
 def _toolkit(package: deb.Package, words: dict[str, str]) -> None:
     folder = f"/usr/local/cuda-{words['major']}.{words['minor']}"
-    package.files[f"{folder}/version.json"] = json.dumps({"cuda": {"name": "CUDA SDK", "version": words["build"]}}, indent=3).encode()
-    package.scripts["postinst"] = f"#!/bin/sh\nset -e\nupdate-alternatives --install /usr/local/cuda cuda {folder} {words['major']}{words['minor']}\n"
+    package.files[f"{folder}/version.json"] = json.dumps(
+        {"cuda": {"name": "CUDA SDK", "version": words["build"]}}, indent=3
+    ).encode()
+    package.scripts["postinst"] = (
+        f"#!/bin/sh\nset -e\nupdate-alternatives --install /usr/local/cuda cuda {folder} {words['major']}{words['minor']}\n"
+    )
     package.scripts["prerm"] = f"#!/bin/sh\nset -e\nupdate-alternatives --remove cuda {folder}\n"
 
 
 def _nvcc(package: deb.Package, words: dict[str, str]) -> None:
     release = f"{words['major']}.{words['minor']}"
     path = f"/usr/local/cuda-{release}/bin/nvcc"
-    package.files[path] = (_STUBS / "nvcc.sh").read_text().replace("@RELEASE@", release).replace("@VERSION@", words["build"]).encode()
+    package.files[path] = (
+        (_STUBS / "nvcc.sh").read_text().replace("@RELEASE@", release).replace("@VERSION@", words["build"]).encode()
+    )
     package.executables.add(path)
 
 
@@ -307,13 +364,18 @@ def _cudnn(package: deb.Package, words: dict[str, str]) -> None:
 
 
 def _ctk(package: deb.Package, words: dict[str, str]) -> None:
-    package.files["/usr/bin/nvidia-ctk"] = (_STUBS / "nvidia-ctk.py").read_text().replace("@VERSION@", words["build"]).encode()
+    package.files["/usr/bin/nvidia-ctk"] = (
+        (_STUBS / "nvidia-ctk.py").read_text().replace("@VERSION@", words["build"]).encode()
+    )
     package.files["/usr/bin/nvidia-container-runtime"] = b'#!/bin/sh\nexec runc "$@"\n'
     package.executables |= {"/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime"}
     unit = "[Unit]\nDescription=Refresh NVIDIA CDI specification file\nConditionPathExists=/usr/bin/nvidia-smi\n\n[Service]\nType=oneshot\n"
-    unit += "ExecCondition=/usr/bin/test -d /proc/driver/nvidia\nExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n\n[Install]\nWantedBy=multi-user.target\n"
+    unit += "ExecCondition=/usr/bin/test -d /proc/driver/nvidia\n"
+    unit += "ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n\n[Install]\nWantedBy=multi-user.target\n"
     _unit(package, "nvidia-cdi-refresh.service", unit)
-    package.files["/etc/nvidia-container-runtime/config.toml"] = b'#accept-nvidia-visible-devices-as-volume-mounts = false\n[nvidia-container-runtime]\nmode = "auto"\n'
+    package.files["/etc/nvidia-container-runtime/config.toml"] = (
+        b'#accept-nvidia-visible-devices-as-volume-mounts = false\n[nvidia-container-runtime]\nmode = "auto"\n'
+    )
     package.configuration.append("/etc/nvidia-container-runtime/config.toml")
 
 
@@ -338,22 +400,36 @@ def _kernel(package: deb.Package, words: dict[str, str]) -> None:
     modules = f"/lib/modules/{release}"
     package.files[f"/boot/vmlinuz-{release}"] = b"simulated kernel\n"
     package.files[f"/boot/System.map-{release}"] = b"0000000000000000 T simulated\n"
-    package.files[f"/boot/config-{release}"] = b"CONFIG_RD_GZIP=y\nCONFIG_RD_ZSTD=y\nCONFIG_MODULE_SIG=y\nCONFIG_DRM_NOUVEAU=m\n"
+    package.files[f"/boot/config-{release}"] = (
+        b"CONFIG_RD_GZIP=y\nCONFIG_RD_ZSTD=y\nCONFIG_MODULE_SIG=y\nCONFIG_DRM_NOUVEAU=m\n"
+    )
     package.files[f"{modules}/kernel/drivers/gpu/drm/nouveau/nouveau.ko"] = elf.nouveau(release)
     package.files[f"{modules}/modules.order"] = b"kernel/drivers/gpu/drm/nouveau/nouveau.ko\n"
-    package.files[f"{modules}/modules.builtin"] = b"kernel/fs/ext4/ext4.ko\nkernel/drivers/virtio/virtio.ko\nkernel/fs/overlayfs/overlay.ko\n"
+    package.files[f"{modules}/modules.builtin"] = (
+        b"kernel/fs/ext4/ext4.ko\nkernel/drivers/virtio/virtio.ko\nkernel/fs/overlayfs/overlay.ko\n"
+    )
     package.files[f"{modules}/modules.builtin.modinfo"] = b""
     arguments = f"--arg={release} --arg=/boot/vmlinuz-{release}"
-    package.scripts["postinst"] = f"#!/bin/sh\nset -e\ndepmod {release}\nrun-parts --exit-on-error {arguments} /etc/kernel/postinst.d\n"
-    package.scripts["postrm"] = f"#!/bin/sh\nset -e\n[ ! -d /etc/kernel/postrm.d ] || run-parts {arguments} /etc/kernel/postrm.d\nif [ \"$1\" != upgrade ]; then rm -rf {modules}; fi\n"
+    package.scripts["postinst"] = (
+        f"#!/bin/sh\nset -e\ndepmod {release}\nrun-parts --exit-on-error {arguments} /etc/kernel/postinst.d\n"
+    )
+    package.scripts["postrm"] = (
+        f"#!/bin/sh\nset -e\n[ ! -d /etc/kernel/postrm.d ] || run-parts {arguments} /etc/kernel/postrm.d\n"
+        f'if [ "$1" != upgrade ]; then rm -rf {modules}; fi\n'
+    )
 
 
 def _headers(package: deb.Package, words: dict[str, str]) -> None:
     release = _release_of(package)
     package.files[f"/usr/src/linux-headers-{release}/Makefile"] = f"# simulated headers of {release}\n".encode()
-    package.files[f"/usr/src/linux-headers-{release}/include/generated/utsrelease.h"] = f'#define UTS_RELEASE "{release}"\n'.encode()
+    package.files[f"/usr/src/linux-headers-{release}/include/generated/utsrelease.h"] = (
+        f'#define UTS_RELEASE "{release}"\n'.encode()
+    )
     package.links[f"/lib/modules/{release}/build"] = f"/usr/src/linux-headers-{release}"
-    package.scripts["postinst"] = f"#!/bin/sh\nset -e\n[ ! -d /etc/kernel/header_postinst.d ] || run-parts --exit-on-error --arg={release} /etc/kernel/header_postinst.d\n"
+    package.scripts["postinst"] = (
+        "#!/bin/sh\nset -e\n"
+        f"[ ! -d /etc/kernel/header_postinst.d ] || run-parts --exit-on-error --arg={release} /etc/kernel/header_postinst.d\n"
+    )
 
 
 def _dkms(package: deb.Package, words: dict[str, str]) -> None:
@@ -392,13 +468,18 @@ def _build_wheels(plan: dict[str, Any], folder: Path) -> int:
 def _wheels(name: str, entry: dict[str, Any], pythons: list[str]) -> Iterator[tuple[str, bytes]]:
     version = str(entry["version"])
     module = name.replace("-", "_")
-    noise = random.Random(f"{name} {version}")
+    noise = random.Random(f"{name} {version}")  # noqa: S311 (no secret: the same bytes on each build)
     if name == "torch":
         text = (_STUBS / "torch.py").read_text().replace("@VERSION@", version).replace("@CUDA@", repr(entry["cuda"]))
-        text = text.replace("@CUDNN@", repr(entry["cudnn"])).replace("@ARCHITECTURES@", "['sm_70', 'sm_80', 'sm_90', 'sm_120']")
+        text = text.replace("@CUDNN@", repr(entry["cudnn"])).replace(
+            "@ARCHITECTURES@", "['sm_70', 'sm_80', 'sm_90', 'sm_120']"
+        )
         files = {"torch/__init__.py": text.encode(), "torch/lib/weight": noise.randbytes(int(entry["kib"]) * 1024)}
     else:
-        files = {f"{module}/__init__.py": f'__version__ = "{version}"\n'.encode(), f"{module}/weight": noise.randbytes(int(entry.get("kib", 20)) * 1024)}
+        files = {
+            f"{module}/__init__.py": f'__version__ = "{version}"\n'.encode(),
+            f"{module}/weight": noise.randbytes(int(entry.get("kib", 20)) * 1024),
+        }
     tags = ["py3-none-any"] if entry.get("universal") else [f"{tag}-{tag}-manylinux_2_28_x86_64" for tag in pythons]
     for tag in tags:
         yield wheels.wheel(name, version, entry.get("requires", []), files, tag, entry.get("extras", {}))
@@ -415,13 +496,15 @@ def serve(image_name: str) -> None:
     if docker("network", "inspect", settings.NETWORK, check=False).returncode != 0:
         docker("network", "create", "--label", f"{settings.LABEL}=network", settings.NETWORK)
     wanted = f"{settings.LABEL}.build={folder.name}"
-    running = docker("ps", "-q", "--filter", f"name=^{settings.REPOSITORY_CONTAINER}$", "--filter", f"label={wanted}", check=False).stdout.strip()
+    running = docker(
+        "ps", "-q", "--filter", f"name=^{settings.REPOSITORY_CONTAINER}$", "--filter", f"label={wanted}", check=False
+    ).stdout.strip()
     if running:
         return
     docker("rm", "-f", settings.REPOSITORY_CONTAINER, check=False)
     done = docker(
-        "run", "-d", "--name", settings.REPOSITORY_CONTAINER, "--label", f"{settings.LABEL}=repository", "--label", wanted, "--restart", "unless-stopped",
-        "--network", settings.NETWORK, "--network-alias", settings.REPOSITORY_HOST, "-v", f"{folder}:/srv:ro", "-w", "/srv", image_name,
+        "run", "-d", "--name", settings.REPOSITORY_CONTAINER, "--label", f"{settings.LABEL}=repository",
+        "--label", wanted, "--restart", "unless-stopped", "--network", settings.NETWORK, "--network-alias", settings.REPOSITORY_HOST, "-v", f"{folder}:/srv:ro", "-w", "/srv", image_name,
         "python3", "-m", "http.server", "80", check=False,
     )  # fmt: skip
     if done.returncode != 0:

@@ -1,4 +1,5 @@
 """Scenarios: what hardware and which kernels a simulated node has, from a short YAML file to everything a node needs."""
+
 from __future__ import annotations
 
 import hashlib
@@ -56,7 +57,9 @@ def expand(given: dict[str, Any], name: str, operating_system: str | None = None
     """
     unknown = set(given) - _KEYS
     if unknown:
-        raise SimulationError(f"the scenario {name} has {', '.join(sorted(unknown))}; known are {', '.join(sorted(_KEYS))}")
+        raise SimulationError(
+            f"the scenario {name} has {', '.join(sorted(unknown))}; known are {', '.join(sorted(_KEYS))}"
+        )
     system = operating_system or given.get("os", "debian-13")
     if system not in OPERATING_SYSTEMS:
         raise SimulationError(f"no simulated node runs {system}; there are: {', '.join(OPERATING_SYSTEMS)}")

@@ -1,4 +1,5 @@
 """Names and places of the simulation: one spot, so that ``clean`` finds every trace of it."""
+
 from __future__ import annotations
 
 import os

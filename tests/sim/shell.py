@@ -1,4 +1,5 @@
 """Run commands of the machine one sits at, and say what goes on."""
+
 from __future__ import annotations
 
 import subprocess
@@ -36,7 +37,13 @@ def run(
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
-            words, input=stdin, capture_output=True, check=False, env=dict(env) if env else None, cwd=cwd, timeout=timeout
+            words,
+            input=stdin,
+            capture_output=True,
+            check=False,
+            env=dict(env) if env else None,
+            cwd=cwd,
+            timeout=timeout,
         )
     except FileNotFoundError as error:
         raise SimulationError(f"the command {words[0]} is not installed") from error

@@ -1,4 +1,5 @@
 """A Python package index of stub wheels (PEP 503), with the names, versions and dependencies of the real ones."""
+
 from __future__ import annotations
 
 import base64
@@ -18,7 +19,9 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def wheel(name: str, version: str, requires: list[str], files: Mapping[str, bytes], tag: str, extras: Mapping[str, list[str]]) -> tuple[str, bytes]:
+def wheel(
+    name: str, version: str, requires: list[str], files: Mapping[str, bytes], tag: str, extras: Mapping[str, list[str]]
+) -> tuple[str, bytes]:
     """File name and bytes of one wheel."""
     stem = f"{re.sub(r'[-_.]+', '_', name)}-{version}"
     info = f"{stem}.dist-info"
@@ -29,8 +32,12 @@ def wheel(name: str, version: str, requires: list[str], files: Mapping[str, byte
         metadata += [f'Requires-Dist: {requirement}; extra == "{extra}"' for requirement in requirements]
     content = dict(files)
     content[f"{info}/METADATA"] = ("\n".join(metadata) + "\n").encode()
-    content[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: gpuwright-sim\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
-    record = "".join(f"{path},sha256={_digest(data)},{len(data)}\n" for path, data in content.items()) + f"{info}/RECORD,,\n"
+    content[f"{info}/WHEEL"] = (
+        f"Wheel-Version: 1.0\nGenerator: gpuwright-sim\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
+    )
+    record = (
+        "".join(f"{path},sha256={_digest(data)},{len(data)}\n" for path, data in content.items()) + f"{info}/RECORD,,\n"
+    )
     content[f"{info}/RECORD"] = record.encode()
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:

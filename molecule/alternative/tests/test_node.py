@@ -1,4 +1,5 @@
 """The node after `converge` with many wishes, seen by another program than gpuwright."""
+
 from __future__ import annotations
 
 import json
@@ -24,7 +25,12 @@ def test_the_wished_toolkit_and_cudnn_are_installed(host: Any) -> None:
 
 
 def test_the_wished_container_toolkit_is_installed_in_all_four_packages(host: Any) -> None:
-    names = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
+    names = (
+        "nvidia-container-toolkit",
+        "nvidia-container-toolkit-base",
+        "libnvidia-container-tools",
+        "libnvidia-container1",
+    )
     assert {host.package(name).version for name in names} == {"1.19.1-1"}
 
 

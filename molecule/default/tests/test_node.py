@@ -1,4 +1,5 @@
 """The node after `converge`, seen by another program than gpuwright."""
+
 from __future__ import annotations
 
 import json
@@ -49,6 +50,8 @@ def test_the_toolkit_is_where_the_plan_said(host: Any) -> None:
 
 
 def test_every_component_is_sealed_and_the_proof_is_written(host: Any) -> None:
-    assert {"nvidia_driver.json", "cuda.json", "container_toolkit.json", "frameworks.json"} <= set(host.file("/var/lib/gpuwright/seals").listdir())
+    assert {"nvidia_driver.json", "cuda.json", "container_toolkit.json", "frameworks.json"} <= set(
+        host.file("/var/lib/gpuwright/seals").listdir()
+    )
     assert json.loads(host.file("/var/lib/gpuwright/proof.json").content_string)["verdict"] == "pass"
     assert host.file("/var/lib/gpuwright").mode == 0o700 or host.file("/var/lib/gpuwright/seals").mode == 0o700

@@ -1,4 +1,5 @@
 """The node after `converge` with Debian's real packages, seen by another program than gpuwright."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,7 +7,9 @@ from typing import Any
 
 def test_dkms_compiled_the_real_module_for_an_installed_kernel(host: Any) -> None:
     assert "installed" in host.check_output("dkms status")
-    (kernel,) = [name for name in host.file("/lib/modules").listdir() if host.file(f"/lib/modules/{name}/updates/dkms").exists]
+    (kernel,) = [
+        name for name in host.file("/lib/modules").listdir() if host.file(f"/lib/modules/{name}/updates/dkms").exists
+    ]
     assert host.check_output(f"modinfo -k {kernel} -F version nvidia-current").startswith("550.")
 
 

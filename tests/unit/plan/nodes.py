@@ -136,3 +136,66 @@ def merged(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both else copy.deepcopy(value)
     return result
+
+
+def provisioned(**changes: Any) -> dict[str, Any]:
+    """The same host after a run: driver loaded, toolkits, Docker configured, the environment made. No seals yet."""
+    kernel = "6.12.94+deb13-amd64"
+    driver = {name: f"{DRIVER}-1" for name in ("nvidia-driver-pinning-580", "nvidia-driver-cuda", "nvidia-kernel-open-dkms")}
+    toolkit = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
+    installed = {
+        **driver,
+        "linux-headers-amd64": "6.12.94-1",
+        "cuda-toolkit-13-0": "13.0.3-1",
+        "docker.io": "26.1.5+dfsg1-9",
+        "docker-cli": "26.1.5+dfsg1-9",
+        "fio": "3.39-1",
+        **dict.fromkeys(toolkit, "1.20.0-1"),
+    }
+    own = [
+        {
+            "file": f"/etc/apt/sources.list.d/gpuwright-{name}.sources",
+            "types": ["deb"],
+            "uris": [f"http://mirror.example/{name}"],
+            "suites": ["/"],
+            "components": [],
+            "signed_by": f"/usr/share/keyrings/gpuwright-{name}.gpg",
+            "enabled": True,
+        }
+        for name in ("nvidia-cuda", "nvidia-container-toolkit")
+    ]
+    facts = bare()
+    facts["kernel"] |= {
+        "headers": [kernel],
+        "loaded": {"nvidia": {"version": DRIVER}, "nvidia_uvm": {"version": DRIVER}},
+        "available": {
+            "nvidia": {"version": DRIVER, "license": "Dual MIT/GPL", "signer": None, "name": "nvidia", "path": "/nvidia.ko"},
+        },
+    }
+    facts["kernel"]["initramfs"]["blacklist_inside"] = True
+    facts["driver"] |= {
+        "owner": "packages",
+        "source": "nvidia",
+        "packages": driver,
+        "loaded_version": DRIVER,
+        "loaded_modules": "open",
+        "user_version": DRIVER,
+    }
+    facts["containers"]["docker"] |= {
+        "installed": True,
+        "version": "26.1.5",
+        "active": True,
+        "daemon_json": {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}},
+        "config_loaded": True,
+    }
+    facts["containers"]["toolkit"] = {"version": "1.20.0"}
+    facts["environments"] = {
+        "/opt/gpuwright/pytorch": {
+            "python": "3.13.5",
+            "packages": {"torch": "2.14.1+cu130", "torchvision": "0.29.1+cu130", "torchaudio": "2.11.0+cu130"},
+        },
+    }
+    facts["services"] = {"docker.service": {"active": "active", "enabled": "enabled"}}
+    facts["packages"]["installed"] = installed
+    facts["packages"]["sources"] += own
+    return merged(facts, changes)

@@ -16,7 +16,10 @@ def test_the_mirror_is_read_from_a_deb822_source() -> None:
 
 
 def test_the_mirror_is_read_from_a_one_line_source() -> None:
-    assert image.mirror_of_sources("deb [arch=amd64] http://mirror.invalid/debian/ bookworm main contrib\n") == "http://mirror.invalid/debian"
+    assert (
+        image.mirror_of_sources("deb [arch=amd64] http://mirror.invalid/debian/ bookworm main contrib\n")
+        == "http://mirror.invalid/debian"
+    )
 
 
 def test_a_vendors_source_is_no_mirror_of_debian() -> None:

@@ -25,7 +25,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def packages_of(name: str) -> dict[tuple[str, str], deb.Package]:
-    return {(package.name, package.version): package for package in repository._packages(PLAN, name)}  # noqa: SLF001  the list is what is tested
+    return {(package.name, package.version): package for package in repository._packages(PLAN, name)}
 
 
 @pytest.mark.usefixtures("without_compiler")
@@ -57,13 +57,24 @@ def test_the_rules_name_no_driver_package_that_the_repository_lacks() -> None:
     for family, name in (("debian", "debian13"), ("ubuntu", "ubuntu2404")):
         carried = {package for package, _ in packages_of(name)}
         for row in rules["driver"]:
-            if row["from"] == "nvidia" and row["family"] == family and int(row["first_branch"]) <= 580 <= int(row["last_branch"] or 10**6):
+            if (
+                row["from"] == "nvidia"
+                and row["family"] == family
+                and int(row["first_branch"]) <= 580 <= int(row["last_branch"] or 10**6)
+            ):
                 missing = {package.format(branch="580") for package in row["packages"]} - carried
                 assert not missing, f"{name} lacks {missing}"
 
 
 def small_package() -> deb.Package:
-    return deb.Package("demo", "1.0-1", {"Depends": "libc6"}, files={"/usr/bin/demo": b"#!/bin/sh\n"}, executables={"/usr/bin/demo"}, links={"/usr/bin/other": "demo"})
+    return deb.Package(
+        "demo",
+        "1.0-1",
+        {"Depends": "libc6"},
+        files={"/usr/bin/demo": b"#!/bin/sh\n"},
+        executables={"/usr/bin/demo"},
+        links={"/usr/bin/other": "demo"},
+    )
 
 
 def members_of(content: bytes) -> dict[str, bytes]:
@@ -92,7 +103,10 @@ def test_the_same_package_gives_the_same_bytes() -> None:
 def test_dpkg_reads_the_control_file(tmp_path: Path) -> None:
     path = tmp_path / "demo.deb"
     path.write_bytes(deb.archive(small_package()))
-    assert subprocess.run(["dpkg-deb", "-f", path, "Depends"], capture_output=True, text=True, check=True).stdout == "libc6\n"
+    assert (
+        subprocess.run(["dpkg-deb", "-f", path, "Depends"], capture_output=True, text=True, check=True).stdout
+        == "libc6\n"
+    )
 
 
 @pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed")
@@ -104,7 +118,12 @@ def test_a_repository_is_signed_by_the_key_it_offers(tmp_path: Path) -> None:
         index = (tmp_path / "r/Packages").read_bytes()
         assert gzip.decompress((tmp_path / "r/Packages.gz").read_bytes()) == index
         assert hashlib.sha256(index).hexdigest() in (tmp_path / "r/InRelease").read_text()
-        checked = subprocess.run(["gpg", "--homedir", home, "--status-fd", "1", "--verify", tmp_path / "r/InRelease"], capture_output=True, text=True, check=False)
+        checked = subprocess.run(
+            ["gpg", "--homedir", home, "--status-fd", "1", "--verify", tmp_path / "r/InRelease"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert f"VALIDSIG {key.fingerprint}" in checked.stdout
     finally:
         key.close()
@@ -112,7 +131,9 @@ def test_a_repository_is_signed_by_the_key_it_offers(tmp_path: Path) -> None:
 
 
 def test_a_wheel_names_what_it_requires_and_records_its_files() -> None:
-    name, content = wheels.wheel("nvidia-cudnn-cu13", "9.24.0.43", ["nvidia-cublas"], {"x/__init__.py": b""}, "py3-none-any", {"all": ["y"]})
+    name, content = wheels.wheel(
+        "nvidia-cudnn-cu13", "9.24.0.43", ["nvidia-cublas"], {"x/__init__.py": b""}, "py3-none-any", {"all": ["y"]}
+    )
     assert name == "nvidia_cudnn_cu13-9.24.0.43-py3-none-any.whl"
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         metadata = archive.read("nvidia_cudnn_cu13-9.24.0.43.dist-info/METADATA").decode()

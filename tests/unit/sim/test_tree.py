@@ -53,7 +53,10 @@ def test_another_default_entry_is_obeyed() -> None:
 def test_the_real_modinfo_reads_a_module(tmp_path: Path) -> None:
     path = tmp_path / "nvidia.ko"
     path.write_bytes(elf.nvidia("nvidia", "580.178.04", "6.12.1", open_source=True))
-    assert subprocess.run(["modinfo", "-F", "version", path], capture_output=True, text=True, check=True).stdout == "580.178.04\n"
+    assert (
+        subprocess.run(["modinfo", "-F", "version", path], capture_output=True, text=True, check=True).stdout
+        == "580.178.04\n"
+    )
 
 
 def test_a_module_is_a_relocatable_elf_file_for_this_processor() -> None:

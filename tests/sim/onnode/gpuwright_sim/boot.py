@@ -2,6 +2,7 @@
 
 Run by gpuwright-sim.service before everything that could look. Usage: python3 -m gpuwright_sim.boot
 """
+
 from __future__ import annotations
 
 import os
@@ -11,6 +12,7 @@ import subprocess
 import tempfile
 import uuid
 from pathlib import Path
+from typing import Any
 
 from . import kernel, node, tree
 
@@ -47,7 +49,7 @@ def default_kernel(grub: str) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _mount(scenario: dict) -> None:
+def _mount(scenario: dict[str, Any]) -> None:
     """Show the tree at the places where programs look; what is beside it stays the real one."""
     _run("mount", "-o", "remount,rw", "/proc/sys")
     _bind("proc/sys/kernel/osrelease")
@@ -98,7 +100,7 @@ def _run(*command: str) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _load(scenario: dict, booted: str) -> None:
+def _load(scenario: dict[str, Any], booted: str) -> None:
     """First nouveau, as the kernel would: it is in the initramfs and so comes before what is on the disk."""
     node.log(f"Linux version {booted} (simulated)")
     if scenario["gpus"] and scenario.get("nouveau") and _nouveau_comes(booted):
@@ -128,13 +130,17 @@ def _initramfs_loads_nouveau(booted: str) -> bool:
         subprocess.run(["unmkinitramfs", str(image), folder], capture_output=True, check=False)
         roots = [Path(folder), *(path for path in Path(folder).iterdir() if path.is_dir())]
         inside = any(next(root.glob("usr/lib/modules/*/kernel/drivers/gpu/drm/nouveau/*"), None) for root in roots)
-        inside = inside or any(next(root.glob("lib/modules/*/kernel/drivers/gpu/drm/nouveau/*"), None) for root in roots)
+        inside = inside or any(
+            next(root.glob("lib/modules/*/kernel/drivers/gpu/drm/nouveau/*"), None) for root in roots
+        )
         return inside and not any(_is_blacklisted(root, "nouveau") for root in roots)
 
 
 def _is_blacklisted(root: Path, name: str) -> bool:
     """Whether modprobe's configuration under ROOT forbids NAME: `blacklist`, or an `install` line that runs nothing."""
-    forbidden = re.compile(rf"^\s*(blacklist\s+{name}\s*$|install\s+{name}\s+(/usr)?/bin/(true|false)\s*$)", re.MULTILINE)
+    forbidden = re.compile(
+        rf"^\s*(blacklist\s+{name}\s*$|install\s+{name}\s+(/usr)?/bin/(true|false)\s*$)", re.MULTILINE
+    )
     for folder in ("etc/modprobe.d", "run/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"):
         for path in sorted((root / folder).glob("*.conf")) if (root / folder).is_dir() else []:
             if path.is_file() and forbidden.search(path.read_text(errors="replace")):

@@ -1,4 +1,5 @@
 """The stand-in DKMS: "builds" modules for kernels whose headers are there, as files that the real modinfo and depmod read."""
+
 from __future__ import annotations
 
 import re
@@ -70,11 +71,22 @@ def _install(name: str, version: str, kernel: str) -> int:
         print(f"Error! Could not locate dkms.conf file.\nFile: {source} does not exist.", file=sys.stderr)
         return 4
     if not (_MODULES / kernel / "build").exists():
-        print(f"Error! Your kernel headers for kernel {kernel} cannot be found at /lib/modules/{kernel}/build or /lib/modules/{kernel}/source.", file=sys.stderr)
-        print(f"Please install the linux-headers-{kernel} package or use the --kernelsourcedir option to tell DKMS where it's located.", file=sys.stderr)
+        print(
+            f"Error! Your kernel headers for kernel {kernel} cannot be found"
+            f" at /lib/modules/{kernel}/build or /lib/modules/{kernel}/source.",
+            file=sys.stderr,
+        )
+        print(
+            f"Please install the linux-headers-{kernel} package or use the --kernelsourcedir option to tell DKMS where it's located.",
+            file=sys.stderr,
+        )
         return _NO_HEADERS
     if (Path("/etc/gpuwright-sim") / "dkms-fails").exists():
-        print(f"Error! Bad return status for module build on kernel: {kernel} (x86_64)\nConsult /var/lib/dkms/{name}/{version}/build/make.log for more information.", file=sys.stderr)
+        print(
+            f"Error! Bad return status for module build on kernel: {kernel} (x86_64)\n"
+            f"Consult /var/lib/dkms/{name}/{version}/build/make.log for more information.",
+            file=sys.stderr,
+        )
         return _BUILD_FAILED
     text = source.read_text()
     target = _MODULES / kernel / "updates/dkms"

@@ -1,4 +1,5 @@
 """Kernel modules that the real `modinfo` and `depmod` read: a relocatable ELF file with a .modinfo section and no code."""
+
 from __future__ import annotations
 
 import struct
@@ -36,7 +37,22 @@ def module(information: Iterable[tuple[str, str]]) -> bytes:
         body += content_padded
     count = len(sections) + 1
     head = b"\x7fELF\x02\x01\x01" + bytes(9)
-    head += struct.pack("<HHIQQQIHHHHHH", _TYPE_RELOCATABLE, _MACHINE_X86_64, 1, 0, 0, offset + len(body), 0, 64, 0, 0, 64, count, count - 1)
+    head += struct.pack(
+        "<HHIQQQIHHHHHH",
+        _TYPE_RELOCATABLE,
+        _MACHINE_X86_64,
+        1,
+        0,
+        0,
+        offset + len(body),
+        0,
+        64,
+        0,
+        0,
+        64,
+        count,
+        count - 1,
+    )
     return head + body + headers
 
 
@@ -44,8 +60,8 @@ def nvidia(name: str, version: str, kernel: str, *, open_source: bool, signer: s
     """One of NVIDIA's modules for KERNEL; SIGNER is only text: a real signature is appended, not part of .modinfo."""
     fields = [("license", "Dual MIT/GPL" if open_source else "NVIDIA"), ("version", version)]
     if name in ("nvidia", "nvidia-current"):
-        fields += [("supported", "external"), ("firmware", f"nvidia/{version}/gsp_ga10x.bin"), ("alias", "pci:v000010DEd*sv*sd*bc03sc02i00*"),
-                   ("alias", "pci:v000010DEd*sv*sd*bc03sc00i00*")]  # fmt: skip
+        fields += [("supported", "external"), ("firmware", f"nvidia/{version}/gsp_ga10x.bin")]
+        fields += [("alias", f"pci:v000010DEd*sv*sd*bc03sc{subclass}i00*") for subclass in ("02", "00")]
     fields += [("depends", "" if name == "nvidia" else "nvidia"), ("retpoline", "Y"), ("name", name.replace("-", "_"))]
     fields.append(("vermagic", f"{kernel} SMP preempt mod_unload modversions "))
     if signer:

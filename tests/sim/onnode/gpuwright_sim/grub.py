@@ -1,4 +1,5 @@
 """The stand-in update-grub: writes the boot loader's configuration for the kernels in /boot, newest first."""
+
 from __future__ import annotations
 
 import re

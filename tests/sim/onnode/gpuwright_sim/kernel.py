@@ -2,6 +2,7 @@
 
 Whether a module is there, of which version and licence, is asked of the real `modinfo`; only the insertion is simulated.
 """
+
 from __future__ import annotations
 
 import json
@@ -17,7 +18,16 @@ _NVIDIA = ("nvidia", "nvidia-current")
 _COMPANIONS = ("nvidia-modeset", "nvidia-drm", "nvidia-uvm")
 _MAJOR_NVIDIA = 195
 # Released with CUDA; what `nvidia-smi` names as "CUDA Version".
-CUDA_OF_BRANCH = {"535": "12.2", "550": "12.4", "560": "12.6", "570": "12.8", "580": "13.0", "590": "13.1", "595": "13.2", "610": "13.3"}
+CUDA_OF_BRANCH = {
+    "535": "12.2",
+    "550": "12.4",
+    "560": "12.6",
+    "570": "12.8",
+    "580": "13.0",
+    "590": "13.1",
+    "595": "13.2",
+    "610": "13.3",
+}
 
 
 class InsertionError(Exception):
@@ -68,7 +78,11 @@ def remove(name: str) -> None:
     """Unload the module NAME and what depends on it."""
     plain = name.replace("_", "-")
     modules = node.loaded()
-    gone = [entry for entry in modules if entry == plain or (plain in _NVIDIA and entry.replace("_", "-").startswith("nvidia"))]
+    gone = [
+        entry
+        for entry in modules
+        if entry == plain or (plain in _NVIDIA and entry.replace("_", "-").startswith("nvidia"))
+    ]
     gone += [entry for entry in modules if entry.replace("_", "-") == plain and entry not in gone]
     if not gone:
         raise InsertionError(f"Module {name} is not currently loaded")
@@ -127,7 +141,15 @@ def _insert_nvidia(name: str) -> None:
     node.log(f"nvidia: loading out-of-tree module taints kernel.{'' if open_source else ' (proprietary)'}")
     node.log(f"NVRM: loading NVIDIA UNIX {'Open ' if open_source else ''}Kernel Module for x86_64  {version}")
     module = {"version": version, "open": open_source, "working": [gpu["uuid"] for gpu in working]}
-    _store({**current, "nvidia": module, "nvidia_modeset": {"version": version}, "nvidia_drm": {"version": version}, "nvidia_uvm": {"version": version}})
+    _store(
+        {
+            **current,
+            "nvidia": module,
+            "nvidia_modeset": {"version": version},
+            "nvidia_drm": {"version": version},
+            "nvidia_uvm": {"version": version},
+        }
+    )
 
 
 def _initialise(gpu: dict[str, Any], *, open_source: bool) -> bool:
@@ -182,7 +204,10 @@ def refresh() -> None:
     modules = dict(node.loaded())
     module = shown_module()
     if module is not None:
-        modules = {name: {**info, "version": module["version"]} if name.startswith("nvidia") else info for name, info in modules.items()}
+        modules = {
+            name: {**info, "version": module["version"]} if name.startswith("nvidia") else info
+            for name, info in modules.items()
+        }
     gpus = node.scenario()["gpus"]
     driver = "nvidia" if module else "nouveau" if "nouveau" in modules else None
     tree.write_modules(node.VIEW, modules)

@@ -2,6 +2,7 @@
 
 Everything else, and every option that only asks, is passed to the real kmod, told which kernel is meant to be running.
 """
+
 from __future__ import annotations
 
 import os
@@ -11,7 +12,22 @@ from pathlib import Path
 from . import kernel, node
 
 _KMOD = "/usr/bin/kmod"
-_ASKING = ("-n", "--dry-run", "--show", "-D", "--show-depends", "-c", "--showconfig", "-R", "--resolve-alias", "--show-modversions", "-V", "--version", "-h", "--help")
+_ASKING = (
+    "-n",
+    "--dry-run",
+    "--show",
+    "-D",
+    "--show-depends",
+    "-c",
+    "--showconfig",
+    "-R",
+    "--resolve-alias",
+    "--show-modversions",
+    "-V",
+    "--version",
+    "-h",
+    "--help",
+)
 _WITH_VALUE = ("-C", "--config", "-d", "--dirname", "-S", "--set-version")
 
 
@@ -65,7 +81,11 @@ def _change(name: str, *, removing: bool, quiet: bool) -> int:
     except FileNotFoundError:
         text = f"modprobe: FATAL: Module {name} not found in directory /lib/modules/{kernel.release()}"
     except kernel.InsertionError as error:
-        text = f"modprobe: FATAL: {error}." if removing else f"modprobe: ERROR: could not insert '{name.replace('-', '_')}': {error}"
+        text = (
+            f"modprobe: FATAL: {error}."
+            if removing
+            else f"modprobe: ERROR: could not insert '{name.replace('-', '_')}': {error}"
+        )
     else:
         return 0
     if not quiet:

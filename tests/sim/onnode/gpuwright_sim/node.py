@@ -2,6 +2,7 @@
 
 The scenario and the faults survive a reboot (/etc/gpuwright-sim); what was loaded does not (/run/gpuwright-sim).
 """
+
 from __future__ import annotations
 
 import json

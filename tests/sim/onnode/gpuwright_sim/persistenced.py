@@ -1,4 +1,5 @@
 """The stand-in nvidia-persistenced: runs while the driver is loaded, ends with 1 where it is not."""
+
 from __future__ import annotations
 
 import os

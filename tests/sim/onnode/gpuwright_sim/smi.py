@@ -3,6 +3,7 @@
 Error sentences and exit codes are the real ones; numbers are our own. The user space that it belongs to is found as the real
 one finds it: by the NVML library next to it.
 """
+
 from __future__ import annotations
 
 import sys
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
     if node.fault("hanging-smi") is not None:
         time.sleep(86400)
     if node.fault("garbage-smi") is not None:
-        sys.stdout.write("<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n\x00\x00segment fault at 0000\n")
+        sys.stdout.write('<?xml version="1.0" ?>\n<nvidia_smi_log>\n\x00\x00segment fault at 0000\n')
         return 0
     try:
         sys.stdout.write(_answer(arguments))
@@ -60,7 +61,12 @@ def _answer(arguments: list[str]) -> str:
         raise Refusal("No devices were found\n", 6)
     if "--version" in arguments:
         branch = library.split(".")[0]
-        return f"NVIDIA-SMI version  : {library}\nNVML version        : {branch}.{library.split('.', 1)[1]}\nDRIVER version      : {module['version']}\nCUDA Version        : {cuda_version(library)}\n"
+        return (
+            f"NVIDIA-SMI version  : {library}\n"
+            f"NVML version        : {branch}.{library.split('.', 1)[1]}\n"
+            f"DRIVER version      : {module['version']}\n"
+            f"CUDA Version        : {cuda_version(library)}\n"
+        )
     _refuse_lost(working)
     if "-pm" in arguments or any(argument.startswith("--persistence-mode") for argument in arguments):
         return "".join(f"Enabled persistence mode for GPU {_long_bus_id(gpu)}.\n" for gpu in working) + "All done.\n"
@@ -89,7 +95,9 @@ def _connect() -> tuple[str, dict[str, Any]]:
         module = kernel.shown_module() or {}
     if module["version"] != library:
         short = ".".join(library.split(".")[:2])
-        raise Refusal(f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}\n", 18)
+        raise Refusal(
+            f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}\n", 18
+        )
     return library, module
 
 
@@ -97,7 +105,10 @@ def _refuse_lost(gpus: list[Gpu]) -> None:
     lost = node.fault("fallen-off-bus")
     if lost is not None and lost < len(gpus):
         bus = gpus[lost]["bus_id"].upper()
-        raise Refusal(f"Unable to determine the device handle for GPU{bus}: GPU is lost.  Reboot the system to recover this GPU\n", 15)
+        raise Refusal(
+            f"Unable to determine the device handle for GPU{bus}: GPU is lost.  Reboot the system to recover this GPU\n",
+            15,
+        )
 
 
 def _conditions() -> dict[str, int | None]:
@@ -106,7 +117,7 @@ def _conditions() -> dict[str, int | None]:
 
 def cuda_version(library: str) -> str:
     """The CUDA version that a driver names: that of the toolkit which it was released with."""
-    return kernel.CUDA_OF_BRANCH.get(library.split(".")[0], "13.0")
+    return kernel.CUDA_OF_BRANCH.get(library.split(".", maxsplit=1)[0], "13.0")
 
 
 def _long_bus_id(gpu: Gpu) -> str:
@@ -159,7 +170,12 @@ def csv(gpus: list[Gpu], query: str, options: set[str], library: str) -> str:
             raise Refusal(f'Field "{name}" is not a valid field to query.\n\n', 2)
     lines = []
     if "noheader" not in options:
-        lines.append(", ".join(name + (f" [{_FIELDS[name][0]}]" if _FIELDS[name][0] and "nounits" not in options else "") for name in names))
+        lines.append(
+            ", ".join(
+                name + (f" [{_FIELDS[name][0]}]" if _FIELDS[name][0] and "nounits" not in options else "")
+                for name in names
+            )
+        )
     for index, gpu in enumerate(gpus):
         values = []
         for name in names:
@@ -173,9 +189,13 @@ def table(gpus: list[Gpu], library: str) -> str:
     """What a bare `nvidia-smi` shows: nobody should parse it, so it is short."""
     line = "+" + "-" * 89 + "+\n"
     text = time.strftime("%a %b %d %H:%M:%S %Y       \n") + line
-    text += f"| NVIDIA-SMI {library:<22} Driver Version: {library:<14} CUDA Version: {cuda_version(library):<8} |\n" + line
+    text += (
+        f"| NVIDIA-SMI {library:<22} Driver Version: {library:<14} CUDA Version: {cuda_version(library):<8} |\n" + line
+    )
     for index, gpu in enumerate(gpus):
-        text += f"| {index:>3}  {gpu['name']:<40.40} {_long_bus_id(gpu)}  0MiB / {gpu['memory_mib']}MiB".ljust(90) + "|\n"
+        text += (
+            f"| {index:>3}  {gpu['name']:<40.40} {_long_bus_id(gpu)}  0MiB / {gpu['memory_mib']}MiB".ljust(90) + "|\n"
+        )
     return text + line
 
 
@@ -248,7 +268,15 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str]) -> list[Node]:
         ("board_part_number", "N/A"),
         ("gpu_part_number", f"{gpu['device'].upper()}-885-A1"),
         ("gpu_module_id", str(index + 1) if gpu["nvlinks"] else "1"),
-        ("inforom_version", [("img_version", "G520.0200.00.05"), ("oem_object", "2.1"), ("ecc_object", "7.16" if gpu["ecc"] else "N/A"), ("pwr_object", "N/A")]),
+        (
+            "inforom_version",
+            [
+                ("img_version", "G520.0200.00.05"),
+                ("oem_object", "2.1"),
+                ("ecc_object", "7.16" if gpu["ecc"] else "N/A"),
+                ("pwr_object", "N/A"),
+            ],
+        ),
         ("gpu_operation_mode", _all("current_gom pending_gom")),
         ("c2c_mode", "Disabled" if gpu["architecture"] == "Hopper" else "N/A"),
         ("gpu_virtualization_mode", [("virtualization_mode", "None"), *_all("host_vgpu_mode vgpu_heterogeneous_mode")]),
@@ -258,8 +286,19 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str]) -> list[Node]:
         ("fan_speed", gpu.get("fan", "N/A")),
         ("performance_state", "P0"),
         ("clocks_event_reasons", _event_reasons(hot=hot)),
-        ("fb_memory_usage", [("total", f"{gpu['memory_mib']} MiB"), ("reserved", f"{gpu['reserved_mib']} MiB"), ("used", "0 MiB"), ("free", f"{gpu['memory_mib'] - gpu['reserved_mib']} MiB")]),
-        ("bar1_memory_usage", [("total", f"{gpu['bar1_mib']} MiB"), ("used", "1 MiB"), ("free", f"{gpu['bar1_mib'] - 1} MiB")]),
+        (
+            "fb_memory_usage",
+            [
+                ("total", f"{gpu['memory_mib']} MiB"),
+                ("reserved", f"{gpu['reserved_mib']} MiB"),
+                ("used", "0 MiB"),
+                ("free", f"{gpu['memory_mib'] - gpu['reserved_mib']} MiB"),
+            ],
+        ),
+        (
+            "bar1_memory_usage",
+            [("total", f"{gpu['bar1_mib']} MiB"), ("used", "1 MiB"), ("free", f"{gpu['bar1_mib'] - 1} MiB")],
+        ),
         ("cc_protected_memory_usage", _all("total used free", "0 MiB")),
         ("compute_mode", "Default"),
         ("utilization", _all("gpu_util memory_util encoder_util decoder_util jpeg_util ofa_util", "0 %")),
@@ -270,9 +309,18 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str]) -> list[Node]:
         ("temperature", _temperature(index, gpu, hot=hot)),
         ("gpu_power_readings", _power(gpu, hot=hot)),
         ("gpu_memory_power_readings", _all("average_power_draw instant_power_draw")),
-        ("module_power_readings", _all("power_state average_power_draw instant_power_draw current_power_limit requested_power_limit default_power_limit min_power_limit max_power_limit")),
+        (
+            "module_power_readings",
+            _all(
+                "power_state average_power_draw instant_power_draw current_power_limit requested_power_limit"
+                " default_power_limit min_power_limit max_power_limit"
+            ),
+        ),
         ("clocks", _clocks(gpu, gpu["sm_mhz"] // 3 if hot else gpu["sm_mhz"])),
-        ("applications_clocks", [("graphics_clock", f"{gpu['sm_mhz']} MHz"), ("mem_clock", f"{gpu['memory_mhz']} MHz")]),
+        (
+            "applications_clocks",
+            [("graphics_clock", f"{gpu['sm_mhz']} MHz"), ("mem_clock", f"{gpu['memory_mhz']} MHz")],
+        ),
         ("max_clocks", _clocks(gpu, gpu["sm_mhz"])),
         ("clock_policy", _all("auto_boost auto_boost_default")),
         ("fabric", _fabric(gpu)),
@@ -297,7 +345,7 @@ def _pci(gpu: Gpu, *, narrow: bool) -> list[Node]:
         ("pci_sub_system_id", subsystem_device + subsystem_vendor),
         ("pci_gpu_link_info", [
             ("pcie_gen", _all("max_link_gen current_link_gen device_current_link_gen max_device_link_gen max_host_link_gen", generation)),
-            ("link_widths", [("max_link_width", f"{gpu['pcie_width']}x"), ("current_link_width", "4x" if narrow else f"{gpu['pcie_width']}x")]),
+            ("link_widths", [("max_link_width", f"{width}x"), ("current_link_width", "4x" if narrow else f"{width}x")]),
         ]),
         ("pci_bridge_chip", _all("bridge_chip_type bridge_chip_fw")),
         ("replay_counter", "0"),
@@ -309,10 +357,22 @@ def _pci(gpu: Gpu, *, narrow: bool) -> list[Node]:
     ]  # fmt: skip
 
 
+_EVENT_REASONS = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "display_clocks_setting",
+)
+
+
 def _event_reasons(*, hot: bool) -> list[Node]:
     active = {"hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown"} if hot else {"gpu_idle"}
-    names = "gpu_idle applications_clocks_setting sw_power_cap hw_slowdown hw_thermal_slowdown hw_power_brake_slowdown sync_boost sw_thermal_slowdown display_clocks_setting"
-    return [(f"clocks_event_reason_{name}", "Active" if name in active else "Not Active") for name in names.split()]
+    return [(f"clocks_event_reason_{name}", "Active" if name in active else "Not Active") for name in _EVENT_REASONS]
 
 
 def _ecc_errors(gpu: Gpu, *, broken: bool) -> list[Node]:
@@ -324,7 +384,10 @@ def _ecc_errors(gpu: Gpu, *, broken: bool) -> list[Node]:
     return [
         ("volatile", values),
         ("aggregate", [*values, ("sram_threshold_exceeded", "Yes" if broken else "No")]),
-        ("aggregate_uncorrectable_sram_sources", _all("sram_l2 sram_sm sram_microcontroller sram_pcie sram_other", "0")),
+        (
+            "aggregate_uncorrectable_sram_sources",
+            _all("sram_l2 sram_sm sram_microcontroller sram_pcie sram_other", "0"),
+        ),
     ]
 
 
@@ -332,14 +395,19 @@ def _retired_pages(gpu: Gpu) -> list[Node]:
     count = "0" if gpu["ecc"] and not gpu["row_remapping"] else "N/A"
     pending = "No" if count == "0" else "N/A"
     kinds = ("multiple_single_bit_retirement", "double_bit_retirement")
-    pages: list[Node] = [(kind, [("retired_count", count), ("retired_pagelist", "N/A" if count == "N/A" else "")]) for kind in kinds]
+    pages: list[Node] = [
+        (kind, [("retired_count", count), ("retired_pagelist", "N/A" if count == "N/A" else "")]) for kind in kinds
+    ]
     return [*pages, ("pending_blacklist", pending), ("pending_retirement", pending)]
 
 
 def _remapped_rows(gpu: Gpu, *, broken: bool) -> Any:
     if not gpu["row_remapping"]:
         return "N/A"
-    histogram = [(f"row_remapper_histogram_{name}", f"{2560 if name == 'max' else 0} bank(s)") for name in "max high partial low none".split()]
+    histogram = [
+        (f"row_remapper_histogram_{name}", f"{2560 if name == 'max' else 0} bank(s)")
+        for name in ["max", "high", "partial", "low", "none"]
+    ]
     return [
         ("remapped_row_corr", "0"), ("remapped_row_unc", "3" if broken else "0"), ("remapped_row_pending", "Yes" if broken else "No"),
         ("remapped_row_failure", "No"), ("row_remapper_histogram", histogram),
@@ -360,12 +428,18 @@ def _power(gpu: Gpu, *, hot: bool) -> list[Node]:
     limit = f"{gpu['power_w']:.2f} W"
     return [
         ("power_state", "P0"), ("average_power_draw", draw), ("instant_power_draw", draw), ("current_power_limit", limit),
-        ("requested_power_limit", limit), ("default_power_limit", limit), ("min_power_limit", f"{gpu['power_w'] * 0.3:.2f} W"), ("max_power_limit", limit),
+        ("requested_power_limit", limit), ("default_power_limit", limit),
+        ("min_power_limit", f"{gpu['power_w'] * 0.3:.2f} W"), ("max_power_limit", limit),
     ]  # fmt: skip
 
 
 def _clocks(gpu: Gpu, clock: int) -> list[Node]:
-    return [("graphics_clock", f"{clock} MHz"), ("sm_clock", f"{clock} MHz"), ("mem_clock", f"{gpu['memory_mhz']} MHz"), ("video_clock", f"{clock * 9 // 10} MHz")]
+    return [
+        ("graphics_clock", f"{clock} MHz"),
+        ("sm_clock", f"{clock} MHz"),
+        ("mem_clock", f"{gpu['memory_mhz']} MHz"),
+        ("video_clock", f"{clock * 9 // 10} MHz"),
+    ]
 
 
 def _fabric(gpu: Gpu) -> list[Node]:

@@ -3,6 +3,7 @@
 Used at every boot of a simulated node (the tree is then mounted over the real one) and for trees without a node that unit
 tests and the benchmark read through the option ``root`` of ``node_facts``. Pure: files are written below BASE only.
 """
+
 from __future__ import annotations
 
 import shutil
@@ -12,7 +13,14 @@ from typing import Any
 
 Gpu = dict[str, Any]
 
-_TRANSFERS = {1: "2.5 GT/s PCIe", 2: "5.0 GT/s PCIe", 3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe", 6: "64.0 GT/s PCIe"}
+_TRANSFERS = {
+    1: "2.5 GT/s PCIe",
+    2: "5.0 GT/s PCIe",
+    3: "8.0 GT/s PCIe",
+    4: "16.0 GT/s PCIe",
+    5: "32.0 GT/s PCIe",
+    6: "64.0 GT/s PCIe",
+}
 
 # Neighbours that every server has, so that nobody may take "a PCI device" for "a GPU".
 _OTHER_DEVICES = (
@@ -61,20 +69,28 @@ def _device(folder: Path, device: dict[str, Any]) -> None:
     write(folder / "enable", "1")
     write(folder / "resource", "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 13))
     write(folder / "uevent", f"PCI_ID={vendor}:{number}".upper())
-    write(folder / "modalias", f"pci:v0000{vendor}d0000{number}sv0000{subsystem_vendor}sd0000{subsystem_device}".upper())
-    (folder / "config").write_bytes(_configuration_space(vendor, number, class_code, subsystem_vendor, subsystem_device))
+    write(
+        folder / "modalias", f"pci:v0000{vendor}d0000{number}sv0000{subsystem_vendor}sd0000{subsystem_device}".upper()
+    )
+    (folder / "config").write_bytes(
+        _configuration_space(vendor, number, class_code, subsystem_vendor, subsystem_device)
+    )
     if device.get("driver"):
         drivers = folder.parents[1] / "drivers" / device["driver"]
         drivers.mkdir(parents=True, exist_ok=True)
         (folder / "driver").symlink_to(f"../../drivers/{device['driver']}")
 
 
-def _configuration_space(vendor: str, device: str, class_code: str, subsystem_vendor: str, subsystem_device: str) -> bytes:
+def _configuration_space(
+    vendor: str, device: str, class_code: str, subsystem_vendor: str, subsystem_device: str
+) -> bytes:
     """The first 64 bytes that a PCI device shows, as far as `lspci` reads them."""
     head = struct.pack("<HHHH", int(vendor, 16), int(device, 16), 0x0406, 0x0010)
     code = int(class_code, 16)
     head += bytes((0xA1 if vendor == "10de" else 1, code & 0xFF, code >> 8 & 0xFF, code >> 16 & 0xFF)) + bytes(4)
-    return (head + bytes(28) + struct.pack("<HH", int(subsystem_vendor, 16), int(subsystem_device, 16))).ljust(64, b"\0")
+    return (head + bytes(28) + struct.pack("<HH", int(subsystem_vendor, 16), int(subsystem_device, 16))).ljust(
+        64, b"\0"
+    )
 
 
 def write_modules(base: Path, modules: dict[str, dict[str, Any]]) -> None:
@@ -105,7 +121,10 @@ def write_driver(base: Path, gpus: list[Gpu], module: dict[str, Any] | None) -> 
     built = "Release Build  (gpuwright@simulation)  Fri Nov 20 12:00:00 UTC 2026"
     name = "Open Kernel Module for x86_64" if module["open"] else "x86_64 Kernel Module"
     when = built if module["open"] else "Fri Nov 20 12:00:00 UTC 2026"
-    write(folder / "nvidia/version", f"NVRM version: NVIDIA UNIX {name}  {version}  {when}\nGCC version:  gcc version 14.2.0 (Debian 14.2.0-19)")
+    write(
+        folder / "nvidia/version",
+        f"NVRM version: NVIDIA UNIX {name}  {version}  {when}\nGCC version:  gcc version 14.2.0 (Debian 14.2.0-19)",
+    )
     for minor, gpu in enumerate(gpus):
         write(
             folder / "nvidia/gpus" / gpu["bus_id"] / "information",
@@ -118,8 +137,15 @@ def write_machine(base: Path, scenario: dict[str, Any], kernel: str, boot_id: st
     """What does not change until the next boot: firmware, screens, identity of the machine and of the kernel."""
     write(base / "proc/sys/kernel/osrelease", kernel)
     write(base / "proc/sys/kernel/random/boot_id", boot_id)
-    write(base / "proc/version", f"Linux version {kernel} (builder@simulation) ({scenario['kernel']['compiler']}, GNU ld (GNU Binutils) 2.44) #1 SMP PREEMPT_DYNAMIC")
-    write(base / "proc/cmdline", f"BOOT_IMAGE=/boot/vmlinuz-{kernel} root=/dev/vda1 ro quiet {scenario.get('cmdline', '')}".strip())
+    write(
+        base / "proc/version",
+        f"Linux version {kernel} (builder@simulation) ({scenario['kernel']['compiler']}, GNU ld (GNU Binutils) 2.44)"
+        " #1 SMP PREEMPT_DYNAMIC",
+    )
+    write(
+        base / "proc/cmdline",
+        f"BOOT_IMAGE=/boot/vmlinuz-{kernel} root=/dev/vda1 ro quiet {scenario.get('cmdline', '')}".strip(),
+    )
     if scenario.get("secure_boot") is not None:
         variable = base / "sys/firmware/efi/efivars" / _SECURE_BOOT_VARIABLE
         variable.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,296 @@
+"""The planner: which components change, why, and what stops a run before its first change."""
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import nodes
+import pytest
+from ansible_collections.gpuwright.node.plugins.plugin_utils import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+
+TODAY = date(2026, 11, 20)
+
+
+def wish(**variables: Any) -> Wish:
+    return Wish.from_variables(variables).with_defaults()
+
+
+def request(**changes: Any) -> planner.Request:
+    return planner.Request(**{"host": "node", "today": TODAY, **changes})
+
+
+def index_of(drafted: planner.Draft, **versions: str | None) -> dict[str, Any]:
+    """What package_index answers when every package is there; ``versions`` overrides by name with _ for -."""
+    named = {name.replace("_", "-"): version for name, version in versions.items()}
+    candidates = {name: named.get(name, f"{nodes.DRIVER}-1") for name in drafted.packages}
+    rows = [{"name": name, "version": version, "download_bytes": 1000} for name, version in candidates.items()]
+    return {
+        "packages": {name: {"candidate": version, "versions": [version]} for name, version in candidates.items()},
+        "install": rows,
+        "download_bytes": 1000 * len(rows),
+        "disk_bytes": 5000 * len(rows),
+        "problems": [],
+    }
+
+
+def plan(facts: dict[str, Any], asked: Wish | None = None, **changes: Any) -> dict[str, Any]:
+    drafted = planner.draft(facts, asked or wish(), load_rules(), request(**changes))
+    if isinstance(drafted, dict):
+        return drafted
+    return planner.finish(drafted, index_of(drafted) if drafted.packages else None)
+
+
+def proven(facts: dict[str, Any], asked: Wish | None = None) -> dict[str, Any]:
+    """The same node with good seals of these very inputs and a fresh proof."""
+    made = plan(facts, asked)
+    seals = {
+        name: {
+            "state": "good",
+            "reason": None,
+            "digest": made["digests"][name],
+            "gpuwright": "0.1.0",
+            "stack": planner.stack_part(name, made["stack"]),
+            "gpus": ["10de:2330", "10de:2330"],
+            "packages": {},
+        }
+        for name in made["digests"]
+    }
+    proof = {
+        "verdict": "pass",
+        "time": "2026-11-20T11:00:00+00:00",
+        "boot_id": facts["boot"]["id"],
+        "driver": facts["driver"]["loaded_version"],
+        "stack_digest": made["stack_digest"],
+        "gpus": [],
+    }
+    return nodes.merged(facts, {"seals": seals, "proof": proof})
+
+
+@pytest.fixture
+def done() -> dict[str, Any]:
+    """A node on which everything was brought about, sealed and proven."""
+    return proven(nodes.provisioned())
+
+
+def test_a_bare_node_needs_every_component_in_order_and_a_boot() -> None:
+    made = plan(nodes.bare())
+    assert made["components"] == [
+        "nvidia_driver",
+        "nouveau_blacklist",
+        "cuda",
+        "container_toolkit",
+        "frameworks",
+        "reboot",
+        "validate",
+    ]
+    assert made["reboot"]
+    assert "nouveau" in made["reboot_reason"]
+    assert made["refusals"] == []
+
+
+def test_the_plan_names_packages_with_the_versions_of_the_index() -> None:
+    made = plan(nodes.bare())
+    driver = next(change for change in made["changes"] if change["component"] == "nvidia_driver" and change["packages"])
+    versions = {row["name"]: row["version"] for row in driver["packages"]}
+    assert versions["nvidia-kernel-open-dkms"] == f"{nodes.DRIVER}-1"
+    assert made["download_bytes"] == 1000 * len(made["install"])
+
+
+def test_without_an_answer_in_time_the_versions_are_unverified_and_the_plan_says_so() -> None:
+    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    slow = {"packages": {}, "install": [], "problems": [{"kind": "timeout", "text": "no answer in 90 s", "remedy": "-"}]}
+    made = planner.finish(drafted, slow)
+    assert not made["versions_verified"]
+    assert made["ok"]
+    assert any("no answer in 90 s" in row["text"] for row in made["warnings"])
+
+
+def test_a_wrong_key_is_a_refusal() -> None:
+    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    problem = {"kind": "wrong-key", "text": "expected A, found B", "remedy": "ask the owner"}
+    made = planner.finish(drafted, {"packages": {}, "install": [], "problems": [problem]})
+    assert not made["ok"]
+    assert made["why_not"] == "expected A, found B -> ask the owner"
+
+
+def test_a_sealed_and_proven_node_needs_nothing(done: dict[str, Any]) -> None:
+    made = plan(done)
+    assert made["changes"] == []
+    assert made["components"] == []
+    assert made["why_not"] is None or "proof" not in made["why_not"]
+
+
+@pytest.mark.parametrize("component", SEALED)
+def test_a_broken_seal_brings_just_its_component_and_the_proof(done: dict[str, Any], component: str) -> None:
+    broken = {"state": "broken", "reason": "/etc/x changed"}
+    made = plan(nodes.merged(done, {"seals": {component: broken}}))
+    assert made["components"] == [component, "validate"]
+    assert made["changes"][0]["reason"] == "/etc/x changed"
+
+
+@pytest.mark.parametrize("component", SEALED)
+def test_a_run_that_was_cut_off_is_healed(done: dict[str, Any], component: str) -> None:
+    mark = {"state": "begun", "reason": "a run that began did not end"}
+    made = plan(nodes.merged(done, {"seals": {component: mark}}))
+    assert made["components"] == [component, "validate"]
+
+
+def test_a_moved_package_goes_back_to_its_sealed_version(done: dict[str, Any]) -> None:
+    sealed = {"state": "broken", "reason": "package nvidia-driver-cuda is 580.95.05-1 instead of 580.178.04-1"}
+    sealed["packages"] = {"nvidia-driver-cuda": "580.178.04-1"}  # type: ignore[assignment]
+    moved = nodes.merged(done, {"seals": {"nvidia_driver": sealed}})
+    moved["packages"]["installed"]["nvidia-driver-cuda"] = "580.95.05-1"
+    drafted = planner.draft(moved, wish(), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    assert drafted.packages == ["nvidia-driver-cuda"]
+    assert drafted.keep[planner.EVERY_PACKAGE] == "580.178.04-1"
+
+
+def test_a_changed_input_makes_the_seal_stale(done: dict[str, Any]) -> None:
+    made = plan(done, inputs={"container_toolkit": {"container_toolkit_default_runtime": True}})
+    assert made["components"] == ["container_toolkit", "validate"]
+    assert "inputs changed" in made["changes"][0]["reason"]
+
+
+def test_full_looks_at_everything_again(done: dict[str, Any]) -> None:
+    assert plan(done, full=True)["components"] == [*SEALED, "validate"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"boot": {"id": "boot-2"}}, "booted"),
+        ({"time": "2026-12-20T12:00:00Z"}, "from 2026-11-20"),
+        ({"proof": {"verdict": "fail"}}, "was fail"),
+        ({"proof": None}, "never proven"),
+    ],
+)
+def test_a_stale_proof_is_renewed_and_no_role_runs(done: dict[str, Any], change: dict[str, Any], reason: str) -> None:
+    made = plan(nodes.merged(done, change))
+    assert made["components"] == ["validate"]
+    assert reason in made["changes"][0]["reason"]
+
+
+def test_an_interrupted_package_manager_is_repaired_first() -> None:
+    facts = nodes.bare(packages={"interrupted": True, "interrupted_detail": "libc6 is half-configured"})
+    made = plan(facts)
+    assert made["components"][0] == "repair"
+    assert "libc6" in made["changes"][0]["reason"]
+
+
+def test_a_working_driver_of_another_owner_is_adopted_and_left_alone() -> None:
+    facts = nodes.provisioned(packages={"sources": nodes.bare()["packages"]["sources"]})
+    facts["driver"] |= {"owner": "runfile", "source": "runfile", "packages": {}}
+    facts["packages"]["installed"] = {}
+    made = plan(facts, wish(gpuwright_want=["driver"]))
+    driver = next(change for change in made["changes"] if change["component"] == "nvidia_driver")
+    assert driver["action"] == "adopt"
+    assert driver["packages"] == []
+    assert made["manages"]["nvidia_driver"]["packages"] == []
+
+
+def test_fewer_cards_than_were_sealed_is_a_failure_and_changes_nothing(done: dict[str, Any]) -> None:
+    made = plan(nodes.merged(done, {"pci": {"gpus": []}}))
+    assert made["changes"] == []
+    assert made["verdict"] == "fail"
+    assert any(check["status"] == "fail" and "2" in str(check["reason"]) for check in made["checks"])
+
+
+def test_a_remote_host_without_cards_is_skipped_and_named() -> None:
+    made = plan(nodes.bare(pci={"gpus": []}))
+    assert made["skipped"]
+    assert made["verdict"] == "skip"
+    assert made["components"] == []
+
+
+def test_the_machine_one_sits_at_gets_frameworks_for_the_cpu() -> None:
+    made = plan(nodes.bare(pci={"gpus": []}), local=True)
+    assert made["cpu_only"]
+    assert made["components"] == ["frameworks", "validate"]
+    assert made["stack"]["frameworks"][0]["index_url"].endswith("/cpu")
+
+
+def test_cards_that_are_yet_to_come_are_provisioned_for_without_a_boot() -> None:
+    made = plan(nodes.bare(pci={"gpus": []}), wish(gpuwright_provision_for=["H100"]))
+    assert made["provision_only"]
+    assert "nvidia_driver" in made["components"]
+    assert "reboot" not in made["components"]
+    assert not any(check["id"] == "gpu.count" and check["status"] == "fail" for check in made["checks"])
+
+
+def test_an_ordinary_user_is_refused_a_change_but_not_a_plan() -> None:
+    facts = nodes.bare(privileged=False)
+    assert plan(facts, verb="plan")["ok"]
+    refused = plan(facts, verb="up")
+    assert [row["rule"] for row in refused["refusals"]] == ["needs-root"]
+
+
+def test_a_tree_that_is_not_the_running_machine_is_refused_a_change() -> None:
+    refused = plan(nodes.bare(root="/srv/image"), verb="up")
+    assert [row["rule"] for row in refused["refusals"]] == ["needs-live-root"]
+
+
+@pytest.mark.parametrize("mount", ["/", "/boot"])
+def test_too_little_room_is_refused_with_the_file_system_and_the_sizes(mount: str) -> None:
+    facts = nodes.bare()
+    facts["disks"].append({**facts["disks"][0], "mount": "/boot"})
+    for disk in facts["disks"]:
+        if disk["mount"] == mount:
+            disk["free_bytes"] = 50 * 1024**2
+    refusals = plan(facts)["refusals"]
+    assert [row["rule"] for row in refusals] == ["no-space"]
+    assert refusals[0]["text"].startswith(f"{mount} has 50 MiB free")
+
+
+def test_a_seal_of_a_newer_gpuwright_is_not_overwritten(done: dict[str, Any]) -> None:
+    made = plan(nodes.merged(done, {"seals": {"cuda": {"state": "newer", "gpuwright": "9.0", "reason": "newer"}}}))
+    assert [row["rule"] for row in made["refusals"]] == ["newer-seal"]
+    assert "9.0" in made["refusals"][0]["text"]
+
+
+def test_a_conflict_ends_the_plan_with_its_remedy() -> None:
+    made = plan(nodes.bare(), wish(gpuwright_want=["driver=580", "driver-modules=proprietary", "cuda=11.8"]))
+    if made["ok"]:
+        pytest.fail("CUDA 11.8 is in no repository of Debian 13")
+    assert all(row["remedy"] for row in made["conflicts"])
+
+
+def test_what_the_index_lacks_is_named_so_that_the_rules_can_choose_again() -> None:
+    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    newer = index_of(drafted, nvidia_driver_cuda="595.112.07-1", cuda_toolkit_13_0=None)
+    assert planner.absent(drafted, newer) == ["cuda=13.0", "driver=580"]
+    again = planner.draft(nodes.bare(), wish(), load_rules(), request(absent=["driver=580", "cuda=13.0"]))
+    assert isinstance(again, planner.Draft)
+    assert again.context.stack["driver"]["branch"] != "580"
+
+
+def test_after_an_apply_a_missing_seal_is_no_reason_and_a_wrong_outcome_is() -> None:
+    applied = plan(nodes.bare())["stack"]
+    good = planner.draft(nodes.provisioned(), wish(), load_rules(), request(applied=applied))
+    assert isinstance(good, planner.Draft)
+    assert planner.right(good) == []
+    unloaded = nodes.provisioned(kernel={"initramfs": {"blacklist_inside": False}})
+    bad = planner.draft(unloaded, wish(), load_rules(), request(applied=applied))
+    assert isinstance(bad, planner.Draft)
+    assert [finding.action for finding in planner.right(bad)] == ["configure"]
+
+
+def test_a_change_that_only_the_index_decided_leaves_the_seal_alone(done: dict[str, Any]) -> None:
+    """A newer build in the index is no reason to move: only `upgrade` does that."""
+    assert plan(done)["digests"] == plan(nodes.merged(done, {}))["digests"]
+    assert plan(done)["components"] == []
+
+
+def test_the_same_observation_gives_the_same_plan() -> None:
+    assert plan(nodes.bare()) == plan(nodes.bare())
+
+
+def test_every_component_has_a_name_that_a_role_can_have() -> None:
+    assert set(SEALED) <= set(COMPONENTS)
+    assert list(COMPONENTS).index("nouveau_blacklist") > list(COMPONENTS).index("nvidia_driver")
