@@ -24,7 +24,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Check the arguments and answer; wrong ones fail the task with what exists instead."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(
+        _checked, arguments = self.validate_argument_spec(
             argument_spec={
                 "driver_version": {"type": "str", "required": True},
                 "cuda_version": {"type": "str", "required": True},

@@ -17,7 +17,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
 class ActionModule(NodeAction):
     """``converged``: observe again, resolve again, and seal what is right. ``proven``: record the proof and the host's result."""
 
-    _VALID_ARGS = frozenset(("state", "plan", "owner", "checks", "failure", "reboot_pending"))
+    _VALID_ARGS = frozenset(("state", "plan", "owner", "checks", "measurements", "failure", "reboot_pending"))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
@@ -57,23 +57,24 @@ class ActionModule(NodeAction):
         checks = list(arguments.get("checks") or ())
         verdict = "fail" if failure else checking.verdict(checks)
         record = records.applied(plan, verdict, checks, failure, reboot=bool(arguments.get("reboot_pending")))
-        look.save("hosts", record)
         if failure is None:
-            self.on_node("node_seal", {"state": "proven", "proof": self._proof(plan, verdict, checks, look)}, look.task_vars)
+            facts = look.facts()
+            record |= {"gpus": planner.cards(facts), "summary": planner.summary(facts)}
+            record["measurements"] = dict(arguments.get("measurements") or {})
+            self.on_node("node_seal", {"state": "proven", "proof": _proof(plan, verdict, checks, facts)}, look.task_vars)
+        look.save("hosts", record)
         if arguments.get("owner"):
             self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
 
-    @staticmethod
-    def _proof(plan: dict[str, Any], verdict: str, checks: list[dict[str, Any]], look: Look) -> dict[str, Any]:
-        facts = look.facts()
-        cards = ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()
-        return {
-            "verdict": verdict,
-            "time": datetime.now(tz=UTC).isoformat(timespec="seconds"),
-            "boot_id": facts["boot"]["id"],
-            "driver": facts["driver"]["loaded_version"],
-            "stack_digest": plan["stack_digest"],
-            "checks": checks,
-            "gpus": [{"uuid": card["uuid"], "name": card["name"]} for card in cards],
-        }
+
+def _proof(plan: dict[str, Any], verdict: str, checks: list[dict[str, Any]], facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "verdict": verdict,
+        "time": datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        "boot_id": facts["boot"]["id"],
+        "driver": facts["driver"]["loaded_version"],
+        "stack_digest": plan["stack_digest"],
+        "checks": checks,
+        "gpus": [{"uuid": card["uuid"], "name": card["name"]} for card in planner.cards(facts)],
+    }

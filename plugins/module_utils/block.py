@@ -32,7 +32,7 @@ def file_system_of(path: str, mountinfo: Optional[str] = None) -> Tuple[Optional
         mountinfo = _read("/proc/self/mountinfo") or ""
     best: Tuple[Optional[str], Optional[str]] = (None, None)
     for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
+        before, _dash, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
         if len(fields) < 5 or not kind:
             continue
@@ -54,7 +54,7 @@ def disk_class(path: str, sys_root: str = "/sys", mountinfo: Optional[str] = Non
     Returns:
         ``hdd``, ``ssd``, ``nvme``, ``nvme3``, ``nvme4``, ``nvme5``, ``md``, ``network``, ``virtual``, ``memory``, or ``None``.
     """
-    kind, _ = file_system_of(path, mountinfo)
+    kind = file_system_of(path, mountinfo)[0]
     if kind in _MEMORY:
         return "memory"
     if kind is not None and _NETWORK.match(kind):

@@ -200,7 +200,7 @@ class _Driver:
             self.library.cuGetErrorName(code, ctypes.byref(text))
         except AttributeError:
             return None
-        return text.value.decode("ascii", "replace") if text.value else None
+        return (text.value or b"").decode("ascii", "replace") or None
 
     def integer(self, function: str, *arguments: Any) -> int:
         value = ctypes.c_int()

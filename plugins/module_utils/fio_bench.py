@@ -17,9 +17,7 @@ import re
 import shutil
 import signal
 import stat
-import subprocess
 import tempfile
-import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, fio_json, run
@@ -256,58 +254,12 @@ def private_directory(parent: str) -> Iterator[str]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-class Outcome(NamedTuple):
-    """What one run of fio left; ``timed_out`` when it was killed."""
-
-    rc: int
-    stdout: str
-    stderr: str
-    seconds: float
-    timed_out: bool
+def run_fio(argv: Sequence[str], directory: str, timeout: float) -> run.Result:
+    """Run fio in ``directory``; it and its children end with this program, and at the time limit."""
+    return run.run(argv, timeout, cwd=directory)
 
 
-def run_fio(argv: Sequence[str], directory: str, timeout: float) -> Outcome:
-    """Run fio in ``directory``; it and its children end with this program, and at the time limit.
-
-    Raises:
-        OSError: it could not be started.
-    """
-    started = time.monotonic()
-    process = subprocess.Popen(
-        list(argv),
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=run.environment(),
-        start_new_session=True,
-    )
-    timed_out = False
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        timed_out = True
-        _end(process)
-        out, err = process.communicate()
-    except BaseException:
-        _end(process)
-        process.wait()
-        raise
-    return Outcome(
-        process.returncode,
-        out.decode("utf-8", "replace"),
-        err.decode("utf-8", "replace"),
-        time.monotonic() - started,
-        timed_out,
-    )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-Runner = Callable[[Sequence[str], str, float], Outcome]
+Runner = Callable[[Sequence[str], str, float], run.Result]
 
 
 def measure(
@@ -352,11 +304,11 @@ def _first_that_works(
     return result
 
 
-def _read(outcome: Outcome) -> Dict[str, Any]:
-    if outcome.timed_out:
-        return {"document": None, "error": f"fio did not end within {outcome.seconds:.0f} seconds and was killed"}
+def _read(outcome: run.Result) -> Dict[str, Any]:
+    if outcome.error:
+        return {"document": None, "error": outcome.error}
     try:
-        return {"document": fio_json.parse(outcome.stdout, outcome.stderr), "error": None}
+        return {"document": fio_json.parse(outcome.out, outcome.err), "error": None}
     except fio_json.FioError as error:
         return {"document": None, "error": str(error)}
 

@@ -118,7 +118,7 @@ gpus:
   type: list
   elements: dict
   sample: [{"index": 0, "name": "NVIDIA H100 80GB HBM3", "memory_total_mib": 81559, "temperature_c": 34, "power_draw_w": 71.5}]
-rc:
+exit_code:
   description: Exit status of nvidia-smi, or null when it could not be run or was killed.
   returned: always
   type: int
@@ -203,7 +203,8 @@ def prove(params: Dict[str, Any], runner: Callable[..., run.Result] = run.run) -
     data, ran = smi_messages.read_answer(answer.rc, answer.out, answer.err, answer.seconds, hung)
     if answer.error:
         ran["evidence"] = ran["evidence"] or answer.error
-    result: Dict[str, Any] = {"rc": answer.rc, "seconds": round(answer.seconds, 3), "gpus": [], "checks": [ran]}
+    # Not `rc`: Ansible takes a task with an rc that is not 0 for failed.
+    result: Dict[str, Any] = {"exit_code": answer.rc, "seconds": round(answer.seconds, 3), "gpus": [], "checks": [ran]}
     if data is not None:
         for name in ("driver_version", "cuda_version", "attached_gpus", "gpus"):
             result[name] = data[name]

@@ -26,6 +26,9 @@ options:
     description: The checks of the proof, with O(state=proven).
     type: list
     elements: dict
+  measurements:
+    description: What the proof measured beside its checks, for the report, with O(state=proven).
+    type: dict
   failure:
     description: What failed during the apply, with C(task) and C(message), or nothing.
     type: dict

@@ -103,7 +103,7 @@ class Look:
     def dead_owner(facts: Mapping[str, Any]) -> str | None:
         """The owner of the node's lock, where that was a run of this very controller that no longer lives."""
         owner = (facts["lock"] or {}).get("owner") or ""
-        who, _, process = owner.rpartition(":")
+        who, _colon, process = owner.rpartition(":")
         if not who.endswith(f"@{platform.node()}") or not process.isdecimal():
             return None
         try:

@@ -499,6 +499,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "proof": facts["proof"],
         "stack_digest": None,
         "facts_summary": summary(facts),
+        "cards": cards(facts),
     }
 
 
@@ -532,6 +533,11 @@ def summary(facts: Facts) -> dict[str, Any]:
         "driver": facts["driver"]["loaded_version"],
         "simulated": facts["simulated"],
     }
+
+
+def cards(facts: Facts) -> list[dict[str, Any]]:
+    """The cards as nvidia-smi described them; none where it was not asked."""
+    return list(((facts["smi"] or {}).get("data") or {}).get("gpus") or ())
 
 
 # --- which cards are expected -----------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 MIB = 1024**2
 
@@ -61,12 +61,17 @@ def in_environment(requirements: Iterable[str], packages: Mapping[str, str], con
 
     Raises ValueError for one that is not a requirement at all.
     """
+    # Here and below inside the function: a filter must load where only ansible-core's modules are (ansible-test's import check).
+    from packaging.utils import canonicalize_name
+
     installed: dict[str, str] = {canonicalize_name(name): version for name, version in packages.items()}
     unmet = [text for text in requirements if not _met(_parse(text), installed, absent=False)]
     return unmet + [text for text in constraints if not _met(_parse(text), installed, absent=True)]
 
 
 def _parse(text: str) -> Requirement:
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         return Requirement(text)
     except InvalidRequirement as error:

@@ -150,13 +150,19 @@ def sign_repository(folder: Path, origin: str, key: SigningKey) -> None:
 
 
 class SigningKey:
-    """A key pair made for one build and forgotten with it: nothing secret is kept in the repository."""
+    """A throw-away key pair; its secret half is kept in one file, outside of what git knows."""
 
-    def __init__(self, home: Path, name: str) -> None:
-        """Make the pair, in the gpg home HOME."""
+    def __init__(self, home: Path, name: str, kept: Path) -> None:
+        """Take the pair from the file KEPT into the gpg home HOME; it is made first where there is none."""
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._home = home
-        self._gpg("--quick-gen-key", name, "rsa3072", "sign", "never")
+        if kept.exists():
+            self._gpg("--import", str(kept))
+        else:
+            self._gpg("--quick-gen-key", name, "rsa3072", "sign", "never")
+            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            kept.touch(mode=0o600)
+            kept.write_text(self._gpg("--armor", "--export-secret-keys"))
         listing = self._gpg("--list-keys", "--with-colons")
         self.fingerprint = next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr:"))
 

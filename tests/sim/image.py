@@ -33,6 +33,11 @@ _KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp")
 def ensure() -> str:
     """The image's full name; it is built first where it is not there."""
     name = f"{settings.IMAGE}:{recipe_digest()}"
+    with settings.locked("image"):
+        return _ensure(name)
+
+
+def _ensure(name: str) -> str:
     if docker("image", "inspect", name, check=False).returncode == 0:
         return name
     say(f"building the node image {name} (once; about a minute)")
@@ -45,8 +50,8 @@ def ensure() -> str:
 
 def recipe_digest() -> str:
     """Twelve hex digits over everything that decides what the image holds."""
-    recipe = "\n".join((Path(__file__).read_text(), settings.NODE_USER, *(str(path) for path in _host_apt_settings())))
-    return hashlib.sha256(recipe.encode()).hexdigest()[:12]
+    parts = (settings.recipe(Path(__file__)), settings.NODE_USER, *(str(path) for path in _host_apt_settings()))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 # --------------------------------------------------------------------------------------------------------------------

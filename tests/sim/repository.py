@@ -5,7 +5,6 @@ A finished build is kept under .sim/repository/<digest>; the digest covers every
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import shutil
@@ -34,45 +33,55 @@ _CUDA_OF_BRANCH = {"580": 13000, "595": 13020}
 
 def ensure() -> Path:
     """The folder of the built repository; it is built first where the cached one is of another recipe."""
-    folder = settings.REPOSITORY / digest()
-    if (folder / "build.json").exists():
+    with settings.locked("repository"):
+        folder = settings.REPOSITORY / digest()
+        if not (folder / "build.json").exists():
+            say("building the simulated package repositories")
+            started = time.monotonic()
+            work = folder.with_suffix(".new")
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            count = _build(work)
+            work.rename(folder)
+            say(f"{count} packages in {time.monotonic() - started:.0f} s")
+        _make_current(folder)
         return folder
-    say("building the simulated package repositories")
-    started = time.monotonic()
-    for old in settings.REPOSITORY.glob("*"):
-        shutil.rmtree(old, ignore_errors=True)
-    work = folder.with_suffix(".new")
-    work.mkdir(parents=True)
-    count = _build(work)
-    work.rename(folder)
-    say(f"{count} packages in {time.monotonic() - started:.0f} s")
-    return folder
+
+
+def _make_current(folder: Path) -> None:
+    """Let the server, which follows a link, serve this build from now on; older ones go."""
+    link = settings.REPOSITORY / "current"
+    if not (link.is_symlink() and link.readlink().name == folder.name):
+        fresh = settings.REPOSITORY / "current.new"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(folder.name)
+        fresh.replace(link)
+    for old in settings.REPOSITORY.iterdir():
+        if old.is_dir() and not old.is_symlink() and old != folder:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def digest() -> str:
     """Twelve hex digits over the list of packages, the stubs and the code that builds them."""
-    paths = [
-        _PACKAGES,
-        *sorted(_STUBS.iterdir()),
-        _ONNODE / "gpuwright_sim/elf.py",
-        *(settings.HERE / f"{name}.py" for name in ("repository", "deb", "wheels")),
-    ]
-    total = hashlib.sha256()
-    for path in paths:
-        total.update(path.read_bytes())
-    return total.hexdigest()[:12]
+    code = (settings.HERE / f"{name}.py" for name in ("repository", "deb", "wheels"))
+    return settings.recipe(_PACKAGES, *sorted(_STUBS.iterdir()), _ONNODE / "gpuwright_sim/elf.py", *code)
 
 
 def build_information() -> dict[str, Any]:
-    """What the last build wrote about itself: the fingerprint of its key."""
-    return json.loads((ensure() / "build.json").read_text())
+    """What the build that is served wrote about itself: the fingerprint of its key."""
+    served = settings.REPOSITORY / "current" / "build.json"
+    if not served.exists():
+        ensure()
+    return dict(json.loads(served.read_text()))
 
 
 def _build(folder: Path) -> int:
     plan = yaml.safe_load(_PACKAGES.read_text())
     home = deb.temporary_home()
-    key = deb.SigningKey(home / "good", "gpuwright simulated repository <simulation@invalid>")
-    wrong = deb.SigningKey(home / "wrong", "somebody else <elsewhere@invalid>")
+    key = deb.SigningKey(
+        home / "good", "gpuwright simulated repository <simulation@invalid>", settings.SIGNING / "good.asc"
+    )
+    wrong = deb.SigningKey(home / "wrong", "somebody else <elsewhere@invalid>", settings.SIGNING / "wrong.asc")
     count = 0
     try:
         for name, repository in plan["repositories"].items():
@@ -491,21 +500,21 @@ def _wheels(name: str, entry: dict[str, Any], pythons: list[str]) -> Iterator[tu
 
 
 def serve(image_name: str) -> None:
-    """Let the nodes reach the repository: a container of its own with Python's file server."""
-    folder = ensure()
-    if docker("network", "inspect", settings.NETWORK, check=False).returncode != 0:
-        docker("network", "create", "--label", f"{settings.LABEL}=network", settings.NETWORK)
-    wanted = f"{settings.LABEL}.build={folder.name}"
-    running = docker(
-        "ps", "-q", "--filter", f"name=^{settings.REPOSITORY_CONTAINER}$", "--filter", f"label={wanted}", check=False
-    ).stdout.strip()
-    if running:
-        return
-    docker("rm", "-f", settings.REPOSITORY_CONTAINER, check=False)
-    done = docker(
-        "run", "-d", "--name", settings.REPOSITORY_CONTAINER, "--label", f"{settings.LABEL}=repository",
-        "--label", wanted, "--restart", "unless-stopped", "--network", settings.NETWORK, "--network-alias", settings.REPOSITORY_HOST, "-v", f"{folder}:/srv:ro", "-w", "/srv", image_name,
-        "python3", "-m", "http.server", "80", check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise SimulationError(f"the package server did not start: {done.stderr.strip()}")
+    """Let the nodes reach the repository: a container of its own with Python's file server, which follows `current`."""
+    ensure()
+    with settings.locked("server"):
+        if docker("network", "inspect", settings.NETWORK, check=False).returncode != 0:
+            docker("network", "create", "--label", f"{settings.LABEL}=network", settings.NETWORK)
+        wanted = f"{settings.LABEL}.serves={settings.REPOSITORY}"
+        name = f"name=^{settings.REPOSITORY_CONTAINER}$"
+        if docker("ps", "-q", "--filter", name, "--filter", f"label={wanted}").stdout.strip():
+            return
+        docker("rm", "-f", settings.REPOSITORY_CONTAINER, check=False)
+        done = docker(
+            "run", "-d", "--name", settings.REPOSITORY_CONTAINER, "--label", f"{settings.LABEL}=repository",
+            "--label", wanted, "--restart", "unless-stopped", "--network", settings.NETWORK,
+            "--network-alias", settings.REPOSITORY_HOST, "-v", f"{settings.REPOSITORY}:/srv:ro", image_name,
+            "python3", "-m", "http.server", "80", "--directory", "/srv/current", check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise SimulationError(f"the package server did not start: {done.stderr.strip()}")

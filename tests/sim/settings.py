@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import fcntl
+import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 CLONE = Path(__file__).resolve().parents[2]
@@ -12,6 +17,9 @@ HERE = Path(__file__).resolve().parent
 STATE = Path(os.environ.get("GPUWRIGHT_SIM_STATE", CLONE / ".sim"))
 KEY = STATE / "ssh" / "id_ed25519"
 REPOSITORY = STATE / "repository"
+# The throw-away keys that sign the repositories: kept as long as the state, so that a rebuilt repository is still
+# trusted by the nodes that there are.
+SIGNING = STATE / "signing"
 
 LABEL = "gpuwright.sim"
 NETWORK = "gpuwright-sim"
@@ -32,6 +40,24 @@ NODE_CONFIG = "/etc/gpuwright-sim"
 NODE_MARKER = "/etc/gpuwright/simulated"
 
 DEBIAN_RELEASE = "trixie"
+
+
+def recipe(*paths: Path) -> str:
+    """A digest of what these files mean: comments and the layout of Python count for nothing."""
+    total = hashlib.sha256()
+    for path in paths:
+        content = path.read_bytes()
+        total.update(ast.dump(ast.parse(content)).encode() if path.suffix == ".py" else content)
+    return total.hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """One process at a time makes the thing called NAME; the others wait and find it made."""
+    STATE.mkdir(parents=True, exist_ok=True)
+    with (STATE / f"{name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def container_name(node: str) -> str:

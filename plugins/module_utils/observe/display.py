@@ -35,7 +35,7 @@ def screens(host: Host, gpus: list[dict[str, Any]]) -> list[dict[str, str | None
     cards = _nvidia_cards(host)
     found: list[dict[str, str | None]] = []
     for path in host.glob(_DRM + "card*-*"):
-        card, _, connector = os.path.basename(path).partition("-")
+        card, _dash, connector = os.path.basename(path).partition("-")
         if card in cards and host.line(path + "/status") == "connected":
             found.append({"card": card, "connector": connector, "bus_id": cards[card]})
     for gpu in gpus:

@@ -23,7 +23,7 @@ _FABRIC_MARK = b"SW_MNG"
 
 def bus_id(address: str) -> str:
     """NVIDIA's writing of an address: "0000:3b:00.0" is "00000000:3B:00.0"."""
-    domain, _, rest = address.partition(":")
+    domain, _colon, rest = address.partition(":")
     return domain.rjust(8, "0").upper() + ":" + rest.upper()
 
 

@@ -79,7 +79,7 @@ def architecture(host: Host) -> str | None:
 def _glibc(host: Host) -> str | None:
     if host.live:
         try:
-            name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+            name, _space, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
         except (ValueError, OSError):
             name, version = "", ""
         if name == "glibc" and version:
@@ -233,7 +233,7 @@ def cpus(host: Host) -> int | None:
     if text and re.match(r"^[\d,-]+$", text):
         total = 0
         for part in text.split(","):
-            first, _, last = part.partition("-")
+            first, _dash, last = part.partition("-")
             total += int(last or first) - int(first) + 1
         return total
     if host.live:

@@ -104,7 +104,7 @@ def _driver(situation: Situation, wish: Wish, system: Row, stack: dict[str, Any]
         return reported(situation.cuda_reported)
     if situation.driver and situation.environment == "container":
         return Power(*_of_host_driver(situation.driver.version, log.rules))
-    passed, _ = branch.candidates(situation, Wish(), "nvidia", system, log.rules)
+    passed = branch.candidates(situation, Wish(), "nvidia", system, log.rules)[0]
     row = passed[0].row if passed else log.rules["driver_branches"]["rows"][-1]
     text = f"what the driver of {owner} can run is not known: taken for branch {row['branch']} (CUDA {row['max_cuda']})"
     log.warn("driver.unknown", text, log.cite("driver_branches", row))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json
+from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
 from ansible_collections.gpuwright.node.plugins.modules import fio as module
 
 MB = 1_000_000
@@ -289,12 +289,12 @@ def test_without_a_size_the_free_space_decides() -> None:
 
 
 def fake_run(results: dict[str, str], seen: list[list[str]]) -> fio_bench.Runner:
-    def run(argv: Any, directory: str, timeout: float) -> fio_bench.Outcome:
+    def answering(argv: Any, directory: str, timeout: float) -> run.Result:
         seen.append(list(argv))
         engine = next(option.split("=")[1] for option in argv if option.startswith("--ioengine="))
-        return fio_bench.Outcome(0, results[engine], "", 0.1, False)
+        return run.Result(0, results[engine], "", 0.1, None)
 
-    return run
+    return answering
 
 
 @pytest.mark.parametrize("broken", [answer(job(error=38)), answer(job(error=1)), "fio: engine libaio not loadable"])
@@ -318,7 +318,7 @@ def test_an_error_of_the_disk_is_not_tried_away_with_other_engines(tmp_path: Pat
 
 
 def test_the_private_directory_goes_when_the_run_fails(tmp_path: Path) -> None:
-    def explode(argv: Any, directory: str, timeout: float) -> fio_bench.Outcome:
+    def explode(argv: Any, directory: str, timeout: float) -> run.Result:
         (Path(directory) / "leftover").write_text("x")
         raise OSError("broken")
 

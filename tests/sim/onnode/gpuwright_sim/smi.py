@@ -331,7 +331,7 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str]) -> list[Node]:
 
 def _pci(gpu: Gpu, *, narrow: bool) -> list[Node]:
     domain, bus, device = gpu["bus_id"].upper().split(":")
-    generation = str(gpu["pcie_gen"])
+    generation, width = str(gpu["pcie_gen"]), gpu["pcie_width"]
     vendor, number = gpu["vendor"].upper(), gpu["device"].upper()
     subsystem_vendor, subsystem_device = gpu["subsystem"].upper().split(":")
     return [
