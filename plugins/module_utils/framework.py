@@ -224,8 +224,10 @@ def _judge_cuda(
             "framework.cuda", reason=cause, evidence=told.get("error"), action=action, remedy=remedy, **rest
         )
     if expected_gpus is not None and told["count"] != expected_gpus:
+        surplus = told["count"] > expected_gpus  # a card more than expected works; gpu.count warns of it too
         return checks.failed(
             "framework.cuda",
+            "warning" if surplus else "critical",
             reason="{} sees {} cards".format(framework.title, told["count"]),
             action="reboot",
             remedy="compare with nvidia-smi -L and with the checks cuda.*",

@@ -384,6 +384,8 @@ def _smi_runs(answer: Mapping[str, Any]) -> Check:
             **rest,
         )
     if data is None:
+        if rc == 0:
+            rest.update(measured=None, expected=None, unit=None)  # the status was right, the answer was not
         return checks.failed(
             "smi.runs", reason=str(error or "nvidia-smi gave no answer"), remedy="run nvidia-smi -q -x by hand", **rest
         )

@@ -32,6 +32,8 @@ PROOF_TOOLS = ("fio",)
 EVERY_PACKAGE = "/./"
 #: Seconds that a proof stays fresh without a boot or a change (variable gpuwright_proof_max_age).
 PROOF_MAX_AGE = 7 * 24 * 3600
+#: Kinds of problems of the package index that follow from another one where there is one.
+_CONSEQUENCES = ("no-such-package",)
 
 
 @dataclass(frozen=True)
@@ -387,12 +389,20 @@ def judged(plan: dict[str, Any], request: Request) -> dict[str, Any]:
 
 
 def _refusals(plan: Mapping[str, Any], context: Context, request: Request, problems: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    refusals = [_refusal(f"index-{row['kind']}", row["text"], row["remedy"]) for row in problems if row["kind"] != "timeout"]
     if plan["components"] and request.verb == "up":
-        refusals += _privilege_refusals(context)
+        refused = _privilege_refusals(context)
+        if refused:
+            return refused  # what else would stop the run is seen truly only as root
+    refusals = [_refusal(f"index-{row['kind']}", row["text"], row["remedy"]) for row in _causes(problems) if row["kind"] != "timeout"]
     refusals += _newer_seal_refusals(context)
     refusals += _space_refusals(plan, context)
     return refusals
+
+
+def _causes(problems: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The problems without those that only follow: where a repository gave no index, nobody knows what it offers."""
+    known = [row for row in problems if row["kind"] not in _CONSEQUENCES]
+    return known or list(problems)
 
 
 def _refusal(rule: str, text: str, remedy: str) -> dict[str, Any]:

@@ -84,6 +84,8 @@ def _met(requirement: Requirement, installed: Mapping[str, str], *, absent: bool
 
     PEP 440 has the rule for local versions: ==2.1 takes 2.1+cpu, ==2.1+cu130 takes only itself.
     """
+    from packaging.utils import canonicalize_name
+
     version = installed.get(canonicalize_name(requirement.name))
     if version is None:
         return absent

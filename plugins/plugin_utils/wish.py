@@ -464,6 +464,8 @@ def _host_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> Non
         if items:
             values[key] = tuple(str(item) for item in _list(items, f"gpuwright_{key}"))
     expected = variables.get("gpuwright_gpus_expected")
+    if isinstance(expected, str) and expected.strip().isdecimal():
+        expected = int(expected)  # `-e name=2` and an INI inventory know only texts
     if isinstance(expected, int) and not isinstance(expected, bool):
         values["gpus_expected"] = expected
     elif expected:

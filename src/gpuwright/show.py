@@ -199,9 +199,11 @@ def _result(hosts: Sequence[str], record: Record) -> None:
     if failure:
         where = ": ".join(str(failure[key]) for key in ("component", "task") if failure.get(key))
         console.out(console.paragraph(f"failed: {where + ': ' if where else ''}{failure.get('message')}"))
-    conflicts([*(record.get("conflicts") or ()), *(record.get("refusals") or ())])
+    refused = [*(record.get("conflicts") or ()), *(record.get("refusals") or ())]
+    conflicts(refused)
     warnings(record.get("warnings") or ())
-    _checks(record.get("checks") or [], _trouble(record))
+    if not refused:  # else the checks tell of the node as it was, and their remedy is the very run that was refused
+        _checks(record.get("checks") or [], _trouble(record))
 
 
 def _after(record: Record) -> str:

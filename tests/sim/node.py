@@ -154,15 +154,21 @@ def prepare(wish: dict[str, Any]) -> str:
     """The image of a node of this system with these kernels: made once, then nodes of it start in seconds."""
     base = image.ensure()
     repository.serve(base)
-    kernels = [] if wish["real_packages"] else [f"linux-image-{release}" for release in wish["kernel"]["installed"]]
-    kernels += [f"linux-headers-{release}" for release in wish["kernel"]["headers"]]
-    total = hashlib.sha256(f"{base} {repository.digest()} {wish['os']} {kernels}".encode())
-    for path in (*_SCRIPTS, *sorted(_PACKAGE.glob("*.py"))):
-        total.update(path.read_bytes())
-    name = f"{settings.IMAGE}-prepared:{total.hexdigest()[:12]}"
-    if docker("image", "inspect", name, check=False).returncode == 0:
-        return name
-    say(f"preparing a node of {wish['os']} with the kernels {', '.join(wish['kernel']['installed'])}")
+    kernels = ["linux-image-amd64"]
+    if not wish["real_packages"]:
+        kernels = [f"linux-image-{release}" for release in wish["kernel"]["installed"]]
+        kernels += [f"linux-headers-{release}" for release in wish["kernel"]["headers"]]
+    trusted = "" if wish["real_packages"] else repository.build_information()["fingerprint"] + repository.digest()
+    recipe = f"{base} {trusted} {wish['os']} {kernels} {settings.recipe(*_SCRIPTS, *sorted(_PACKAGE.glob('*.py')))}"
+    name = f"{settings.IMAGE}-prepared:{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    with settings.locked("prepare"):
+        if docker("image", "inspect", name, check=False).returncode != 0:
+            say(f"preparing a node of {wish['os']} with {', '.join(kernels)}")
+            _prepare(base, name, wish["os"], "" if wish["real_packages"] else settings.REPOSITORY_URL, kernels)
+    return name
+
+
+def _prepare(base: str, name: str, operating_system: str, packages: str, kernels: list[str]) -> None:
     container = f"{settings.CONTAINER_PREFIX}prepare"
     docker("rm", "-f", container, check=False)
     files = {
@@ -170,7 +176,7 @@ def prepare(wish: dict[str, Any]) -> str:
     }
     files.update({f"{settings.NODE_LIBRARY}/{path.name}": (path.read_bytes(), 0) for path in _SCRIPTS})
     docker("create", "--name", container, "--label", f"{settings.LABEL}=build", "--network", settings.NETWORK, base,
-           "sh", f"{settings.NODE_LIBRARY}/install.sh", wish["os"], settings.REPOSITORY_URL, *kernels)  # fmt: skip
+           "sh", f"{settings.NODE_LIBRARY}/install.sh", operating_system, packages, *kernels)  # fmt: skip
     try:
         docker("cp", "-", f"{container}:/", stdin=_tar(files))
         done = docker("start", "--attach", container, check=False)
@@ -179,7 +185,6 @@ def prepare(wish: dict[str, Any]) -> str:
         docker("commit", "--change", f"LABEL {settings.LABEL}=image", container, name)
     finally:
         docker("rm", "-f", container, check=False)
-    return name
 
 
 def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:

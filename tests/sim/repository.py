@@ -479,11 +479,12 @@ def _wheels(name: str, entry: dict[str, Any], pythons: list[str]) -> Iterator[tu
     module = name.replace("-", "_")
     noise = random.Random(f"{name} {version}")  # noqa: S311 (no secret: the same bytes on each build)
     if name == "torch":
-        text = (_STUBS / "torch.py").read_text().replace("@VERSION@", version).replace("@CUDA@", repr(entry["cuda"]))
-        text = text.replace("@CUDNN@", repr(entry["cudnn"])).replace(
-            "@ARCHITECTURES@", "['sm_70', 'sm_80', 'sm_90', 'sm_120']"
-        )
-        files = {"torch/__init__.py": text.encode(), "torch/lib/weight": noise.randbytes(int(entry["kib"]) * 1024)}
+        build = {"VERSION": version, "CUDA": entry["cuda"], "CUDNN": entry["cudnn"], "ARCHITECTURES": ["sm_70", "sm_90"]}
+        files = {
+            "torch/__init__.py": (_STUBS / "torch.py").read_bytes(),
+            "torch/_build.py": "".join(f"{key} = {value!r}\n" for key, value in build.items()).encode(),
+            "torch/lib/weight": noise.randbytes(int(entry["kib"]) * 1024),
+        }
     else:
         files = {
             f"{module}/__init__.py": f'__version__ = "{version}"\n'.encode(),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run once in the container that becomes a prepared node: stand-ins, boot unit, the distribution's simulated part, kernels.
-# Arguments: <os> <address of the package server> <kernel packages ...>
+# Arguments: <os> <address of the package server, or nothing: no simulated packages> <kernel packages ...>
 set -eu
 os=$1
 packages=$2
@@ -114,10 +114,15 @@ END
     echo trixie/sid >/etc/debian_version
 fi
 
+if [ -z "$packages" ]; then
+    # Nothing but the distribution's own packages: its kernel comes from the mirror.
+    apt-get update -q
+    apt-get install -qy --no-install-recommends "$@"
+    exit 0
+fi
+
 # The package server speaks plain HTTP; as with any such mirror, the machine's administrator says that pip may use it.
 printf '[global]\ntrusted-host = %s\n' "$(echo "$packages" | sed 's|^http://||')" >/etc/pip.conf
-
-[ $# -gt 0 ] || exit 0
 python3 -c "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1]).read())" \
     "$packages/distribution/$os/key.pub" >/usr/share/keyrings/gpuwright-sim-distribution.asc
 cat >/etc/apt/sources.list.d/gpuwright-sim-distribution.sources <<END

@@ -2,8 +2,10 @@
 import ctypes as _ctypes
 import types as _types
 
-__version__ = "@VERSION@"
-version = _types.SimpleNamespace(cuda=@CUDA@, hip=None, git_version="0" * 40, debug=False)
+from torch import _build
+
+__version__ = _build.VERSION
+version = _types.SimpleNamespace(cuda=_build.CUDA, hip=None, git_version="0" * 40, debug=False)
 float16, bfloat16, float32, float64, int32, int64 = ("torch." + name for name in ("float16", "bfloat16", "float32", "float64", "int32", "int64"))
 
 
@@ -121,11 +123,11 @@ class _Cuda:
         return major.value, minor.value
 
     def get_arch_list(self):
-        return @ARCHITECTURES@
+        return _build.ARCHITECTURES
 
     def synchronize(self, device=None):
         self._library()
 
 
 cuda = _Cuda()
-backends = _types.SimpleNamespace(cudnn=_types.SimpleNamespace(version=lambda: @CUDNN@, is_available=lambda: cuda.is_available(), enabled=True))
+backends = _types.SimpleNamespace(cudnn=_types.SimpleNamespace(version=lambda: _build.CUDNN, is_available=lambda: cuda.is_available(), enabled=True))

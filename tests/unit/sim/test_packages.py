@@ -112,7 +112,7 @@ def test_dpkg_reads_the_control_file(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed")
 def test_a_repository_is_signed_by_the_key_it_offers(tmp_path: Path) -> None:
     home = deb.temporary_home()
-    key = deb.SigningKey(home, "test <test@invalid>")
+    key = deb.SigningKey(home, "test <test@invalid>", tmp_path / "kept.asc")
     try:
         deb.write_repository(tmp_path / "r", [small_package()], "here", key)
         index = (tmp_path / "r/Packages").read_bytes()
@@ -128,6 +128,19 @@ def test_a_repository_is_signed_by_the_key_it_offers(tmp_path: Path) -> None:
     finally:
         key.close()
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed")
+def test_a_key_that_was_kept_is_the_same_in_the_next_build(tmp_path: Path) -> None:
+    fingerprints = []
+    for _ in range(2):
+        home = deb.temporary_home()
+        key = deb.SigningKey(home, "test <test@invalid>", tmp_path / "kept.asc")
+        fingerprints.append(key.fingerprint)
+        key.close()
+        shutil.rmtree(home, ignore_errors=True)
+    assert fingerprints[0] == fingerprints[1]
+    assert (tmp_path / "kept.asc").stat().st_mode & 0o077 == 0
 
 
 def test_a_wheel_names_what_it_requires_and_records_its_files() -> None:

@@ -25,7 +25,10 @@ def main() -> None:
     scenario = node.scenario()
     node.VIEW.mkdir(parents=True, exist_ok=True)
     os.chmod(node.VIEW, 0o755)
-    booted = scenario["kernel"]["running"] if not _BOOTED_ONCE.exists() else default_kernel(_GRUB.read_text())
+    booted = scenario["kernel"]["running"]
+    # A node with the distribution's real kernel has whichever the mirror had.
+    if _BOOTED_ONCE.exists() or not Path(f"/lib/modules/{booted}").is_dir():
+        booted = default_kernel(_GRUB.read_text())
     _BOOTED_ONCE.touch()
     (node.VIEW / "kernel").write_text(booted + "\n")
     # No leftovers of the container: what looks for one must find what a machine would show.
