@@ -37,9 +37,10 @@ test: venv ## every check, the longest last; stops at the first that fails
 	@$(STAGE) "Types" $(MAKE) --no-print-directory typing
 	@$(STAGE) "ansible-test sanity" $(MAKE) --no-print-directory sanity
 	@$(STAGE) "Molecule" $(MAKE) --no-print-directory molecule
+	@$(STAGE) "Integration" $(MAKE) --no-print-directory integration
 	@$(STAGE) --last "Unit and packaging tests" $(MAKE) --no-print-directory unit
 
-.PHONY: lint typing sanity molecule unit packaging build
+.PHONY: lint typing sanity molecule integration unit packaging build
 lint: venv ## ruff, yamllint, ansible-lint, shell scripts, changelog
 	@$(NOX) lint
 typing: venv ## mypy, strict
@@ -48,6 +49,8 @@ sanity: venv ## ansible-test sanity on the built and installed collection
 	@$(NOX) sanity
 molecule: venv ## the roles in containers
 	@$(NOX) molecule
+integration: venv ## whole runs of the command line on simulated nodes
+	@$(NOX) integration
 unit: venv ## the unit and packaging tests, on both ansible-core lines
 	@$(NOX) unit
 packaging: venv ## the packaging tests alone, on both ansible-core lines

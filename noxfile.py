@@ -78,6 +78,14 @@ def molecule(session: nox.Session) -> None:
 
 
 @nox.session
+def integration(session: nox.Session) -> None:
+    """Whole runs of the command line on simulated nodes, on this environment's ansible-core."""
+    # A bare Debian or Ubuntu has no container engine yet: this installs and starts one, or says why not.
+    session.run("python", "-c", "from tests.sim import engine; engine.ensure()")
+    session.run("pytest", "-q", "tests/integration", *session.posargs)
+
+
+@nox.session
 def build(session: nox.Session) -> None:
     """The collection's tarball, the sdist and the wheel, in dist/."""
     session.run("ansible-galaxy", "collection", "build", "--force", "--output-path", "dist")
@@ -86,8 +94,8 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """The unit and packaging tests on both ansible-core lines, the floor last."""
-    _both_lines(session, "pytest", "-q", "tests/unit", "tests/packaging", *session.posargs)
+    """The unit and packaging tests on both ansible-core lines, the floor last; nothing that needs a simulated node."""
+    _both_lines(session, "pytest", "-q", "-m", "not sim", "tests/unit", "tests/packaging", *session.posargs)
 
 
 @nox.session

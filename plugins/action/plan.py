@@ -1,13 +1,14 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Observe a node, resolve its wished state, and return the plan. Documentation: plugins/modules/plan.py."""
+
 from __future__ import annotations
 
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
+from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
 
 
 class ActionModule(NodeAction):
@@ -16,6 +17,7 @@ class ActionModule(NodeAction):
     _VALID_ARGS = frozenset(("components",))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Look at the node, plan, and keep both for the run's report."""
         super().run(tmp, task_vars)
         look = Look(self, task_vars or {})
         facts = look.facts()
@@ -29,11 +31,11 @@ class ActionModule(NodeAction):
         return self._answer(plan, alone=bool(only))
 
     def _answer(self, plan: dict[str, Any], *, alone: bool) -> dict[str, Any]:
-        """The plan as the task's result. A role used alone has no later task that could refuse: it stops here.
+        """The plan as the task's result; Ansible shows its warnings as texts.
 
-        Ansible shows ``warnings`` of a result as texts and takes them away; the rows stay under ``cautions``.
+        A role used alone has no later task that could refuse: it stops here.
         """
-        result = {**plan, "changed": False, "cautions": plan["warnings"]}
+        result = records.as_result(plan) | {"changed": False}
         result["warnings"] = [row["text"] for row in plan["warnings"]]
         if self._task.check_mode:
             result["changed"] = bool(plan["components"])

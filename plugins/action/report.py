@@ -14,7 +14,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no types
+class ActionModule(ActionBase):
     """See the documentation module of the same name."""
 
     TRANSFERS_FILES = False
@@ -60,11 +60,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
             verb=arguments.get("verb") or self._variable("gpuwright_verb", variables),
             unreachable=arguments.get("unreachable") or {},
             failed=arguments.get("failed") or {},
-            not_reached=arguments.get("not_reached") or [],
+            not_reached=arguments.get("not_reached") or self._waiting(run_dir, variables),
         )
         names = {"report": "report.json", "html": "report.html", "junit": "junit.xml"}
         paths = {key: str(run_dir / name) for key, name in names.items()}
         return {"verdict": made["verdict"], "counts": made["counts"], "run_dir": str(run_dir), **paths}
+
+    def _waiting(self, run_dir: Path, variables: dict[str, Any]) -> list[str]:
+        """In a run that applies: the hosts that it has not come to. A plan is all that any other run wants of a host."""
+        applies = self._variable("gpuwright_verb", variables) in (None, "up") and not self._task.check_mode
+        return report.waiting(run_dir) if applies else []
 
     def _run_dir(self, arguments: dict[str, Any], variables: dict[str, Any]) -> Path:
         path = self._given(arguments, variables)

@@ -1,17 +1,19 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Close what a run did on a node: sealed after the second observation, proven after the checks. See plugins/modules/seal.py."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+
 from ansible_collections.gpuwright.node.plugins.module_utils import checks as checking
 from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import SEALED
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
+from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
 
 
 class ActionModule(NodeAction):
@@ -20,6 +22,7 @@ class ActionModule(NodeAction):
     _VALID_ARGS = frozenset(("state", "plan", "owner", "checks", "measurements", "failure", "reboot_pending"))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Seal or prove, as the option ``state`` says."""
         super().run(tmp, task_vars)
         look = Look(self, task_vars or {})
         if self._task.args["state"] == "converged":
@@ -37,10 +40,12 @@ class ActionModule(NodeAction):
             raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
         plan = planner.finish(drafted, None)
         applied = self._task.args["plan"]["components"]
-        seals = {name: self._record(name, plan, facts) for name in plan["digests"] if name in SEALED and name in applied}
+        seals = {
+            name: self._record(name, plan, facts) for name in plan["digests"] if name in SEALED and name in applied
+        }
         self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
-        cautions = plan.pop("warnings")
-        return {**plan, "changed": False, "cautions": cautions, "changes": self._task.args["plan"]["changes"], "sealed": sorted(seals)}
+        changes = self._task.args["plan"]["changes"]
+        return records.as_result(plan) | {"changed": False, "changes": changes, "sealed": sorted(seals)}
 
     @staticmethod
     def _record(name: str, plan: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +66,9 @@ class ActionModule(NodeAction):
             facts = look.facts()
             record |= {"gpus": planner.cards(facts), "summary": planner.summary(facts)}
             record["measurements"] = dict(arguments.get("measurements") or {})
-            self.on_node("node_seal", {"state": "proven", "proof": _proof(plan, verdict, checks, facts)}, look.task_vars)
+            self.on_node(
+                "node_seal", {"state": "proven", "proof": _proof(plan, verdict, checks, facts)}, look.task_vars
+            )
         look.save("hosts", record)
         if arguments.get("owner"):
             self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, dotted, smi, smi_messages
 
 Check = checks.Check
 Gpu = smi.Gpu
@@ -199,11 +199,6 @@ def unmatched_names(names: Sequence[str], wanted: Sequence[str]) -> List[str]:
     return sorted({name for name in names if not any(same_model(name, want) for want in wanted)})
 
 
-def version_tuple(text: str) -> Tuple[int, ...]:
-    """The numbers of a driver version; drivers have no other parts."""
-    return tuple(int(part) for part in re.findall(r"\d+", text))
-
-
 def judge_driver(version: Optional[str], expected: Expected) -> List[Check]:
     """The driver is the wished one and not below the floor of what runs on it."""
     result = []
@@ -219,8 +214,7 @@ def _judge_version(check_id: str, version: Optional[str], wanted: str, severity:
     rest: Dict[str, Any] = {"measured": version, "expected": wanted}
     if not version:
         return checks.incomplete(check_id, "nvidia-smi names no driver version", severity, **rest)
-    found, floor = version_tuple(version), version_tuple(wanted)
-    ok = found[: len(floor)] == floor if exact else found >= floor
+    ok = dotted.belongs(version, wanted) if exact else dotted.at_least(version, wanted)
     return checks.judged(
         check_id,
         ok,

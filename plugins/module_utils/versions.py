@@ -30,8 +30,3 @@ def upstream(version: str) -> str:
     if "-" in version:
         version = version.rsplit("-", 1)[0]
     return re.split(r"[+~](?:dfsg|ds|really|deb|ubuntu|nmu|git)", version, maxsplit=1)[0]
-
-
-def branch(version: str) -> str:
-    """The driver branch of a driver version: "580.95.05" is of 580."""
-    return version.split(".", 1)[0]

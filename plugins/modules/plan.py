@@ -81,6 +81,10 @@ download_bytes:
   description: Size of the packages to download, in bytes.
   type: int
   returned: always
+left_alone:
+  description: Why nothing at all is done on the host (it has no NVIDIA GPU and none is expected), or nothing.
+  type: str
+  returned: always
 why_not:
   description: Why the host cannot go on, or nothing.
   type: str

@@ -1,6 +1,7 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """One look at one node, from the action plugins: observe, resolve, ask the package index where that is needed."""
+
 from __future__ import annotations
 
 import getpass
@@ -55,6 +56,7 @@ class Look:
         applied: Mapping[str, Any] | None = None,
         absent: Sequence[str] = (),
     ) -> planner.Draft | dict[str, Any]:
+        """What is to be done, or the finished plan where the wish itself is wrong."""
         request = self._request(only, applied, absent)
         try:
             wish = self._wish().with_defaults()
@@ -64,7 +66,8 @@ class Look:
 
     def index(self, drafted: planner.Draft) -> dict[str, Any] | None:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
-        verb only judges what is there."""
+        verb only judges what is there.
+        """
         if not drafted.packages or drafted.request.verb not in ("up", "plan"):
             return None
         arguments = {
@@ -137,7 +140,9 @@ class Look:
         """Variables of each role that are set outside it. Secrets are left out: a digest of one is an oracle for it."""
         inputs = {}
         for name, role in self.roles.items():
-            public = [option for option, row in role["options"].items() if not row["no_log"] and option not in WISH_VARIABLES]
+            public = [
+                option for option, row in role["options"].items() if not row["no_log"] and option not in WISH_VARIABLES
+            ]
             inputs[name] = self.action.variables(self.task_vars, public)
         return inputs
 

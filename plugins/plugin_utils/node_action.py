@@ -1,6 +1,7 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """What the actions share: run a module of this collection on the node, read the variables of the wish."""
+
 from __future__ import annotations
 
 import json
@@ -12,28 +13,10 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from . import wish
+
 #: Variables that say what is wished; everything else that a role takes only shapes how it is done.
-WISH_VARIABLES = (
-    "nvidia_driver_source",
-    "nvidia_driver_branch",
-    "nvidia_driver_version",
-    "nvidia_driver_modules",
-    "nvidia_driver_set",
-    "cuda_versions",
-    "cuda_cudnn",
-    "container_toolkit_wanted",
-    "container_toolkit_version",
-    "frameworks_wanted",
-    "frameworks_path",
-    "frameworks_python",
-    "gpuwright_want",
-    "gpuwright_wish",
-    "gpuwright_gpus_expected",
-    "gpuwright_provision_for",
-    "gpuwright_gpus_ignore",
-    "gpuwright_mirrors",
-    "gpuwright_repository_keys",
-)
+WISH_VARIABLES = (*wish.VARIABLES, "gpuwright_wish")
 
 
 class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
@@ -51,7 +34,9 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             try:
                 values[name] = self._templar.template(task_vars[name])
             except Exception as error:
-                message = f"the variable {name} of host {task_vars.get('inventory_hostname')} cannot be templated: {error}"
+                message = (
+                    f"the variable {name} of host {task_vars.get('inventory_hostname')} cannot be templated: {error}"
+                )
                 raise AnsibleActionFail(message) from error
         return values
 

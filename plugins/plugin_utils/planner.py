@@ -5,6 +5,7 @@
 Pure: nothing here reaches a node. The action `plan` calls :func:`draft`, asks the node's package index where the draft
 needs exact versions, and calls :func:`finish`.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -80,14 +81,24 @@ class Draft:
     def keep(self) -> dict[str, str]:
         """Version (or its beginning) that packages have to have, whatever newer the index offers: a sealed version that
         still satisfies the wish, else the driver's branch or version. The pinning package is not installed yet, so the
-        driver's own goes for everything that it depends on too."""
+        driver's own goes for everything that it depends on too.
+        """
         driver = self.context.stack.get("driver")
         versioned = [] if driver is None or driver["adopted"] else nvidia_driver.versioned_packages(driver)
         prefix = nvidia_driver.version_prefix(driver) if driver and versioned else ""
         sealed = {name: version for name, version in self._sealed.items() if name in self.packages}
-        keep = {name: version for name, version in sealed.items() if name not in versioned or _continues(version, prefix)}
+        keep = {
+            name: version for name, version in sealed.items() if name not in versioned or _continues(version, prefix)
+        }
         if set(versioned) & set(self.packages):
-            ours = next((version for name, version in self._sealed.items() if name in versioned and _continues(version, prefix)), prefix)
+            ours = next(
+                (
+                    version
+                    for name, version in self._sealed.items()
+                    if name in versioned and _continues(version, prefix)
+                ),
+                prefix,
+            )
             keep[EVERY_PACKAGE] = ours
         return keep
 
@@ -110,7 +121,9 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         if not request.local:
             return _skipped(facts, request)
     try:
-        where = situation.situation_from_facts(facts, wish, rules, today=request.today, previous=_previous(request), absent=request.absent)
+        where = situation.situation_from_facts(
+            facts, wish, rules, today=request.today, previous=_previous(request), absent=request.absent
+        )
         answer = resolver.resolve(where, wish, rules)
     except BadInput as error:
         return bad_input(facts, request, error)
@@ -147,9 +160,13 @@ def absent(drafted: Draft, index: Mapping[str, Any]) -> list[str]:
             wrong = name in nvidia_driver.versioned_packages(driver) and candidate and not _continues(candidate, prefix)
             if candidate is None or wrong:
                 lacking.append(f"driver={driver['branch']}")
-    for toolkit in stack.get("cuda") or ():
-        if any((rows.get(name) or {}).get("candidate") is None for name in toolkit["packages"] if name in drafted.packages):
-            lacking.append(f"cuda={toolkit['version']}")
+    lacking += [
+        f"cuda={toolkit['version']}"
+        for toolkit in stack.get("cuda") or ()
+        if any(
+            (rows.get(name) or {}).get("candidate") is None for name in toolkit["packages"] if name in drafted.packages
+        )
+    ]
     return sorted(set(lacking) - set(drafted.request.absent))
 
 
@@ -162,13 +179,16 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan = _base(context.facts, request, drafted.wish)
     plan |= {key: drafted.answer[key] for key in ("stack", "warnings", "why", "assumed", "gpus")}
     plan |= {"provision_only": context.provision_only, "cpu_only": context.cpu_only, "packages": versions}
+    plan["warnings"] = [*_without_card(context), *plan["warnings"]]
     plan["digests"] = {name: _digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)}
     plan["manages"] = {name: COMPONENTS[name].manages(context).as_dict() for name in plan["digests"]}
     sizes = {row["name"]: row for row in (index or {}).get("install") or ()}
     plan["changes"] = [_change(name, finding, sizes, versions) for name, found in findings.items() for finding in found]
     plan["checks"] = judge.judge(context.facts, context.stack, _expectations(drafted, request))
     _add_proof(plan, context, request, sizes)
-    plan["components"] = [name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}]
+    plan["components"] = [
+        name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}
+    ]
     plan["begin"] = {name: _begin(name, context) for name in plan["digests"] if name in plan["components"]}
     plan["reboot"] = "reboot" in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
@@ -177,7 +197,9 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["disk_bytes"] = (index or {}).get("disk_bytes") or 0
     asked = bool(drafted.packages)
     problems = (index or {}).get("problems") or []
-    plan["versions_verified"] = not asked or (index is not None and not any(row["kind"] == "timeout" for row in problems))
+    plan["versions_verified"] = not asked or (
+        index is not None and not any(row["kind"] == "timeout" for row in problems)
+    )
     if asked and not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], _unverified(problems)]
     plan["refusals"] = _refusals(plan, context, request, problems)
@@ -298,7 +320,11 @@ def card_ids(facts: Facts) -> list[str]:
 
 def _change(name: str, finding: Finding, sizes: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
     packages = [
-        {"name": package, "version": versions.get(package), "download_bytes": (sizes.get(package) or {}).get("download_bytes")}
+        {
+            "name": package,
+            "version": versions.get(package),
+            "download_bytes": (sizes.get(package) or {}).get("download_bytes"),
+        }
         for package in finding.packages
     ]
     return {
@@ -332,7 +358,9 @@ def _add_proof(plan: dict[str, Any], context: Context, request: Request, sizes: 
         return
     reason = _stale(proof, plan, context, request)
     if reason:
-        plan["changes"].append(_change("validate", Finding("prove", reason, packages=_missing_tools(context)), sizes, plan["packages"]))
+        plan["changes"].append(
+            _change("validate", Finding("prove", reason, packages=_missing_tools(context)), sizes, plan["packages"])
+        )
 
 
 def _missing_tools(context: Context) -> list[str]:
@@ -369,7 +397,7 @@ def _age(then: str, now: str) -> timedelta | None:
 
 
 def _time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -381,19 +409,27 @@ def judged(plan: dict[str, Any], request: Request) -> dict[str, Any]:
     passive = "skip" if plan["skipped"] else checking.verdict(plan["checks"])
     plan["verdict"] = passive if plan["ok"] else "fail"
     ends_here = not plan["components"] or request.verb == "doctor"
-    plan["why_not"] = why_not(plan) if not plan["ok"] or (ends_here and plan["verdict"] not in ("pass", "skip")) else None
+    plan["why_not"] = (
+        why_not(plan) if not plan["ok"] or (ends_here and plan["verdict"] not in ("pass", "skip")) else None
+    )
     return plan
 
 
 # --- refusals: everything that must stop a run before its first change ------------------------------------------------
 
 
-def _refusals(plan: Mapping[str, Any], context: Context, request: Request, problems: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _refusals(
+    plan: Mapping[str, Any], context: Context, request: Request, problems: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     if plan["components"] and request.verb == "up":
         refused = _privilege_refusals(context)
         if refused:
             return refused  # what else would stop the run is seen truly only as root
-    refusals = [_refusal(f"index-{row['kind']}", row["text"], row["remedy"]) for row in _causes(problems) if row["kind"] != "timeout"]
+    refusals = [
+        _refusal(f"index-{row['kind']}", row["text"], row["remedy"])
+        for row in _causes(problems)
+        if row["kind"] != "timeout"
+    ]
     refusals += _newer_seal_refusals(context)
     refusals += _space_refusals(plan, context)
     return refusals
@@ -455,7 +491,9 @@ def _space_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str,
 def _no_space(disk: Mapping[str, Any], needed: int) -> dict[str, Any]:
     mebibytes = 1024**2
     text = f"{disk['mount']} has {disk['free_bytes'] // mebibytes} MiB free, {needed // mebibytes} MiB are needed"
-    remedy = "remove old kernels (apt autoremove --purge)" if disk["mount"] == "/boot" else f"make room on {disk['mount']}"
+    remedy = (
+        "remove old kernels (apt autoremove --purge)" if disk["mount"] == "/boot" else f"make room on {disk['mount']}"
+    )
     return _refusal("no-space", text, remedy)
 
 
@@ -463,6 +501,17 @@ def _disk_of(path: str, disks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]
     """The file system that holds the path: the longest mount point that is a prefix of it."""
     holding = [disk for disk in disks if path == disk["mount"] or path.startswith(disk["mount"].rstrip("/") + "/")]
     return max(holding, key=lambda disk: len(disk["mount"]), default=None)
+
+
+def _without_card(context: Context) -> list[dict[str, str]]:
+    """What a person has to know first of a machine whose bus carries no card."""
+    if context.cpu_only:
+        text = "this machine has no NVIDIA GPU: it gets what needs none, frameworks for the processor and the storage proof"
+    elif context.provision_only:
+        text = "the named cards are not there yet: everything is installed for them, nothing is loaded and no card is proven"
+    else:
+        return []
+    return [{"rule": "no-gpu", "text": text, "source": "gpuwright"}]
 
 
 def _unverified(problems: Sequence[Mapping[str, Any]]) -> dict[str, str]:

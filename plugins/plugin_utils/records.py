@@ -1,10 +1,14 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The record of one host in a run: what the report, the exit code and the command line are made from."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+#: Where a failure came before the first change.
+BEFORE_ANY_CHANGE = ("preflight", "lock")
 
 
 def ended_in_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,15 +24,26 @@ def applied(
     *,
     reboot: bool,
 ) -> dict[str, Any]:
-    """A host that was worked on: its proof, or what failed. A refusal of the role preflight came before any change."""
-    refused = failure is not None and failure.get("component") == "preflight"
-    record = _record(plan, verdict, checks, changed=not refused)
+    """A host that was worked on: its proof, or what failed. A refusal of the role preflight, or the lock of another run,
+    came before any change.
+    """
+    failed = failure.get("component") if failure is not None else None
+    refused = failed == "preflight"
+    record = _record(plan, verdict, checks, changed=failed not in BEFORE_ANY_CHANGE)
     record |= {"failure": dict(failure) if failure else None, "reboot": reboot}
     if refused and failure is not None:
         record["refusals"] = [
             {"rule": "preflight", "text": failure["message"], "source": "roles/preflight", "remedy": None},
         ]
     return record
+
+
+def as_result(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan as the result of a task. Two of its keys mean something to Ansible itself, which takes them out of a result
+    (``warnings``; ansible-core 2.21 also ``skipped`` without a value): they go by other names there.
+    """
+    taken = {"warnings": "cautions", "skipped": "left_alone"}
+    return {taken.get(key, key): value for key, value in plan.items()}
 
 
 def sentence(record: Mapping[str, Any]) -> str:
@@ -42,7 +57,9 @@ def sentence(record: Mapping[str, Any]) -> str:
     return f"{record['verdict']}{first}"
 
 
-def _record(plan: Mapping[str, Any], verdict: str, checks: Sequence[Mapping[str, Any]], *, changed: bool) -> dict[str, Any]:
+def _record(
+    plan: Mapping[str, Any], verdict: str, checks: Sequence[Mapping[str, Any]], *, changed: bool
+) -> dict[str, Any]:
     return {
         "host": plan["host"],
         "verdict": verdict,
@@ -54,7 +71,7 @@ def _record(plan: Mapping[str, Any], verdict: str, checks: Sequence[Mapping[str,
         "failure": None,
         "error": plan["error"],
         "suggestions": plan["suggestions"],
-        "skipped": plan["skipped"],
+        "skipped": plan.get("skipped") or plan.get("left_alone"),
         "refusals": plan["refusals"],
         "conflicts": plan["conflicts"],
         "simulated": plan["facts_summary"]["simulated"],

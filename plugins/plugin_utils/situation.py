@@ -13,7 +13,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from . import dotted, gpus
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from . import gpus
 from .errors import BadInput
 from .rules import Row, Rules
 from .wish import Wish

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from . import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
 from .errors import BadInput
 from .rules import Rules, load_rules
 
@@ -370,7 +371,7 @@ _READERS: dict[str, Any] = {
 
 # Ansible's variables ------------------------------------------------------------------------------------
 
-_VARIABLES = (
+VARIABLES = (
     "nvidia_driver_source",
     "nvidia_driver_branch",
     "nvidia_driver_version",
@@ -395,8 +396,8 @@ _VARIABLES = (
 def _known_variables(asked: Mapping[str, Any]) -> None:
     """A wish file speaks of nothing else: a misspelt name there would be silence where an answer is expected."""
     for name in asked:
-        if name not in _VARIABLES:
-            near = difflib.get_close_matches(str(name), _VARIABLES, n=3, cutoff=0.4) or list(_VARIABLES)
+        if name not in VARIABLES:
+            near = difflib.get_close_matches(str(name), VARIABLES, n=3, cutoff=0.4) or list(VARIABLES)
             raise BadInput(f"the wish file names {name!r}, which is no variable of a wish", near)
 
 

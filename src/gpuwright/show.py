@@ -155,9 +155,10 @@ def _changes(plan: Record) -> None:
     ]
     console.out(console.table(rows, ("component", "action", "from", "to", "reason")))
     _packages(changes)
-    services = [unit for row in changes for unit in row.get("services") or ()]
-    if services:
-        console.out(f"  services: {', '.join(dict.fromkeys(services))}")
+    for key in ("files", "services"):
+        named = dict.fromkeys(name for row in changes for name in row.get(key) or ())
+        if named:
+            console.out(f"  {key}: {', '.join(named)}")
     installed = plan.get("install") or ()
     with_others = f" for {len(installed)} packages" if installed else ""
     if plan.get("download_bytes") or plan.get("disk_bytes"):
@@ -198,7 +199,9 @@ def _result(hosts: Sequence[str], record: Record) -> None:
     failure = record.get("failure")
     if failure:
         where = ": ".join(str(failure[key]) for key in ("component", "task") if failure.get(key))
-        console.out(console.paragraph(f"failed: {where + ': ' if where else ''}{failure.get('message')}"))
+        console.out(console.paragraph(f"failed: {where + ': ' if where else ''}{str(failure.get('message')).strip()}"))
+        for line in str(failure.get("output") or "").splitlines():
+            console.out(f"    | {console.clean(line)}")
     refused = [*(record.get("conflicts") or ()), *(record.get("refusals") or ())]
     conflicts(refused)
     warnings(record.get("warnings") or ())

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +20,12 @@ import pytest
 
 from tests.sim import engine, node, settings
 
+from . import witness
+
 _LIMIT_SECONDS = 900
+
+#: The roles that are a component of a plan; the others are their helpers, or `preflight` and `validate`.
+COMPONENTS = {"repair", "nvidia_driver", "nouveau_blacklist", "cuda", "container_toolkit", "frameworks", "reboot"}
 
 
 @dataclass
@@ -30,6 +35,31 @@ class Run:
     code: int
     stdout: str
     stderr: str
+    report: Path | None = None
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles that ran, each once."""
+        assert self.report
+        return witness.roles(self.report)
+
+    @property
+    def components(self) -> set[str]:
+        """The roles that ran and are a component of the plan."""
+        return set(self.roles) & COMPONENTS
+
+    @property
+    def changed(self) -> int:
+        """What Ansible counted as changed on the only host."""
+        assert self.report
+        return witness.changed(self.report)
+
+    @property
+    def written_plan(self) -> dict[str, Any]:
+        """The only host's plan as the run directory has it."""
+        assert self.report
+        (path,) = (self.report / "plans").glob("*.json")
+        return dict(json.loads(path.read_text()))
 
     @property
     def json(self) -> dict[str, Any]:
@@ -65,24 +95,55 @@ class Node:
         """Reboot and wait."""
         node.reboot(self.name)
 
-    def files(self) -> dict[str, str]:
-        """Every file that a run could change: path to mode, size and digest.
+    def tree(self) -> dict[str, str]:
+        """Every path with mode, owner, size, time and digest; what is left out is in :data:`witness.EXCEPT`."""
+        return witness.tree(self.name)
 
-        What the system itself writes all the time is left out.
+    def plan(self, *arguments: str) -> Run:
+        """`gpuwright plan --json`."""
+        return self._gpuwright("plan", *arguments)
+
+    def up(self, *arguments: str) -> Run:
+        """`gpuwright up --yes --json`."""
+        return self._gpuwright("up", "--yes", *arguments)
+
+    def cut_up_when(self, moment: str) -> str:
+        """Start `gpuwright up` and cut it off, here and on the node, as soon as the shell command MOMENT succeeds there.
+
+        Returns what was killed on the node. Fails where the run ends before that.
         """
-        listing = self.shell(
-            "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /dev -o -path /tmp -o -path /var/log"
-            " -o -path /var/lib/docker -o -path /var/lib/containerd -o -path /var/lib/systemd -o -path /var/cache/ldconfig \\) -prune -o -type f -printf '%p\\t%m %s\\n'"
+        process = subprocess.Popen(
+            [
+                *command_line(),
+                "up",
+                "--yes",
+                "-i",
+                str(self.inventory),
+                "--report",
+                tempfile.mkdtemp(dir=self.inventory.parent),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+            cwd=settings.CLONE,
+            start_new_session=True,
         )
-        sums = self.shell(
-            "find /etc /boot /opt /usr/local /var/lib/dpkg /var/lib/apt /var/lib/gpuwright -xdev -type f -size -4M"
-            " -exec sha256sum {} + 2>/dev/null || true"
-        )
-        found = dict(line.split("\t", 1) for line in listing.splitlines())
-        for line in sums.splitlines():
-            digest, path = line.split("  ", 1)
-            found[path] = found.get(path, "") + " " + digest
-        return found
+        # One waiting shell on the node: a look from here for each turn would come too late.
+        wait = f"for turn in $(seq 12000); do if {moment}; then exit 0; fi; sleep 0.02; done; exit 1"
+        waiting = subprocess.Popen(["docker", "exec", settings.container_name(self.name), "sh", "-c", wait])
+        try:
+            while waiting.poll() is None:
+                assert process.poll() is None, "the run ended before it could be cut off"
+                time.sleep(0.02)
+            assert waiting.returncode == 0, "the moment to cut the run off never came"
+        finally:
+            waiting.kill()
+            killed = witness.cut_off(self.name, process)
+        return killed
+
+    def _gpuwright(self, verb: str, *arguments: str) -> Run:
+        report = Path(tempfile.mkdtemp(dir=self.inventory.parent))
+        return gpuwright(verb, *arguments, "-i", self.inventory, "--json", "--report", report)
 
 
 def command_line() -> list[str]:
@@ -111,29 +172,9 @@ def gpuwright(*arguments: str | Path) -> Run:
         cwd=settings.CLONE,
         timeout=_LIMIT_SECONDS,
     )
-    return Run(done.returncode, done.stdout, done.stderr)
-
-
-def gpuwright_killed(until: Callable[[], bool], *arguments: str | Path) -> None:
-    """Start the command line and kill it, with everything it started, as soon as UNTIL says so; fails if it ends before."""
-    process = subprocess.Popen(
-        [*command_line(), *map(str, arguments)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-        cwd=settings.CLONE,
-        start_new_session=True,
-    )
-    limit = time.monotonic() + _LIMIT_SECONDS
-    try:
-        while not until():
-            assert process.poll() is None, "the run ended before it could be killed"
-            assert time.monotonic() < limit, "the moment to kill it never came"
-            time.sleep(0.1)
-    finally:
-        # Only the run's own session: a process that the connection left on the node goes on, as with a lost network.
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    given = [*map(str, arguments)]
+    report = Path(given[given.index("--report") + 1]) if "--report" in given else None
+    return Run(done.returncode, done.stdout, done.stderr, report)
 
 
 @pytest.fixture(scope="session")
@@ -143,7 +184,7 @@ def container_engine() -> None:
 
 
 @pytest.fixture
-def make_node(container_engine: None, tmp_path: Path) -> Iterator[Callable[..., Node]]:
+def make_node(proven: Proven, tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """Make simulated nodes; they are removed after the test, unless GPUWRIGHT_SIM_KEEP is set."""
     made: list[str] = []
 
@@ -157,21 +198,65 @@ def make_node(container_engine: None, tmp_path: Path) -> Iterator[Callable[..., 
         return Node(full, path)
 
     yield make
-    if not os.environ.get("GPUWRIGHT_SIM_KEEP"):
-        for name in made:
+    kept = proven.node.name if proven.node else None
+    _remove([name for name in made if name != kept])
+
+
+class Proven:
+    """The one node of a session that `up` brought to a proven state; the tests take turns with it.
+
+    To bring a node up takes a minute, to see that it is still right a few seconds. A test that breaks it leaves it warm
+    again (:meth:`Node.up` healed it). Where it does not, because it failed, the next test gets a new node.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.node: Node | None = None
+
+    def take(self) -> Node:
+        """The node, out of the shelf: only who puts it back vouches for it."""
+        machine, self.node = self.node, None
+        if machine is None:
+            name = "it-proven"
             node.remove(name)
+            node.create(name, "two-h100")
+            path = self.folder / "proven.yml"
+            path.write_text(node.inventory([name]))
+            machine = Node(name, path)
+            run = machine.up()
+            assert run.code == 0, str(run)
+        return machine
+
+    def put_back(self, machine: Node) -> None:
+        """Keep a node for the next test, after a look that it is warm."""
+        run = machine.up()
+        assert (run.code, run.roles, run.changed, run.host["changes"]) == (0, [], 0, []), str(run)
+        assert run.host["verdict"] == "pass", str(run)
+        if self.node is None:
+            self.node = machine
+        elif self.node.name != machine.name:
+            _remove([machine.name])
+
+
+@pytest.fixture(scope="session")
+def proven(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proven]:
+    """See :class:`Proven`."""
+    shelf = Proven(tmp_path_factory.mktemp("proven"))
+    yield shelf
+    _remove(["it-proven", *([shelf.node.name] if shelf.node else [])])
 
 
 @pytest.fixture(scope="module")
-def ready_node(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node that `up` has brought to a proven state; shared by the tests of a module, which must leave it so."""
-    name = "it-ready"
-    node.remove(name)
-    node.create(name, "two-h100")
-    path = tmp_path_factory.mktemp("inventory") / "ready.yml"
-    path.write_text(node.inventory([name]))
-    run = gpuwright("up", "--yes", "-i", path, "--json")
-    assert run.code == 0, str(run)
-    yield Node(name, path)
+def ready_node(proven: Proven) -> Iterator[Node]:
+    """The proven node, shared by the tests of a module, which must leave it so."""
+    machine = proven.take()
+    yield machine
+    # A test may have booted it: the proof is then of another boot.
+    machine.up()
+    proven.put_back(machine)
+
+
+def _remove(names: list[str]) -> None:
     if not os.environ.get("GPUWRIGHT_SIM_KEEP"):
-        node.remove(name)
+        for name in names:
+            node.remove(name)

@@ -172,7 +172,7 @@ def _provision(base: str, name: str) -> None:
     script = _PROVISION.format(
         files=_files(), sources=sources, packages=" ".join(PACKAGES), fetched=" ".join(FETCHED), user=settings.NODE_USER
     )
-    docker("create", "--name", container, "--label", f"{settings.LABEL}=build", base, "sh", "-c", script)
+    docker("create", "--name", container, "--label", settings.INSTANCE_LABEL, base, "sh", "-c", script)
     try:
         done = docker("start", "--attach", container, check=False)
         if done.returncode != 0:

@@ -65,7 +65,9 @@ def create_from(name: str, wish: dict[str, Any]) -> None:
     port = _free_port()
     docker(
         "create", "--name", container, "--hostname", name, "--restart", "unless-stopped",
-        "--network", settings.NETWORK, "--network-alias", name, "--label", f"{settings.LABEL}=node", "--label", f"{settings.LABEL}.os={wish['os']}", "--label", f"{settings.LABEL}.port={port}",
+        "--network", settings.NETWORK, "--network-alias", name,
+        "--label", f"{settings.LABEL}=node", "--label", settings.INSTANCE_LABEL,
+        "--label", f"{settings.LABEL}.os={wish['os']}", "--label", f"{settings.LABEL}.port={port}",
         "-p", f"127.0.0.1:{port}:22", *_ALLOWED, prepared, "sh", _INIT,
     )  # fmt: skip
     files = {
@@ -86,7 +88,8 @@ def remove(name: str) -> None:
 
 def names() -> list[str]:
     """Every node that there is."""
-    text = docker_text("ps", "-a", "--filter", f"label={settings.LABEL}=node", "--format", "{{.Names}}")
+    filters = ("--filter", f"label={settings.LABEL}=node", "--filter", f"label={settings.INSTANCE_LABEL}")
+    text = docker_text("ps", "-a", *filters, "--format", "{{.Names}}")
     return sorted(line.removeprefix(settings.CONTAINER_PREFIX) for line in text.splitlines())
 
 
@@ -175,7 +178,8 @@ def _prepare(base: str, name: str, operating_system: str, packages: str, kernels
         f"{settings.NODE_LIBRARY}/gpuwright_sim/{path.name}": (path.read_bytes(), 0) for path in _PACKAGE.glob("*.py")
     }
     files.update({f"{settings.NODE_LIBRARY}/{path.name}": (path.read_bytes(), 0) for path in _SCRIPTS})
-    docker("create", "--name", container, "--label", f"{settings.LABEL}=build", "--network", settings.NETWORK, base,
+    docker("create", "--name", container, "--label", f"{settings.LABEL}=build", "--label", settings.INSTANCE_LABEL,
+           "--network", settings.NETWORK, base,
            "sh", f"{settings.NODE_LIBRARY}/install.sh", operating_system, packages, *kernels)  # fmt: skip
     try:
         docker("cp", "-", f"{container}:/", stdin=_tar(files))
@@ -273,16 +277,16 @@ def _variables(*, wrong_key: bool) -> dict[str, Any]:
 
 
 def clean(*, images: bool = True) -> None:
-    """Remove every trace: containers, the network, the images, the state in the clone."""
-    containers = docker_text("ps", "-aq", "--filter", f"label={settings.LABEL}").split()
+    """Remove every trace of this clone: containers, the network, the state; and the images that no other clone uses."""
+    containers = docker_text("ps", "-aq", "--filter", f"label={settings.INSTANCE_LABEL}").split()
     if containers:
         docker("rm", "-f", "-v", *containers, check=False)
     docker("network", "rm", settings.NETWORK, check=False)
     if images:
         found = docker_text("images", "--format", "{{.Repository}}:{{.Tag}}").split()
-        for name in sorted(
-            (entry for entry in found if entry.startswith(settings.IMAGE)), key=lambda entry: "prepared" not in entry
-        ):
-            docker("rmi", "-f", name, check=False)
+        ours = [entry for entry in found if entry.startswith(settings.IMAGE)]
+        # What is built on another image goes before it; Docker keeps what a container still needs.
+        for name in sorted(ours, key=lambda entry: ("prepared" not in entry, "base" in entry)):
+            docker("rmi", name, check=False)
     shutil.rmtree(settings.STATE, ignore_errors=True)
     say(f"removed {len(containers)} container(s), the network{', the images' if images else ''} and {settings.STATE}")

@@ -479,7 +479,12 @@ def _wheels(name: str, entry: dict[str, Any], pythons: list[str]) -> Iterator[tu
     module = name.replace("-", "_")
     noise = random.Random(f"{name} {version}")  # noqa: S311 (no secret: the same bytes on each build)
     if name == "torch":
-        build = {"VERSION": version, "CUDA": entry["cuda"], "CUDNN": entry["cudnn"], "ARCHITECTURES": ["sm_70", "sm_90"]}
+        build = {
+            "VERSION": version,
+            "CUDA": entry["cuda"],
+            "CUDNN": entry["cudnn"],
+            "ARCHITECTURES": ["sm_70", "sm_90"],
+        }
         files = {
             "torch/__init__.py": (_STUBS / "torch.py").read_bytes(),
             "torch/_build.py": "".join(f"{key} = {value!r}\n" for key, value in build.items()).encode(),
@@ -505,17 +510,25 @@ def serve(image_name: str) -> None:
     ensure()
     with settings.locked("server"):
         if docker("network", "inspect", settings.NETWORK, check=False).returncode != 0:
-            docker("network", "create", "--label", f"{settings.LABEL}=network", settings.NETWORK)
+            docker("network", "create", "--label", settings.INSTANCE_LABEL, settings.NETWORK)
         wanted = f"{settings.LABEL}.serves={settings.REPOSITORY}"
-        name = f"name=^{settings.REPOSITORY_CONTAINER}$"
-        if docker("ps", "-q", "--filter", name, "--filter", f"label={wanted}").stdout.strip():
+        if _is_serving(wanted):
             return
         docker("rm", "-f", settings.REPOSITORY_CONTAINER, check=False)
         done = docker(
-            "run", "-d", "--name", settings.REPOSITORY_CONTAINER, "--label", f"{settings.LABEL}=repository",
-            "--label", wanted, "--restart", "unless-stopped", "--network", settings.NETWORK,
+            "run", "-d", "--name", settings.REPOSITORY_CONTAINER, "--label", settings.INSTANCE_LABEL, "--label", wanted,
+            "--restart", "unless-stopped", "--network", settings.NETWORK,
             "--network-alias", settings.REPOSITORY_HOST, "-v", f"{settings.REPOSITORY}:/srv:ro", image_name,
             "python3", "-m", "http.server", "80", "--directory", "/srv/current", check=False,
         )  # fmt: skip
         if done.returncode != 0:
             raise SimulationError(f"the package server did not start: {done.stderr.strip()}")
+
+
+def _is_serving(label: str) -> bool:
+    """Whether the server runs and sees this build: it sees nothing after the folder it was given was removed and made anew."""
+    name = f"name=^{settings.REPOSITORY_CONTAINER}$"
+    if not docker("ps", "-q", "--filter", name, "--filter", f"label={label}").stdout.strip():
+        return False
+    seen = docker("exec", settings.REPOSITORY_CONTAINER, "cat", "/srv/current/build.json", check=False)
+    return seen.stdout == (settings.REPOSITORY / "current" / "build.json").read_text()

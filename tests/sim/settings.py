@@ -6,25 +6,31 @@ import ast
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
 
 CLONE = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 
 # Keys, ports, the built repository. In the clone and ignored by git, so that two clones do not disturb each other.
-STATE = Path(os.environ.get("GPUWRIGHT_SIM_STATE", CLONE / ".sim"))
+STATE = Path(os.environ.get("GPUWRIGHT_SIM_STATE", CLONE / ".sim")).resolve()
 KEY = STATE / "ssh" / "id_ed25519"
 REPOSITORY = STATE / "repository"
 # The throw-away keys that sign the repositories: kept as long as the state, so that a rebuilt repository is still
 # trusted by the nodes that there are.
 SIGNING = STATE / "signing"
 
+# Two clones on one machine have nodes of the same names: containers and network bear four digits of the state's place.
+INSTANCE = hashlib.sha256(str(STATE).encode()).hexdigest()[:4]
 LABEL = "gpuwright.sim"
-NETWORK = "gpuwright-sim"
+INSTANCE_LABEL = f"{LABEL}.instance={INSTANCE}"
+NETWORK = f"gpuwright-sim-{INSTANCE}"
 IMAGE = "gpuwright-node"
-CONTAINER_PREFIX = "gpuwright-sim-"
+CONTAINER_PREFIX = f"gpuwright-sim-{INSTANCE}-"
 
 REPOSITORY_CONTAINER = CONTAINER_PREFIX + "packages"
 # The name under which the nodes reach the package server: given by the container network, so it needs no port on the host.
@@ -43,11 +49,15 @@ DEBIAN_RELEASE = "trixie"
 
 
 def recipe(*paths: Path) -> str:
-    """A digest of what these files mean: comments and the layout of Python count for nothing."""
+    """A digest of what these files mean: comments and layout of Python and YAML count for nothing."""
     total = hashlib.sha256()
     for path in paths:
         content = path.read_bytes()
-        total.update(ast.dump(ast.parse(content)).encode() if path.suffix == ".py" else content)
+        if path.suffix == ".py":
+            content = ast.dump(ast.parse(content)).encode()
+        elif path.suffix == ".yaml":
+            content = json.dumps(yaml.safe_load(content)).encode()
+        total.update(content)
     return total.hexdigest()[:12]
 
 

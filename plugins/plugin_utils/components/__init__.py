@@ -4,6 +4,7 @@
 
 To add one: a module here with the functions of :class:`.base.Component`, a role of the same name, a row in ``COMPONENTS``.
 """
+
 from __future__ import annotations
 
 from . import container_toolkit, cuda, frameworks, nouveau_blacklist, nvidia_driver, reboot, repair

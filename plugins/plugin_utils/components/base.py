@@ -5,6 +5,7 @@
 A component is a named part of the node's wished state (the driver, the toolkits …). Its module here answers three
 questions from the observation alone; its role in ``roles/`` does the work.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,7 @@ class Context:
 
     @property
     def cards_present(self) -> bool:
+        """Whether an NVIDIA card was seen on the bus."""
         return bool(self.facts["pci"]["gpus"])
 
 
@@ -69,6 +71,7 @@ class Manages:
     environments: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, list[str]]:
+        """As the module node_seal takes it."""
         return {
             "files": list(self.files),
             "light_files": list(self.light_files),
@@ -92,7 +95,8 @@ class Component(Protocol):
 
     def inputs(self, context: Context) -> Mapping[str, Any]:
         """The part of the stack that, when it changes, makes the component's seal stale. Versions that only the
-        package index decided are left out: `up` keeps a sealed version that still satisfies the wish."""
+        package index decided are left out: `up` keeps a sealed version that still satisfies the wish.
+        """
 
 
 def missing_packages(context: Context, names: Sequence[str]) -> list[str]:
@@ -126,7 +130,8 @@ def repository_files(context: Context, names: Sequence[str]) -> list[str]:
 
 def _repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
     """The named package sources, without those that the host has by its own: a second source at the same address with
-    another key would make apt stop with "Conflicting values set for option Signed-By"."""
+    another key would make apt stop with "Conflicting values set for option Signed-By".
+    """
     wanted = [repository for repository in context.stack.get("repositories") or () if repository["name"] in names]
     ours = {repository["file"] for repository in wanted}
     hosts = {

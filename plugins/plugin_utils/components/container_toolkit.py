@@ -1,9 +1,10 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Docker with the NVIDIA Container Toolkit, and Docker's configuration loaded."""
+
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
@@ -18,15 +19,29 @@ def wanted(context: Context) -> bool:
 
 
 def findings(context: Context) -> list[Finding]:
-    toolkit = context.stack["container_toolkit"]
     found = repository_findings(context, _sources(context))
     missing = missing_packages(context, _wished_packages(context))
     if missing:
-        after = context.versions.get("nvidia-container-toolkit") or toolkit["version_spec"]
-        before = context.facts["containers"]["toolkit"]["version"]
-        found.append(Finding("install", f"missing packages: {', '.join(missing)}", before, after, packages=missing))
+        found.append(_installation(context, missing))
         return found
     return found + _version_findings(context) + _configuration_findings(context)
+
+
+def _installation(context: Context, missing: Sequence[str]) -> Finding:
+    """The packages, and what follows from them: Docker's configuration gets the runtime, and Docker is restarted to read it."""
+    before = context.facts["containers"]["toolkit"]["version"]
+    after = context.versions.get("nvidia-container-toolkit") or context.stack["container_toolkit"]["version_spec"]
+    configured = _has_runtime(context)
+    running = ((context.facts["services"] or {}).get(SERVICE) or {}).get("active") == "active"
+    return Finding(
+        "install",
+        f"missing packages: {', '.join(missing)}",
+        before,
+        after,
+        packages=missing,
+        files=[] if configured else [DAEMON_JSON],
+        services=[] if configured and running else [SERVICE],
+    )
 
 
 def manages(context: Context) -> Manages:
@@ -66,20 +81,26 @@ def _version_findings(context: Context) -> list[Finding]:
 
 def _fits(version: str, specifier: str) -> bool:
     # Imported here: only a plan with containers pays for it.
-    from packaging.specifiers import SpecifierSet  # noqa: PLC0415
+    from packaging.specifiers import SpecifierSet
 
     upstream = version.split(":", 1)[-1].split("-", 1)[0]
     return SpecifierSet(specifier).contains(upstream, prereleases=True)
 
 
+def _has_runtime(context: Context) -> bool:
+    configuration = context.facts["containers"]["docker"]["daemon_json"] or {}
+    return "nvidia" in (configuration.get("runtimes") or {})
+
+
 def _configuration_findings(context: Context) -> list[Finding]:
     docker = context.facts["containers"]["docker"]
-    runtimes = (docker["daemon_json"] or {}).get("runtimes") or {}
     found = []
-    if "nvidia" not in runtimes:
+    if not _has_runtime(context):
         found.append(Finding("configure", f"Docker has no runtime 'nvidia' in {DAEMON_JSON}", files=[DAEMON_JSON]))
     elif docker["config_loaded"] is False:
-        found.append(Finding("configure", f"Docker has not loaded {DAEMON_JSON} since it was changed", services=[SERVICE]))
+        found.append(
+            Finding("configure", f"Docker has not loaded {DAEMON_JSON} since it was changed", services=[SERVICE])
+        )
     state = (context.facts["services"] or {}).get(SERVICE)
     if state and state["enabled"] == "disabled":
         found.append(Finding("configure", "Docker is not enabled at boot", services=[SERVICE]))

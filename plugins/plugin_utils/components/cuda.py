@@ -1,6 +1,7 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """CUDA toolkits side by side, and cuDNN for those who compile against it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """One virtual environment a framework, pinned."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,11 @@ def findings(context: Context) -> list[Finding]:
             before = next((present.get(_name(pin)) for pin in framework["requirements"] if _name(pin) in present), None)
             reason = f"{framework['path']} lacks {', '.join(wrong)}"
             action = "upgrade" if before else "install"
-            found.append(Finding(action, reason, before, f"{framework['name']} {framework['version']}", files=[framework["path"]]))
+            found.append(
+                Finding(
+                    action, reason, before, f"{framework['name']} {framework['version']}", files=[framework["path"]]
+                )
+            )
     return found
 
 

@@ -1,6 +1,7 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The in-tree drivers nouveau and nova kept away from the cards, in modprobe.d and inside the initramfs."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The NVIDIA driver: its package source, packages, lock, and the module for the kernel that boots next."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -98,17 +99,23 @@ def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
         before = context.facts["driver"]["user_version"] or context.facts["driver"]["loaded_version"]
         reason = f"{len(missing)} of its packages are missing: {', '.join(missing)}"
         after = f"{_target(context, driver)} ({driver['modules']} modules)"
-        return [Finding("install", reason, before, after, packages=driver["packages"])]
+        services = [PERSISTENCE_SERVICE] if _persistence_asked(context) else []
+        return [Finding("install", reason, before, after, packages=driver["packages"], services=services)]
     wrong = [name for name in versioned_packages(driver) if not _version_fits(context.installed[name], driver)]
     if wrong:
         reason = f"{wrong[0]} is {context.installed[wrong[0]]}, wished is {_target(context, driver)}"
-        return [Finding("upgrade", reason, context.installed[wrong[0]], _target(context, driver), packages=driver["packages"])]
+        return [
+            Finding(
+                "upgrade", reason, context.installed[wrong[0]], _target(context, driver), packages=driver["packages"]
+            )
+        ]
     return []
 
 
 def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
     """The packages that carry the driver's own version. NVIDIA's repository versions them all alike, a distribution
-    does not (Debian 13 pairs driver 550 with a persistence daemon of 535)."""
+    does not (Debian 13 pairs driver 550 with a persistence daemon of 535).
+    """
     if driver["source"] != "nvidia":
         return []
     return [name for name in driver["packages"] if not name.startswith(("nvidia-driver-pinning-", "linux-headers-"))]
@@ -152,17 +159,23 @@ def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Findin
     expected = context.facts["driver"]["user_version"]
     if expected and module["version"] != expected:
         return [
-            Finding("repair", f"the module for kernel {kernel['next']} is {module['version']}, the libraries are {expected}"),
+            Finding(
+                "repair", f"the module for kernel {kernel['next']} is {module['version']}, the libraries are {expected}"
+            ),
         ]
     if load_needed(context) and reboot_reason(context) is None:
         return [Finding("configure", "the driver is installed but not loaded")]
     return []
 
 
-def _persistence_wanted(context: Context) -> bool:
-    known = PERSISTENCE_SERVICE in (context.facts["services"] or {})
+def _persistence_asked(context: Context) -> bool:
+    """Only where cards are present: in an image that is being built the daemon would only fail."""
     asked = context.variables.get("nvidia_driver", {}).get("nvidia_driver_persistence", True)
-    return known and bool(asked) and context.cards_present and not context.provision_only
+    return bool(asked) and context.cards_present and not context.provision_only
+
+
+def _persistence_wanted(context: Context) -> bool:
+    return _persistence_asked(context) and PERSISTENCE_SERVICE in (context.facts["services"] or {})
 
 
 def _service_findings(context: Context) -> list[Finding]:

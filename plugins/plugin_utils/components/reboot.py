@@ -1,6 +1,7 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A boot, where the driver can only take over after one."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

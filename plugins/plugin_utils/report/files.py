@@ -116,6 +116,17 @@ def read_records(run_dir: Path) -> dict[str, pure.Record]:
     return records
 
 
+def waiting(run_dir: Path) -> list[str]:
+    """Hosts that have something to change and no result: the run did not come to them, or not yet."""
+    done = {path.name for path in (run_dir / "hosts").glob("*.json")}
+    plans = {
+        path.name: _read(path) or {} for path in sorted((run_dir / "plans").glob("*.json")) if path.name not in done
+    }
+    return [
+        str(plan["host"]) for plan in plans.values() if plan.get("host") and plan.get("ok") and plan.get("components")
+    ]
+
+
 def version() -> str | None:
     """The version of this collection: of galaxy.yml in a clone, of MANIFEST.json where it was installed."""
     root = Path(__file__).resolve().parents[3]

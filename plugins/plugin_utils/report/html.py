@@ -277,7 +277,7 @@ def _failure(failure: Any) -> dict[str, str] | None:
     if not failure:
         return None
     told = failure if isinstance(failure, Mapping) else {"message": failure}
-    return {key: str(told.get(key) or "") for key in ("task", "message", "component")}
+    return {key: str(told.get(key) or "") for key in ("task", "message", "component", "output")}
 
 
 def _entry(entry: Any) -> dict[str, str]:

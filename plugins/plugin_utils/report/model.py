@@ -91,8 +91,8 @@ def report_of(
         not_reached: hosts that the run never came to, because it stopped before.
     """
     lost = dict(sorted((unreachable or {}).items()))
-    hosts = {host: records[host] for host in sorted(records) if host not in lost}
-    waiting = sorted(set(not_reached) - set(hosts) - set(lost))
+    waiting = sorted(set(not_reached) - set(lost))
+    hosts = {host: records[host] for host in sorted(records) if host not in lost and host not in waiting}
     return {
         "schema": SCHEMA,
         "gpuwright": version,
@@ -144,6 +144,7 @@ def _failure(value: Any) -> dict[str, Any] | None:
         "task": told.get("task"),
         "message": str(told.get("message") or "no message"),
         "component": told.get("component"),
+        "output": str(told.get("output") or ""),
     }
 
 

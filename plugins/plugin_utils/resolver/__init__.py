@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
 from ..rules import Row, Rules
 from ..situation import Situation
 from ..wish import Wish

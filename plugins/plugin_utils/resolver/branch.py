@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from .. import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
 from ..rules import Row, Rules, cite
 from ..situation import Card, Situation
 from ..wish import Wish

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from .. import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
 from ..rules import Row, Rules
 from ..situation import Card, card_of_row
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import dotted, gpus
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from .. import gpus
 from ..errors import BadInput
 from ..rules import Row, Rules
 from ..situation import Card

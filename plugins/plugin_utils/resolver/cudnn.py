@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
 from ..rules import Row
 from ..situation import Situation
 from ..wish import Wish

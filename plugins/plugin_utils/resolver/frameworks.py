@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
 from ..rules import Row, Rules
 from ..situation import Card, Situation
 from ..wish import FrameworkWish, Wish

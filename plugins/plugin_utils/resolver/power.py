@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .. import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
 from ..rules import Row, Rules
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 
-from .. import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
 from ..rules import Row, Rules
 from ..situation import Situation
 from .log import Unresolved, conflict

@@ -135,3 +135,28 @@ END
 printf 'Package: *\nPin: release o=gpuwright-sim-distribution\nPin-Priority: 1001\n' >/etc/apt/preferences.d/gpuwright-sim-distribution
 apt-get update -q -o Dir::Etc::SourceList=/dev/null
 apt-get install -qy --no-install-recommends "$@"
+
+# Debian has the command `docker` in a package of its own, Ubuntu has it inside docker.io: the costume puts it there.
+if [ "$os" = ubuntu-24.04 ]; then
+    archive=/usr/share/gpuwright-sim/archive
+    work=$(mktemp -d)
+    mkdir -p $archive
+    cd "$work"
+    cp /var/cache/apt/archives/docker.io_*.deb /var/cache/apt/archives/docker-cli_*.deb .
+    dpkg-deb -R docker-cli_*.deb command
+    dpkg-deb -R docker.io_*.deb engine
+    cp -a command/usr engine/
+    sed -i -e 's/^Version: \([0-9.]*\).*/Version: \1-0ubuntu1~24.04.1/' -e '/^Recommends:/d' engine/DEBIAN/control
+    dpkg-deb --build -Zgzip -z1 engine $archive/docker.io.deb >/dev/null
+    {
+        cat engine/DEBIAN/control
+        echo "Filename: ./docker.io.deb"
+        echo "Size: $(stat -c %s $archive/docker.io.deb)"
+        echo "SHA256: $(sha256sum $archive/docker.io.deb | cut -d ' ' -f 1)"
+    } >$archive/Packages
+    cd /
+    rm -rf "$work"
+    echo "deb [trusted=yes] file:$archive ./" >/etc/apt/sources.list.d/gpuwright-sim-costume.list
+    printf 'Package: docker.io\nPin: origin ""\nPin-Priority: 1001\n' >/etc/apt/preferences.d/gpuwright-sim-costume
+    apt-get update -q -o Dir::Etc::SourceList=/dev/null
+fi

@@ -95,6 +95,18 @@ def test_a_refused_host_fails_its_task_and_is_still_told_by_its_plan(
     assert gpuwright("plan").code == 3
 
 
+def test_a_refused_host_is_told_why_and_not_to_run_up_again(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible
+) -> None:
+    row = {"rule": "r", "text": "no room", "source": "s", "remedy": "make room"}
+    old = check("driver.loaded", "fail", reason="not loaded", remedy="run gpuwright up")
+    ansible.results = {"a": result_record("a", verdict="fail", refusals=[row], checks=[old])}
+    done = gpuwright("up", "--yes", "-i", "a,")
+    assert done.code == 3
+    assert "remedy: make room" in done.out
+    assert "run gpuwright up" not in done.out
+
+
 def test_an_unreachable_host_is_named_with_the_reason(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
     ansible.plans = {"a": plan_record("a")}
     refused = {"msg": "Failed to connect to the host via ssh: ssh: connect to host b port 22: Connection refused"}

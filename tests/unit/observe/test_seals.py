@@ -119,6 +119,13 @@ def test_a_service_is_compared_with_its_sealed_state(node: Tree) -> None:
     )
     stopped = seals.verify(host, sealed, {}, {"docker.service": {"active": "inactive", "enabled": "enabled"}})
     assert stopped.reason == "service docker.service is inactive instead of active"
+
+
+def test_a_service_that_could_not_run_yet_when_it_was_sealed_may_run_now(node: Tree) -> None:
+    unit, host = "nvidia-persistenced.service", node.host()
+    sealed = {"schema": 1, "services": {unit: {"active": "failed", "enabled": "enabled"}}}
+    assert seals.verify(host, sealed, {}, {unit: {"active": "active", "enabled": "enabled"}}).state == "good"
+    assert seals.verify(host, sealed, {}, {unit: {"active": "active", "enabled": "disabled"}}).state == "broken"
     assert seals.verify(host, sealed, {}, {}).state == "broken"
 
 

@@ -1,4 +1,5 @@
 """Observations for the planner's tests: a bare node with two H100 on Debian 13, and what is true after each step."""
+
 from __future__ import annotations
 
 import copy
@@ -141,8 +142,15 @@ def merged(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def provisioned(**changes: Any) -> dict[str, Any]:
     """The same host after a run: driver loaded, toolkits, Docker configured, the environment made. No seals yet."""
     kernel = "6.12.94+deb13-amd64"
-    driver = {name: f"{DRIVER}-1" for name in ("nvidia-driver-pinning-580", "nvidia-driver-cuda", "nvidia-kernel-open-dkms")}
-    toolkit = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
+    driver = dict.fromkeys(
+        ("nvidia-driver-pinning-580", "nvidia-driver-cuda", "nvidia-kernel-open-dkms"), f"{DRIVER}-1"
+    )
+    toolkit = (
+        "nvidia-container-toolkit",
+        "nvidia-container-toolkit-base",
+        "libnvidia-container-tools",
+        "libnvidia-container1",
+    )
     installed = {
         **driver,
         "linux-headers-amd64": "6.12.94-1",
@@ -169,7 +177,13 @@ def provisioned(**changes: Any) -> dict[str, Any]:
         "headers": [kernel],
         "loaded": {"nvidia": {"version": DRIVER}, "nvidia_uvm": {"version": DRIVER}},
         "available": {
-            "nvidia": {"version": DRIVER, "license": "Dual MIT/GPL", "signer": None, "name": "nvidia", "path": "/nvidia.ko"},
+            "nvidia": {
+                "version": DRIVER,
+                "license": "Dual MIT/GPL",
+                "signer": None,
+                "name": "nvidia",
+                "path": "/nvidia.ko",
+            },
         },
     }
     facts["kernel"]["initramfs"]["blacklist_inside"] = True

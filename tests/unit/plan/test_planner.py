@@ -1,15 +1,17 @@
 """The planner: which components change, why, and what stops a run before its first change."""
+
 from __future__ import annotations
 
 from datetime import date
 from typing import Any
 
-import nodes
 import pytest
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.unit.plan import nodes
 
 TODAY = date(2026, 11, 20)
 
@@ -99,10 +101,21 @@ def test_the_plan_names_packages_with_the_versions_of_the_index() -> None:
     assert made["download_bytes"] == 1000 * len(made["install"])
 
 
+def test_the_plan_names_the_services_and_files_that_follow_from_an_installation() -> None:
+    installed = {change["component"]: change for change in plan(nodes.bare())["changes"] if change["packages"]}
+    assert installed["nvidia_driver"]["services"] == ["nvidia-persistenced.service"]
+    assert installed["container_toolkit"]["services"] == ["docker.service"]
+    assert installed["container_toolkit"]["files"] == ["/etc/docker/daemon.json"]
+
+
 def test_without_an_answer_in_time_the_versions_are_unverified_and_the_plan_says_so() -> None:
     drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, planner.Draft)
-    slow = {"packages": {}, "install": [], "problems": [{"kind": "timeout", "text": "no answer in 90 s", "remedy": "-"}]}
+    slow = {
+        "packages": {},
+        "install": [],
+        "problems": [{"kind": "timeout", "text": "no answer in 90 s", "remedy": "-"}],
+    }
     made = planner.finish(drafted, slow)
     assert not made["versions_verified"]
     assert made["ok"]
@@ -116,6 +129,15 @@ def test_a_wrong_key_is_a_refusal() -> None:
     made = planner.finish(drafted, {"packages": {}, "install": [], "problems": [problem]})
     assert not made["ok"]
     assert made["why_not"] == "expected A, found B -> ask the owner"
+
+
+def test_what_a_repository_without_an_answer_would_offer_is_not_complained_of_too() -> None:
+    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
+    rows = [lost, *({"kind": "no-such-package", "text": f"no {name}", "remedy": "-"} for name in drafted.packages)]
+    made = planner.finish(drafted, {"packages": {}, "install": [], "problems": rows})
+    assert [row["text"] for row in made["refusals"]] == ["http://mirror could not be reached"]
 
 
 def test_a_sealed_and_proven_node_needs_nothing(done: dict[str, Any]) -> None:
@@ -211,6 +233,7 @@ def test_a_remote_host_without_cards_is_skipped_and_named() -> None:
 def test_the_machine_one_sits_at_gets_frameworks_for_the_cpu() -> None:
     made = plan(nodes.bare(pci={"gpus": []}), local=True)
     assert made["cpu_only"]
+    assert "has no NVIDIA GPU" in made["warnings"][0]["text"]
     assert made["components"] == ["frameworks", "validate"]
     assert made["stack"]["frameworks"][0]["index_url"].endswith("/cpu")
 
@@ -218,6 +241,7 @@ def test_the_machine_one_sits_at_gets_frameworks_for_the_cpu() -> None:
 def test_cards_that_are_yet_to_come_are_provisioned_for_without_a_boot() -> None:
     made = plan(nodes.bare(pci={"gpus": []}), wish(gpuwright_provision_for=["H100"]))
     assert made["provision_only"]
+    assert "not there yet" in made["warnings"][0]["text"]
     assert "nvidia_driver" in made["components"]
     assert "reboot" not in made["components"]
     assert not any(check["id"] == "gpu.count" and check["status"] == "fail" for check in made["checks"])
@@ -228,6 +252,14 @@ def test_an_ordinary_user_is_refused_a_change_but_not_a_plan() -> None:
     assert plan(facts, verb="plan")["ok"]
     refused = plan(facts, verb="up")
     assert [row["rule"] for row in refused["refusals"]] == ["needs-root"]
+
+
+def test_without_root_nothing_else_is_complained_of() -> None:
+    drafted = planner.draft(nodes.bare(privileged=False), wish(), load_rules(), request(verb="up"))
+    assert isinstance(drafted, planner.Draft)
+    lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
+    made = planner.finish(drafted, {"packages": {}, "install": [], "problems": [lost]})
+    assert [row["rule"] for row in made["refusals"]] == ["needs-root"]
 
 
 def test_a_tree_that_is_not_the_running_machine_is_refused_a_change() -> None:
@@ -294,3 +326,17 @@ def test_the_same_observation_gives_the_same_plan() -> None:
 def test_every_component_has_a_name_that_a_role_can_have() -> None:
     assert set(SEALED) <= set(COMPONENTS)
     assert list(COMPONENTS).index("nouveau_blacklist") > list(COMPONENTS).index("nvidia_driver")
+
+
+def test_a_plan_as_the_result_of_a_task_has_no_key_that_ansible_takes_out() -> None:
+    made = plan(nodes.bare())
+    result = records.as_result(made)
+    assert not {"warnings", "skipped"} & result.keys()
+    there = {key: value for key, value in result.items() if key != "left_alone"}
+    assert records.applied(there, "pass", [], None, reboot=False)["skipped"] is None
+    assert records.applied(result, "pass", [], None, reboot=False)["warnings"] == made["warnings"]
+
+
+def test_a_host_that_is_left_alone_is_so_in_the_result_of_its_task_too() -> None:
+    result = records.as_result(plan(nodes.bare(pci={"gpus": []})))
+    assert "no NVIDIA GPU" in result["left_alone"]

@@ -233,6 +233,10 @@ def test_a_framework_without_cards_says_why(environment: Any, changes: dict[str,
     assert check["remedy"]
 
 
+def test_a_framework_that_sees_a_card_more_than_expected_only_warns(environment: Any) -> None:
+    assert of(check_framework(environment(), expected_gpus=1), "framework.cuda")["status"] == "warn"
+
+
 def test_on_the_processor_no_card_is_asked_for(environment: Any) -> None:
     result = check_framework(environment(version="2.14.1+cpu", cuda=None, available=False, count=0), expect_cuda=False)
     assert checks.verdict(result["checks"]) == "pass"

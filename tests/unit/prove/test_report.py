@@ -421,3 +421,20 @@ def test_the_action_writes_the_report_of_a_play(tmp_path: Path, schema: dict[str
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(valid(run_dir, schema)["hosts"]) == 5
+
+
+def test_a_host_with_a_plan_to_apply_and_no_result_was_not_reached(run: Path) -> None:
+    report.write_host(
+        run,
+        "canary",
+        {**record(checks.passed("a.b")), "failure": {"task": "t", "message": "m", "output": "make: error"}},
+    )
+    for name, components in (("canary", ["cuda"]), ("later", ["cuda"]), ("right", [])):
+        (run / "plans" / f"{name}.json").write_text(
+            json.dumps({"host": name, "ok": True, "components": components, "checks": [checks.passed("a.b")]})
+        )
+    assert report.waiting(run) == ["later"]
+    made = report.aggregate(run, not_reached=report.waiting(run))
+    assert made["not_reached"] == ["later"]
+    assert made["counts"] == {"pass": 1, "fail": 1, "incomplete": 0, "skip": 0, "unreachable": 0, "not_reached": 1}
+    assert "make: error" in (run / "report.html").read_text()

@@ -140,6 +140,11 @@ def test_a_version_of_another_branch_is_refused() -> None:
         Wish.from_variables({"nvidia_driver_branch": "580", "nvidia_driver_version": "535.104.05"})
 
 
+def test_a_number_of_expected_cards_may_be_written_as_text() -> None:
+    assert Wish.from_variables({"gpuwright_gpus_expected": "2"}).gpus_expected == 2
+    assert Wish.from_variables({"gpuwright_gpus_expected": "H100"}).gpus_expected == ("H100",)
+
+
 def test_a_misspelt_variable_in_a_wish_file_is_refused() -> None:
     with pytest.raises(BadInput) as caught:
         Wish.from_variables({"gpuwright_wish": {"cuda_version": ["12.8"]}})

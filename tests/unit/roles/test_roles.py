@@ -21,7 +21,13 @@ ROLE_NAMES = [role.name for role in ROLES]
 # Keys under which tasks hold further tasks.
 NESTED = ("block", "rescue", "always")
 # Facts that are the collection's contract between roles and playbooks, not one role's own.
-SHARED_FACTS = {"gpuwright_plan", "gpuwright_alone", "gpuwright_checks", "gpuwright_reboot_pending"}
+SHARED_FACTS = {
+    "gpuwright_plan",
+    "gpuwright_alone",
+    "gpuwright_checks",
+    "gpuwright_measurements",
+    "gpuwright_reboot_pending",
+}
 # Keys of a task that are no module.
 KEYWORDS = {
     "name", "when", "tags", "loop", "loop_control", "register", "vars", "environment", "changed_when", "failed_when",

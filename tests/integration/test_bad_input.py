@@ -1,0 +1,175 @@
+"""What cannot be done is refused before anything is changed: one message, the right exit code, a node as it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sim import node
+
+from .conftest import Node, Run, gpuwright
+from .traces import traces
+
+pytestmark = pytest.mark.sim
+
+
+@pytest.fixture(scope="module")
+def bare(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node with two cards that nothing was done to; every test here leaves it so."""
+    name = "it-refused"
+    node.remove(name)
+    node.create(name, "two-h100")
+    path = tmp_path_factory.mktemp("inventory") / "refused.yml"
+    path.write_text(node.inventory([name]))
+    yield Node(name, path)
+    node.remove(name)
+
+
+@contextmanager
+def broken(machine: Node, do: str, undo: str) -> Iterator[None]:
+    """A node with something wrong, mended afterwards."""
+    machine.shell(do)
+    try:
+        yield
+    finally:
+        machine.shell(undo)
+
+
+def refused(machine: Node, *arguments: str | Path, inventory: Path | None = None) -> dict[str, Any]:
+    """The only refusal of `gpuwright up`, which ends with 3 and leaves the node as it was."""
+    before = traces(machine)
+    run = gpuwright("up", "--yes", "-i", inventory or machine.inventory, "--json", *arguments)
+    assert run.code == run.json["exit"] == 3, str(run)
+    assert traces(machine) == before
+    assert "Traceback" not in run.stdout + run.stderr
+    assert run.host["changes"] == []
+    (refusal,) = run.host["refusals"]
+    return dict(refusal)
+
+
+def failed(machine: Node, *arguments: str) -> Run:
+    """A run of `gpuwright up` that ends with 1 before it could change anything."""
+    before = traces(machine)
+    run = gpuwright("up", "--yes", "-i", machine.inventory, "--json", *arguments)
+    assert run.code == run.json["exit"] == 1, str(run)
+    assert traces(machine) == before
+    assert "Traceback" not in run.stdout + run.stderr
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["--gpu", "H1000"], "unknown card 'H1000'", "H100 PCIe"),
+        (["--want", "kuda"], "unknown component 'kuda'", "cuda"),
+        (["--want", "cuda=99"], "no CUDA 99", "cuda=12.9"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate", "gpuwright up --help"),
+        (["--wish", "absent.yml"], "the wish file absent.yml is not there", None),
+        (["--wish", "torn.yml"], "the wish file torn.yml is not YAML", None),
+        (["--wish", "misspelt.yml"], "names 'cuda_versionz'", "cuda_versions"),
+        (["--wish", "list.yml"], "must hold variables", "nvidia_driver_branch"),
+        (["--lock", "absent.json"], "the lock file absent.json is not there", None),
+        (["--limit", "nobody"], "--limit nobody matches no host", "ansible-inventory"),
+        (["-i", "absent.yml"], "there is no inventory absent.yml", "-i node1,"),
+    ],
+)
+def test_what_is_not_known_is_told_in_one_message_with_what_is_near(
+    bare: Node, tmp_path: Path, arguments: list[str], message: str, hint: str | None
+) -> None:
+    (tmp_path / "torn.yml").write_text("cuda_versions: [\n")
+    (tmp_path / "misspelt.yml").write_text("cuda_versionz: ['12.8']\n")
+    (tmp_path / "list.yml").write_text("- cuda\n")
+    before = traces(bare)
+    inventory = [] if "-i" in arguments else ["-i", str(bare.inventory)]
+    words = [str(tmp_path / word) if word.endswith((".yml", ".json")) else word for word in arguments]
+    run = gpuwright("up", "--yes", *inventory, *words)
+    assert run.code == 2, str(run)
+    assert traces(bare) == before
+    assert run.stdout == ""
+    errors = [line for line in run.stderr.splitlines() if line.startswith("gpuwright: error:")]
+    assert len(errors) == 1
+    assert message in errors[0].replace(f"{tmp_path}/", "")
+    assert hint is None or any(hint in line for line in run.stderr.splitlines() if line.startswith("  hint:"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("", "has no hosts to work on"), ("all:\n  hosts: [\n", "cannot be read: YAML parsing failed")]
+)
+def test_an_inventory_without_hosts_is_bad_input(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text(content)
+    run = gpuwright("up", "--yes", "-i", path, "--json")
+    assert run.code == 2, str(run)
+    assert run.json.keys() == {"ok", "error", "suggestions"}
+    assert str(path) in run.json["error"]
+    assert message in run.json["error"]
+
+
+def test_a_wish_that_only_the_host_shows_to_be_wrong_is_bad_input(bare: Node) -> None:
+    before = traces(bare)
+    run = gpuwright("up", "--yes", "-i", bare.inventory, "-e", '{"cuda_versions": ["99"]}', "--json")
+    assert run.code == run.json["exit"] == 2, str(run)
+    assert "no CUDA 99" in run.host["error"]
+    assert traces(bare) == before
+
+
+def test_a_node_without_python_is_told_to_install_it(bare: Node) -> None:
+    with broken(bare, "mv /usr/bin/python3 /usr/bin/python3.away", "mv /usr/bin/python3.away /usr/bin/python3"):
+        run = failed(bare)
+    assert run.host["failure"]["message"] == "no Python on the node: install python3"
+
+
+def test_a_run_that_is_not_root_on_the_node_is_refused(bare: Node) -> None:
+    refusal = refused(bare, "-e", "gpuwright_become=false")
+    assert refusal["rule"] == "needs-root"
+    assert "sudo" in refusal["remedy"]
+
+
+def test_a_user_who_needs_a_password_for_sudo_is_told_the_option(bare: Node) -> None:
+    sudo = "/etc/sudoers.d/gpuadmin"
+    with broken(bare, f"mv {sudo} /root/", f"mv /root/gpuadmin {sudo}"):
+        run = failed(bare)
+    assert run.host["failure"]["message"] == "sudo asks for a password on the node: run with -K"
+
+
+def test_a_boot_file_system_that_is_too_small_is_refused_with_the_sizes(bare: Node) -> None:
+    mount = "cp -a /boot /root/boot; mount -t tmpfs -o size=8M none /boot; cp -a /root/boot/. /boot/; rm -rf /root/boot"
+    with broken(bare, mount, "umount /boot"):
+        refusal = refused(bare)
+    assert refusal["rule"] == "no-space"
+    assert re.fullmatch(r"/boot has \d MiB free, 128 MiB are needed", refusal["text"])
+
+
+def test_a_root_file_system_that_is_too_small_is_refused_with_the_sizes(bare: Node) -> None:
+    refusal = refused(bare, "-e", "preflight_disk_reserve_mib=99999999")
+    assert re.search(r"Expected \d+ MiB free on / for .*, found \d+ MiB\.", refusal["text"])
+
+
+def test_a_place_for_frameworks_that_is_too_small_is_refused_with_the_sizes(bare: Node) -> None:
+    with broken(bare, "mount -t tmpfs -o size=64M none /opt", "umount /opt"):
+        refusal = refused(bare)
+    assert re.search(r"Expected \d+ MiB free on /opt for .*, found \d+ MiB\.", refusal["text"])
+
+
+@pytest.mark.parametrize("address", ["http://nowhere.invalid", "http://packages.gpuwright-sim:81"])
+def test_a_mirror_that_does_not_answer_is_refused_with_its_address(bare: Node, address: str) -> None:
+    mirrors = f'{{"gpuwright_mirrors": {{"nvidia": "{address}/compute/cuda/repos"}}}}'
+    refusal = refused(bare, "--want", "driver=580", "-e", mirrors)
+    assert refusal["rule"] == "index-unreachable"
+    assert refusal["text"].startswith(f"{address}/compute/cuda/repos/")
+    assert "mirror" in refusal["remedy"]
+
+
+def test_a_repository_of_somebody_else_is_refused_with_both_fingerprints(bare: Node, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yml"
+    path.write_text(node.inventory([bare.name], wrong_key=True))
+    refusal = refused(bare, "--want", "driver=580", inventory=path)
+    expected, found = re.findall(r"\b[0-9A-F]{40}\b", refusal["text"])
+    assert expected != found
+    assert "expected" in refusal["text"]
+    assert "found" in refusal["text"]

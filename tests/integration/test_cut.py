@@ -1,0 +1,93 @@
+"""`gpuwright up` cut off in the middle, here and on the node: the next run heals it and proves the node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import Node, Proven, Run
+
+pytestmark = pytest.mark.sim
+
+_LOCK = "/run/gpuwright/lock.json"
+_HELD = "/run/held"
+_BLACKLIST = "etc/modprobe.d/gpuwright-nouveau.conf"
+
+
+def _hold(machine: Node, program: str, words: str) -> str:
+    """Make PROGRAM wait where its arguments match WORDS: the file it then leaves is the moment to cut. Returns the stand-in."""
+    real = machine.shell(f"command -v {program}").strip()
+    stand_in = f"/usr/local/sbin/{program}"
+    assert real != stand_in
+    script = f'#!/bin/sh\\ncase "$*" in {words}) touch {_HELD}; sleep 600;; esac\\nexec {real} "$@"\\n'
+    machine.shell(f"printf '{script}' > {stand_in}; chmod 755 {stand_in}")
+    return stand_in
+
+
+def _heal(machine: Node) -> Run:
+    """The run after a cut. The lock of the dead one, of this controller, is in nobody's way."""
+    dead = json.loads(machine.shell(f"cat {_LOCK}"))["owner"]
+    run = machine.up()
+    assert run.code == 0, str(run)
+    assert run.written_plan["takes_over"] == dead
+    assert run.host["verdict"] == "pass"
+    assert "validate" in run.roles
+    assert not machine.shell(f"cat {_LOCK}", check=False)
+    return run
+
+
+def test_cut_off_while_the_driver_is_unpacked(make_node: Callable[..., Node], proven: Proven) -> None:
+    machine = make_node("cut")
+    planned = {row["name"]: row["version"] for change in machine.plan().host["changes"] for row in change["packages"]}
+    killed = machine.cut_up_when(
+        "dpkg-query -W -f '${db:Status-Abbrev}' nvidia-kernel-open-dkms 2>/dev/null | grep -q '^i[HUF]'"
+    )
+    assert "dpkg" in killed.split(), killed
+    assert "apt-get" in killed.split(), killed
+    assert "nvidia" in machine.shell("dpkg --audit; cat /var/lib/dpkg/updates/* 2>/dev/null || true")
+
+    run = _heal(machine)
+
+    assert {change["component"] for change in run.host["changes"]} >= {"repair", "nvidia_driver", "validate"}
+    assert machine.shell("dpkg --audit") == ""
+    installed = machine.shell("dpkg-query -W -f '${Package} ${Version}\\n'").splitlines()
+    assert {f"{name} {version}" for name, version in planned.items()} <= set(installed)
+    proven.put_back(machine)
+
+
+def test_cut_off_between_the_blacklist_and_the_initramfs(proven: Proven) -> None:
+    machine = proven.take()
+    kernel = machine.shell("uname -r").strip()
+    machine.shell(f"rm /{_BLACKLIST}; update-initramfs -u -k {kernel}")
+    stand_in = _hold(machine, "update-initramfs", "*")
+    machine.cut_up_when(f"test -e {_HELD}")
+    machine.shell(f"rm {stand_in} {_HELD}")
+    inside = f"lsinitramfs /boot/initrd.img-{kernel} | grep {_BLACKLIST} || true"
+    assert "blacklist nouveau" in machine.shell(f"cat /{_BLACKLIST}")
+    assert machine.shell(inside) == ""
+
+    run = _heal(machine)
+
+    assert run.components == {"nouveau_blacklist"}
+    assert machine.shell(inside)
+    proven.put_back(machine)
+
+
+def test_cut_off_between_the_configuration_of_docker_and_its_restart(proven: Proven) -> None:
+    machine = proven.take()
+    machine.shell("rm /etc/docker/daemon.json; systemctl restart docker.service")
+    runtimes = "docker info --format '{{json .Runtimes}}'"
+    assert "nvidia" not in machine.shell(runtimes)
+    stand_in = _hold(machine, "systemctl", "*restart*docker*")
+    machine.cut_up_when(f"test -e {_HELD}")
+    machine.shell(f"rm {stand_in} {_HELD}")
+    assert "nvidia" in machine.shell("cat /etc/docker/daemon.json")
+    assert "nvidia" not in machine.shell(runtimes)
+
+    run = _heal(machine)
+
+    assert run.components == {"container_toolkit"}
+    assert "nvidia-container-runtime" in machine.shell(runtimes)
+    proven.put_back(machine)

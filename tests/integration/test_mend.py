@@ -1,0 +1,101 @@
+"""What somebody broke by hand is named by the next plan, mended by the next `up`, and nothing else is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from .conftest import Proven
+
+pytestmark = pytest.mark.sim
+
+_NOUVEAU = "/etc/modprobe.d/gpuwright-nouveau.conf"
+_SOURCE = "/etc/apt/sources.list.d/gpuwright-nvidia-container-toolkit.sources"
+_WITHOUT_RUNTIME = (
+    "import json; path = '/etc/docker/daemon.json'; config = json.load(open(path)); del config['runtimes'];"
+    " config['log-level'] = 'warn'; json.dump(config, open(path, 'w'))"
+)
+_OLDER = "580.126.20-1"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A thing broken by hand.
+
+    ``command`` breaks it; ``component`` has it in its charge; ``reason`` is what the plan must say; ``mended`` is a shell
+    command that succeeds once it is right.
+    """
+
+    command: str
+    component: str
+    reason: str
+    mended: str
+
+
+DAMAGES = {
+    "an edited file": Damage(
+        f"echo 'options nouveau modeset=1' >> {_NOUVEAU}",
+        "nouveau_blacklist",
+        f"{_NOUVEAU} changed",
+        f"! grep modeset=1 {_NOUVEAU} && grep 'blacklist nouveau' {_NOUVEAU}",
+    ),
+    "a removed package source": Damage(
+        f"rm {_SOURCE}",
+        "container_toolkit",
+        "the package source nvidia-container-toolkit is not configured",
+        f"grep libnvidia-container {_SOURCE}",
+    ),
+    "an edited configuration": Damage(
+        f'python3 -c "{_WITHOUT_RUNTIME}"',
+        "container_toolkit",
+        "Docker has no runtime 'nvidia' in /etc/docker/daemon.json",
+        "docker info --format '{{json .Runtimes}}' | grep nvidia-container-runtime && grep warn /etc/docker/daemon.json",
+    ),
+    "a downgraded driver package": Damage(
+        f"cd /tmp && apt-get -q download nvidia-driver-cuda={_OLDER} && dpkg -i --force-depends --force-downgrade nvidia-driver-cuda_*.deb"
+        " && rm nvidia-driver-cuda_*.deb",
+        "nvidia_driver",
+        f"package nvidia-driver-cuda is {_OLDER} instead of 580.178.04-1",
+        "dpkg-query -W -f '${Status} ${Version}' nvidia-driver-cuda | grep 'ok installed 580.178.04-1' && apt-get check",
+    ),
+    "a removed toolkit": Damage(
+        "apt-get -qy remove cuda-toolkit-13-0",
+        "cuda",
+        "the toolkit's packages are missing: cuda-toolkit-13-0",
+        "dpkg-query -W -f '${Status}' cuda-toolkit-13-0 | grep 'ok installed'",
+    ),
+    "a stopped service": Damage(
+        "systemctl disable --now docker.service docker.socket",
+        "container_toolkit",
+        "Docker is inactive",
+        "systemctl is-active docker.service && systemctl is-enabled docker.service",
+    ),
+    "an environment without a package": Damage(
+        "/opt/gpuwright/pytorch/bin/python -m pip uninstall -qy torchaudio",
+        "frameworks",
+        "/opt/gpuwright/pytorch lacks torchaudio==",
+        "/opt/gpuwright/pytorch/bin/python -m pip show torchaudio",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_what_is_broken_by_hand_is_named_and_mended_alone(proven: Proven, damage: Damage) -> None:
+    machine = proven.take()
+    machine.shell(damage.command)
+
+    planned = machine.plan()
+    assert planned.code == 0, str(planned)
+    changes = planned.host["changes"]
+    assert {change["component"] for change in changes} == {damage.component, "validate"}
+    assert any(change["reason"].startswith(damage.reason) for change in changes), changes
+    assert planned.host["reboot"] is False
+
+    mended = machine.up()
+    assert mended.code == 0, str(mended)
+    assert mended.components == {damage.component}
+    assert "validate" in mended.roles
+    machine.shell(damage.mended)
+
+    proven.put_back(machine)
