@@ -184,6 +184,15 @@ def problems_of_update(text: str, names: Mapping[str, str]) -> list[Problem]:
     ]
 
 
+def _with_expected_key(found: Problem, fingerprint: str | None) -> Problem:
+    """A bad signature together with the key that was expected; any other problem as it is."""
+    if found.kind != "bad-signature" or not fingerprint:
+        return found
+    return found._replace(
+        text=f"expected {found.repository} to be signed by the key {fingerprint}, found: {found.text}"
+    )
+
+
 # What is written into the private directory
 
 
@@ -410,7 +419,9 @@ class PrivateApt:
             )
             return False
         names = {uri: repository["name"] for repository in repositories for uri in repository["uris"]}
-        self.problems += problems_of_update(result.out + result.err, names)
+        keys = {repository["name"]: repository.get("key") or {} for repository in repositories}
+        for found in problems_of_update(result.out + result.err, names):
+            self.problems.append(_with_expected_key(found, keys.get(found.repository or "", {}).get("fingerprint")))
         return True
 
     # Asking

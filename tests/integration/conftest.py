@@ -24,6 +24,9 @@ from . import witness
 
 _LIMIT_SECONDS = 900
 
+#: Leave the nodes to be looked at after the tests, and take the proven one of an earlier session.
+_KEEP = bool(os.environ.get("GPUWRIGHT_SIM_KEEP"))
+
 #: The roles that are a component of a plan; the others are their helpers, or `preflight` and `validate`.
 COMPONENTS = {"repair", "nvidia_driver", "nouveau_blacklist", "cuda", "container_toolkit", "frameworks", "reboot"}
 
@@ -218,8 +221,9 @@ class Proven:
         machine, self.node = self.node, None
         if machine is None:
             name = "it-proven"
-            node.remove(name)
-            node.create(name, "two-h100")
+            if not (_KEEP and name in node.names()):
+                node.remove(name)
+                node.create(name, "two-h100")
             path = self.folder / "proven.yml"
             path.write_text(node.inventory([name]))
             machine = Node(name, path)
@@ -257,6 +261,6 @@ def ready_node(proven: Proven) -> Iterator[Node]:
 
 
 def _remove(names: list[str]) -> None:
-    if not os.environ.get("GPUWRIGHT_SIM_KEEP"):
+    if not _KEEP:
         for name in names:
             node.remove(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,7 +99,8 @@ def test_what_is_not_known_is_told_in_one_message_with_what_is_near(
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("", "has no hosts to work on"), ("all:\n  hosts: [\n", "cannot be read: YAML parsing failed")]
+    ("content", "message"),
+    [("", "has no hosts to work on"), ("all:\n  hosts: [\n", "cannot be read: YAML parsing failed")],
 )
 def test_an_inventory_without_hosts_is_bad_input(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "hosts.yml"
@@ -165,10 +167,13 @@ def test_a_mirror_that_does_not_answer_is_refused_with_its_address(bare: Node, a
     assert "mirror" in refusal["remedy"]
 
 
-def test_a_repository_of_somebody_else_is_refused_with_both_fingerprints(bare: Node, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["signature", "key"])
+def test_a_repository_of_somebody_else_is_refused_with_both_fingerprints(bare: Node, tmp_path: Path, what: str) -> None:
     path = tmp_path / "wrong.yml"
-    path.write_text(node.inventory([bare.name], wrong_key=True))
-    refusal = refused(bare, "--want", "driver=580", inventory=path)
+    path.write_text(node.inventory([bare.name], wrong_key=what == "signature"))
+    keys = ["-e", json.dumps({"gpuwright_repository_keys": {"nvidia": "A" * 40}})] if what == "key" else []
+    refusal = refused(bare, "--want", "driver=580", *keys, inventory=path)
+    assert refusal["rule"] == {"signature": "index-bad-signature", "key": "index-wrong-key"}[what]
     expected, found = re.findall(r"\b[0-9A-F]{40}\b", refusal["text"])
     assert expected != found
     assert "expected" in refusal["text"]

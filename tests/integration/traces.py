@@ -5,7 +5,8 @@ from __future__ import annotations
 from .conftest import Node
 
 _LOOK = """
-for place in /etc/apt/sources.list.d /etc/apt/preferences.d /usr/share/keyrings /etc/modprobe.d /etc/docker /opt /var/lib/gpuwright /run/gpuwright; do
+for place in /etc/apt/sources.list.d /etc/apt/preferences.d /usr/share/keyrings /etc/modprobe.d /etc/docker /opt \\
+    /var/lib/gpuwright /run/gpuwright; do
     find $place -exec stat -c '%n %s %Y' {} + 2>/dev/null
 done
 sha256sum /var/lib/dpkg/status

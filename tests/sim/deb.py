@@ -8,7 +8,7 @@ import io
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,7 @@ class Package:
     executables: set[str] = field(default_factory=set)
     scripts: dict[str, str] = field(default_factory=dict)
     configuration: list[str] = field(default_factory=list)
+    component: str = "main"
 
     @property
     def architecture(self) -> str:
@@ -118,33 +119,52 @@ def _folders(paths: Iterable[str]) -> list[str]:
 
 def write_repository(folder: Path, packages: Iterable[Package], origin: str, key: SigningKey) -> None:
     """A flat repository as NVIDIA serves it: the packages, Packages(.gz), Release, Release.gpg, InRelease."""
+    _write_index(folder, folder, ".", packages)
+    sign_repository(folder, origin, key)
+
+
+def write_suite(folder: Path, suite: str, packages: Iterable[Package], origin: str, key: SigningKey) -> None:
+    """An archive as a distribution serves it: a pool, and under dists/SUITE one index for each component."""
+    every = list(packages)
+    place = folder / "dists" / suite
+    components = sorted({package.component for package in every})
+    for component in components:
+        chosen = (package for package in every if package.component == component)
+        _write_index(place / component / "binary-amd64", folder / "pool", "pool", chosen)
+    names = " ".join(components)
+    sign_repository(place, origin, key, [f"Suite: {suite}", f"Codename: {suite}", f"Components: {names}"])
+
+
+def _write_index(folder: Path, pool: Path, shown: str, packages: Iterable[Package]) -> None:
+    """Packages and Packages.gz in FOLDER; the archives go to POOL, which the index calls SHOWN."""
     folder.mkdir(parents=True, exist_ok=True)
+    pool.mkdir(parents=True, exist_ok=True)
     stanzas = []
     for package in packages:
         content = archive(package)
-        (folder / package.file_name).write_bytes(content)
+        (pool / package.file_name).write_bytes(content)
         stanzas.append(
-            f"{package.control()}Filename: ./{package.file_name}\nSize: {len(content)}\n"
+            f"{package.control()}Filename: {shown}/{package.file_name}\nSize: {len(content)}\n"
             f"MD5sum: {hashlib.md5(content, usedforsecurity=False).hexdigest()}\nSHA256: {hashlib.sha256(content).hexdigest()}\n"
         )
     index = "\n".join(stanzas).encode()
     (folder / "Packages").write_bytes(index)
     (folder / "Packages.gz").write_bytes(gzip.compress(index, mtime=_EPOCH))
-    sign_repository(folder, origin, key)
 
 
-def sign_repository(folder: Path, origin: str, key: SigningKey) -> None:
-    """Write Release and its signatures for the indexes that lie in FOLDER."""
+def sign_repository(folder: Path, origin: str, key: SigningKey, more: Sequence[str] = ()) -> None:
+    """Write Release and its signatures for the indexes that lie in and below FOLDER."""
     lines = [
         f"Origin: {origin}",
         f"Label: {origin}",
+        *more,
         "Architectures: amd64 all",
         "Date: Fri, 20 Nov 2026 12:00:00 UTC",
         "SHA256:",
     ]
-    for name in ("Packages", "Packages.gz"):
-        content = (folder / name).read_bytes()
-        lines.append(f" {hashlib.sha256(content).hexdigest()} {len(content):>10} {name}")
+    for path in sorted(folder.rglob("Packages*")):
+        content = path.read_bytes()
+        lines.append(f" {hashlib.sha256(content).hexdigest()} {len(content):>10} {path.relative_to(folder)}")
     (folder / "Release").write_text("\n".join(lines) + "\n")
     key.sign(folder / "Release")
 

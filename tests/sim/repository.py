@@ -88,7 +88,10 @@ def _build(folder: Path) -> int:
             place = folder / repository["path"]
             packages = list(_packages(plan, name))
             count += len(packages)
-            deb.write_repository(place, packages, repository["origin"], key)
+            if "suite" in repository:
+                deb.write_suite(place, repository["suite"], packages, repository["origin"], key)
+            else:
+                deb.write_repository(place, packages, repository["origin"], key)
             for file in repository["keys"]:
                 (place / file).resolve().write_text(key.public())
             if name in ("debian13", "ubuntu2404"):
@@ -128,7 +131,9 @@ def _packages(plan: dict[str, Any], repository: str) -> Iterator[deb.Package]:
             words = _words(build, group["version"])
             for entry in group["packages"]:
                 if int(entry.get("until", 10**6)) >= int(words["major"]):
-                    yield _package(entry, words)
+                    package = _package(entry, words)
+                    package.component = group.get("component", package.component)
+                    yield package
 
 
 def _words(build: str, version: str) -> dict[str, str]:

@@ -125,10 +125,13 @@ fi
 printf '[global]\ntrusted-host = %s\n' "$(echo "$packages" | sed 's|^http://||')" >/etc/pip.conf
 python3 -c "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1]).read())" \
     "$packages/distribution/$os/key.pub" >/usr/share/keyrings/gpuwright-sim-distribution.asc
+# Debian's part is flat; Ubuntu's is a suite of which `restricted` is not enabled yet, as on a server.
+suites="Suites: /"
+[ "$os" != ubuntu-24.04 ] || suites=$(printf 'Suites: noble\nComponents: main')
 cat >/etc/apt/sources.list.d/gpuwright-sim-distribution.sources <<END
 Types: deb
 URIs: $packages/distribution/$os/
-Suites: /
+$suites
 Signed-By: /usr/share/keyrings/gpuwright-sim-distribution.asc
 END
 # Kernels and DKMS come from the simulated part of the distribution, whatever the mirror has that is newer.

@@ -124,6 +124,7 @@ def test_a_repository_signed_by_another_key_is_a_bad_signature(repository: Repos
         ("bad-signature", "made-up"),
         ("no-such-package", None),
     }
+    assert any(f"to be signed by the key {other.fingerprint}" in item["text"] for item in seen["problems"])
 
 
 def test_a_changed_index_is_a_problem_of_the_repository(repository: Repository) -> None:

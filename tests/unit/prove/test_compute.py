@@ -294,6 +294,14 @@ def test_the_module_returns_what_a_play_asks_for(document: Any) -> None:
     assert checks.verdict(result["checks"]) == "pass"
 
 
+@pytest.mark.parametrize("status", [0, 9, None])
+def test_an_exit_status_of_nvidia_smi_is_not_one_of_the_task(status: int | None) -> None:
+    # Ansible takes a task whose result has an rc other than 0 for failed.
+    result = nvidia_smi.prove(smi_params(), said(status, "", "killed" if status is None else None))
+    assert "rc" not in result
+    assert result["exit_code"] == status
+
+
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
