@@ -19,6 +19,7 @@ from ..module_utils import checks as checking
 from . import judge, resolver, situation
 from .components import COMPONENTS, SEALED, Context, Finding, nvidia_driver
 from .rules import Rules
+from .shortfalls import holding
 from .wish import BadInput, Wish
 
 Facts = Mapping[str, Any]
@@ -88,14 +89,16 @@ class Draft:
         prefix = nvidia_driver.version_prefix(driver) if driver and versioned else ""
         sealed = {name: version for name, version in self._sealed.items() if name in self.packages}
         keep = {
-            name: version for name, version in sealed.items() if name not in versioned or _continues(version, prefix)
+            name: version
+            for name, version in sealed.items()
+            if name not in versioned or nvidia_driver.continues(version, prefix)
         }
         if set(versioned) & set(self.packages):
             ours = next(
                 (
                     version
                     for name, version in self._sealed.items()
-                    if name in versioned and _continues(version, prefix)
+                    if name in versioned and nvidia_driver.continues(version, prefix)
                 ),
                 prefix,
             )
@@ -106,10 +109,6 @@ class Draft:
     def _sealed(self) -> dict[str, str]:
         seals = self.context.facts["seals"] or {}
         return {name: version for seal in seals.values() for name, version in (seal.get("packages") or {}).items()}
-
-
-def _continues(version: str, prefix: str) -> bool:
-    return nvidia_driver.bare_version(version).startswith(prefix)
 
 
 def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | dict[str, Any]:
@@ -157,7 +156,11 @@ def absent(drafted: Draft, index: Mapping[str, Any]) -> list[str]:
         prefix = nvidia_driver.version_prefix(driver)
         for name in set(driver["packages"]) & set(drafted.packages):
             candidate = (rows.get(name) or {}).get("candidate")
-            wrong = name in nvidia_driver.versioned_packages(driver) and candidate and not _continues(candidate, prefix)
+            wrong = (
+                name in nvidia_driver.versioned_packages(driver)
+                and candidate
+                and not nvidia_driver.continues(candidate, prefix)
+            )
             if candidate is None or wrong:
                 lacking.append(f"driver={driver['branch']}")
     lacking += [
@@ -476,7 +479,7 @@ def _space_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str,
         needs["/usr"] = plan["disk_bytes"]
     by_mount: dict[str, int] = {}
     for path, size in needs.items():
-        disk = _disk_of(path, context.facts["disks"] or ())
+        disk = holding(path, context.facts["disks"] or ())
         if disk is not None and size:
             by_mount[disk["mount"]] = max(by_mount.get(disk["mount"], 0), size)
     refusals = []
@@ -495,12 +498,6 @@ def _no_space(disk: Mapping[str, Any], needed: int) -> dict[str, Any]:
         "remove old kernels (apt autoremove --purge)" if disk["mount"] == "/boot" else f"make room on {disk['mount']}"
     )
     return _refusal("no-space", text, remedy)
-
-
-def _disk_of(path: str, disks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The file system that holds the path: the longest mount point that is a prefix of it."""
-    holding = [disk for disk in disks if path == disk["mount"] or path.startswith(disk["mount"].rstrip("/") + "/")]
-    return max(holding, key=lambda disk: len(disk["mount"]), default=None)
 
 
 def _without_card(context: Context) -> list[dict[str, str]]:

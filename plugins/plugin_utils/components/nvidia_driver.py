@@ -101,7 +101,9 @@ def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
         after = f"{_target(context, driver)} ({driver['modules']} modules)"
         services = [PERSISTENCE_SERVICE] if _persistence_asked(context) else []
         return [Finding("install", reason, before, after, packages=driver["packages"], services=services)]
-    wrong = [name for name in versioned_packages(driver) if not _version_fits(context.installed[name], driver)]
+    wrong = [
+        name for name in versioned_packages(driver) if not continues(context.installed[name], version_prefix(driver))
+    ]
     if wrong:
         reason = f"{wrong[0]} is {context.installed[wrong[0]]}, wished is {_target(context, driver)}"
         return [
@@ -126,13 +128,9 @@ def version_prefix(driver: Mapping[str, Any]) -> str:
     return f"{driver['version']}-" if driver.get("version") else f"{driver['branch']}."
 
 
-def _version_fits(version: str, driver: Mapping[str, Any]) -> bool:
-    return bare_version(version).startswith(version_prefix(driver))
-
-
-def bare_version(version: str) -> str:
-    """A package's version without its epoch."""
-    return version.split(":", 1)[-1]
+def continues(version: str, prefix: str) -> bool:
+    """Say whether a package's version, its epoch left out, begins as wished."""
+    return version.split(":", 1)[-1].startswith(prefix)
 
 
 def _target(context: Context, driver: Mapping[str, Any]) -> str:
