@@ -74,5 +74,5 @@ def test_with_failures_allowed_the_rest_goes_on(fleet: list[Node]) -> None:
     entries = [run.json["hosts"][machine.name] for machine in fleet]
     assert [entry["verdict"] for entry in entries] == ["fail", "incomplete", "incomplete"]
     # What the first run left unfinished is what the second one cannot finish either.
-    assert [(entry["failure"] or {}).get("component") for entry in entries] == ["repair", None, None]
+    assert [(entry.get("failure") or {}).get("component") for entry in entries] == ["repair", None, None]
     assert [entry["reboot"] for entry in entries] == [False, True, True]

@@ -212,7 +212,7 @@ def test_a_card_that_is_gone_after_a_boot_fails_the_node_and_changes_nothing(wel
     assert run.code == 1, str(run)
     counted = [entry for entry in run.host["checks"] if entry["id"] in ("gpu.count", "gpu.on_bus")]
     assert "fail" in {entry["status"] for entry in counted}
-    assert any(f"2 cards are expected and {left} are on" in (entry["reason"] or "") for entry in counted)
+    assert any("2 cards" in (entry["reason"] or "") for entry in counted if entry["status"] == "fail")
     assert run.components == set()
     whole = well.up()
     assert (whole.code, whole.components) == (0, set()), str(whole)

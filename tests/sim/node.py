@@ -162,16 +162,17 @@ def prepare(wish: dict[str, Any]) -> str:
         kernels = [f"linux-image-{release}" for release in wish["kernel"]["installed"]]
         kernels += [f"linux-headers-{release}" for release in wish["kernel"]["headers"]]
     trusted = "" if wish["real_packages"] else repository.build_information()["fingerprint"] + repository.digest()
-    recipe = f"{base} {trusted} {wish['os']} {kernels} {settings.recipe(*_SCRIPTS, *sorted(_PACKAGE.glob('*.py')))}"
+    recipe = f"{base} {trusted} {settings.ARCHIVE_URL} {wish['os']} {kernels} {settings.recipe(*_SCRIPTS, *sorted(_PACKAGE.glob('*.py')))}"
     name = f"{settings.IMAGE}-prepared:{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     with settings.locked("prepare"):
         if docker("image", "inspect", name, check=False).returncode != 0:
             say(f"preparing a node of {wish['os']} with {', '.join(kernels)}")
-            _prepare(base, name, wish["os"], "" if wish["real_packages"] else settings.REPOSITORY_URL, kernels)
+            _prepare(base, name, wish["os"], simulated=not wish["real_packages"], kernels=kernels)
     return name
 
 
-def _prepare(base: str, name: str, operating_system: str, packages: str, kernels: list[str]) -> None:
+def _prepare(base: str, name: str, operating_system: str, *, simulated: bool, kernels: list[str]) -> None:
+    archive = f"{settings.ARCHIVE_URL}/{operating_system}" if simulated else ""
     container = f"{settings.CONTAINER_PREFIX}prepare"
     docker("rm", "-f", container, check=False)
     files = {
@@ -180,7 +181,8 @@ def _prepare(base: str, name: str, operating_system: str, packages: str, kernels
     files.update({f"{settings.NODE_LIBRARY}/{path.name}": (path.read_bytes(), 0) for path in _SCRIPTS})
     docker("create", "--name", container, "--label", f"{settings.LABEL}=build", "--label", settings.INSTANCE_LABEL,
            "--network", settings.NETWORK, base,
-           "sh", f"{settings.NODE_LIBRARY}/install.sh", operating_system, packages, *kernels)  # fmt: skip
+           "sh", f"{settings.NODE_LIBRARY}/install.sh", operating_system,
+           settings.REPOSITORY_HOST, archive, *kernels)  # fmt: skip
     try:
         docker("cp", "-", f"{container}:/", stdin=_tar(files))
         done = docker("start", "--attach", container, check=False)

@@ -516,14 +516,15 @@ def serve(image_name: str) -> None:
     with settings.locked("server"):
         if docker("network", "inspect", settings.NETWORK, check=False).returncode != 0:
             docker("network", "create", "--label", settings.INSTANCE_LABEL, settings.NETWORK)
-        wanted = f"{settings.LABEL}.serves={settings.REPOSITORY}"
+        wanted = f"{settings.LABEL}.serves={settings.REPOSITORY} {settings.REPOSITORY_HOST} {settings.ARCHIVE_HOST}"
         if _is_serving(wanted):
             return
         docker("rm", "-f", settings.REPOSITORY_CONTAINER, check=False)
         done = docker(
             "run", "-d", "--name", settings.REPOSITORY_CONTAINER, "--label", settings.INSTANCE_LABEL, "--label", wanted,
             "--restart", "unless-stopped", "--network", settings.NETWORK,
-            "--network-alias", settings.REPOSITORY_HOST, "-v", f"{settings.REPOSITORY}:/srv:ro", image_name,
+            "--network-alias", settings.REPOSITORY_HOST, "--network-alias", settings.ARCHIVE_HOST,
+            "-v", f"{settings.REPOSITORY}:/srv:ro", image_name,
             "python3", "-m", "http.server", "80", "--directory", "/srv/current", check=False,
         )  # fmt: skip
         if done.returncode != 0:

@@ -36,6 +36,9 @@ REPOSITORY_CONTAINER = CONTAINER_PREFIX + "packages"
 # The name under which the nodes reach the package server: given by the container network, so it needs no port on the host.
 REPOSITORY_HOST = "packages.gpuwright-sim"
 REPOSITORY_URL = f"http://{REPOSITORY_HOST}"
+# The same server as the distribution's archive: another host than the vendors', as in the world.
+ARCHIVE_HOST = "archive.gpuwright-sim"
+ARCHIVE_URL = f"http://{ARCHIVE_HOST}/distribution"
 
 # The account that Ansible logs in as: an ordinary one with sudo, as on a real machine.
 NODE_USER = "gpuadmin"

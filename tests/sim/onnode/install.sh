@@ -1,10 +1,11 @@
 #!/bin/sh
 # Run once in the container that becomes a prepared node: stand-ins, boot unit, the distribution's simulated part, kernels.
-# Arguments: <os> <address of the package server, or nothing: no simulated packages> <kernel packages ...>
+# Arguments: <os> <host of the vendors' packages> <address of the distribution's simulated part, or nothing> <kernel packages ...>
 set -eu
 os=$1
 packages=$2
-shift 2
+distribution=$3
+shift 3
 library=/usr/lib/gpuwright-sim
 export DEBIAN_FRONTEND=noninteractive
 
@@ -114,7 +115,7 @@ END
     echo trixie/sid >/etc/debian_version
 fi
 
-if [ -z "$packages" ]; then
+if [ -z "$distribution" ]; then
     # Nothing but the distribution's own packages: its kernel comes from the mirror.
     apt-get update -q
     apt-get install -qy --no-install-recommends "$@"
@@ -122,15 +123,15 @@ if [ -z "$packages" ]; then
 fi
 
 # The package server speaks plain HTTP; as with any such mirror, the machine's administrator says that pip may use it.
-printf '[global]\ntrusted-host = %s\n' "$(echo "$packages" | sed 's|^http://||')" >/etc/pip.conf
+printf '[global]\ntrusted-host = %s\n' "$packages" >/etc/pip.conf
 python3 -c "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1]).read())" \
-    "$packages/distribution/$os/key.pub" >/usr/share/keyrings/gpuwright-sim-distribution.asc
+    "$distribution/key.pub" >/usr/share/keyrings/gpuwright-sim-distribution.asc
 # Debian's part is flat; Ubuntu's is a suite of which `restricted` is not enabled yet, as on a server.
 suites="Suites: /"
 [ "$os" != ubuntu-24.04 ] || suites=$(printf 'Suites: noble\nComponents: main')
 cat >/etc/apt/sources.list.d/gpuwright-sim-distribution.sources <<END
 Types: deb
-URIs: $packages/distribution/$os/
+URIs: $distribution/
 $suites
 Signed-By: /usr/share/keyrings/gpuwright-sim-distribution.asc
 END
