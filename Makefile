@@ -33,12 +33,17 @@ $(STAMP): pyproject.toml src/gpuwright/__init__.py
 
 .PHONY: test
 test: venv ## every check, the longest last; stops at the first that fails
+	@$(STAGE) "Tools" $(MAKE) --no-print-directory tools
 	@$(STAGE) "Lint" $(MAKE) --no-print-directory lint
 	@$(STAGE) "Types" $(MAKE) --no-print-directory typing
 	@$(STAGE) "ansible-test sanity" $(MAKE) --no-print-directory sanity
 	@$(STAGE) "Molecule" $(MAKE) --no-print-directory molecule
 	@$(STAGE) "Integration" $(MAKE) --no-print-directory integration
 	@$(STAGE) --last "Unit and packaging tests" $(MAKE) --no-print-directory unit
+
+.PHONY: tools
+tools: venv ## the programs that the tests need on this machine, the container engine included (apt, as root or by sudo)
+	@$(BIN)/python -c 'from tests.sim import engine; engine.ensure_for_tests()'
 
 .PHONY: lint typing sanity molecule integration unit packaging build
 lint: venv ## ruff, yamllint, ansible-lint, shell scripts, changelog

@@ -27,6 +27,9 @@ RUN_VARIABLES = (
     "gpuwright_command_timeout",
 )
 
+#: Names of framework environments below the wished path.
+FRAMEWORKS = ("pytorch",)
+
 ROLES = Path(__file__).with_name("roles.json")
 
 
@@ -42,11 +45,24 @@ class Look:
 
     def facts(self) -> dict[str, Any]:
         """The node's facts: the one remote operation of a warm run."""
-        arguments = {"root": self.run.get("gpuwright_root") or "/", "full": bool(self.run.get("gpuwright_full"))}
+        arguments: dict[str, Any] = {
+            "root": self.run.get("gpuwright_root") or "/",
+            "full": bool(self.run.get("gpuwright_full")),
+        }
+        arguments["environments"] = self._environments()
         if self.run.get("gpuwright_command_timeout"):
             arguments["timeout"] = self.run["gpuwright_command_timeout"]
         facts: dict[str, Any] = self.action.on_node("node_facts", arguments, self.task_vars)["facts"]
         return facts
+
+    def _environments(self) -> list[str]:
+        """Where the wish puts the framework environments. It is needed before the wish is resolved, so each known
+        framework is looked for; what is not there costs one failed open.
+        """
+        wished = self.action.variables(self.task_vars, ["frameworks_path", "gpuwright_wish"])
+        asked = wished.get("gpuwright_wish") or {}
+        path = (asked.get("frameworks_path") if isinstance(asked, Mapping) else None) or wished.get("frameworks_path")
+        return [f"{str(path).rstrip('/')}/{name}" for name in FRAMEWORKS] if path else []
 
     def draft(
         self,

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..module_utils import checks as checking
 from . import judge, resolver, situation
-from .components import COMPONENTS, SEALED, Context, Finding, nvidia_driver
+from .components import COMPONENTS, SEALED, Context, Finding, container_toolkit, cuda, nvidia_driver
 from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
@@ -88,10 +88,14 @@ class Draft:
         versioned = [] if driver is None or driver["adopted"] else nvidia_driver.versioned_packages(driver)
         prefix = nvidia_driver.version_prefix(driver) if driver and versioned else ""
         sealed = {name: version for name, version in self._sealed.items() if name in self.packages}
-        keep = {
-            name: version
-            for name, version in sealed.items()
-            if name not in versioned or nvidia_driver.continues(version, prefix)
+        wished = {
+            **container_toolkit.version_prefixes(self.context.stack),
+            **cuda.version_prefixes(self.context.stack),
+            **dict.fromkeys(versioned, prefix),
+        }
+        keep = {name: start for name, start in wished.items() if name in self.packages and name not in versioned}
+        keep |= {
+            name: version for name, version in sealed.items() if nvidia_driver.continues(version, wished.get(name, ""))
         }
         if set(versioned) & set(self.packages):
             ours = next(
@@ -433,7 +437,7 @@ def _refusals(
         for row in _causes(problems)
         if row["kind"] != "timeout"
     ]
-    refusals += _newer_seal_refusals(context)
+    refusals += _newer_seal_refusals(context) + _version_refusals(plan, context)
     refusals += _space_refusals(plan, context)
     return refusals
 
@@ -468,6 +472,16 @@ def _newer_seal_refusals(context: Context) -> list[dict[str, Any]]:
         )
         for name, seal in newer.items()
     ]
+
+
+def _version_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
+    """A version that was asked for and that the node's index does not have."""
+    wrong = container_toolkit.misfits(context.stack, plan["packages"])
+    if not wrong:
+        return []
+    specifier = context.stack["container_toolkit"]["version_spec"]
+    text = f"the container toolkit {specifier} is asked for, the package index offers {', '.join(wrong)}"
+    return [_refusal("index-version", text, "ask for a version that the index has, or name a mirror that has this one")]
 
 
 def _space_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""The container engine: find it, install it, start it.
+"""What the machine itself has to have: the container engine and a few programs. Find them, install them, start the engine.
 
-``make demo`` and ``make test`` call :func:`ensure` first, so that a bare Debian or Ubuntu is enough.
+``make demo`` and ``make test`` call this first, so that a bare Debian or Ubuntu is enough.
 """
 
 from __future__ import annotations
@@ -16,18 +16,36 @@ from .shell import SimulationError, run, say
 _PACKAGES = ("docker.io", "iptables")
 # Newer Debian and Ubuntu split the command from the daemon; older ones carry it in docker.io.
 _COMMAND_PACKAGE = "docker-cli"
+# Programs of the simulation, and the packages that have them.
+_PROGRAMS = {"debootstrap": ("debootstrap",), "gpg": ("gnupg",), "ssh": ("openssh-client",)}
+# Programs of the tests beside those: without them a test would be skipped.
+_TEST_PROGRAMS = {
+    "fio": ("fio",),
+    "gcc": ("gcc", "libc6-dev"),
+    "modinfo": ("kmod",),
+    "apt-ftparchive": ("apt-utils",),
+    "dpkg-deb": ("dpkg",),
+}
+_SYSTEM_PATH = ":/usr/sbin:/sbin"
 _START_LIMIT_SECONDS = 60
 _LOG = Path("/var/log/gpuwright-sim-dockerd.log")
 
 
 def ensure() -> None:
-    """Leave with an engine that answers, or with an error that says what to do."""
+    """Leave with the simulation's programs and an engine that answers, or with an error that says what to do."""
+    _ensure_programs(_PROGRAMS)
     if _answers():
         return
     if shutil.which("docker") is None or _daemon_program() is None:
-        _install()
+        _install_engine()
     if not _answers():
         _start()
+
+
+def ensure_for_tests() -> None:
+    """The same, with what the unit tests need besides."""
+    _ensure_programs({**_PROGRAMS, **_TEST_PROGRAMS})
+    ensure()
 
 
 def docker(*arguments: str | Path, check: bool = True, stdin: bytes | None = None) -> subprocess.CompletedProcess[str]:
@@ -61,22 +79,36 @@ def _as_root(*command: str) -> list[str]:
     return ["sudo", *command]
 
 
-def _install() -> None:
+def _ensure_programs(programs: dict[str, tuple[str, ...]]) -> None:
+    missing = [name for name in programs if _program(name) is None]
+    if missing:
+        _install([package for name in missing for package in programs[name]], f"{', '.join(missing)} not found here")
+
+
+def _install_engine() -> None:
+    split = shutil.which("apt-cache") and run(["apt-cache", "show", _COMMAND_PACKAGE], check=False).returncode == 0
+    _install([*_PACKAGES, _COMMAND_PACKAGE] if split else list(_PACKAGES), "no container engine here")
+
+
+def _install(packages: list[str], reason: str) -> None:
     if shutil.which("apt-get") is None:
         raise SimulationError(
-            "there is no container engine: install Docker with this machine's package manager, then try again"
+            f"{reason}: install {', '.join(packages)} with this machine's package manager, then try again"
         )
-    known = run(["apt-cache", "show", _COMMAND_PACKAGE], check=False).returncode == 0
-    packages = [*_PACKAGES, _COMMAND_PACKAGE] if known else list(_PACKAGES)
-    say(f"no container engine here: installing {', '.join(packages)} (apt-get)")
+    say(f"{reason}: installing {', '.join(packages)} (apt-get)")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    if run(_as_root("apt-get", "install", "-qy", *packages), check=False, env=environment).returncode != 0:
+    command = _as_root("apt-get", "install", "-qy", "--no-install-recommends", *packages)
+    if run(command, check=False, env=environment).returncode != 0:
         run(_as_root("apt-get", "update", "-q"), env=environment)
-        run(_as_root("apt-get", "install", "-qy", *packages), env=environment)
+        run(command, env=environment)
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=os.environ.get("PATH", "") + _SYSTEM_PATH)
 
 
 def _daemon_program() -> str | None:
-    return shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    return _program("dockerd")
 
 
 def _start() -> None:

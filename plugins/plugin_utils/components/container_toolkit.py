@@ -69,6 +69,23 @@ def _wished_packages(context: Context) -> list[str]:
     return [*toolkit["engine"]["packages"], *toolkit["packages"]]
 
 
+def version_prefixes(stack: Mapping[str, Any]) -> dict[str, str]:
+    """What the packages' versions begin with, where one was asked for: 1.19.1 exactly, or any 1.19."""
+    toolkit = stack.get("container_toolkit") or {}
+    specifier = toolkit.get("version_spec") or ""
+    if not specifier.startswith("=="):
+        return {}
+    start = specifier[2:-1] if specifier.endswith("*") else f"{specifier[2:]}-"
+    return dict.fromkeys(toolkit["packages"], start)
+
+
+def misfits(stack: Mapping[str, Any], versions: Mapping[str, str]) -> list[str]:
+    """Packages of which the index has no version that was asked for, each as name and version."""
+    toolkit = stack.get("container_toolkit") or {}
+    offered = {name: versions[name] for name in toolkit.get("packages") or () if name in versions}
+    return [f"{name} {version}" for name, version in offered.items() if not _fits(version, toolkit["version_spec"])]
+
+
 def _version_findings(context: Context) -> list[Finding]:
     toolkit = context.stack["container_toolkit"]
     wrong = [name for name in toolkit["packages"] if not _fits(context.installed[name], toolkit["version_spec"])]

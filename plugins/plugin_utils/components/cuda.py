@@ -38,6 +38,18 @@ def inputs(context: Context) -> Mapping[str, Any]:
     return {"packages": _packages(context)}
 
 
+def version_prefixes(stack: Mapping[str, Any]) -> dict[str, str]:
+    """What the packages' versions begin with, where an exact version was asked for (cuda=12.8.1, cudnn=9.10.2)."""
+    prefixes = {}
+    for toolkit in stack.get("cuda") or ():
+        if toolkit.get("release"):
+            prefixes.update(dict.fromkeys(toolkit["packages"], f"{toolkit['release']}-"))
+    cudnn = stack.get("cudnn") or {}
+    if cudnn.get("version"):
+        prefixes.update(dict.fromkeys(cudnn["packages"], str(cudnn["version"])))
+    return prefixes
+
+
 def _packages(context: Context) -> list[str]:
     names = [name for toolkit in context.stack.get("cuda") or () for name in toolkit["packages"]]
     return names + list((context.stack.get("cudnn") or {}).get("packages") or ())

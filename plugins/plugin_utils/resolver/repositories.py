@@ -11,7 +11,7 @@ from ..rules import Row
 from ..situation import Situation
 from ..wish import Wish
 from . import keys, systems, upstreams
-from .log import Log, Unresolved
+from .log import Log, Unresolved, conflict
 
 KEYRINGS = "/usr/share/keyrings"
 LISTS = "/etc/apt/sources.list.d"
@@ -89,6 +89,10 @@ def _of_host(situation: Situation, system: Row, branch: str, log: Log) -> list[d
     present = {component for each in sources for component in each["components"]}
     if situation.package_sources is not None and set(needed) <= present:
         return []
+    if situation.package_sources is not None and not sources:
+        text = f"none of this machine's package sources is the archive of {system['name']} ({system['codename']}, main)"
+        remedy = "add the archive to the machine's sources, or use driver-source=nvidia"
+        raise Unresolved(conflict("repository.no-archive", text, "the machine's facts", remedy))
     archive: Mapping[str, Any] = (
         sources[0] if sources else {"uris": [], "suites": [system["codename"]], "signed_by": None}
     )

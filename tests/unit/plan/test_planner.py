@@ -340,3 +340,22 @@ def test_a_plan_as_the_result_of_a_task_has_no_key_that_ansible_takes_out() -> N
 def test_a_host_that_is_left_alone_is_so_in_the_result_of_its_task_too() -> None:
     result = records.as_result(plan(nodes.bare(pci={"gpus": []})))
     assert "no NVIDIA GPU" in result["left_alone"]
+
+
+def test_a_wished_version_of_the_container_toolkit_is_held_to_in_the_index() -> None:
+    asked = wish(container_toolkit_version="1.19.1")
+    drafted = planner.draft(nodes.bare(), asked, load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    assert drafted.keep["nvidia-container-toolkit"] == "1.19.1-"
+    newer = index_of(drafted, nvidia_container_toolkit="1.20.0-1")
+    refused = planner.finish(drafted, newer)
+    assert [row["rule"] for row in refused["refusals"]] == ["index-version"]
+    assert "nvidia-container-toolkit 1.20.0-1" in refused["refusals"][0]["text"]
+
+
+def test_a_wished_cudnn_is_held_to_in_the_index() -> None:
+    asked = wish(gpuwright_want=["cuda", "cudnn=9.20.0.48"])
+    drafted = planner.draft(nodes.bare(), asked, load_rules(), request())
+    assert isinstance(drafted, planner.Draft), drafted
+    kept = {name: start for name, start in drafted.keep.items() if "cudnn" in name}
+    assert set(kept.values()) == {"9.20.0.48"}
