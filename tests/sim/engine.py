@@ -17,9 +17,9 @@ _PACKAGES = ("docker.io", "iptables")
 # Newer Debian and Ubuntu split the command from the daemon; older ones carry it in docker.io.
 _COMMAND_PACKAGE = "docker-cli"
 # Programs of the simulation, and the packages that have them.
-_PROGRAMS = {"debootstrap": ("debootstrap",), "gpg": ("gnupg",), "ssh": ("openssh-client",)}
+_PROGRAMS: dict[str, tuple[str, ...]] = {"debootstrap": ("debootstrap",), "gpg": ("gnupg",), "ssh": ("openssh-client",)}
 # Programs of the tests beside those: without them a test would be skipped.
-_TEST_PROGRAMS = {
+_TEST_PROGRAMS: dict[str, tuple[str, ...]] = {
     "fio": ("fio",),
     "gcc": ("gcc", "libc6-dev"),
     "modinfo": ("kmod",),
