@@ -27,6 +27,8 @@ _STEPS_WITHOUT_ROLE = {
     "gpuwright.node.node_seal": "seal",
 }
 _ROLE_NAMES = {"validate": "prove"}
+# Roles that the components share: to people their work is the component's.
+_SHARED_ROLES = {"packages", "repositories"}
 _RESULTS = {
     "runner_on_ok": "ok",
     "runner_on_failed": "failed",
@@ -107,6 +109,8 @@ class State:
 def component_of(data: dict[str, Any]) -> str:
     """The component an event belongs to, by its role; for the loop's own tasks by their action; else empty."""
     role = str(data.get("role") or "").rpartition(".")[2]
+    if role in _SHARED_ROLES:
+        return ""
     if role:
         return _ROLE_NAMES.get(role, role)
     return _STEPS_WITHOUT_ROLE.get(str(data.get("resolved_action") or data.get("task_action") or ""), "")

@@ -153,10 +153,11 @@ def _write_index(folder: Path, pool: Path, shown: str, packages: Iterable[Packag
 
 
 def sign_repository(folder: Path, origin: str, key: SigningKey, more: Sequence[str] = ()) -> None:
-    """Write Release and its signatures for the indexes that lie in and below FOLDER."""
+    """Write Release and its signatures for the indexes that lie in and below FOLDER. ORIGIN may be "Origin, Label"."""
+    name, _, label = origin.partition(", ")
     lines = [
-        f"Origin: {origin}",
-        f"Label: {origin}",
+        f"Origin: {name}",
+        f"Label: {label or name}",
         *more,
         "Architectures: amd64 all",
         "Date: Fri, 20 Nov 2026 12:00:00 UTC",

@@ -17,6 +17,8 @@ KEYRINGS = "/usr/share/keyrings"
 LISTS = "/etc/apt/sources.list.d"
 TOOLKIT = "nvidia-container-toolkit"
 _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
+# The Label in the Release file of NVIDIA's CUDA repositories: a mirror may serve them from the host that serves the archive too.
+_LABEL = "NVIDIA CUDA"
 # Two repositories with packages of one name: only one may answer for the driver.
 _DRIVER_PACKAGES = ["cuda-drivers*", "libcuda1*", "libnvidia-*", "nvidia-*", "xserver-xorg-video-nvidia*"]
 _NOT_DRIVER = ["libnvidia-container*", "nvidia-container-toolkit*", "libnvidia-nscq*"]
@@ -52,7 +54,7 @@ def _cuda(situation: Situation, wish: Wish, system: Row, driver: Mapping[str, An
     log.decided("repository.nvidia", text, log.cite("upstreams", repository))
     result = _source("nvidia-cuda", "nvidia", base, f"{base}{file}", fingerprint)
     if driver and driver["source"] != "nvidia":
-        result["exclude"] = {"packages": _DRIVER_PACKAGES, "except": _NOT_DRIVER}
+        result["exclude"] = {"release": f"l={_LABEL}", "packages": _DRIVER_PACKAGES, "except": _NOT_DRIVER}
     return result
 
 

@@ -161,3 +161,12 @@ def test_an_unreachable_host_is_told_in_peoples_words(result: dict[str, Any], ex
 )
 def test_a_failed_task_is_told_in_peoples_words(result: dict[str, Any], expected: str) -> None:
     assert reasons.failure(result) == expected
+
+
+def test_the_work_of_a_shared_role_is_told_as_the_component_that_uses_it() -> None:
+    lines: list[str] = []
+    state = progress.State(clock=lambda: 0.0, say=lines.append)
+    for role in ("nvidia_driver", "packages", "repositories", "nvidia_driver", "cuda"):
+        state.take({"event": "runner_on_ok", "event_data": {"host": "a", "role": f"gpuwright.node.{role}"}})
+    state.finish()
+    assert lines == ["[a] nvidia_driver: done (0 s)", "[a] cuda: done (0 s)"]
