@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Cards: found by the names people write, by PCI id, and what the rules know of each."""
+"""Cards, found by the names people write and by PCI id. What fits a card: see catalogue.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import difflib
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
 
 from .errors import BadInput
 from .rules import Row, Rules
@@ -43,18 +42,17 @@ _MEMORY = re.compile(r"^\d+gb$")
 _FORM = re.compile(r"^(sxm)\d?$")
 
 
-def find(pattern: str | None, rules: Rules) -> list[dict[str, Any]]:
-    """Return what is known of every card whose name holds the words of the pattern (all cards for None or "").
+def matching(pattern: str | None, rules: Rules) -> list[Row]:
+    """Return the rows whose names hold the words of the pattern (all rows for None or "").
 
     Raises BadInput with near names where there is none.
     """
-    rows = rules["gpus"]["rows"]
+    rows: list[Row] = rules["gpus"]["rows"]
     if pattern:
-        wanted = _words(pattern)
-        rows = _holding(wanted, rows) or _near_rows(pattern, rules)
+        rows = _holding(_words(pattern), rows) or _near_rows(pattern, rules)
     if not rows:
         raise BadInput(f"no card of the rules is called {pattern!r}", suggest(pattern or "", rules))
-    return [describe(row, rules) for row in rows]
+    return rows
 
 
 def identify(name: str, rules: Rules) -> Row:
@@ -104,29 +102,6 @@ def suggest(name: str, rules: Rules) -> list[str]:
     similar = frozenset(match for word in words for match in difflib.get_close_matches(word, every, n=3, cutoff=0.75))
     sharing = sorted((each for each in names if similar & _words(each)), key=lambda each: -len(similar & _words(each)))
     return list(dict.fromkeys([*near, *sharing]))[:5]
-
-
-def describe(row: Row, rules: Rules) -> dict[str, Any]:
-    """Return what a person asks about a card: branches that serve it, modules, CUDA, the newest torch."""
-    from .resolver import cards, frameworks, targets
-
-    card = cards.from_row(row)
-    branches = [each["branch"] for each in rules["driver_branches"]["rows"] if cards.served(card, each, rules)]
-    toolkits = targets.toolkits_for([card], rules)
-    newest = frameworks.newest_for([card], "x86_64", rules)
-    return {
-        **{
-            key: row[key]
-            for key in ("name", "class", "architecture", "compute_capability", "memory_gb", "nvlink_gbs", "pci")
-        },
-        "tdp_w": row["tdp_w"],
-        "bandwidth_gbs": row["bandwidth_gbs"],
-        "modules": cards.flavours(card, rules),
-        "branches": branches,
-        "cuda": [toolkits[0], toolkits[-1]] if toolkits else [],
-        "pytorch": newest,
-        "confirmed": row["confirmed"],
-    }
 
 
 def _holding(wanted: frozenset[str], rows: list[Row]) -> list[Row]:

@@ -71,9 +71,9 @@ def find_cards(pattern: str | None) -> list[dict[str, Any]]:
         BadInput: none does.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus, rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import catalogue, rules
 
-        found: list[dict[str, Any]] = gpus.find(pattern, rules.load_rules())
+        found: list[dict[str, Any]] = catalogue.find(pattern, rules.load_rules())
         return found
 
 

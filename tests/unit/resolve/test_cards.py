@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus
+from ansible_collections.gpuwright.node.plugins.plugin_utils import catalogue, gpus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
 
 
@@ -64,7 +64,7 @@ def test_a_card_that_no_row_names_is_known_by_its_range(rules: dict[str, Any]) -
 
 
 def test_a_search_tells_what_a_person_asks_about_a_card(rules: dict[str, Any]) -> None:
-    (card,) = gpus.find("V100 SXM2 16GB", rules)
+    (card,) = catalogue.find("V100 SXM2 16GB", rules)
     assert card["branches"][-1] == "580"
     assert card["modules"] == ["proprietary"]
     assert card["cuda"][-1] == "12.9"
@@ -72,13 +72,13 @@ def test_a_search_tells_what_a_person_asks_about_a_card(rules: dict[str, Any]) -
 
 
 def test_without_a_pattern_every_card_is_listed(rules: dict[str, Any]) -> None:
-    assert len(gpus.find(None, rules)) == len(rules["gpus"]["rows"])
+    assert len(catalogue.find(None, rules)) == len(rules["gpus"]["rows"])
 
 
 def test_an_architecture_is_a_pattern_too(rules: dict[str, Any]) -> None:
-    assert {card["architecture"] for card in gpus.find("hopper", rules)} == {"Hopper"}
+    assert {card["architecture"] for card in catalogue.find("hopper", rules)} == {"Hopper"}
 
 
 def test_a_pattern_without_a_card_is_bad_input(rules: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        gpus.find("voodoo 2", rules)
+        catalogue.find("voodoo 2", rules)
