@@ -98,9 +98,7 @@ def install(machine: Node, folder: Path) -> None:
     (wheel,) = (folder / "wheel").glob("*.whl")
     wanted: list[str | Path] = ["--only-binary=:all:", "--python-version", version, *platforms, "-d", folder / "wheels"]
     subprocess.run([*pip, "download", *wanted, wheel], check=True)
-    subprocess.run(
-        ["docker", "cp", "-q", folder / "wheels", f"{settings.container_name(machine.name)}:/root/"], check=True
-    )
+    subprocess.run(["docker", "cp", folder / "wheels", f"{settings.container_name(machine.name)}:/root/"], check=True)
     machine.shell(
         "python3 -m venv /opt/gw && /opt/gw/bin/pip install -q --no-index --find-links /root/wheels gpuwright"
     )

@@ -7,8 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -362,15 +363,22 @@ def test_check_mode_writes_nothing(tmp_path: Path) -> None:
     assert result["checks"][0]["status"] == "skip"
 
 
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A directory on a disk: /tmp, and with it tmp_path, may lie in memory, where nothing can be measured."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # noqa: S108 - not predictable, and removed
+        yield Path(folder)
+
+
 @needs_fio
-def test_the_real_fio_measures_and_leaves_nothing(tmp_path: Path) -> None:
-    result = module.prove(parameters(tmp_path, size="8M", runtime=1), check_mode=False)
+def test_the_real_fio_measures_and_leaves_nothing(on_disk: Path) -> None:
+    result = module.prove(parameters(on_disk, size="8M", runtime=1), check_mode=False)
     assert checks.verdict(result["checks"]) == "pass"
     assert {check["id"] for check in result["checks"]} == {"fio.seqread", "fio.randread"}
     assert result["iops"] > 0
     assert result["bw_bytes"] > 0
     assert result["clat_ns"]["percentiles"]["99"] > 0
-    assert list(tmp_path.iterdir()) == []
+    assert list(on_disk.iterdir()) == []
 
 
 @needs_fio
