@@ -366,7 +366,7 @@ def test_check_mode_writes_nothing(tmp_path: Path) -> None:
 @pytest.fixture
 def on_disk() -> Iterator[Path]:
     """A directory on a disk: /tmp, and with it tmp_path, may lie in memory, where nothing can be measured."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # noqa: S108 - not predictable, and removed
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder)
 
 
