@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
+from ansible_collections.gpuwright.node.plugins.plugin_utils import owner, planner, records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
 
@@ -24,7 +24,8 @@ class ActionModule(NodeAction):
         look.save("facts", facts)
         only = list(self._task.args.get("components") or ())
         plan = look.plan(facts, only=only)
-        plan |= {"owner": look.owner(), "takes_over": look.dead_owner(facts)}
+        left = (facts["lock"] or {}).get("owner") or ""
+        plan |= {"owner": owner.of_this_run(), "takes_over": left if owner.is_dead(left) else None}
         look.save("plans", plan)
         if not plan["components"] or not plan["ok"] or look.run.get("gpuwright_verb") == "doctor":
             look.save("hosts", records.ended_in_plan(plan))

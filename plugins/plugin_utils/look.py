@@ -4,10 +4,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,26 +109,6 @@ class Look:
         path = directory.get("gpuwright_run_dir") or (directory.get("gpuwright_run") or {}).get("run_dir")
         if path:
             write_json(Path(path) / kind / f"{self.host}.json", document)
-
-    @staticmethod
-    def owner() -> str:
-        """Who works on the node: user, controller and the process of this run (an action runs in a child of it)."""
-        return f"{getpass.getuser()}@{platform.node()}:{os.getppid()}"
-
-    @staticmethod
-    def dead_owner(facts: Mapping[str, Any]) -> str | None:
-        """The owner of the node's lock, where that was a run of this very controller that no longer lives."""
-        owner = (facts["lock"] or {}).get("owner") or ""
-        who, _colon, process = owner.rpartition(":")
-        if not who.endswith(f"@{platform.node()}") or not process.isdecimal():
-            return None
-        try:
-            os.kill(int(process), 0)
-        except ProcessLookupError:
-            return str(owner)
-        except OSError:
-            return None
-        return None
 
     def _wish(self) -> Wish:
         return Wish.from_variables(self.action.variables(self.task_vars, WISH_VARIABLES))
