@@ -135,7 +135,6 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
     context = Context(
         facts=facts,
         stack=answer["stack"],
-        local=request.local,
         provision_only=bool(wish.provision_for) and not facts["pci"]["gpus"],
         cpu_only=not facts["pci"]["gpus"] and not wish.provision_for,
         variables=request.inputs,

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The components of a node, in the order in which they are applied.
 
-To add one: a module here with the functions of :class:`.base.Component`, a role of the same name, a row in ``COMPONENTS``.
+To add one: a module here with the functions of :class:`.base.Component`, a role of the same name, a row in ``COMPONENTS``,
+and a task in ``playbooks/site.yml`` at the same place (a test holds the two orders equal).
 """
 
 from __future__ import annotations

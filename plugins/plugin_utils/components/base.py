@@ -18,7 +18,7 @@ class Context:
     """Everything a component may look at. Nothing here reaches the node.
 
     ``facts``: what node_facts returned. ``stack``: what the resolver decided. ``versions``: exact version by package name,
-    from the node's own package index (absent where the index was not asked). ``local``: the machine one sits at.
+    from the node's own package index (absent where the index was not asked).
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
     ``variables``: what is set for each role outside it.
     """
@@ -26,7 +26,6 @@ class Context:
     facts: Mapping[str, Any]
     stack: Mapping[str, Any]
     versions: Mapping[str, str] = field(default_factory=dict)
-    local: bool = False
     provision_only: bool = False
     cpu_only: bool = False
     variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from .base import Context, Finding, Manages
@@ -52,7 +52,3 @@ def _satisfied(pin: str, present: Mapping[str, str]) -> bool:
     if version is None:
         return False
     return version == wished or ("+" not in wished and version.split("+", 1)[0] == wished)
-
-
-def names(context: Context) -> Sequence[str]:
-    return [framework["name"] for framework in context.stack.get("frameworks") or ()]

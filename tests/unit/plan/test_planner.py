@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
@@ -359,3 +361,11 @@ def test_a_wished_cudnn_is_held_to_in_the_index() -> None:
     assert isinstance(drafted, planner.Draft), drafted
     kept = {name: start for name, start in drafted.keep.items() if "cudnn" in name}
     assert set(kept.values()) == {"9.20.0.48"}
+
+
+def test_the_playbook_applies_the_components_in_the_order_of_the_plan() -> None:
+    """One task each: a loop would be merged over the hosts of a wave, in the order in which they answer."""
+    plays = yaml.safe_load((Path(__file__).parents[3] / "playbooks/site.yml").read_text(encoding="utf-8"))
+    block = plays[1]["tasks"][0]["block"]
+    applied = [task["vars"]["gpuwright_component"] for task in block if "gpuwright_component" in task.get("vars", {})]
+    assert applied == list(COMPONENTS)
