@@ -34,14 +34,15 @@ class ActionModule(NodeAction):
     def _answer(self, plan: dict[str, Any], *, alone: bool) -> dict[str, Any]:
         """The plan as the task's result; Ansible shows its warnings as texts.
 
-        A role used alone has no later task that could refuse: it stops here.
+        A host that cannot go on fails here, with the reason alone: the plan is in the run directory. A role used alone judges
+        what it was asked to do, not the node's health.
         """
+        if plan["why_not"] is not None and not (alone and plan["ok"]):
+            return {"failed": True, "changed": False, "msg": plan["why_not"]}
         result = records.as_result(plan) | {"changed": False}
         result["warnings"] = [row["text"] for row in plan["warnings"]]
         if self._task.check_mode:
             result["changed"] = bool(plan["components"])
             if self._task.diff:
                 result["diff"] = [{"prepared": planner.describe(plan)}]
-        if alone and not plan["ok"]:
-            result |= {"failed": True, "msg": plan["why_not"]}
         return result

@@ -55,16 +55,23 @@ class ActionModule(ActionBase):
 
     def _close(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         run_dir = self._run_dir(arguments, variables)
+        waiting = self._waiting(run_dir, variables)
         made = report.aggregate(
             run_dir,
             verb=arguments.get("verb") or self._variable("gpuwright_verb", variables),
             unreachable=arguments.get("unreachable") or {},
             failed=arguments.get("failed") or {},
-            not_reached=arguments.get("not_reached") or self._waiting(run_dir, variables),
+            not_reached=arguments.get("not_reached") or waiting,
         )
         names = {"report": "report.json", "html": "report.html", "junit": "junit.xml"}
         paths = {key: str(run_dir / name) for key, name in names.items()}
-        return {"verdict": made["verdict"], "counts": made["counts"], "run_dir": str(run_dir), **paths}
+        return {
+            "verdict": made["verdict"],
+            "counts": made["counts"],
+            "run_dir": str(run_dir),
+            "waiting": waiting,
+            **paths,
+        }
 
     def _waiting(self, run_dir: Path, variables: dict[str, Any]) -> list[str]:
         """In a run that applies: the hosts that it has not come to. A plan is all that any other run wants of a host."""

@@ -2,17 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Seals: small records on the node of what a component manages, so that one look tells whether it is still so.
 
-Beside them lie the record of the last proof and the lock of the run at work. All are JSON, readable by root only,
-written to a temporary file, synced and renamed: a cut of power leaves the old record or the new one.
+Beside them lie the record of the last proof and the lock of the run at work. All are JSON, readable by root only. Here they are
+read and compared; `sealing` makes and writes them. (Apart, because every look reads them and its program is compiled anew each time.)
 """
 
 from __future__ import annotations
 
-import calendar
 import hashlib
 import json
-import os
-import tempfile
 import time
 from typing import Any, Iterator, Mapping, NamedTuple
 
@@ -27,7 +24,7 @@ LOCK = "/run/gpuwright/lock.json"
 _DIGEST_LIMIT = 1 << 20
 """Bytes up to which a file is compared by content at each look; larger ones by size and time of change."""
 _BLOCK = 1 << 20
-_TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class SealError(Exception):
@@ -44,15 +41,7 @@ class Verdict(NamedTuple):
 
 def iso(seconds: float) -> str:
     """UTC time in ISO 8601."""
-    return time.strftime(_TIME_FORMAT, time.gmtime(seconds))
-
-
-def from_iso(text: str) -> float:
-    """Seconds since 1970 of a time as `iso` writes it; 0 for anything else."""
-    try:
-        return float(calendar.timegm(time.strptime(text, _TIME_FORMAT)))
-    except (ValueError, TypeError):
-        return 0.0
+    return time.strftime(TIME_FORMAT, time.gmtime(seconds))
 
 
 # What is recorded
@@ -97,70 +86,6 @@ def environment_record(host: Host, path: str) -> str | None:
         if found is not None:
             digest.update(f"{record}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
     return digest.hexdigest()
-
-
-def make(
-    host: Host,
-    component: str,
-    given: Mapping[str, Any],
-    installed: Mapping[str, Any],
-    services: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
-    """A seal with the real values of the node.
-
-    `given`: digest, stack, gpus, manages (files, light_files, packages, services, environments). `installed`: packages by name.
-    Raises SealError when something that is to be sealed is not there.
-    """
-    manages = given.get("manages") or {}
-    missing: list[str] = []
-
-    def each(kind: str, look: Any) -> dict[str, Any]:
-        values = {}
-        for name in manages.get(kind) or []:
-            values[name] = look(name)
-            if values[name] is None:
-                missing.append(name)
-        return values
-
-    seal = {
-        "schema": SCHEMA,
-        "component": component,
-        "gpuwright": versions.COLLECTION,
-        "written": iso(time.time()),
-        "digest": given.get("digest"),
-        "stack": given.get("stack") or {},
-        "gpus": given.get("gpus") or [],
-        "files": each("files", lambda path: file_record(host, path)),
-        "light_files": each("light_files", lambda path: light_record(host, path)),
-        "packages": each("packages", lambda name: installed[name].version if name in installed else None),
-        "services": each("services", lambda unit: dict(services[unit]) if unit in services else None),
-        "environments": {
-            path: {"record": record}
-            for path, record in each("environments", lambda path: environment_record(host, path)).items()
-        },
-    }
-    if missing:
-        raise SealError("{} cannot be sealed: not found on the node: {}".format(component, ", ".join(sorted(missing))))
-    return seal
-
-
-def begun(component: str, given: Mapping[str, Any], present: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What stands in place of a seal while a run changes its component.
-
-    It keeps what a later run has to know when this one is cut off: that the component is ours, the cards that were seen, and
-    the versions that the set had.
-    """
-    old = present or {}
-    return {
-        "schema": SCHEMA,
-        "component": component,
-        "gpuwright": versions.COLLECTION,
-        "written": iso(time.time()),
-        "begun": True,
-        "stack": given.get("stack") or {},
-        "gpus": given.get("gpus") or old.get("gpus") or [],
-        "packages": old.get("packages") or {},
-    }
 
 
 # What is compared
@@ -270,7 +195,7 @@ def verify(
     return Verdict("broken", reason) if reason else Verdict("good", None)
 
 
-# Reading and writing
+# Reading
 
 
 def _read_object(host: Host, path: str) -> dict[str, Any] | None:
@@ -331,106 +256,3 @@ def read_lock(host: Host) -> dict[str, Any] | None:
     except SealError as exc:
         host.unknown("lock", str(exc))
         return {"owner": None, "since": None, "expires": None}
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _make_directory(host: Host, path: str, mode: int) -> str:
-    """The directory on disk, made with `mode` where it is missing."""
-    real = host.at(path)
-    if not os.path.isdir(real):
-        os.makedirs(os.path.dirname(real), mode=0o755, exist_ok=True)
-        os.mkdir(real, mode)
-    return real
-
-
-def write_object(host: Host, path: str, record: Mapping[str, Any], directory_mode: int = 0o700) -> None:
-    """Write a record so that it survives a cut of power in whole: temporary file, fsync, rename, fsync of the directory."""
-    directory = _make_directory(host, os.path.dirname(path), directory_mode)
-    name = os.path.basename(path)
-    descriptor, temporary = tempfile.mkstemp(prefix="." + name + ".", dir=directory)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(record, stream, indent=1, sort_keys=True)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(temporary, os.path.join(directory, name))
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    _sync_directory(directory)
-
-
-def remove(host: Host, paths: list[str]) -> list[str]:
-    """Remove records, with the directories synced; the paths that were there."""
-    gone = []
-    for path in paths:
-        try:
-            os.unlink(host.at(path))
-        except FileNotFoundError:
-            continue
-        gone.append(path)
-    for directory in sorted({os.path.dirname(path) for path in gone}):
-        _sync_directory(host.at(directory))
-    return gone
-
-
-# The lock
-
-
-def lock_conflict(lock: Mapping[str, Any] | None, owner: str, now: float) -> str | None:
-    """Why this owner may not begin: the living lock of another; None when it may."""
-    if lock is None or lock.get("owner") == owner:
-        return None
-    expires = lock.get("expires")
-    if expires is not None and from_iso(expires) <= now:
-        return None
-    return "this machine is being worked on by {} since {}; wait, or remove {} if that run is dead".format(
-        lock.get("owner") or "somebody unknown", lock.get("since") or "an unknown time", LOCK
-    )
-
-
-def take_lock(host: Host, owner: str, seconds: float) -> bool:
-    """Take or renew the lock; whether it was new. Raises SealError when another owner holds it.
-
-    The file appears in whole by a hard link, which fails when a lock is there already: of two runs one wins.
-    """
-    now = time.time()
-    present = read_lock(host)
-    conflict = lock_conflict(present, owner, now)
-    if conflict:
-        raise SealError(conflict)
-    since = present["since"] if present and present.get("owner") == owner and present.get("since") else iso(now)
-    record = {"owner": owner, "since": since, "expires": iso(now + seconds)}
-    if present is not None and present.get("owner") == owner:
-        write_object(host, LOCK, record, 0o755)
-        return False
-    if present is not None:
-        remove(host, [LOCK])
-    mine = f"{LOCK}.{os.getpid()}"
-    write_object(host, mine, record, 0o755)
-    try:
-        os.link(host.at(mine), host.at(LOCK))
-    except FileExistsError:
-        other = read_lock(host)
-        raise SealError(
-            lock_conflict(other, owner, now) or f"another run took the lock {LOCK} just now; try again"
-        ) from None
-    finally:
-        os.unlink(host.at(mine))
-    return True
-
-
-def release_lock(host: Host, owner: str) -> bool:
-    """Give the lock back; whether it was held by this owner. Another's lock stays."""
-    present = read_lock(host)
-    if present is None or present.get("owner") != owner:
-        return False
-    return bool(remove(host, [LOCK]))

@@ -102,7 +102,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import seals
+from ansible_collections.gpuwright.node.plugins.module_utils import sealing, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
 
@@ -129,26 +129,26 @@ def _refuse_newer(host: Host, components: list[str]) -> None:
 def drop_dead_lock(host: Host, owner: str | None, check: bool) -> None:
     """Remove the lock of a run that its own controller knows to be dead."""
     if owner and not check:
-        seals.release_lock(host, owner)
+        sealing.release_lock(host, owner)
 
 
 def begin(host: Host, wanted: dict[str, Any], owner: str, lock_seconds: float, check: bool) -> list[str]:
     """Take the lock, and put a mark in place of the seals of what will change; the paths that are written."""
     _refuse_newer(host, sorted(wanted))
     lock = seals.read_lock(host)
-    conflict = seals.lock_conflict(lock, owner, time.time())
+    conflict = sealing.lock_conflict(lock, owner, time.time())
     if conflict:
         raise seals.SealError(conflict)
     paths = [seals.path_of(component) for component in sorted(wanted)]
     if check:
         return ([] if lock and lock.get("owner") == owner else [seals.LOCK]) + paths
-    new = seals.take_lock(host, owner, lock_seconds)
+    new = sealing.take_lock(host, owner, lock_seconds)
     for component, given in sorted(wanted.items()):
         try:
             present = seals.read(host, component)
         except seals.SealError:
             present = None
-        seals.write_object(host, seals.path_of(component), seals.begun(component, given, present))
+        sealing.write_object(host, seals.path_of(component), sealing.begun(component, given, present))
     return ([seals.LOCK] if new else []) + paths
 
 
@@ -164,7 +164,7 @@ def seal(host: Host, wanted: dict[str, Any], check: bool) -> list[str]:
     units = {unit for given in wanted.values() for unit in (given.get("manages") or {}).get("services") or []}
     states = services.observe(services.properties(host, units)) if units else {}
     made = {
-        component: seals.make(host, component, given, packages.installed(host), states)
+        component: sealing.make(host, component, given, packages.installed(host), states)
         for component, given in sorted(wanted.items())
     }
     written = []
@@ -176,7 +176,7 @@ def seal(host: Host, wanted: dict[str, Any], check: bool) -> list[str]:
         if not _same(present, record):
             written.append(seals.path_of(component))
             if not check:
-                seals.write_object(host, seals.path_of(component), record)
+                sealing.write_object(host, seals.path_of(component), record)
     return written
 
 
@@ -186,7 +186,7 @@ def prove(host: Host, proof: dict[str, Any], check: bool) -> list[str]:
     if seals.read_proof(host) == record:
         return []
     if not check:
-        seals.write_object(host, seals.PROOF, record)
+        sealing.write_object(host, seals.PROOF, record)
     return [seals.PROOF]
 
 
@@ -196,7 +196,7 @@ def release(host: Host, owner: str, check: bool) -> list[str]:
     if lock is None or lock.get("owner") != owner:
         return []
     if not check:
-        seals.release_lock(host, owner)
+        sealing.release_lock(host, owner)
     return [seals.LOCK]
 
 

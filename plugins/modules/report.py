@@ -153,6 +153,12 @@ counts:
   returned: for close
   type: dict
   sample: {"fail": 0, "incomplete": 0, "pass": 8, "skip": 0, "unreachable": 0, "not_reached": 0}
+waiting:
+  description: Hosts that have something to change and that the run has not come to. None in check mode, or where the run applies nothing.
+  returned: for close
+  type: list
+  elements: str
+  sample: [node02, node03]
 report:
   description: The report as JSON.
   returned: for close

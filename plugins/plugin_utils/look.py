@@ -27,7 +27,9 @@ RUN_VARIABLES = (
 #: Names of framework environments below the wished path.
 FRAMEWORKS = ("pytorch",)
 
-ROLES = Path(__file__).with_name("roles.json")
+# Read once, where Ansible imports the action: each host's look happens in a fork of that process.
+RULES = rules.load_rules()
+ROLES = json.loads(Path(__file__).with_name("roles.json").read_text(encoding="utf-8"))
 
 
 class Look:
@@ -38,7 +40,6 @@ class Look:
         self.task_vars = task_vars
         self.host: str = task_vars["inventory_hostname"]
         self.run = action.variables(task_vars, RUN_VARIABLES)
-        self.roles = json.loads(ROLES.read_text(encoding="utf-8"))
 
     def facts(self) -> dict[str, Any]:
         """The node's facts: the one remote operation of a warm run."""
@@ -75,7 +76,7 @@ class Look:
             wish = self._wish().with_defaults()
         except BadInput as error:
             return planner.bad_input(facts, request, error)
-        return planner.draft(facts, wish, rules.load_rules(), request)
+        return planner.draft(facts, wish, RULES, request)
 
     def index(self, drafted: planner.Draft) -> dict[str, Any] | None:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
@@ -124,7 +125,7 @@ class Look:
             only=only,
             proof_max_age=int(run.get("gpuwright_proof_max_age") or planner.PROOF_MAX_AGE),
             inputs=self._role_inputs(),
-            role_digests={name: role["digest"] for name, role in self.roles.items()},
+            role_digests={name: role["digest"] for name, role in ROLES.items()},
             applied=applied,
             absent=absent,
         )
@@ -132,7 +133,7 @@ class Look:
     def _role_inputs(self) -> dict[str, dict[str, Any]]:
         """Variables of each role that are set outside it. Secrets are left out: a digest of one is an oracle for it."""
         inputs = {}
-        for name, role in self.roles.items():
+        for name, role in ROLES.items():
             public = [
                 option for option, row in role["options"].items() if not row["no_log"] and option not in WISH_VARIABLES
             ]

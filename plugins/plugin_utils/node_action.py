@@ -56,5 +56,5 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a document of the run directory so that a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(document, indent=1, sort_keys=True, default=str) + "\n", encoding="utf-8")
+    temporary.write_text(json.dumps(document, sort_keys=True, default=str) + "\n", encoding="utf-8")
     temporary.replace(path)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 import struct
@@ -21,8 +20,6 @@ INTERESTING = re.compile(
     r"|^python3(?:\.\d+)?(?:-minimal|-venv|-pip)?$|initramfs|dracut|^fio$|ubuntu-drivers|mokutil|unattended-upgrades"
 )
 """Names of the packages that an observation lists."""
-
-_FIELD = re.compile(r"^(Package|Status|Architecture|Version|Maintainer): (.*)$", re.MULTILINE)
 
 # The states in which `dpkg --audit` finds fault with a package (dpkg(1), "Package states").
 _UNFINISHED = frozenset(("half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"))
@@ -85,48 +82,32 @@ def native_arch(host: Host) -> str | None:
     return _DPKG_ARCH.get(host.machine or "")
 
 
+def _field(stanza: str, name: str) -> str:
+    """Value of a one-line field; empty where it is absent. By str.find: a desktop's list has megabytes."""
+    start = stanza.find("\n" + name + ": ")
+    if start < 0:
+        return ""
+    start += len(name) + 3
+    end = stanza.find("\n", start)
+    return stanza[start : end if end >= 0 else len(stanza)].strip()
+
+
 def parse_dpkg_status(text: str, native: str | None = None) -> dict[str, Package]:
     """Packages of a dpkg status file that are more than left-over configuration.
 
     Packages of a foreign architecture are named "name:architecture".
     """
     packages: dict[str, Package] = {}
-    stanza: dict[str, str] = {}
-
-    def close() -> None:
-        status = stanza.get("Status", "").split()
+    for part in text.split("\n\n"):
+        stanza = "\n" + part
+        status = _field(stanza, "Status").split()
         if len(status) != 3 or status[2] in ("not-installed", "config-files"):
-            return
-        name, arch = stanza["Package"], stanza.get("Architecture", "all")
+            continue
+        name, arch = _field(stanza, "Package"), _field(stanza, "Architecture") or "all"
         if native and arch not in (native, "all"):
             name += ":" + arch
         state = "reinstreq" if status[1] == "reinstreq" else status[2]
-        packages[name] = Package(stanza.get("Version", ""), state, status[0] == "hold", stanza.get("Maintainer", ""))
-
-    for found in _FIELD.finditer(text):
-        field, value = found.groups()
-        if field == "Package":
-            close()
-            stanza = {}
-        stanza[field] = value.strip()
-    close()
-    return packages
-
-
-def parse_rpm(text: str) -> dict[str, Package]:
-    """Packages from lines of name, epoch, version-release, architecture, vendor, separated by tabs.
-
-    Of several installed versions (kernels) the last one counts; epochs that are not 0 are kept.
-    """
-    packages = {}
-    for line in text.splitlines():
-        fields = line.split("\t")
-        if len(fields) != 5 or fields[0] == "gpg-pubkey":
-            continue
-        name, epoch, version, _arch, vendor = fields
-        if epoch not in ("", "0", "(none)"):
-            version = epoch + ":" + version
-        packages[name] = Package(version, "installed", False, vendor)
+        packages[name] = Package(_field(stanza, "Version"), state, status[0] == "hold", _field(stanza, "Maintainer"))
     return packages
 
 
@@ -135,14 +116,9 @@ def _read_installed(host: Host) -> dict[str, Package]:
     if kind == "apt":
         return parse_dpkg_status(host.read(DPKG_STATUS, "packages.installed") or "", native_arch(host))
     if kind == "dnf":
-        form = r"%{NAME}\t%{EPOCH}\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{VENDOR}\n"
-        argv = ["rpm", "-qa", "--qf", form]
-        if not host.live:
-            argv[1:1] = ["--root", host.root]
-        result = host.run(argv, takes_root=True)
-        if result.ok:
-            return parse_rpm(result.out)
-        host.unknown("packages.installed", result.error or "rpm -qa failed: " + result.err.strip()[-200:])
+        from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
+
+        return rpm.installed(host)
     return {}
 
 
@@ -285,32 +261,6 @@ def parse_deb822(text: str, path: str) -> list[dict[str, Any]]:
     return sources
 
 
-def parse_yum_repo(text: str, path: str) -> list[dict[str, Any]]:
-    """Sources of a yum/dnf file; `name` is the repository's id."""
-    parser = configparser.RawConfigParser(strict=False)
-    try:
-        parser.read_string(text)
-    except configparser.Error:
-        return []
-    sources = []
-    for section in parser.sections():
-        got = dict(parser.items(section))
-        uris = (got.get("baseurl") or got.get("metalink") or got.get("mirrorlist") or "").split()
-        sources.append(
-            {
-                "file": path,
-                "name": section,
-                "types": ["rpm"],
-                "uris": uris,
-                "suites": [],
-                "components": [],
-                "signed_by": got.get("gpgkey") or None,
-                "enabled": got.get("enabled", "1").strip().lower() in ("1", "yes", "true", "on"),
-            }
-        )
-    return sources
-
-
 def apt_sources(host: Host) -> list[dict[str, Any]]:
     """All package sources that apt reads, in its order of files."""
     sources = []
@@ -322,19 +272,6 @@ def apt_sources(host: Host) -> list[dict[str, Any]]:
             if text:
                 sources += (parse_deb822 if path.endswith(".sources") else parse_one_line)(text, path)
     return sources
-
-
-def _versionlocks(host: Host) -> list[str]:
-    """Names that dnf's versionlock plugin keeps (dnf 4: lines; dnf 5: a TOML file)."""
-    names = []
-    for line in (host.read("/etc/dnf/plugins/versionlock.list") or "").splitlines():
-        entry = line.strip()
-        if entry and not entry.startswith(("#", "!")):
-            # epoch:name-version-release.arch or name-epoch:version-release.*
-            found = re.match(r"(?:\d+:)?(.+?)-(?:\d+:)?[^-]+-[^-]+$", entry)
-            names.append(found.group(1) if found else entry)
-    names += re.findall(r"^\s*name\s*=\s*[\"']([^\"']+)", host.read("/etc/dnf/versionlock.toml") or "", re.MULTILINE)
-    return sorted(set(names))
 
 
 def observe(host: Host) -> dict[str, Any]:
@@ -364,10 +301,11 @@ def observe(host: Host) -> dict[str, Any]:
         seen["holds"] = sorted(name for name, package in found.items() if package.hold)
         seen["sources"] = apt_sources(host)
     else:
+        from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
+
         host.unknown("packages.interrupted", "rpm keeps no cheap record of an interrupted transaction")
-        seen["holds"] = _versionlocks(host)
-        for path in host.glob("/etc/yum.repos.d/*.repo", "packages.sources"):
-            seen["sources"] += parse_yum_repo(host.read(path, "packages.sources") or "", path)
+        seen["holds"] = rpm.versionlocks(host)
+        seen["sources"] = rpm.sources(host)
     if "packages.interrupted" in host.unknown_facts and not seen["interrupted"]:
         seen["interrupted"] = None
     return seen

@@ -1,6 +1,7 @@
 """The simulated kernel: which modules load, and what it says when one does not.
 
 Whether a module is there, of which version and licence, is asked of the real `modinfo`; only the insertion is simulated.
+What only an insertion needs is imported there: `nvidia-smi` is called often, and the real one is quick.
 """
 
 from __future__ import annotations
@@ -8,11 +9,10 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any
 
-from . import node, tree
+from . import node
 
 _NVIDIA = ("nvidia", "nvidia-current")
 _COMPANIONS = ("nvidia-modeset", "nvidia-drm", "nvidia-uvm")
@@ -41,6 +41,8 @@ def release() -> str:
 
 def modinfo(name: str, kernel: str) -> dict[str, str] | None:
     """What the real modinfo knows of the module NAME for KERNEL; None when there is none."""
+    import subprocess
+
     answer = subprocess.run(["/usr/sbin/modinfo", "-k", kernel, name], capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         return None
@@ -202,6 +204,8 @@ def shown_module() -> dict[str, Any] | None:
 
 def refresh() -> None:
     """Write everything anew that follows from the loaded modules and the faults."""
+    from . import tree
+
     modules = dict(node.loaded())
     module = shown_module()
     if module is not None:

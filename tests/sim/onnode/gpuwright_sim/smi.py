@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from html import escape  # xml.sax has one too, and loads a web client for it
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from . import kernel, node
 
@@ -234,7 +234,7 @@ def _render(entry: Node, depth: int) -> str:
     if isinstance(value, list):
         inner = "".join(_render(child, depth + 1) for child in value)
         return f"{indent}<{tag}>\n{inner}{indent}</{tag}>\n"
-    return f"{indent}<{tag}>{escape(str(value))}</{tag}>\n"
+    return f"{indent}<{tag}>{escape(str(value), quote=False)}</{tag}>\n"
 
 
 def _all(names: str, value: str = "N/A") -> list[Node]:
