@@ -19,7 +19,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import 
 class ActionModule(NodeAction):
     """``converged``: observe again, resolve again, and seal what is right. ``proven``: record the proof and the host's result."""
 
-    _VALID_ARGS = frozenset(("state", "plan", "owner", "checks", "measurements", "failure", "reboot_pending"))
+    _VALID_ARGS = frozenset(("state", "owner", "checks", "measurements", "failure", "reboot_pending"))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Seal or prove, as the option ``state`` says."""
@@ -30,8 +30,8 @@ class ActionModule(NodeAction):
         return self._prove(look)
 
     def _seal(self, look: Look) -> dict[str, Any]:
-        facts = look.facts()
-        drafted = look.draft(facts, only=[], applied=self._task.args["plan"]["stack"])
+        facts, begun = look.facts(), self._plan(look, "plans")
+        drafted = look.draft(facts, only=[], applied=begun["stack"])
         if isinstance(drafted, dict):
             raise AnsibleActionFail(f"did not converge: {drafted['why_not']}")
         left = planner.right(drafted)
@@ -39,13 +39,24 @@ class ActionModule(NodeAction):
             reasons = "; ".join(finding.reason for finding in left)
             raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
         plan = planner.finish(drafted, None)
-        applied = self._task.args["plan"]["components"]
         seals = {
-            name: self._record(name, plan, facts) for name in plan["digests"] if name in SEALED and name in applied
+            name: self._record(name, plan, facts)
+            for name in plan["digests"]
+            if name in SEALED and name in begun["components"]
         }
         self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
-        changes = self._task.args["plan"]["changes"]
-        return records.as_result(plan) | {"changed": False, "changes": changes, "sealed": sorted(seals)}
+        look.save("sealed", plan | {"changes": begun["changes"]})
+        return {"changed": False, "sealed": sorted(seals)}
+
+    @staticmethod
+    def _plan(look: Look, kind: str) -> dict[str, Any]:
+        """The plan that this run wrote. Raises AnsibleActionFail where there is none."""
+        plan = look.saved(kind)
+        if plan is None:
+            raise AnsibleActionFail(
+                f"no plan of {look.host} in the run directory {look.run_dir}: run gpuwright.node.plan first"
+            )
+        return plan
 
     @staticmethod
     def _record(name: str, plan: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +69,8 @@ class ActionModule(NodeAction):
 
     def _prove(self, look: Look) -> dict[str, Any]:
         arguments = self._task.args
-        plan, failure = arguments["plan"], arguments.get("failure") or None
+        failure = arguments.get("failure") or None
+        plan = (None if failure else look.saved("sealed")) or self._plan(look, "plans")
         checks = list(arguments.get("checks") or ())
         verdict = "fail" if failure else checking.verdict(checks)
         record = records.applied(plan, verdict, checks, failure, reboot=bool(arguments.get("reboot_pending")))

@@ -24,6 +24,8 @@ def key(version: str) -> tuple[int, ...]:
 def at_least(version: str, floor: str) -> bool:
     """Say whether a version is the floor or above it; missing parts count as zero."""
     left, right = key(version), key(floor)
+    if len(left) == len(right):
+        return left >= right
     width = max(len(left), len(right))
     return left + (0,) * (width - len(left)) >= right + (0,) * (width - len(right))
 

@@ -188,6 +188,8 @@ _CODES: Dict[int, Trouble] = {
 def from_text(text: str) -> Optional[Trouble]:
     """The trouble that a sentence of nvidia-smi tells of; ``None`` when it tells of none that is known."""
     flat = smi.plain(text)
+    if not flat:
+        return None
     for pattern, trouble in _SENTENCES:
         if re.search(pattern, flat, re.IGNORECASE):
             return trouble

@@ -11,6 +11,9 @@ description:
   - The wish is read from the variables of the host (for example C(nvidia_driver_branch), C(cuda_versions),
     C(frameworks_wanted)), all of them optional.
   - In check mode the task is C(changed) when the plan is not empty, and C(--diff) shows the plan.
+  - A host that cannot go on fails here, with every reason and its remedy as the message.
+  - The result holds what roles act on. The whole plan, with the checks and the reason of each decision, lies as
+    C(plans/<host>.json) in the run directory (variable C(gpuwright_run_dir)).
 options:
   components:
     description:
@@ -84,15 +87,6 @@ download_bytes:
 left_alone:
   description: Why nothing at all is done on the host (it has no NVIDIA GPU and none is expected), or nothing.
   type: str
-  returned: always
-why_not:
-  description: Why the host cannot go on, or nothing.
-  type: str
-  returned: always
-checks:
-  description: What the observation says about the node's health.
-  type: list
-  elements: dict
   returned: always
 verdict:
   description: One of C(pass), C(fail), C(incomplete), C(skip).

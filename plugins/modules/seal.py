@@ -8,16 +8,13 @@ description:
   - With O(state=converged) the node is observed and resolved a second time. When nothing is left to change, the seals of
     the applied components are written; otherwise the task fails with C(did not converge) and what is left.
   - With O(state=proven) the verdict of the checks is recorded on the node and in the run directory, and the lock is released.
+  - What was planned is read from the run directory (variable C(gpuwright_run_dir)), where M(gpuwright.node.plan) wrote it.
   - Both run mostly on the controller; on the node they use M(gpuwright.node.node_facts) and M(gpuwright.node.node_seal).
 options:
   state:
     description: What to close.
     type: str
     choices: [converged, proven]
-    required: true
-  plan:
-    description: The plan that was applied, or the second plan that O(state=converged) returned.
-    type: dict
     required: true
   owner:
     description: Owner of the lock to release, where one was taken.
@@ -44,8 +41,6 @@ EXAMPLES = r"""
 - name: Observe again and seal
   gpuwright.node.seal:
     state: converged
-    plan: "{{ gpuwright_plan }}"
-  register: gpuwright_sealed
 """
 
 RETURN = r"""

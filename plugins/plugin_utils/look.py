@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from . import planner, rules
 from .node_action import WISH_VARIABLES, NodeAction, write_json
+from .report.files import file_name
 from .wish import BadInput, Wish
 
 #: Variables of a run that are no wish.
@@ -106,10 +108,32 @@ class Look:
 
     def save(self, kind: str, document: Mapping[str, Any]) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
-        directory = self.action.variables(self.task_vars, ["gpuwright_run_dir", "gpuwright_run"])
-        path = directory.get("gpuwright_run_dir") or (directory.get("gpuwright_run") or {}).get("run_dir")
-        if path:
-            write_json(Path(path) / kind / f"{self.host}.json", document)
+        if self.run_dir:
+            write_json(self._path(self.run_dir, kind), document)
+
+    def saved(self, kind: str) -> dict[str, Any] | None:
+        """A document of this host that this run wrote; None where there is none."""
+        if self.run_dir is None or not self._path(self.run_dir, kind).exists():
+            return None
+        document: dict[str, Any] = json.loads(self._path(self.run_dir, kind).read_text(encoding="utf-8"))
+        return document
+
+    def forget(self, *kinds: str) -> None:
+        """Remove what an earlier run left of this host in the same run directory."""
+        if self.run_dir is None:
+            return
+        for kind in kinds:
+            self._path(self.run_dir, kind).unlink(missing_ok=True)
+
+    def _path(self, run_dir: Path, kind: str) -> Path:
+        return run_dir / kind / file_name(self.host)
+
+    @cached_property
+    def run_dir(self) -> Path | None:
+        """Where the run keeps its documents."""
+        given = self.action.variables(self.task_vars, ["gpuwright_run_dir", "gpuwright_run"])
+        path = given.get("gpuwright_run_dir") or (given.get("gpuwright_run") or {}).get("run_dir")
+        return Path(path) if path else None
 
     def _wish(self) -> Wish:
         return Wish.from_variables(self.action.variables(self.task_vars, WISH_VARIABLES))

@@ -458,7 +458,7 @@ def _privilege_refusals(context: Context) -> list[dict[str, Any]]:
     if context.facts["privileged"]:
         return []
     text = "changing the node needs root, and the run is not root there"
-    return [_refusal("needs-root", text, "run with sudo, or give -K; in an inventory set gpuwright_become: true")]
+    return [_refusal("needs-root", text, "run with sudo, or give -K; in an inventory set ansible_become: true")]
 
 
 def _newer_seal_refusals(context: Context) -> list[dict[str, Any]]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+#: Parts of a plan that only its reader wants. ``warnings`` are shown by Ansible itself.
+_REPORTED = ("why", "checks", "cards", "proof", "digests", "manages", "facts_summary", "warnings")
 #: Where a failure came before the first change.
 BEFORE_ANY_CHANGE = ("preflight", "lock")
 
@@ -39,11 +41,13 @@ def applied(
 
 
 def as_result(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan as the result of a task. Two of its keys mean something to Ansible itself, which takes them out of a result
-    (``warnings``; ansible-core 2.21 also ``skipped`` without a value): they go by other names there.
+    """A plan as the result of a task: what roles act on. The rest is for the report, and a variable of every host is dear.
+
+    ``skipped`` means something to Ansible itself (2.21 takes it out of a result): it goes by the name ``left_alone``.
     """
-    taken = {"warnings": "cautions", "skipped": "left_alone"}
-    return {taken.get(key, key): value for key, value in plan.items()}
+    result = {key: value for key, value in plan.items() if key not in _REPORTED}
+    result["left_alone"] = result.pop("skipped")
+    return result
 
 
 def sentence(record: Mapping[str, Any]) -> str:
@@ -71,7 +75,7 @@ def _record(
         "failure": None,
         "error": plan["error"],
         "suggestions": plan["suggestions"],
-        "skipped": plan.get("skipped") or plan.get("left_alone"),
+        "skipped": plan["skipped"],
         "refusals": plan["refusals"],
         "conflicts": plan["conflicts"],
         "simulated": plan["facts_summary"]["simulated"],
@@ -79,7 +83,7 @@ def _record(
         "gpus": plan.get("cards") or [],
         "seconds": None,
         "stack": plan["stack"],
-        "warnings": plan.get("cautions") or plan.get("warnings") or [],
+        "warnings": plan["warnings"],
         "why": plan["why"],
         "proof": plan["proof"],
     }

@@ -111,7 +111,7 @@ def clear_records(run_dir: Path) -> None:
     """Drop what an earlier pass of the same run wrote about hosts, so that nothing stale is read as a result."""
     import shutil
 
-    for name in ("facts", "plans", "hosts"):
+    for name in ("facts", "plans", "sealed", "hosts"):
         shutil.rmtree(run_dir / name, ignore_errors=True)
 
 

@@ -22,7 +22,7 @@ class Privilege:
     """The way to root.
 
     Attributes:
-        become: Ansible is to use sudo (extra variable `gpuwright_become`).
+        become: Ansible is to use sudo (the playbooks do, unless `ansible_become` says otherwise).
         privileged: the work is done as root, by sudo or because it is started so.
         password: sudo's password, never written anywhere.
     """

@@ -100,12 +100,13 @@ def extra_vars(
     variables: dict[str, Any] = {
         "gpuwright_run_dir": str(run_dir),
         "gpuwright_verb": args.verb,
-        "gpuwright_become": privilege.become,
         "gpuwright_full": args.full,
         "gpuwright_no_reboot": args.no_reboot,
     }
     if local:
         variables["gpuwright_local"] = True
+    if not privilege.become:
+        variables["ansible_become"] = False
     if args.want:
         variables["gpuwright_want"] = list(args.want)
     if wish:

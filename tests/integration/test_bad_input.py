@@ -127,7 +127,7 @@ def test_a_node_without_python_is_told_to_install_it(bare: Node) -> None:
 
 
 def test_a_run_that_is_not_root_on_the_node_is_refused(bare: Node) -> None:
-    refusal = refused(bare, "-e", "gpuwright_become=false")
+    refusal = refused(bare, "-e", "ansible_become=false")
     assert refusal["rule"] == "needs-root"
     assert "sudo" in refusal["remedy"]
 

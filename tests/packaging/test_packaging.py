@@ -134,7 +134,7 @@ def test_check_mode_plans_for_this_machine(ansible_environment: Environment, clo
     """The machine that runs the tests, whatever it is, observed for real. 2 is a machine whose plan cannot be carried out."""
     outcome = attempt(
         ansible_environment.program("ansible-playbook"), clone / "site.yml", "-i", clone / "inventories/workstation",
-        "--check", "--diff", "-e", f"gpuwright_run_dir={tmp_path / 'run'}", "-e", "gpuwright_become=false",
+        "--check", "--diff", "-e", f"gpuwright_run_dir={tmp_path / 'run'}", "-e", "ansible_become=false",
         cwd=tmp_path, env={**ansible_environment.path, "XDG_STATE_HOME": str(tmp_path / "state")},
     )  # fmt: skip
     assert outcome.returncode in {0, 2}, outcome.stdout + outcome.stderr

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import calendar
+import datetime as dt
 import json
 import time
 from typing import Any, Mapping
@@ -28,7 +28,7 @@ def started(fields: Mapping[str, str], now: float, monotonic: float) -> float | 
     if len(words) < 3:
         return None
     try:
-        second = float(calendar.timegm(time.strptime(" ".join(words[1:3]), "%Y-%m-%d %H:%M:%S")))
+        second = dt.datetime.fromisoformat(" ".join(words[1:3]) + "+00:00").timestamp()
     except ValueError:
         return None
     ticks = fields.get("ExecMainStartTimestampMonotonic", "")

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import model as pure
 
-FOLDERS = ("facts", "plans", "hosts")
+FOLDERS = ("facts", "plans", "sealed", "hosts")
 META = "run.json"
 
 

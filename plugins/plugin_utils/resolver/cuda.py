@@ -30,7 +30,8 @@ def best(wanted: str | None, situation: Situation, system: Row, power: Power, lo
     """Return the toolkit version (12.8) that fits best: native before minor-version, then the newest native one, or
     the one nearest to native. Raises Unresolved where none fits.
     """
-    reasons = {cuda: obstacles(cuda, situation, system, power, log) for cuda in _versions(wanted, log)}
+    remedy = _newest_for(situation, log)
+    reasons = {cuda: _obstacles(cuda, remedy, situation, system, power, log) for cuda in _versions(wanted, log)}
     usable = [cuda for cuda, entries in reasons.items() if not entries]
     if wanted is None:
         usable = [cuda for cuda in usable if not _glibc_rows(cuda, situation, log)]
@@ -44,14 +45,14 @@ def best(wanted: str | None, situation: Situation, system: Row, power: Power, lo
     return max(fitting, key=dotted.key) if wanted else min(fitting, key=lambda cuda: _distance(cuda, power))
 
 
-def obstacles(cuda: str, situation: Situation, system: Row, power: Power, log: Log) -> list[Entry]:
-    """Return why a toolkit cannot be used on a machine."""
+def _obstacles(cuda: str, instead: str, situation: Situation, system: Row, power: Power, log: Log) -> list[Entry]:
+    """Return why a toolkit cannot be used on a machine; instead is the remedy where it has no code for a card."""
     entries = []
     row = targets.toolkit_targets(cuda, log.rules)
     source = log.cite("cuda", row) if row else "compat/cuda.yaml (targets)"
     for card in targets.toolkit_lacks(cuda, situation.cards, log.rules):
         text = f"CUDA {cuda} has no code for the {card.name} (compute capability {card.compute_capability})"
-        entries.append(conflict("cuda.card", text, source, _newest_for(situation, log)))
+        entries.append(conflict("cuda.card", text, source, instead))
     if power.mode(cuda, log.rules) is None:
         floor = native_floor(cuda, log.rules)
         text = f"CUDA {cuda} does not run on the driver chosen, which brings CUDA {power.cuda} (native from {floor} on)"

@@ -39,9 +39,8 @@ def toolkit_targets(cuda: str, rules: Rules) -> Row | None:
 
     For a toolkit whose targets were not read the row of the one before it answers: what that one dropped is gone.
     """
-    rows: list[Row] = rules["cuda"]["targets"]
-    older = [row for row in rows if dotted.at_least(cuda, row["cuda"])]
-    return max(older, key=lambda row: dotted.key(row["cuda"])) if older else None
+    rows: list[Row] = rules["cuda"]["targets"]  # oldest first, as a test holds them
+    return next((row for row in reversed(rows) if dotted.at_least(cuda, row["cuda"])), None)
 
 
 def toolkit_lacks(cuda: str, cards: Sequence[Card], rules: Rules) -> list[Card]:

@@ -9,12 +9,19 @@ shift 3
 library=/usr/lib/gpuwright-sim
 export DEBIAN_FRONTEND=noninteractive
 
-# One launcher a stand-in. No site packages (`-S -s`): what is needed is in the standard library, and the start is quicker.
+# One launcher a stand-in. No site packages and no `-m`: the standard library does, and the start is quicker.
 launcher() { # <path> <module> [first argument ...]
     target=$1
     module=$2
     shift 2
-    printf '#!/bin/sh\nPYTHONPATH=%s exec /usr/bin/python3 -S -s -m gpuwright_sim.%s %s "$@"\n' "$library" "$module" "$*" >"$target"
+    cat >"$target" <<END
+#!/bin/sh
+exec /usr/bin/python3 -I -S -c '
+import sys
+sys.path.insert(0, "$library")
+from gpuwright_sim.$module import main
+raise SystemExit(main(sys.argv[1:]))' $* "\$@"
+END
     chmod 0755 "$target"
 }
 

@@ -374,7 +374,7 @@ def test_a_look_goes_on_without_root_and_says_so(
     done = gpuwright(verb)
     assert done.code == 0
     assert "not root" in done.err
-    assert ansible.requests[0].extra_vars["gpuwright_become"] is False
+    assert ansible.requests[0].extra_vars["ansible_become"] is False
 
 
 @pytest.mark.parametrize("verb", ["up", "validate", "doctor", "plan"])

@@ -53,7 +53,7 @@ def test_options_become_the_variables_of_the_playbook(tmp_path: Path) -> None:
     assert wanted.extra_vars == {
         "gpuwright_run_dir": str(tmp_path),
         "gpuwright_verb": "up",
-        "gpuwright_become": False,
+        "ansible_become": False,
         "gpuwright_full": True,
         "gpuwright_no_reboot": True,
         "gpuwright_local": True,
@@ -76,8 +76,8 @@ def test_a_named_card_is_provided_for_or_expected(tmp_path: Path, verb: str, var
 
 
 def test_the_users_variables_come_after_ours_and_win(tmp_path: Path) -> None:
-    words = request.command_line(built(tmp_path, "up", "-e", "gpuwright_become=false"))
-    assert words[:4] == ["-e", f"@{tmp_path}/extravars.json", "-e", "gpuwright_become=false"]
+    words = request.command_line(built(tmp_path, "up", "-e", "ansible_become=false"))
+    assert words[:4] == ["-e", f"@{tmp_path}/extravars.json", "-e", "ansible_become=false"]
 
 
 def test_a_dry_run_is_check_and_diff(tmp_path: Path) -> None:

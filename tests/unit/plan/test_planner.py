@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_r
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
 
+ROOT = Path(__file__).resolve().parents[3]
 TODAY = date(2026, 11, 20)
 
 
@@ -334,9 +336,14 @@ def test_a_plan_as_the_result_of_a_task_has_no_key_that_ansible_takes_out() -> N
     made = plan(nodes.bare())
     result = records.as_result(made)
     assert not {"warnings", "skipped"} & result.keys()
-    there = {key: value for key, value in result.items() if key != "left_alone"}
-    assert records.applied(there, "pass", [], None, reboot=False)["skipped"] is None
-    assert records.applied(result, "pass", [], None, reboot=False)["warnings"] == made["warnings"]
+
+
+def test_the_result_of_the_task_has_everything_that_roles_and_playbooks_read_of_the_plan() -> None:
+    result = records.as_result(plan(nodes.bare())) | {"owner": "o", "takes_over": None}  # the action adds these two
+    texts = [path.read_text() for place in ("roles", "playbooks") for path in (ROOT / place).rglob("*.yml")]
+    read = {name for text in texts for name in re.findall(r"\bgpuwright_plan\.(\w+)", text)}
+    assert {"components", "stack", "begin"} <= read
+    assert read <= result.keys()
 
 
 def test_a_host_that_is_left_alone_is_so_in_the_result_of_its_task_too() -> None:

@@ -1,6 +1,6 @@
 """What happens at the boot of a simulated node: choose the kernel, show the hardware, load the modules.
 
-Run by gpuwright-sim.service before everything that could look. Usage: python3 -m gpuwright_sim.boot
+Run by gpuwright-sim.service before everything that could look. Usage: /usr/lib/gpuwright-sim/bin/boot
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _BOOTED_ONCE = node.CONFIG / "booted-once"
 _GRUB = Path("/boot/grub/grub.cfg")
 
 
-def main() -> None:
+def main(_arguments: list[str]) -> None:
     """Put the simulated machine in place of the container's view of the real one."""
+    shutil.rmtree(node.VIEW, ignore_errors=True)
     scenario = node.scenario()
     node.VIEW.mkdir(parents=True, exist_ok=True)
     os.chmod(node.VIEW, 0o755)
@@ -149,8 +150,3 @@ def _is_blacklisted(root: Path, name: str) -> bool:
             if path.is_file() and forbidden.search(path.read_text(errors="replace")):
                 return True
     return False
-
-
-if __name__ == "__main__":
-    shutil.rmtree(node.VIEW, ignore_errors=True)
-    main()

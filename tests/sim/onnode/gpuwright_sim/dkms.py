@@ -117,7 +117,3 @@ def _status() -> int:
         kernel, version, name = state.parent.name, state.parent.parent.name, state.parent.parent.parent.name
         print(f"{name}/{version}, {kernel}, x86_64: installed")
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ def _order(release: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", release)]
 
 
-def main() -> int:
+def main(_arguments: list[str]) -> int:
     """Write grub.cfg as grub-mkconfig would, as far as anybody reads it."""
     kernels = [path.name.removeprefix("vmlinuz-") for path in Path("/boot").glob("vmlinuz-*")]
     default = "0"
@@ -33,7 +33,3 @@ def configuration(kernels: list[str], default: str) -> str:
         lines += [f"menuentry '{title}' --class debian --class gnu-linux $menuentry_id_option 'gnulinux-{kernel}' {{",
                   f"\tlinux\t/boot/vmlinuz-{kernel} root=/dev/vda1 ro quiet", f"\tinitrd\t/boot/initrd.img-{kernel}", "}"]  # fmt: skip
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

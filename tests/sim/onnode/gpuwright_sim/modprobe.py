@@ -31,8 +31,9 @@ _ASKING = (
 _WITH_VALUE = ("-C", "--config", "-d", "--dirname", "-S", "--set-version")
 
 
-def main(program: str, arguments: list[str]) -> int:
-    """The exit status that the real PROGRAM would have."""
+def main(call: list[str]) -> int:
+    """The exit status that the real program would have; the first word of CALL is its name."""
+    program, *arguments = call
     if program == "modprobe":
         return _modprobe(arguments)
     if program == "insmod":
@@ -130,7 +131,3 @@ def _dmesg() -> int:
     path = node.VIEW / "kernel.log"
     print(path.read_text() if path.exists() else "", end="")
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1], sys.argv[2:]))

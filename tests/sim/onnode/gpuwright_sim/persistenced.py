@@ -12,7 +12,7 @@ from . import kernel, node
 _PLACE = Path("/run/nvidia-persistenced")
 
 
-def main() -> int:
+def main(_arguments: list[str]) -> int:
     """Stay, as the real daemon does in the foreground."""
     if "nvidia" not in node.loaded():
         try:
@@ -24,7 +24,3 @@ def main() -> int:
     (_PLACE / "nvidia-persistenced.pid").write_text(f"{os.getpid()}\n")
     while True:
         time.sleep(3600)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
