@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 Gpu = Dict[str, Any]
 SmiData = Dict[str, Any]
@@ -235,55 +235,107 @@ def _escape_name(match: Any) -> str:
     return before + _BARE_AMPERSAND.sub("&amp;", name).replace("<", "&lt;") + after
 
 
+# Values of a card: key, how it is read (a method of _Reader), its paths in order of preference, newest first. See the table of changes
+# in the tests. A key with a dot lies inside a group.
+_VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
+    ("name", "text", ("product_name",)),
+    ("brand", "text", ("product_brand",)),
+    ("architecture", "text", ("product_architecture",)),
+    ("uuid", "text", ("uuid",)),
+    ("serial", "text", ("serial",)),
+    ("vbios", "text", ("vbios_version",)),
+    ("minor_number", "integer", ("minor_number",)),
+    ("memory_total_mib", "mebibytes", ("fb_memory_usage/total", "memory_usage/total")),
+    ("memory_used_mib", "mebibytes", ("fb_memory_usage/used", "memory_usage/used")),
+    ("memory_reserved_mib", "mebibytes", ("fb_memory_usage/reserved",)),
+    ("utilization_percent", "integer", ("utilization/gpu_util",)),
+    ("fan_percent", "integer", ("fan_speed",)),
+    ("performance_state", "text", ("performance_state",)),
+    ("compute_mode", "text", ("compute_mode",)),
+    ("virtualization_mode", "text", ("gpu_virtualization_mode/virtualization_mode",)),
+    ("persistence_mode", "flag", ("persistence_mode",)),
+    ("reset_required", "flag", ("gpu_reset_status/reset_required",)),
+    ("clocks.sm_mhz", "integer", ("clocks/sm_clock",)),
+    ("clocks.sm_max_mhz", "integer", ("max_clocks/sm_clock",)),
+    ("clocks.memory_mhz", "integer", ("clocks/mem_clock",)),
+    ("clocks.memory_max_mhz", "integer", ("max_clocks/mem_clock",)),
+    ("fabric.state", "text", ("fabric/state",)),
+    ("fabric.status", "text", ("fabric/status",)),
+    ("fabric.health", "text", ("fabric/health/summary",)),
+    ("fabric.clique_id", "text", ("fabric/cliqueId",)),
+    ("fabric.cluster_uuid", "text", ("fabric/clusterUuid",)),
+    ("temperature_c", "integer", ("temperature/gpu_temp",)),
+    ("temperature_memory_c", "integer", ("temperature/memory_temp",)),
+    # Newer cards give margins (tlimit, they fall to 0) where older ones give thresholds.
+    ("temperature_slow_c", "integer", ("temperature/gpu_temp_slow_threshold",)),
+    ("temperature_shutdown_c", "integer", ("temperature/gpu_temp_max_threshold",)),
+    ("temperature_memory_max_c", "integer", ("temperature/gpu_temp_max_mem_threshold",)),
+    ("temperature_margin_c", "integer", ("temperature/gpu_temp_tlimit",)),
+    (
+        "power_draw_w",
+        "number",
+        (
+            "gpu_power_readings/instant_power_draw",
+            "gpu_power_readings/average_power_draw",
+            "gpu_power_readings/power_draw",
+            "power_readings/instant_power_draw",
+            "power_readings/average_power_draw",
+            "power_readings/power_draw",
+        ),
+    ),
+    (
+        "power_limit_w",
+        "number",
+        (
+            "gpu_power_readings/current_power_limit",
+            "gpu_power_readings/enforced_power_limit",
+            "gpu_power_readings/power_limit",
+            "power_readings/current_power_limit",
+            "power_readings/enforced_power_limit",
+            "power_readings/power_limit",
+        ),
+    ),
+    (
+        "power_default_limit_w",
+        "number",
+        ("gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
+    ),
+    ("power_max_limit_w", "number", ("gpu_power_readings/max_power_limit", "power_readings/max_power_limit")),
+    ("pcie.gen", "integer", ("pci/pci_gpu_link_info/pcie_gen/current_link_gen",)),
+    ("pcie.gen_max", "integer", ("pci/pci_gpu_link_info/pcie_gen/max_link_gen",)),
+    ("pcie.gen_device_max", "integer", ("pci/pci_gpu_link_info/pcie_gen/max_device_link_gen",)),
+    ("pcie.gen_host_max", "integer", ("pci/pci_gpu_link_info/pcie_gen/max_host_link_gen",)),
+    ("pcie.width", "integer", ("pci/pci_gpu_link_info/link_widths/current_link_width",)),
+    ("pcie.width_max", "integer", ("pci/pci_gpu_link_info/link_widths/max_link_width",)),
+    ("pcie.replays", "integer", ("pci/replay_counter",)),
+    ("ecc.mode", "flag", ("ecc_mode/current_ecc",)),
+    ("ecc.pending", "flag", ("ecc_mode/pending_ecc",)),
+    ("ecc.sram_threshold_exceeded", "flag", ("ecc_errors/aggregate/sram_threshold_exceeded",)),
+    ("ecc.channel_repair_pending", "flag", ("ecc_errors/channel_repair_pending",)),
+    ("ecc.tpc_repair_pending", "flag", ("ecc_errors/tpc_repair_pending",)),
+    ("ecc.unrepairable_memory", "flag", ("ecc_errors/unrepairable_memory",)),
+)
+
+
 def _gpu(index: int, element: ET.Element) -> Gpu:
-    """One card. The order of alternative paths is newest first; see the table of changes in the tests."""
+    """One card: the table above, and what takes more than one value to tell."""
     read = _Reader(element)
-    bus_id = read.text("pci/pci_bus_id") or element.get("id") or ""
-    gpu: Gpu = {
-        "index": index,
-        "name": read.text("product_name"),
-        "brand": read.text("product_brand"),
-        "architecture": read.text("product_architecture"),
-        "uuid": read.text("uuid"),
-        "serial": read.text("serial"),
-        "vbios": read.text("vbios_version"),
-        "minor_number": read.integer("minor_number"),
-        "pci_bus_id": normalise_bus_id(bus_id),
-        "pci_id": _pci_id(read.text("pci/pci_device_id")),
-        "memory_total_mib": read.mebibytes("fb_memory_usage/total", "memory_usage/total"),
-        "memory_used_mib": read.mebibytes("fb_memory_usage/used", "memory_usage/used"),
-        "memory_reserved_mib": read.mebibytes("fb_memory_usage/reserved"),
-        "utilization_percent": read.integer("utilization/gpu_util"),
-        "fan_percent": read.integer("fan_speed"),
-        "performance_state": read.text("performance_state"),
-        "compute_mode": read.text("compute_mode"),
-        "virtualization_mode": read.text("gpu_virtualization_mode/virtualization_mode"),
-        "persistence_mode": read.flag("persistence_mode"),
-        # "None" is an answer here: nothing has to be done.
-        "recovery_action": read.raw("gpu_recovery_action") or None,
-        "reset_required": read.flag("gpu_reset_status/reset_required"),
-        "mig": _mig(read),
-        "ecc": _ecc(read),
-        "retired_pages": _retired_pages(read),
-        "remapped_rows": _remapped_rows(read),
-        "clocks": {
-            "sm_mhz": read.integer("clocks/sm_clock"),
-            "sm_max_mhz": read.integer("max_clocks/sm_clock"),
-            "memory_mhz": read.integer("clocks/mem_clock"),
-            "memory_max_mhz": read.integer("max_clocks/mem_clock"),
-        },
-        "fabric": {
-            "state": read.text("fabric/state"),
-            "status": read.text("fabric/status"),
-            "health": read.text("fabric/health/summary"),
-            "clique_id": read.text("fabric/cliqueId"),
-            "cluster_uuid": read.text("fabric/clusterUuid"),
-        },
-        "processes": _processes(element),
-    }
-    gpu.update(_temperatures(read))
-    gpu.update(_power(read))
-    gpu["pcie"] = _pcie(read)
+    gpu: Gpu = {"index": index, "clocks": {}, "fabric": {}, "pcie": {}, "ecc": {}}
+    for key, how, paths in _VALUES:
+        group, dot, name = key.partition(".")
+        place, name = (gpu[group], name) if dot else (gpu, key)
+        place[name] = getattr(read, how)(*paths)
+    gpu["pci_bus_id"] = normalise_bus_id(read.text("pci/pci_bus_id") or element.get("id") or "")
+    gpu["pci_id"] = _pci_id(read.text("pci/pci_device_id"))
+    # "None" is an answer here: nothing has to be done.
+    gpu["recovery_action"] = read.raw("gpu_recovery_action") or None
+    # 65535 is the counter's way of saying that it does not count.
+    gpu["pcie"]["replays"] = None if gpu["pcie"]["replays"] == 65535 else gpu["pcie"]["replays"]
+    gpu["ecc"].update(_ecc_counts(read))
+    gpu["mig"] = _mig(read)
+    gpu["retired_pages"] = _retired_pages(read)
+    gpu["remapped_rows"] = _remapped_rows(read)
+    gpu["processes"] = _processes(element)
     gpu["throttle"] = _throttle(element)
     gpu["errors"] = read.errors
     return gpu
@@ -295,71 +347,23 @@ def _pci_id(text: Optional[str]) -> Optional[str]:
     return None if match is None else "{1}:{0}".format(*match.groups()).lower()
 
 
-def _temperatures(read: _Reader) -> Dict[str, Optional[int]]:
-    """Newer cards give margins (``tlimit``, they fall to 0) where older ones give thresholds."""
-    return {
-        "temperature_c": read.integer("temperature/gpu_temp"),
-        "temperature_memory_c": read.integer("temperature/memory_temp"),
-        "temperature_slow_c": read.integer("temperature/gpu_temp_slow_threshold"),
-        "temperature_shutdown_c": read.integer("temperature/gpu_temp_max_threshold"),
-        "temperature_memory_max_c": read.integer("temperature/gpu_temp_max_mem_threshold"),
-        "temperature_margin_c": read.integer("temperature/gpu_temp_tlimit"),
-    }
-
-
-def _power(read: _Reader) -> Dict[str, Optional[float]]:
-    groups = ("gpu_power_readings", "power_readings")
-
-    def paths(*names: str) -> Sequence[str]:
-        return [group + "/" + name for group in groups for name in names]
-
-    return {
-        "power_draw_w": read.number(*paths("instant_power_draw", "average_power_draw", "power_draw")),
-        "power_limit_w": read.number(*paths("current_power_limit", "enforced_power_limit", "power_limit")),
-        "power_default_limit_w": read.number(*paths("default_power_limit")),
-        "power_max_limit_w": read.number(*paths("max_power_limit")),
-    }
-
-
-def _pcie(read: _Reader) -> Dict[str, Optional[int]]:
-    link = "pci/pci_gpu_link_info/"
-    replays = read.integer("pci/replay_counter")
-    return {
-        "gen": read.integer(link + "pcie_gen/current_link_gen"),
-        "gen_max": read.integer(link + "pcie_gen/max_link_gen"),
-        "gen_device_max": read.integer(link + "pcie_gen/max_device_link_gen"),
-        "gen_host_max": read.integer(link + "pcie_gen/max_host_link_gen"),
-        "width": read.integer(link + "link_widths/current_link_width"),
-        "width_max": read.integer(link + "link_widths/max_link_width"),
-        # 65535 is the counter's way of saying that it does not count.
-        "replays": None if replays == 65535 else replays,
-    }
-
-
-def _ecc(read: _Reader) -> Dict[str, Any]:
+def _ecc_counts(read: _Reader) -> Dict[str, Any]:
     """Errors by life time: *volatile* since the driver was loaded, *aggregate* over the card's life."""
-    ecc: Dict[str, Any] = {
-        "mode": read.flag("ecc_mode/current_ecc"),
-        "pending": read.flag("ecc_mode/pending_ecc"),
-        "sram_threshold_exceeded": read.flag("ecc_errors/aggregate/sram_threshold_exceeded"),
-        "channel_repair_pending": read.flag("ecc_errors/channel_repair_pending"),
-        "tpc_repair_pending": read.flag("ecc_errors/tpc_repair_pending"),
-        "unrepairable_memory": read.flag("ecc_errors/unrepairable_memory"),
-    }
+    counts: Dict[str, Any] = {}
     for life in ("volatile", "aggregate"):
         base = "ecc_errors/" + life + "/"
         sram = read.total(
             base + "sram_uncorrectable", base + "sram_uncorrectable_parity", base + "sram_uncorrectable_secded"
         )
         dram = read.integer(base + "dram_uncorrectable")
-        ecc[life + "_sram_uncorrected"] = sram
-        ecc[life + "_uncorrected"] = _sum(sram, dram, read.integer(base + "double_bit/total"))
-        ecc[life + "_corrected"] = _sum(
+        counts[life + "_sram_uncorrected"] = sram
+        counts[life + "_uncorrected"] = _sum(sram, dram, read.integer(base + "double_bit/total"))
+        counts[life + "_corrected"] = _sum(
             read.integer(base + "sram_correctable"),
             read.integer(base + "dram_correctable"),
             read.integer(base + "single_bit/total"),
         )
-    return ecc
+    return counts
 
 
 def _sum(*values: Optional[int]) -> Optional[int]:

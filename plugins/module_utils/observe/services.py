@@ -23,6 +23,23 @@ UNITS = (
 )
 """Units that are always looked at."""
 
+# Where systemd reads units from (systemd.unit(5), "Unit File Load Path").
+_DIRECTORIES = (
+    "/usr/lib/systemd/system/",
+    "/etc/systemd/system/",
+    "/run/systemd/system/",
+    "/run/systemd/generator/",
+    "/run/systemd/generator.early/",
+    "/run/systemd/generator.late/",
+    "/run/systemd/transient/",
+    "/usr/local/lib/systemd/system/",
+    "/lib/systemd/system/",
+    "/etc/systemd/system.control/",
+    "/run/systemd/system.control/",
+    "/etc/systemd/system.attached/",
+    "/run/systemd/system.attached/",
+)
+_NOT_FOUND = {"LoadState": "not-found", "ActiveState": "inactive"}
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ExecMainStartTimestamp,ExecMainStartTimestampMonotonic"
 
 
@@ -40,6 +57,13 @@ def parse_show(text: str, units: list[str]) -> dict[str, dict[str, str]]:
     }
 
 
+def has_file(host: Host, unit: str) -> bool:
+    """Whether systemd can know a unit by a file. Of a template's instance (name@instance.service) the template's file counts."""
+    name, at, rest = unit.partition("@")
+    names = [unit] + ([name + at + "." + rest.rpartition(".")[2]] if at else [])
+    return any(host.exists(directory + each) for each in names for directory in _DIRECTORIES)
+
+
 def properties(host: Host, sealed: Iterable[str]) -> dict[str, dict[str, str]]:
     """What systemd says of the units of interest and the `sealed` ones; empty and unknown without systemd."""
     if not host.exists("/run/systemd/system") or not host.live:
@@ -48,16 +72,22 @@ def properties(host: Host, sealed: Iterable[str]) -> dict[str, dict[str, str]]:
             "systemd does not run here" if host.live else "services of a tree that does not run have no state",
         )
         return {}
-    units = list(UNITS) + sorted(set(sealed) - set(UNITS))
+    known = list(UNITS) + sorted(set(sealed) - set(UNITS))
+    # Each unit costs systemd a millisecond, also one that it does not know: these are not asked for.
+    units = [unit for unit in known if has_file(host, unit)]
+    found: dict[str, dict[str, str]] = {unit: dict(_NOT_FOUND) for unit in known if unit not in units}
+    if not units:
+        return found
     result = host.run(["systemctl", "show", "--no-pager", "--property=" + _PROPERTIES, *units])
-    found = parse_show(result.out, units) if result.ok else {}
-    if not found:
+    shown = parse_show(result.out, units) if result.ok else {}
+    if not shown:
         host.unknown(
             "services",
             result.error
             or "systemctl show failed: " + (result.err.strip()[-200:] or "it answered for other units than asked"),
         )
-    return found
+        return {}
+    return {**found, **shown}
 
 
 def observe(shown: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     containers,
     cuda,
@@ -16,7 +17,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     python_envs,
     services,
 )
-from tests.unit.observe.trees import Tree
+from tests.unit.observe.trees import FakePrograms, Runner, Tree, answer
 
 MOUNTS = """\
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
@@ -126,6 +127,40 @@ def test_units_are_named_by_the_order_of_the_question() -> None:
         "x.service": {"active": "inactive", "enabled": "not-found"},
     }
     assert services.parse_show(text, ["only-one.service"]) == {}
+
+
+class Running(Host):
+    """A tree that is taken for the running machine."""
+
+    def __init__(self, root: str, runner: Runner) -> None:
+        super().__init__(root=root, runner=runner, machine="x86_64", euid=0)
+        self.live = True
+
+    def at(self, path: str) -> str:
+        return self.root + path
+
+
+def test_a_unit_without_a_file_is_not_found_and_not_asked_for(tree: Tree) -> None:
+    tree.file("/run/systemd/system/.keep")
+    tree.file("/usr/lib/systemd/system/docker.service")
+    tree.file("/etc/systemd/system/vpn@.service")
+    said = "Id=docker.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\nId=vpn@a.service\nActiveState=failed\n"
+    programs = FakePrograms({"systemctl show": answer(said)})
+    host = Running(str(tree.root), programs)
+    seen = services.observe(services.properties(host, ["vpn@a.service", "gone.service"]))
+    assert [call[4:] for call in programs.calls] == [["docker.service", "vpn@a.service"]]
+    assert seen["docker.service"] == {"active": "active", "enabled": "enabled"}
+    assert seen["vpn@a.service"]["active"] == "failed"
+    assert seen["gone.service"] == seen["containerd.service"] == {"active": "inactive", "enabled": "not-found"}
+    assert not host.unknown_facts
+
+
+def test_services_are_unknown_where_systemctl_fails(tree: Tree) -> None:
+    tree.file("/run/systemd/system/.keep")
+    tree.file("/usr/lib/systemd/system/docker.service")
+    host = Running(str(tree.root), FakePrograms({"systemctl show": answer(rc=1, err="no bus")}))
+    assert services.properties(host, []) == {}
+    assert "no bus" in host.unknown_facts["services"]
 
 
 def docker(tree: Tree, shown: dict[str, str] | None = None) -> dict[str, object]:
