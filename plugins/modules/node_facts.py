@@ -66,12 +66,15 @@ facts:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import observe
+from ansible_collections.gpuwright.node.plugins.module_utils import zipped
 
 
 def main() -> None:
     """Read the options, observe, answer."""
+    zipped.install()
+    from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe import observe
+
     module = AnsibleModule(
         argument_spec={
             "root": {"type": "path", "default": "/"},

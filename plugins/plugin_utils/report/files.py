@@ -156,7 +156,15 @@ def write_json(path: Path, value: Any) -> None:
 
     There is no NaN in it, and lone surrogates of odd output are escaped.
     """
-    write(path, (json.dumps(_finite(value), separators=(",", ":"), default=str) + "\n").encode("ascii"))
+    write(path, (_dumps(value) + "\n").encode("ascii"))
+
+
+def _dumps(value: Any) -> str:
+    options: dict[str, Any] = {"separators": (",", ":"), "default": str, "allow_nan": False}
+    try:
+        return json.dumps(value, **options)
+    except ValueError:
+        return json.dumps(_finite(value), **options)
 
 
 def _finite(value: Any) -> Any:
