@@ -12,6 +12,7 @@ import importlib.util
 import pkgutil
 import sys
 import zipimport
+from importlib.machinery import PathFinder
 from typing import Any, Sequence
 
 
@@ -41,5 +42,6 @@ class Finder:
 
 
 def install() -> None:
-    """Use the finder for this collection's own module utilities from now on."""
-    sys.meta_path.insert(0, Finder(__name__.rpartition(".")[0]))
+    """Use the finder for this collection's own module utilities from now on: before the one that looks through sys.path."""
+    finder: Any = Finder(__name__.rpartition(".")[0])
+    sys.meta_path.insert(sys.meta_path.index(PathFinder), finder)
