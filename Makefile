@@ -68,9 +68,17 @@ quick: venv ## the unit tests that take no time, on this Python only; for while 
 	@$(BIN)/pytest -q -m "not slow and not sim" tests/unit
 
 .PHONY: rules
-rules: venv ## write what is generated from compat/ and roles/ (rules.json, roles.json)
+rules: venv ## write what is generated from compat/ and roles/ (rules.json, docs/matrix.md, roles.json)
 	@$(BIN)/python tools/build_rules.py
+	@$(BIN)/python tools/build_matrix.py
 	@$(BIN)/python tools/build_roles.py
+
+.PHONY: compat-verify compat-refresh
+compat-verify: venv ## hold the tables of compat/ against the wheels of the Python index that pip is configured for
+	@$(BIN)/python -m tools.compat_verify
+compat-refresh: venv ## bring compat/ up to what upstreams publish: a change for you to read
+	@$(BIN)/python -m tools.compat_refresh
+	@$(MAKE) --no-print-directory rules
 
 .PHONY: demo demo-clean
 demo: venv ## bring a simulated node to a proven one, without a GPU

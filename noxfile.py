@@ -94,8 +94,18 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """The unit and packaging tests on both ansible-core lines, the floor last; nothing that needs a simulated node."""
+    """The unit and packaging tests on both ansible-core lines, the floor last; nothing that needs a simulated node.
+
+    The properties of the resolver are of its own: no ansible-core has a part in them, so they run once.
+    """
+    session.run("pytest", "-q", "tests/property")
     _both_lines(session, "pytest", "-q", "-m", "not sim", "tests/unit", "tests/packaging", *session.posargs)
+
+
+@nox.session
+def properties(session: nox.Session) -> None:
+    """The properties of the resolver alone."""
+    session.run("pytest", "-q", "tests/property", *session.posargs)
 
 
 @nox.session

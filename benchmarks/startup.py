@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 
@@ -39,22 +39,22 @@ def commands() -> dict[str, list[str]]:
     }
 
 
-def seconds(command: Sequence[str]) -> float:
-    """The wall time of one run, which must succeed."""
+def seconds(command: Sequence[str], accepted: Collection[int] = (0,)) -> float:
+    """The wall time of one run, which must end with an accepted status."""
     begun = time.perf_counter()
     ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     taken = time.perf_counter() - begun
-    if ended.returncode:
-        raise SystemExit(f"startup.py: nothing to measure, `{' '.join(command)}` ended with {ended.returncode}")
+    if ended.returncode not in accepted:
+        raise SystemExit(f"nothing to measure, `{' '.join(command)}` ended with {ended.returncode}")
     return taken
 
 
-def measure(named: Mapping[str, Sequence[str]], rounds: int) -> dict[str, float]:
+def measure(named: Mapping[str, Sequence[str]], rounds: int, accepted: Collection[int] = (0,)) -> dict[str, float]:
     """The median of each, in seconds. The first round warms caches and does not count."""
     samples: dict[str, list[float]] = {name: [] for name in named}
     for number in range(rounds + 1):
         for name, command in named.items():
-            taken = seconds(command)
+            taken = seconds(command, accepted)
             if number:
                 samples[name].append(taken)
     return {name: statistics.median(values) for name, values in samples.items()}

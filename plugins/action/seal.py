@@ -31,7 +31,8 @@ class ActionModule(NodeAction):
 
     def _seal(self, look: Look) -> dict[str, Any]:
         facts, begun = look.facts(), self._plan(look, "plans")
-        drafted = look.draft(facts, only=[], applied=begun["stack"])
+        # What the index lacked when the run was planned it lacks now too.
+        drafted = look.draft(facts, only=[], applied=begun["stack"], absent=begun.get("absent"))
         if isinstance(drafted, dict):
             raise AnsibleActionFail(f"did not converge: {drafted['why_not']}")
         left = planner.right(drafted)

@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_NUMBERS = re.compile(r"\d+")
+# No version has a longer number; a text of thousands of digits would be an error to make a number of.
+_NUMBERS = re.compile(r"\d{1,18}")
 
 
 @lru_cache(maxsize=4096)
@@ -21,6 +22,7 @@ def key(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in _NUMBERS.findall(head.group() if head else ""))
 
 
+@lru_cache(maxsize=16384)
 def at_least(version: str, floor: str) -> bool:
     """Say whether a version is the floor or above it; missing parts count as zero."""
     left, right = key(version), key(floor)

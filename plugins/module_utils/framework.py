@@ -17,10 +17,31 @@ from ansible_collections.gpuwright.node.plugins.module_utils import checks, run
 MARK = "gpuwright-framework: "
 
 _HEAD = f"""
-import json, sys
+import json, os, sys
 def say(step, **facts):
     sys.stdout.write("\\n" + {MARK!r} + json.dumps(dict(facts, step=step)) + "\\n")
     sys.stdout.flush()
+def told(error):
+    return type(error).__name__ + ": " + str(error)
+def cudnn():
+    # Asked of the library that the framework has loaded; one that it did not load says nothing about it.
+    import ctypes
+    for name in ("libcudnn.so.9", "libcudnn.so.8"):
+        try:
+            return int(ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_NOW).cudnnGetVersion())
+        except Exception:
+            pass
+def compute(devices, multiply, name):
+    # Any device or error: a card that fails must not hide what the next one does.
+    for number, device in enumerate(devices):
+        card = dict(device="cpu" if device is None else "cuda:%d" % number)
+        try:
+            if device is not None:
+                card["name"] = name(device)
+            card["sum"] = float(multiply(device))
+        except BaseException as error:
+            card["error"] = told(error)
+        say("compute", **card)
 say("start", python=sys.version.split()[0])
 """
 
@@ -29,12 +50,12 @@ _PYTORCH = """
 try:
     import torch
 except BaseException as error:
-    say("import", error=type(error).__name__ + ": " + str(error))
+    say("import", error=told(error))
     sys.exit(0)
 say("import", version=torch.__version__, cuda=torch.version.cuda)
-def compute(device):
-    ones = torch.ones((256, 256), device=device)
-    return float((ones @ ones).sum().item())
+def multiply(index):
+    ones = torch.ones((256, 256), device="cpu" if index is None else "cuda:%d" % index)
+    return (ones @ ones).sum().item()
 available = torch.cuda.is_available()
 facts = {"available": available, "count": torch.cuda.device_count() if available else 0}
 if not available and torch.version.cuda:
@@ -42,21 +63,122 @@ if not available and torch.version.cuda:
         torch.cuda.init()
     except BaseException as error:
         facts["error"] = str(error)
+try:
+    facts["cudnn"] = torch.backends.cudnn.version()
+except BaseException:
+    pass
 say("cuda", **facts)
-for index in range(facts["count"]) if facts["count"] else ["cpu"]:
-    device = index if index == "cpu" else "cuda:%d" % index
-    told = {"device": device}
+compute(range(facts["count"]) if facts["count"] else [None], multiply, lambda index: torch.cuda.get_device_name(index))
+say("end")
+"""
+
+_TENSORFLOW = """
+try:
+    import tensorflow as tf
+except BaseException as error:
+    say("import", error=told(error))
+    sys.exit(0)
+build = tf.sysconfig.get_build_info()
+say("import", version=tf.__version__, cuda=build.get("cuda_version") if build.get("is_cuda_build") else None)
+facts, cards = {}, []
+try:
+    # Without this an operation that the card cannot do is quietly done by the processor.
+    tf.config.set_soft_device_placement(False)
+    cards = tf.config.list_physical_devices("GPU")
+    for card in cards:
+        # Else the whole memory of every card is taken.
+        tf.config.experimental.set_memory_growth(card, True)
+except BaseException as error:
+    facts["error"] = told(error)
+say("cuda", available=bool(cards), count=len(cards), cudnn=cudnn(), **facts)
+def multiply(card):
+    with tf.device("/CPU:0" if card is None else "/GPU:%d" % cards.index(card)):
+        ones = tf.ones((256, 256))
+        return tf.reduce_sum(tf.matmul(ones, ones)).numpy()
+def name(card):
+    return str(tf.config.experimental.get_device_details(card).get("device_name"))
+compute(cards or [None], multiply, name)
+say("end")
+"""
+
+_JAX = """
+try:
+    import jax
+    import jax.numpy as jnp
+except BaseException as error:
+    say("import", error=told(error))
+    sys.exit(0)
+from importlib import import_module, util
+plugin = next((name for name in ("jax_cuda13_plugin", "jax_cuda12_plugin") if util.find_spec(name)), None)
+say("import", version=jax.__version__, cuda=plugin[len("jax_cuda"):len("jax_cuda") + 2] if plugin else None)
+facts, cards = {}, []
+if plugin:
     try:
-        if device != "cpu":
-            told["name"] = torch.cuda.get_device_name(index)
-        told["sum"] = compute(device)
+        cards = jax.devices("gpu")
     except BaseException as error:
-        told["error"] = type(error).__name__ + ": " + str(error)
-    say("compute", **told)
+        facts["error"] = told(error)
+    try:
+        versions = import_module(plugin + "._versions")
+        number = versions.cuda_runtime_get_version()
+        facts["cuda"] = "%d.%d" % (number // 1000, number % 1000 // 10)
+        facts["cudnn"] = versions.cudnn_get_version()
+    except BaseException:
+        pass
+say("cuda", available=bool(cards), count=len(cards), **facts)
+def multiply(card):
+    ones = jax.device_put(jnp.ones((256, 256)), jax.devices("cpu")[0] if card is None else card)
+    return jnp.sum(ones @ ones)
+compute(cards or [None], multiply, lambda card: card.device_kind)
+say("end")
+"""
+
+# A pipeline has no product of matrices: 256 times 256 numbers of 256, summed on the card, give the same.
+_DALI = """
+try:
+    import nvidia.dali as dali
+    from nvidia.dali import fn, types
+except BaseException as error:
+    say("import", error=told(error))
+    sys.exit(0)
+from importlib import metadata
+names = [str(one.metadata["Name"]).lower() for one in metadata.distributions()]
+built = next((one[len("nvidia-dali-cuda"):] for one in names if one.startswith("nvidia-dali-cuda")), None)
+say("import", version=dali.__version__, cuda="%s.%s" % (built[:-1], built[-1]) if built else None)
+facts, count = {}, 0
+try:
+    import ctypes
+    driver, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(number))
+    count = number.value
+    if code:
+        facts["error"] = "cuInit answered %d" % code
+except OSError as error:
+    facts["error"] = "no NVIDIA driver: " + str(error)
+say("cuda", available=count > 0, count=count, **facts)
+def total(index):
+    pipeline = dali.Pipeline(batch_size=1, num_threads=1, device_id=index)
+    with pipeline:
+        numbers = types.Constant(256.0, dtype=types.FLOAT, shape=(256, 256), device="gpu" if index is not None else "cpu")
+        pipeline.set_outputs(fn.reductions.sum(numbers))
+    pipeline.build()
+    (output,) = pipeline.run()
+    return (output.as_cpu() if index is not None else output).at(0)
+compute(range(count) if count else [None], total, lambda index: "card %d" % index)
 say("end")
 """
 
 SUM = float(256**3)
+
+# TensorFlow tells only in its log why it finds no card: a host's own setting must not silence it. Neither it nor JAX takes the whole
+# memory of a card that somebody else may be using, and what a shell says of JAX's platforms does not hide the cards.
+_ENVIRONMENT = {
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "0",
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    "JAX_PLATFORMS": "",
+}
 
 
 class Framework(NamedTuple):
@@ -67,7 +189,12 @@ class Framework(NamedTuple):
     program: str
 
 
-FRAMEWORKS = {"pytorch": Framework("PyTorch", "torch", _HEAD + _PYTORCH)}
+FRAMEWORKS = {
+    "pytorch": Framework("PyTorch", "torch", _HEAD + _PYTORCH),
+    "tensorflow": Framework("TensorFlow", "tensorflow", _HEAD + _TENSORFLOW),
+    "jax": Framework("JAX", "jax", _HEAD + _JAX),
+    "dali": Framework("DALI", "nvidia", _HEAD + _DALI),
+}
 
 # What a framework says when it finds no card, and what that means. The first match decides.
 _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
@@ -78,21 +205,32 @@ _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
         "install a newer driver, or the framework built for an older CUDA (gpuwright plan names both)",
     ),
     (
-        r"no NVIDIA driver",
+        r"no NVIDIA driver|Could not find cuda drivers|libcuda\.so\S* .*(cannot open|not found)|cuInit: UNKNOWN ERROR \(303\)",
         "the framework finds no NVIDIA driver",
         "install",
         "install and load the driver: gpuwright up",
     ),
     (
-        r"802|system not yet initialized",
+        r"Cannot dlopen some GPU libraries|cannot open shared object file|Unable to load cu|not found.*lib(cudnn|cublas|cudart)",
+        "a CUDA library of the framework's own is missing in its environment",
+        "install",
+        "gpuwright up builds the environment anew",
+    ),
+    (
+        r"error 802|SYSTEM_NOT_READY|system not yet initialized",
         "the NVSwitch fabric is not ready",
         "restart_service",
         "start nvidia-fabricmanager of exactly the driver's version",
     ),
-    (r"803|mismatch", "libcuda and the loaded kernel module have different versions", "reboot", "reboot the host"),
+    (
+        r"error 803|mismatch",
+        "libcuda and the loaded kernel module have different versions",
+        "reboot",
+        "reboot the host",
+    ),
     (r"out of memory", "the card's memory is full", "restart_app", "end what uses the card, then prove again"),
     (
-        r"no kernel image is available",
+        r"no kernel image is available|NO_BINARY_FOR_GPU|INVALID_PTX|UNSUPPORTED_PTX|does not support target",
         "the framework was built without code for this card",
         "install",
         "install a build of the framework that supports the card's compute capability (gpuwright plan names one)",
@@ -102,8 +240,25 @@ _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
 
 def ask(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
     """Run the framework's program in its environment: isolated (-I), leaving no compiled files there (-B)."""
-    extra = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1"}
-    return runner([python, "-I", "-B", "-c", FRAMEWORKS[name].program], timeout=timeout, env=extra)
+    return runner([python, "-I", "-B", "-c", FRAMEWORKS[name].program], timeout=timeout, env=_ENVIRONMENT)
+
+
+def versions_of(text: str) -> Dict[str, str]:
+    """What a framework said of itself: ``version``, and ``cuda`` and ``cudnn`` where it runs with them."""
+    found: Dict[str, str] = {}
+    for step in steps_of(text):
+        for key in ("version", "cuda"):
+            if step.get(key) and step["step"] in ("import", "cuda"):
+                found[key] = str(step[key])
+        if step.get("cudnn"):
+            found["cudnn"] = cudnn_text(int(step["cudnn"]))
+    return found
+
+
+def cudnn_text(number: int) -> str:
+    """The version that cuDNN's number means: 91002 is 9.10.2; before version 9 the major number had three digits after it."""
+    major, rest = divmod(number, 10000) if number >= 10000 else divmod(number, 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def steps_of(text: str) -> List[Dict[str, Any]]:
@@ -219,10 +374,10 @@ def _judge_cuda(
             **rest,
         )
     if not told["available"]:
-        cause, action, remedy = _cuda_trouble(str(told.get("error") or ""))
-        return checks.failed(
-            "framework.cuda", reason=cause, evidence=told.get("error"), action=action, remedy=remedy, **rest
-        )
+        # TensorFlow and JAX go on without cards and tell the reason only in what they print.
+        evidence = told.get("error") or answer.err[-1500:] or None
+        cause, action, remedy = _cuda_trouble(str(evidence or ""))
+        return checks.failed("framework.cuda", reason=cause, evidence=evidence, action=action, remedy=remedy, **rest)
     if expected_gpus is not None and told["count"] != expected_gpus:
         surplus = told["count"] > expected_gpus  # a card more than expected works; gpu.count warns of it too
         return checks.failed(
@@ -233,7 +388,9 @@ def _judge_cuda(
             remedy="compare with nvidia-smi -L and with the checks cuda.*",
             **rest,
         )
-    return checks.passed("framework.cuda", reason=f"built for CUDA {built}", **rest)
+    found = versions_of(answer.out)
+    cudnn = f", cuDNN {found['cudnn']}" if "cudnn" in found else ""
+    return checks.passed("framework.cuda", reason=f"built for CUDA {found.get('cuda', built)}{cudnn}", **rest)
 
 
 def _cuda_trouble(text: str) -> Tuple[str, str, str]:

@@ -44,6 +44,7 @@ class Problem(NamedTuple):
     repository: str | None
     text: str
     remedy: str
+    package: str | None = None
 
     def as_dict(self) -> dict[str, str | None]:
         """As the module returns it."""
@@ -476,7 +477,7 @@ def _split(wanted: str) -> tuple[str, str | None]:
     return name, version if equals else None
 
 
-def ask(
+def ask(  # noqa: PLR0913 - each is an option of the module
     repositories: Sequence[Mapping[str, Any]],
     wanted: Sequence[str],
     keep: Mapping[str, str],
@@ -484,10 +485,12 @@ def ask(
     recommends: bool = False,
     runner: Callable[..., Result] = run_module.run,
     getter: Callable[[str, float], bytes] = fetch,
+    also: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer of the module package_index: versions, what would be installed and removed, bytes, problems."""
     answer: dict[str, Any] = {
         "packages": {},
+        "others": {},
         "install": [],
         "remove": [],
         "download_bytes": None,
@@ -497,7 +500,9 @@ def ask(
     with PrivateApt(timeout, runner, getter) as apt:
         if apt.prepare(repositories, keep) and wanted:
             names = [_split(item)[0] for item in wanted]
-            answer["packages"] = known = apt.policy(names)
+            rows = apt.policy(list(dict.fromkeys([*names, *also])))
+            answer["packages"] = known = {name: row for name, row in rows.items() if name in names or name not in also}
+            answer["others"] = {name: row["versions"] for name, row in rows.items() if name in also}
             there = [item for item in wanted if _offered(known, item, apt.problems)]
             if there:
                 answer["install"], answer["remove"] = apt.simulate(there, recommends)
@@ -512,13 +517,12 @@ def _offered(known: Mapping[str, Mapping[str, Any]], wanted: str, problems: list
     name, version = _split(wanted)
     entry = known.get(name)
     if entry is None or (version is None and not entry["candidate"]):
-        problems.append(problem("no-such-package", f"no repository offers the package {name}"))
+        problems.append(problem("no-such-package", f"no repository offers the package {name}")._replace(package=name))
         return False
     if version is not None and version not in entry["versions"] and version != entry["candidate"]:
         offered = ", ".join(entry["versions"][:5]) or "none"
-        problems.append(
-            problem("no-such-package", f"no repository offers {name} in version {version}; offered: {offered}")
-        )
+        text = f"no repository offers {name} in version {version}; offered: {offered}"
+        problems.append(problem("no-such-package", text)._replace(package=name))
         return False
     return True
 

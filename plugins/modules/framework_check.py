@@ -8,13 +8,14 @@ module: framework_check
 short_description: Prove that a deep-learning framework computes in its environment
 version_added: "0.1.0"
 description:
-  - Runs the interpreter of an environment, imports the framework there, asks it for the cards and multiplies matrices on each.
+  - Runs the interpreter of an environment, imports the framework there, asks it for the cards and multiplies matrices on each
+    (DALI, which has no product of matrices, sums them).
   - A framework that does not work is no failure of the module; read the returned checks.
 options:
   name:
     description: The framework.
     type: str
-    choices: [pytorch]
+    choices: [pytorch, tensorflow, jax, dali]
     default: pytorch
   python:
     description: Interpreter of the environment, such as V(/opt/gpuwright/pytorch/bin/python).
@@ -48,6 +49,12 @@ EXAMPLES = r"""
     python: /opt/gpuwright/pytorch/bin/python
     expected_version: 2.14.1
     expected_gpus: 8
+
+- name: Prove JAX on the processor
+  gpuwright.node.framework_check:
+    name: jax
+    python: /opt/gpuwright/jax/bin/python
+    expect_cuda: false
 """
 
 RETURN = r"""
@@ -56,6 +63,16 @@ version:
   returned: when it could be imported
   type: str
   sample: 2.14.1+cu130
+cuda:
+  description: CUDA version that it says it runs with or was built for; JAX without cards tells only the major version.
+  returned: when it was built with CUDA
+  type: str
+  sample: "13.0"
+cudnn:
+  description: Version of the cuDNN that it has loaded.
+  returned: when it has loaded one
+  type: str
+  sample: 9.24.0
 seconds:
   description: How long it took.
   returned: always
@@ -108,10 +125,7 @@ def prove(params: Dict[str, Any], ask: Callable[[str, str, float], Any] = framew
             params["expected_gpus"],
         ),
     }
-    for step in framework.steps_of(answer.out):
-        if step["step"] == "import" and "version" in step:
-            result["version"] = step["version"]
-    return result
+    return {**result, **framework.versions_of(answer.out)}
 
 
 if __name__ == "__main__":

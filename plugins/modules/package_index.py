@@ -25,6 +25,11 @@ options:
     type: list
     elements: str
     default: []
+  also:
+    description: Names of packages whose versions are told too (in C(others)), as what there is instead. Nothing of them is installed.
+    type: list
+    elements: str
+    default: []
   keep:
     description: How the versions of packages have to begin, by name, such as C(580.).
     type: dict
@@ -67,6 +72,11 @@ packages:
     hello:
       candidate: 2.10-3
       versions: [2.10-3]
+others:
+  description: Versions of the packages named in O(also) that are known, newest first, by name.
+  returned: success
+  type: dict
+  sample: {}
 install:
   description: What would be installed, each with C(name), C(version), C(from), C(download_bytes) and C(installed_bytes).
   returned: success
@@ -91,7 +101,7 @@ disk_bytes:
   sample: 290816
 problems:
   description:
-    - Why the answer is not complete, each with C(kind), C(repository), C(text) and C(remedy).
+    - Why the answer is not complete, each with C(kind), C(repository), C(text), C(remedy) and C(package).
     - The kinds are C(unreachable), C(bad-signature), C(wrong-key), C(timeout), C(no-such-package), C(unsolvable) and C(lock).
   returned: success
   type: list
@@ -110,6 +120,7 @@ def main() -> None:
         argument_spec={
             "repositories": {"type": "list", "elements": "dict", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "also": {"type": "list", "elements": "str", "default": []},
             "keep": {"type": "dict", "default": {}},
             "install_recommends": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 90},
@@ -123,7 +134,12 @@ def main() -> None:
     if not module.get_bin_path("apt-get"):
         module.fail_json(msg="This machine has no apt-get. The module answers for Debian and Ubuntu only.")
     answer = private_apt.ask(
-        given["repositories"], given["packages"], given["keep"], given["timeout"], given["install_recommends"]
+        given["repositories"],
+        given["packages"],
+        given["keep"],
+        given["timeout"],
+        given["install_recommends"],
+        also=given["also"],
     )
     module.exit_json(changed=False, **answer)
 

@@ -10,6 +10,8 @@ description:
     M(gpuwright.node.package_index). Nothing on the node is changed.
   - The wish is read from the variables of the host (for example C(nvidia_driver_branch), C(cuda_versions),
     C(frameworks_wanted)), all of them optional.
+  - With the variable C(gpuwright_lock), the path of a lock on the controller or its content, the host is held to exactly the versions
+    that C(gpuwright resolve --lock) wrote, or fails with what differs.
   - In check mode the task is C(changed) when the plan is not empty, and C(--diff) shows the plan.
   - A host that cannot go on fails here, with every reason and its remedy as the message.
   - The result holds what roles act on. The whole plan, with the checks and the reason of each decision, lies as

@@ -22,10 +22,10 @@ _FILLERS = frozenset(
         "gpu",
         "graphics",
         "card",
-        "laptop",
-        "mobile",
         "generation",
         "edition",
+        "with",
+        "design",
         "hbm2",
         "hbm2e",
         "hbm3",
@@ -34,22 +34,36 @@ _FILLERS = frozenset(
 )
 # Words that people write together: rtx4090, 1080ti, h100sxm5.
 _GLUED = (
-    re.compile(r"^(rtx|gtx|titan|quadro)(\d\w*)$"),
+    re.compile(r"^(rtx|gtx|gt|mx|titan|quadro)(\d\w*)$"),
     re.compile(r"^(\d{3,4})(ti|super)$"),
+    re.compile(r"^(\d{4})(m)$"),
     re.compile(r"^([abhlvpm]\d{2,3}s?)(sxm\d?|pcie|nvl)$"),
 )
 _MEMORY = re.compile(r"^\d+gb$")
 _FORM = re.compile(r"^(sxm)\d?$")
+_DEVICE = re.compile(r"^(?:10de:)?([0-9a-f]{4})$")
+# Words for the same thing. A glued "m" is a laptop too: 1060m.
+_SAME = {"mobile": "laptop", "notebook": "laptop", "m": "laptop"}
+_MAX_Q = re.compile(r"max[ -]?q", re.IGNORECASE)
 
 
 def matching(pattern: str | None, rules: Rules) -> list[Row]:
-    """Return the rows whose names hold the words of the pattern (all rows for None or "").
+    """Return the rows of an architecture, or whose names hold the words of the pattern, or that have it as PCI id.
+
+    All rows for None or "".
 
     Raises BadInput with near names where there is none.
     """
     rows: list[Row] = rules["gpus"]["rows"]
     if pattern:
-        rows = _holding(_words(pattern), rows) or _near_rows(pattern, rules)
+        wanted = _words(pattern)
+        rows = (
+            [row for row in rows if row["architecture"].lower() == pattern.strip().lower()]
+            or _holding(wanted, rows)
+            or _of_device(pattern, rules)
+            or _holding(_as_laptop(wanted), rows)
+            or _near_rows(pattern, rules)
+        )
     if not rows:
         raise BadInput(f"no card of the rules is called {pattern!r}", suggest(pattern or "", rules))
     return rows
@@ -58,24 +72,30 @@ def matching(pattern: str | None, rules: Rules) -> list[Row]:
 def identify(name: str, rules: Rules) -> Row:
     """Return the one row that a name means.
 
-    A family name ("H100") is fine where all its cards agree on architecture and compute capability: the SXM row
-    answers, else the PCIe row, else the first. Raises BadInput for an unknown name and for one that means
-    cards that differ.
+    A name without "Laptop" means the card for a slot where there is one. A family name ("H100") is fine where all its
+    cards agree on architecture and compute capability: the SXM row answers, else the PCIe row, else the one whose name
+    says least more. Raises BadInput for an unknown name and for one that means cards that differ.
     """
-    wanted = _words(name)
-    rows = rules["gpus"]["rows"]
-    exact = [row for row in rows if _words(row["name"]) == wanted]
-    found = (
-        exact or _holding(wanted, rows) or _holding(frozenset(word for word in wanted if not _MEMORY.match(word)), rows)
-    )
+    found = _called(name, rules)
     if not found:
         raise BadInput(
             f"unknown card {name!r}: the rules of {rules['generated']} have no such name", suggest(name, rules)
         )
+    found = [row for row in found if not row.get("form")] or found
     if len({(row["architecture"], row["compute_capability"]) for row in found}) > 1:
         names = [row["name"] for row in found]
         raise BadInput(f"{name!r} may be any of {', '.join(names)}, which differ: name one of them", names)
-    return min(found, key=_form)
+    return min(found, key=lambda row: (_form(row), len(_words(row["name"]))))
+
+
+def _called(name: str, rules: Rules) -> list[Row]:
+    """Return the rows that a name may mean, the closest reading first; of memory and Max-Q only where rows tell them apart."""
+    rows: list[Row] = rules["gpus"]["rows"]
+    wanted = _words(name)
+    exact = [row for row in rows if _words(row["name"]) == wanted]
+    for reading in (wanted, _as_laptop(wanted), frozenset(word for word in wanted if not _MEMORY.match(word))):
+        exact = exact or _holding(reading, rows)
+    return exact or _of_device(name, rules)
 
 
 def by_pci(device: str, rules: Rules) -> Row | None:
@@ -105,20 +125,36 @@ def suggest(name: str, rules: Rules) -> list[str]:
 
 
 def _holding(wanted: frozenset[str], rows: list[Row]) -> list[Row]:
-    return [row for row in rows if wanted and wanted <= _words(row["name"])]
+    return [row for row in rows if wanted and wanted <= _words(row["name"]) | _said_by_form(row)]
+
+
+def _said_by_form(row: Row) -> frozenset[str]:
+    """Return "laptop" for a card that exists only as one and whose name does not say so: RTX 2050, MX450."""
+    return frozenset(("laptop",)) if row.get("form") == "laptop" else frozenset()
+
+
+def _as_laptop(wanted: frozenset[str]) -> frozenset[str]:
+    """Return the words of a Max-Q card as those of the laptop card: most of them share one name and one device id."""
+    return (wanted - {"maxq"}) | {"laptop"} if "maxq" in wanted else wanted
+
+
+def _of_device(text: str, rules: Rules) -> list[Row]:
+    """Return the rows that have the text as their PCI id: 2684, 10de:2684."""
+    match = _DEVICE.match(text.strip().lower())
+    return [row for row in rules["gpus"]["rows"] if match and match[1] in row["pci"]]
 
 
 def _near_rows(pattern: str, rules: Rules) -> list[Row]:
-    """Rows whose text holds the pattern as it was typed ("a6", "blackwell")."""
+    """Rows whose text holds the pattern as it was typed ("a6")."""
     text = pattern.lower().strip()
     rows: list[Row] = rules["gpus"]["rows"]
-    return [row for row in rows if text in row["name"].lower() or text == row["architecture"].lower()]
+    return [row for row in rows if text in row["name"].lower()]
 
 
 @lru_cache(maxsize=1024)
 def _words(name: str) -> frozenset[str]:
     words: list[str] = []
-    for word in _WORDS.findall(name.lower()):
+    for word in _WORDS.findall(_MAX_Q.sub("maxq", name).lower()):
         words.extend(_split(word))
     return frozenset(_same(word) for word in words if word not in _FILLERS)
 
@@ -133,7 +169,7 @@ def _split(word: str) -> Iterable[str]:
 
 def _same(word: str) -> str:
     match = _FORM.match(word)
-    return match.group(1) if match else word
+    return match.group(1) if match else _SAME.get(word, word)
 
 
 def _plain(name: str) -> str:

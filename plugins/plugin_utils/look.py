@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from . import planner, rules
+from . import lock, planner, rules
 from .node_action import WISH_VARIABLES, NodeAction, write_json
 from .report.files import file_name
+from .resolver.frameworks import FRAMEWORKS
 from .wish import BadInput, Wish
 
 #: Variables of a run that are no wish.
@@ -25,9 +27,6 @@ RUN_VARIABLES = (
     "gpuwright_root",
     "gpuwright_command_timeout",
 )
-
-#: Names of framework environments below the wished path.
-FRAMEWORKS = ("pytorch",)
 
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
 RULES = rules.load_rules()
@@ -70,12 +69,13 @@ class Look:
         *,
         only: list[str],
         applied: Mapping[str, Any] | None = None,
-        absent: Sequence[str] = (),
+        absent: Mapping[str, Sequence[str]] | None = None,
     ) -> planner.Draft | dict[str, Any]:
         """What is to be done, or the finished plan where the wish itself is wrong."""
-        request = self._request(only, applied, absent)
+        request = self._request(only, applied, absent or {})
         try:
-            wish = self._wish().with_defaults()
+            request = replace(request, lock=self._lock)
+            wish = self._wish(request.lock).with_defaults()
         except BadInput as error:
             return planner.bad_input(facts, request, error)
         return planner.draft(facts, wish, RULES, request)
@@ -89,22 +89,23 @@ class Look:
         arguments = {
             "repositories": drafted.context.stack.get("repositories") or [],
             "packages": drafted.packages,
+            "also": list(drafted.also),
             "keep": drafted.keep,
         }
         return self.action.on_node("package_index", arguments, self.task_vars)
 
     def plan(self, facts: Mapping[str, Any], *, only: list[str]) -> dict[str, Any]:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
-        lacking: list[str] = []
+        lacking: dict[str, list[str]] = {}
         while True:
             drafted = self.draft(facts, only=only, absent=lacking)
             if isinstance(drafted, dict):
                 return drafted
             index = self.index(drafted)
-            more = planner.absent(drafted, index) if index and _answered(index) else []
+            more = planner.absent(drafted, index) if index else {}
             if not more:
                 return planner.finish(drafted, index)
-            lacking += more
+            lacking |= more
 
     def save(self, kind: str, document: Mapping[str, Any]) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
@@ -135,10 +136,21 @@ class Look:
         path = given.get("gpuwright_run_dir") or (given.get("gpuwright_run") or {}).get("run_dir")
         return Path(path) if path else None
 
-    def _wish(self) -> Wish:
-        return Wish.from_variables(self.action.variables(self.task_vars, WISH_VARIABLES))
+    @cached_property
+    def _lock(self) -> dict[str, Any] | None:
+        """The lock that the host is held to: given as it is, or as a file on the controller. Raises BadInput."""
+        given = self.action.variables(self.task_vars, ["gpuwright_lock"]).get("gpuwright_lock")
+        if not given:
+            return None
+        return lock.load(self.action.controller_path(given)) if isinstance(given, str) else lock.check(given)
 
-    def _request(self, only: list[str], applied: Mapping[str, Any] | None, absent: Sequence[str]) -> planner.Request:
+    def _wish(self, locked: Mapping[str, Any] | None) -> Wish:
+        variables = self.action.variables(self.task_vars, WISH_VARIABLES)
+        return Wish.from_variables(variables) if locked is None else lock.as_wish(locked, variables)
+
+    def _request(
+        self, only: list[str], applied: Mapping[str, Any] | None, absent: Mapping[str, Sequence[str]]
+    ) -> planner.Request:
         run = self.run
         return planner.Request(
             host=self.host,
@@ -163,8 +175,3 @@ class Look:
             ]
             inputs[name] = self.action.variables(self.task_vars, public)
         return inputs
-
-
-def _answered(index: Mapping[str, Any]) -> bool:
-    """Did the index speak at all? One that could not be read lacks nothing."""
-    return all(problem["kind"] in ("no-such-package", "unsolvable") for problem in index["problems"])

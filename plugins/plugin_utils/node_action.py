@@ -40,6 +40,10 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
                 raise AnsibleActionFail(message) from error
         return values
 
+    def controller_path(self, name: str) -> str:
+        """A path on the controller as Ansible means it: relative ones lie beside the playbook."""
+        return str(self._loader.path_dwim(str(name)))
+
     def on_node(self, module: str, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """Run one of our modules on the node: one remote operation. Its failure is this action's failure."""
         result: dict[str, Any] = self._execute_module(

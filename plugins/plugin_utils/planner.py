@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from ..module_utils import checks as checking
-from . import judge, resolver, situation
+from . import availability, judge, lock, resolver, situation
 from .components import COMPONENTS, SEALED, Context, Finding, container_toolkit, cuda, nvidia_driver
 from .rules import Rules
 from .shortfalls import holding
@@ -44,7 +44,8 @@ class Request:
 
     ``today`` decides on ends of life. ``local``: the machine one sits at. ``only``: the components of a role used alone.
     ``inputs``: variables set for each component, they belong to its digest. ``role_digests``: checked-in digest by role.
-    ``absent``: what the node's package index turned out not to have, such as "driver=580" or "cuda=13.0".
+    ``absent``: what the node's package index turned out not to have, such as "driver=580" or "cuda=13.0", with the versions
+    that are there instead. ``lock``: the stack that the node has to come to, see lock.py.
     ``applied``: the stack that was just applied; missing seals are then no reason to change anything.
     """
 
@@ -58,18 +59,20 @@ class Request:
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     role_digests: Mapping[str, str] = field(default_factory=dict)
     applied: Mapping[str, Any] | None = None
-    absent: Sequence[str] = ()
+    absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lock: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A plan before the package index was asked."""
+    """A plan before the package index was asked. ``also``: names under which it may have what else there is."""
 
     request: Request
     wish: Wish
     context: Context
     answer: Mapping[str, Any]
     findings: Mapping[str, list[Finding]]
+    also: Sequence[str] = ()
 
     @property
     def packages(self) -> list[str]:
@@ -130,8 +133,9 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         answer = resolver.resolve(where, wish, rules)
     except BadInput as error:
         return bad_input(facts, request, error)
-    if not answer["ok"]:
-        return _ended(facts, request, conflicts=answer["conflicts"])
+    conflicts = _conflicts(answer, where, rules, request)
+    if conflicts:
+        return _ended(facts, request, conflicts=conflicts)
     context = Context(
         facts=facts,
         stack=answer["stack"],
@@ -139,7 +143,20 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         cpu_only=not facts["pci"]["gpus"] and not wish.provision_for,
         variables=request.inputs,
     )
-    return Draft(request, wish, context, answer, _all_findings(context, request))
+    findings = _all_findings(context, request)
+    also = availability.also(answer["stack"], rules) if findings else ()
+    return Draft(request, wish, context, answer, findings, also)
+
+
+def _conflicts(
+    answer: Mapping[str, Any], where: situation.Situation, rules: Rules, request: Request
+) -> list[dict[str, Any]]:
+    """Why the wish cannot be met, or the lock not be held."""
+    if request.lock is None:
+        return [] if answer["ok"] else list(answer["conflicts"])
+    if not answer["ok"]:
+        return lock.unresolved(request.lock, where, answer["conflicts"], rules)
+    return lock.differences(request.lock, where, answer["stack"], rules)
 
 
 def _previous(request: Request) -> Mapping[str, Any] | None:
@@ -147,38 +164,22 @@ def _previous(request: Request) -> Mapping[str, Any] | None:
     return None if request.applied is None else request.applied.get("driver")
 
 
-def absent(drafted: Draft, index: Mapping[str, Any]) -> list[str]:
-    """Parts of the stack that the index does not have (the rules know what fits, only the index what is there).
-
-    A package that exists in other versions only counts as absent too: the pin found nothing to hold on to.
+def absent(drafted: Draft, index: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Parts of the stack that the index turned out not to have, with the versions that are there; empty where it did not answer,
+    and under a lock, which leaves nothing to choose again.
     """
-    stack, rows = drafted.context.stack, index["packages"]
-    driver = stack.get("driver") or {}
-    lacking = []
-    if driver and not driver["adopted"] and not driver.get("version"):
-        prefix = nvidia_driver.version_prefix(driver)
-        for name in set(driver["packages"]) & set(drafted.packages):
-            candidate = (rows.get(name) or {}).get("candidate")
-            wrong = (
-                name in nvidia_driver.versioned_packages(driver)
-                and candidate
-                and not nvidia_driver.continues(candidate, prefix)
-            )
-            if candidate is None or wrong:
-                lacking.append(f"driver={driver['branch']}")
-    lacking += [
-        f"cuda={toolkit['version']}"
-        for toolkit in stack.get("cuda") or ()
-        if any(
-            (rows.get(name) or {}).get("candidate") is None for name in toolkit["packages"] if name in drafted.packages
-        )
-    ]
-    return sorted(set(lacking) - set(drafted.request.absent))
+    if drafted.request.lock is not None or not availability.answered(index):
+        return {}
+    demands = availability.demands(drafted.context.stack, drafted.wish)
+    found = availability.absent(demands, index, drafted.packages)
+    return {key: there for key, there in found.items() if key not in drafted.request.absent}
 
 
 def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     """The plan. ``index`` is what package_index returned, None where it was not asked (or not needed)."""
     versions = _versions(index)
+    problems = (index or {}).get("problems") or []
+    missing = _missing(drafted, index)
     context = replace(drafted.context, versions=versions)
     request = drafted.request
     findings = _all_findings(context, request) if versions else drafted.findings
@@ -202,13 +203,13 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["download_bytes"] = (index or {}).get("download_bytes") or 0
     plan["disk_bytes"] = (index or {}).get("disk_bytes") or 0
     asked = bool(drafted.packages)
-    problems = (index or {}).get("problems") or []
     plan["versions_verified"] = not asked or (
         index is not None and not any(row["kind"] == "timeout" for row in problems)
     )
     if asked and not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], _unverified(problems)]
-    plan["refusals"] = _refusals(plan, context, request, problems)
+    plan["absent"] = {key: list(there) for key, there in request.absent.items()}
+    plan["refusals"] = _refusals(plan, context, request, problems, missing)
     plan["ok"] = not plan["refusals"]
     return judged(plan, request)
 
@@ -425,19 +426,24 @@ def judged(plan: dict[str, Any], request: Request) -> dict[str, Any]:
 
 
 def _refusals(
-    plan: Mapping[str, Any], context: Context, request: Request, problems: Sequence[Mapping[str, Any]]
+    plan: Mapping[str, Any],
+    context: Context,
+    request: Request,
+    problems: Sequence[Mapping[str, Any]],
+    missing: Sequence[availability.Missing],
 ) -> list[dict[str, Any]]:
     if plan["components"] and request.verb == "up":
         refused = _privilege_refusals(context)
         if refused:
             return refused  # what else would stop the run is seen truly only as root
+    told = {name for each in missing for name in each.demand.packages}
     refusals = [
         _refusal(f"index-{row['kind']}", row["text"], row["remedy"])
         for row in _causes(problems)
-        if row["kind"] != "timeout"
+        if row["kind"] != "timeout" and row.get("package") not in told
     ]
-    refusals += _newer_seal_refusals(context) + _version_refusals(plan, context)
-    refusals += _space_refusals(plan, context)
+    refusals += _newer_seal_refusals(context) + [_version_refusal(each, request) for each in missing]
+    refusals += _unverified_refusals(plan, request) + _space_refusals(plan, context)
     return refusals
 
 
@@ -473,14 +479,34 @@ def _newer_seal_refusals(context: Context) -> list[dict[str, Any]]:
     ]
 
 
-def _version_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
-    """A version that was asked for and that the node's index does not have."""
-    wrong = container_toolkit.misfits(context.stack, plan["packages"])
-    if not wrong:
+def _missing(drafted: Draft, index: Mapping[str, Any] | None) -> list[availability.Missing]:
+    """What the node's index was asked for and does not have."""
+    if index is None or not availability.answered(index):
         return []
-    specifier = context.stack["container_toolkit"]["version_spec"]
-    text = f"the container toolkit {specifier} is asked for, the package index offers {', '.join(wrong)}"
-    return [_refusal("index-version", text, "ask for a version that the index has, or name a mirror that has this one")]
+    demands = availability.demands(drafted.context.stack, drafted.wish)
+    return availability.missing(demands, index, drafted.packages)
+
+
+def _version_refusal(missing: availability.Missing, request: Request) -> dict[str, Any]:
+    """A version that was asked for and that the node's index does not have, with those that it has."""
+    demand = missing.demand
+    who = "the lock has" if request.lock is not None else "wanted is"
+    text = f"{who} {demand.text}, the package index of this node has {missing.instead}"
+    example = f", for example {demand.want}={missing.example}" if missing.example else ""
+    if request.lock is not None:
+        remedy = f"make the lock anew with a version that is there{example}"
+    else:
+        remedy = f"ask for a version that is there{example}"
+    return _refusal("index-version", text, f"{remedy}; or name a mirror that has this one (gpuwright_mirrors)")
+
+
+def _unverified_refusals(plan: Mapping[str, Any], request: Request) -> list[dict[str, Any]]:
+    """Exactly the versions of a lock cannot be promised by an index that did not answer."""
+    changes = request.verb in ("up", "plan") and request.applied is None
+    if request.lock is None or plan["versions_verified"] or not changes:
+        return []
+    text = "the lock names exact versions, and the package index of this node did not say in time what it has"
+    return [_refusal("index-unverified", text, "run again when the repositories answer, or name a nearer mirror")]
 
 
 def _space_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:

@@ -27,7 +27,10 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU. What is not known is None: a card that no rule names has a name made of its PCI id."""
+    """A GPU. What is not known is None: a card that no rule names has a name made of its PCI id.
+
+    first_driver is the first build that names it, absent are later branches that do not.
+    """
 
     name: str
     architecture: str | None
@@ -36,6 +39,8 @@ class Card:
     pci: str | None = None
     bus_id: str | None = None
     open_only: bool = False
+    first_driver: str | None = None
+    absent: tuple[str, ...] = ()
     known: bool = True
     confirmed: bool = True
 
@@ -63,7 +68,8 @@ class Situation:
     where nobody looked. cuda_reported is the CUDA version that a driver of another owner reports (WSL, containers).
     driver is the one that works, driver_owner and driver_source tell whose packages are there, working or not.
     kept is the driver part of the stack that is in force (the seal, or the plan that was just applied).
-    absent are things such as "driver=580" or "cuda=13.0" that the machine's package index turned out not to have.
+    absent are things such as "driver=580" or "cuda=13.0" that the machine's package index turned out not to have, each
+    with the versions that it has instead.
     """
 
     cards: tuple[Card, ...]
@@ -83,9 +89,10 @@ class Situation:
     driver_source: str | None = None
     cuda_reported: str | None = None
     kept: Mapping[str, Any] | None = None
-    absent: frozenset[str] = frozenset()
+    absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     installed: Mapping[str, str] | None = None
     docker: str | None = None
+    gcc: str | None = None
     package_sources: tuple[Mapping[str, Any], ...] | None = None
     assumed: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
@@ -107,7 +114,7 @@ def situation_from_facts(
     today: date | None = None,
     provision_for: Sequence[str] = (),
     previous: Mapping[str, Any] | None = None,
-    absent: Iterable[str] = (),
+    absent: Mapping[str, Sequence[str]] | Iterable[str] = (),
 ) -> Situation:
     """Take from a node's facts what decides.
 
@@ -138,9 +145,10 @@ def situation_from_facts(
         driver_source=facts["driver"]["source"],
         cuda_reported=_cuda_reported(facts),
         kept=previous if previous is not None else _sealed_driver(facts),
-        absent=frozenset(absent),
+        absent=dict(absent) if isinstance(absent, Mapping) else dict.fromkeys(absent, ()),
         installed=facts["packages"]["installed"] or {},
         docker=_docker(facts),
+        gcc=(facts["kernel"].get("compiler") or {}).get("available"),
         package_sources=tuple(facts["packages"]["sources"] or ()),
         ignored=tuple(card.bus_id or card.name for card in seen if card not in kept_cards),
     )
@@ -191,6 +199,8 @@ def card_of_row(row: Row, *, bus_id: str | None = None, device: str | None = Non
         pci=device or (row["pci"][0] if row["pci"] else None),
         bus_id=bus_id,
         open_only=bool(row.get("open_only")),
+        first_driver=row.get("first_driver"),
+        absent=tuple(row.get("absent", ())),
         confirmed=row["confirmed"],
     )
 
@@ -305,8 +315,10 @@ def situation_from_options(
     )
 
 
-def architecture(text: str) -> str:
-    """Return x86_64 or aarch64 for the names that are in use. Raises BadInput for another one."""
+def architecture(text: str | None) -> str:
+    """Return x86_64 or aarch64 for the names that are in use. Raises BadInput for another one, and for none."""
+    if not text:
+        raise BadInput("the machine does not tell its processor architecture", ["x86_64", "aarch64"])
     try:
         return _ARCHITECTURES[text.lower()]
     except KeyError:

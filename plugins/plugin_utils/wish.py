@@ -12,8 +12,9 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
+from . import specifiers
 from .errors import BadInput
-from .rules import Rules, load_rules
+from .rules import Row, Rules, load_rules
 
 __all__ = ["DEFAULT_WANTS", "BadInput", "FrameworkWish", "Wish"]
 
@@ -23,8 +24,10 @@ FRAMEWORKS_PATH = "/opt/gpuwright"
 _WANT = re.compile(
     r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
 )
-_VERSION = re.compile(r"^\d+(\.\d+)*$")
+# Nine digits are more than any version has, and few enough to be made a number of.
+_VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$")
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$")
+_CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
 _AUTO: tuple[Any, ...] = (None, "", "auto", [], (), False)
 _SOURCES = ("nvidia", "distro")
 _MODULES = ("open", "proprietary")
@@ -36,15 +39,21 @@ _COMPONENTS = (
     "driver-set",
     "cuda",
     "cudnn",
+    "nccl",
+    "tensorrt",
+    "cuda-compat",
     "container-toolkit",
     "pytorch",
+    "tensorflow",
+    "jax",
+    "dali",
     "python",
 )
 _ALIASES = {
-    "torch": "pytorch",
     "nvidia-container-toolkit": "container-toolkit",
     "nvidia-driver": "driver",
     "cuda-toolkit": "cuda",
+    "libnccl2": "nccl",
 }
 
 
@@ -56,6 +65,12 @@ class FrameworkWish:
     specifier: str = ""
     variant: str | None = None
     text: str = ""
+
+    @property
+    def cuda_major(self) -> str | None:
+        """The CUDA major version that the variant names: 12 of cu121, of cuda12 and of cuda120."""
+        named = _CUDA_OF_VARIANT.match(self.variant or "")
+        return named[1] if named else None
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,11 @@ class Wish:
     cuda_versions: tuple[str, ...] = ()
     cudnn: bool = False
     cudnn_version: str | None = None
+    nccl: bool = False
+    nccl_version: str | None = None
+    tensorrt: bool = False
+    tensorrt_version: str | None = None
+    cuda_compat: bool = False
     container_toolkit: bool = False
     container_toolkit_version: str | None = None
     frameworks: tuple[FrameworkWish, ...] = ()
@@ -86,7 +106,8 @@ class Wish:
     @property
     def nothing_wished(self) -> bool:
         """Say whether no component is asked for by name: DEFAULT_WANTS is what plan and up use then."""
-        return not (self.driver or self.cuda or self.cudnn or self.container_toolkit or self.frameworks)
+        named = (self.driver, self.cuda, self.cudnn, self.nccl, self.tensorrt, self.container_toolkit, self.frameworks)
+        return not any(named)
 
     @property
     def cpu(self) -> bool:
@@ -144,37 +165,54 @@ def _add_want(values: dict[str, Any], want: str, rules: Rules) -> None:
     match = _WANT.match(want)
     if not match:
         raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", list(_COMPONENTS))
-    name = match["name"].lower().replace("_", "-")
-    name = _ALIASES.get(name, name)
+    written = match["name"].lower().replace("_", "-")
+    name, variant = _named(_ALIASES.get(written, written), rules)
     extras, spec = match["extras"], match["spec"].strip()
+    if name in _FRAMEWORKS:
+        wished = _framework(name, _variant_of_extras(name, extras, spec, want, rules) or variant, spec, want, rules)
+        others = tuple(each for each in values.get("frameworks", ()) if each.name != name)
+        values["frameworks"] = (*others, wished)
+        return
     reader = _READERS.get(name)
     if reader is None:
-        _unserved(name, extras, want, rules)
+        _unknown(name, spec, want, rules)
     elif extras:
         raise BadInput(f"{name} takes no extra: {want!r}", [name + spec])
     else:
         reader(values, spec, want, rules)
 
 
-def _unserved(name: str, extras: str | None, want: str, rules: Rules) -> None:
-    """Say what is known of a name that this version does not serve; always raises BadInput."""
-    tables = rules["frameworks"]
-    for row in tables["extras"]:
-        if row["framework"] == name and extras and row["extra"] == extras.replace("-", "_"):
-            raise BadInput(
-                f"{want!r}: the extra [{extras}] does not exist any more, it is {row['instead']} now", [row["instead"]]
-            )
-    row = next((each for each in tables["frameworks"] if name == each["name"] or name in each["aliases"]), None)
+def _named(name: str, rules: Rules) -> tuple[str, str | None]:
+    """Return the one name of what people call differently, and the variant that a name such as nvidia-dali-cuda120 holds."""
+    package = re.match(r"^nvidia-dali-(cuda\d+)$", name)
+    if package:
+        return "dali", package[1]
+    rows = rules["frameworks"]["frameworks"]
+    return next((row["name"] for row in rows if name in row["aliases"]), name), None
+
+
+def _unknown(name: str, spec: str, want: str, rules: Rules) -> None:
+    """Say what exists instead of a name that does not; always raises BadInput."""
+    row = next((each for each in rules["frameworks"]["frameworks"] if name == each["name"]), None)
     if row is None:
-        known = [*_COMPONENTS, *(each["name"] for each in tables["frameworks"] if each["status"] == "later")]
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or list(_COMPONENTS)
+        near = difflib.get_close_matches(name, _COMPONENTS, n=3, cutoff=0.5) or list(_COMPONENTS)
         raise BadInput(f"unknown component {name!r} in the want {want!r}", near)
-    if row["status"] == "never":
-        raise BadInput(
-            f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error",
-            [row["instead"]],
-        )
-    raise BadInput(f"{row['name']} is not yet in this version of gpuwright: leave {want!r} out", ["pytorch"])
+    raise BadInput(
+        f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error",
+        _with_cuda(spec, rules) or [row["instead"]],
+    )
+
+
+def _with_cuda(spec: str, rules: Rules) -> list[str]:
+    """Return the TensorFlow with a CUDA of its own that comes next to what was asked of tensorflow-gpu."""
+    asked = _PLAIN.match(spec)
+    minor = ".".join(asked["version"].split(".")[:2]) if asked else None
+    rows = [
+        row["version"]
+        for row in rules["tensorflow"]["releases"]
+        if row["extra"] and _offered(row) and minor and dotted.belongs(row["version"], minor)
+    ]
+    return [f"tensorflow[and-cuda]=={max(rows, key=dotted.key)}"] if rows else []
 
 
 def _equals(spec: str, want: str) -> str | None:
@@ -301,59 +339,144 @@ def _read_python(values: dict[str, Any], spec: str, want: str, rules: Rules) -> 
     values["python"] = version
 
 
-def _read_pytorch(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
-    wished = _pytorch(spec, want, rules)
-    others = tuple(each for each in values.get("frameworks", ()) if each.name != "pytorch")
-    values["frameworks"] = (*others, wished)
+# frameworks ---------------------------------------------------------------------------------------------
+
+# Where the releases of each are: table and rows.
+_FRAMEWORKS = {
+    "pytorch": ("pytorch", "releases"),
+    "tensorflow": ("tensorflow", "releases"),
+    "jax": ("jax", "releases"),
+    "dali": ("libraries", "dali"),
+}
+_TITLES = {"pytorch": "torch"}
+_EXTRAS = {"tensorflow": ("and-cuda",), "jax": ("cuda12", "cuda13", "cpu")}
+_WITH_LOCAL_VERSION = ("pytorch", "dali")
 
 
-def _pytorch(spec: str, want: str, rules: Rules) -> FrameworkWish:
+def _variant_of_extras(name: str, extras: str | None, spec: str, want: str, rules: Rules) -> str | None:
+    """Return the variant that an extra names: cuda12 of jax[cuda12]. One that does not exist is BadInput."""
+    if not extras:
+        return None
+    extra = extras.strip().lower().replace("_", "-")
+    for row in rules["frameworks"]["extras"]:
+        if row["framework"] == name and extra == row["extra"].replace("_", "-"):
+            raise BadInput(
+                f"{want!r}: the extra [{extras}] does not exist any more, it is {row['instead']} now",
+                [each + spec for each in row["instead"].split(" or ")],
+            )
+    offered = _EXTRAS.get(name, ())
+    if extra not in offered:
+        known = ", ".join(f"[{each}]" for each in offered) or "none"
+        instead = [f"{name}[{each}]{spec}" for each in offered] or [name + spec]
+        raise BadInput(f"{want!r}: the extra [{extras}] is not served, {name} takes {known}", instead)
+    return extra
+
+
+def _framework(name: str, variant: str | None, spec: str, want: str, rules: Rules) -> FrameworkWish:
     """Read "", "=2.8", "==2.3.0+cu121", ">=2.7,<2.10"; a release or variant that never existed is BadInput."""
     if not spec or spec in ("=auto", "==auto"):
-        return FrameworkWish("pytorch", text=want)
+        return FrameworkWish(name, "", variant, want)
     exact = _PLAIN.match(spec)
     if not exact:
-        return FrameworkWish("pytorch", _specifier(spec, want), None, want)
-    version, variant = exact["version"], exact["variant"]
-    table = rules["frameworks"]
-    releases = [row["version"] for row in table["pytorch"] if dotted.belongs(row["version"], version)]
-    if not releases:
-        every = [row["version"] for row in table["pytorch"]]
-        near = difflib.get_close_matches(version, every, n=3, cutoff=0.4) or every[-3:]
-        raise BadInput(
-            f"{want!r}: the rules of {rules['generated']} know no torch {version}", [f"pytorch={each}" for each in near]
-        )
-    if variant and variant != "cpu":
-        _variant_exists(variant, releases, want, rules)
-    width = len(dotted.key(version))
-    return FrameworkWish("pytorch", f"=={version}" if width > 2 else f"=={version}.*", variant, want)
+        return FrameworkWish(name, _specifier(name, spec, want), variant, want)
+    if exact["variant"] and name not in _WITH_LOCAL_VERSION:
+        raise BadInput(f"{want!r}: releases of {name} have no variant such as +cu121", [f"{name}={exact['version']}"])
+    version, variant = exact["version"], exact["variant"] or variant
+    specifier = f"=={version}" if len(dotted.key(version)) > 2 else f"=={version}.*"
+    releases = _releases(name, version, specifier, want, rules)
+    if variant and variant not in ("cpu", "and-cuda"):
+        _variant_exists(name, variant, releases, want, rules)
+    return FrameworkWish(name, specifier, variant, want)
 
 
-def _specifier(spec: str, want: str) -> str:
-    # packaging costs 20 ms: only a range pays for it.
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+def _releases(name: str, version: str, specifier: str, want: str, rules: Rules) -> list[Row]:
+    """Return the rows of the releases that an exact wish means."""
+    table, rows = _FRAMEWORKS[name]
+    every = [row for row in rules[table][rows] if specifiers.is_version(row["version"])]
+    found = [row for row in every if specifiers.matches(row["version"], specifier)]
+    good = [row for row in found if _offered(row)]
+    if good:
+        return good
+    title = _TITLES.get(name, name)
+    usable = [row["version"] for row in every if _offered(row)]
+    if any(row.get("yanked") for row in found):
+        reason = f"{title} {version} was withdrawn"
+    elif found:
+        reason = f"{title} {version} has no wheels on the package index, only a stub that fails to install"
+    else:
+        reason = f"the rules of {rules['generated']} know no {title} {version}"
+    near = difflib.get_close_matches(version, usable, n=3, cutoff=0.4) if not found else _around(version, usable)
+    raise BadInput(f"{want!r}: {reason}", [f"{name}={each}" for each in near or usable[-3:]])
 
-    text = re.sub(r"^=(?!=)", "==", spec)
-    try:
-        return str(SpecifierSet(text))
-    except InvalidSpecifier as error:
-        raise BadInput(f"{want!r}: {spec!r} is no version range", ["pytorch>=2.7", "pytorch=2.8"]) from error
+
+def _offered(row: Row) -> bool:
+    """Say whether a release can be installed: not withdrawn, and real wheels."""
+    return not row.get("yanked") and bool(row.get("real", True))
 
 
-def _variant_exists(variant: str, releases: Sequence[str], want: str, rules: Rules) -> None:
-    table = rules["frameworks"]
-    minors = {".".join(each.split(".")[:2]) for each in releases}
-    existing = [row for row in table["pytorch_variants"] if row["release"] in minors]
+def _specifier(name: str, spec: str, want: str) -> str:
+    text = re.sub(r"^=(?!=)", "==", spec).replace(" ", "")
+    if not specifiers.is_range(text):
+        raise BadInput(f"{want!r}: {spec!r} is no version range", [f"{name}>=2.7", f"{name}=2.8"])
+    return text
+
+
+def _variant_exists(name: str, variant: str, releases: Sequence[Row], want: str, rules: Rules) -> None:
+    newest = max((row["version"] for row in releases), key=dotted.key)
+    title = _TITLES.get(name, name)
+    if name != "pytorch":
+        key = {"jax": "extras", "dali": "wheels"}.get(name, "extra")
+        names = list(dict.fromkeys(each for row in releases for each in row[key]))
+        if variant not in names:
+            form = "{0}[{2}]=={1}" if name == "jax" else "{0}={1}+{2}"
+            instead = [form.format(name, newest, each) for each in names]
+            raise BadInput(f"{want!r}: {title} {newest} has no variant {variant}", instead)
+        return
+    minors = {".".join(row["version"].split(".")[:2]) for row in releases}
+    existing = [row for row in rules["pytorch"]["variants"] if row["release"] in minors]
     if any(row["variant"] == variant for row in existing):
         return
-    index = table["pytorch_index"][0]
+    index = rules["pytorch"]["index"][0]
     never = variant in index["never"] or variant not in index["existed"]
     names = list(dict.fromkeys(row["variant"] for row in existing))
-    reason = (
-        "never existed for any release of torch" if never else f"has no wheel of torch {max(releases, key=dotted.key)}"
+    reason = "never existed for any release of torch" if never else f"has no wheel of torch {newest}"
+    raise BadInput(f"{want!r}: the variant {variant} {reason}", [f"pytorch={newest}+{each}" for each in names])
+
+
+# libraries ----------------------------------------------------------------------------------------------
+
+
+def _library(name: str) -> Any:
+    """Make the reader of a library that is wished by name, or in one version: nccl, nccl=2.27.7."""
+
+    def read(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+        values[name] = True
+        version = _equals(spec, want)
+        if version and version != "auto":
+            values[f"{name}_version"] = _library_version(name, version, want, rules)
+
+    return read
+
+
+def _library_version(name: str, version: str, want: str, rules: Rules) -> str:
+    """Return the full number of a version that was published: 10.13 gives the newest 10.13."""
+    every = [row["version"] for row in rules["libraries"][name]]
+    plain = [each for each in every if specifiers.is_version(each)]
+    found = [each for each in plain if _VERSION.match(version) and dotted.belongs(each, version)]
+    if found:
+        return max(found, key=dotted.key)
+    near = _around(version, plain) or plain[-3:]
+    raise BadInput(
+        f"{want!r}: the rules of {rules['generated']} know no {name} {version}", [f"{name}={each}" for each in near]
     )
-    release = max(releases, key=dotted.key)
-    raise BadInput(f"{want!r}: the variant {variant} {reason}", [f"pytorch={release}+{each}" for each in names])
+
+
+def _read_cuda_compat(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+    del rules
+    if _equals(spec, want) not in (None, "auto"):
+        text = f"{want!r}: the package follows the CUDA version, it is asked for as cuda-compat=auto"
+        raise BadInput(text, ["cuda-compat=auto"])
+    values["cuda_compat"] = True
 
 
 _READERS: dict[str, Any] = {
@@ -363,8 +486,10 @@ _READERS: dict[str, Any] = {
     "driver-set": _choice("driver_set", _SETS),
     "cuda": _read_cuda,
     "cudnn": _read_cudnn,
+    "nccl": _library("nccl"),
+    "tensorrt": _library("tensorrt"),
+    "cuda-compat": _read_cuda_compat,
     "container-toolkit": _read_toolkit,
-    "pytorch": _read_pytorch,
     "python": _read_python,
 }
 
@@ -379,6 +504,9 @@ VARIABLES = (
     "nvidia_driver_set",
     "cuda_versions",
     "cuda_cudnn",
+    "cuda_nccl",
+    "cuda_tensorrt",
+    "cuda_compat",
     "container_toolkit_wanted",
     "container_toolkit_version",
     "frameworks_wanted",
@@ -437,11 +565,20 @@ def _cuda_variables(values: dict[str, Any], variables: Mapping[str, Any], rules:
     versions = variables.get("cuda_versions")
     for version in [] if versions in _AUTO else _list(versions, "cuda_versions"):
         _read_cuda(values, f"={version}", f"cuda_versions: {version}", rules)
-    cudnn = variables.get("cuda_cudnn")
-    if cudnn is True or str(cudnn).lower() in ("true", "yes"):
-        values["cudnn"] = True
-    elif cudnn not in _AUTO and str(cudnn).lower() not in ("false", "no"):
-        _read_cudnn(values, f"={cudnn}", f"cuda_cudnn: {cudnn}", rules)
+    for name in ("cudnn", "nccl", "tensorrt"):
+        _library_variable(values, name, variables.get(f"cuda_{name}"), rules)
+    compat = variables.get("cuda_compat")
+    # "auto" means here what it means on the command line: where it is useful.
+    if compat is True or str(compat).lower() in ("true", "yes", "auto"):
+        values["cuda_compat"] = True
+
+
+def _library_variable(values: dict[str, Any], name: str, value: Any, rules: Rules) -> None:
+    """Read a library of the toolkit: true, a version, or nothing."""
+    if value is True or str(value).lower() in ("true", "yes"):
+        values[name] = True
+    elif value not in _AUTO and str(value).lower() not in ("false", "no"):
+        _READERS[name](values, f"={value}", f"cuda_{name}: {value}", rules)
 
 
 def _container_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
@@ -453,9 +590,9 @@ def _container_variables(values: dict[str, Any], variables: Mapping[str, Any], r
 
 
 def _framework_variable(values: dict[str, Any], want: str, rules: Rules) -> None:
-    name = re.split(r"[\[=<>!~]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
-    if _ALIASES.get(name, name) in _COMPONENTS and _ALIASES.get(name, name) != "pytorch":
-        raise BadInput(f"frameworks_wanted: {want!r} is no framework", ["pytorch"])
+    written = re.split(r"[\[=<>!~]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
+    if _ALIASES.get(written, written) in _READERS:
+        raise BadInput(f"frameworks_wanted: {want!r} is no framework", list(_FRAMEWORKS))
     _add_want(values, want, rules)
 
 

@@ -26,6 +26,8 @@ _BY_WORD = {
     "skip": "dim",
 }
 _MIN_COLUMN = 16
+# What is to be pasted into a ticket is no wider than this, on a terminal or not.
+_PAGE = 100
 
 # A remote host chooses what stands in its messages: it must not move the cursor or colour our terminal.
 _CONTROL = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -93,14 +95,20 @@ def status(word: str, stream: TextIO | None = None) -> str:
     return colour(word, _BY_WORD[word], stream) if word in _BY_WORD else word
 
 
-def table(rows: Sequence[Sequence[object]], headings: Sequence[str], indent: int = 2) -> str:
-    """Rows under headings, as wide as the terminal; the last column takes what is left and is wrapped.
+def page_width() -> int:
+    """The columns of a page that a person may paste elsewhere: the terminal's, but not more than a page has."""
+    return min(shutil.get_terminal_size().columns, _PAGE) if sys.stdout.isatty() else _PAGE
 
-    Without a terminal nothing is wrapped: a log is searched, not admired.
+
+def table(rows: Sequence[Sequence[object]], headings: Sequence[str], indent: int = 2, width: int | None = None) -> str:
+    """Rows under headings; the last column takes what is left of the width and is wrapped.
+
+    Without a width it is the terminal's, and without a terminal nothing is wrapped: a log is searched, not admired.
     """
     cells = [[clean("" if cell is None else cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(headings), *cells]) for i in range(len(headings))]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if width is None and sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
     lines: list[str] = []
     for number, row in enumerate([list(headings), *cells]):
         shown = _wrapped(row, widths, width, indent)
@@ -108,13 +116,15 @@ def table(rows: Sequence[Sequence[object]], headings: Sequence[str], indent: int
     return "\n".join(lines)
 
 
-def paragraph(text: str, indent: int = 2, bullet: str = "") -> str:
-    """A sentence, wrapped on a terminal, behind an optional bullet."""
+def paragraph(text: str, indent: int = 2, bullet: str = "", width: int | None = None) -> str:
+    """A sentence behind an optional bullet, wrapped at a width, or on a terminal at its own."""
     first = " " * indent + bullet
-    if not sys.stdout.isatty():
+    if width is None and not sys.stdout.isatty():
         return first + clean(text)
-    width = max(shutil.get_terminal_size().columns, 40)
-    return textwrap.fill(clean(text), width, initial_indent=first, subsequent_indent=" " * len(first))
+    width = max(width or shutil.get_terminal_size().columns, 40)
+    return textwrap.fill(
+        clean(text), width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+    )
 
 
 def size(count: float | None) -> str:
@@ -143,7 +153,7 @@ def _write(stream: TextIO, text: str) -> None:
 def _wrapped(row: Sequence[str], widths: Sequence[int], width: int | None, indent: int) -> list[str]:
     head = " " * indent + "".join(f"{cell:<{widths[i]}}  " for i, cell in enumerate(row[:-1]))
     room = None if width is None else max(width - len(head), _MIN_COLUMN)
-    last = [row[-1]] if room is None else textwrap.wrap(row[-1], room) or [""]
+    last = [row[-1]] if room is None else textwrap.wrap(row[-1], room, break_on_hyphens=False) or [""]
     return [(head + last[0]).rstrip(), *(" " * len(head) + more for more in last[1:])]
 
 

@@ -36,9 +36,14 @@ def of_plan(plan: Mapping[str, Any]) -> int:
 
 
 def of_judgement(record: Mapping[str, Any]) -> int:
-    """The exit code of one host that was only looked at (`validate`, `doctor`): its verdict, fail closed."""
+    """The exit code of one host that was only looked at (`validate`, `doctor`): its verdict, fail closed.
+
+    A wish or a lock that cannot be met is code 3 with every verb. What only keeps `up` from changing the host now is not.
+    """
     if record.get("error"):
         return BAD_INPUT
+    if record.get("conflicts"):
+        return REFUSED
     return DONE if record.get("verdict") in {"pass", "skip"} else FAILED
 
 

@@ -31,7 +31,8 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
     """
     if args.limit and not args.inventory:
         raise BadInput("--limit chooses from an inventory: give one with -i")
-    wish = _wish(args)
+    lock = _lock(args)
+    wish = knowledge.read_variables(args.wish) if args.wish else {}
     knowledge.check_wish(args.want, wish)
     knowledge.check_cards(args.gpu)
     way = privilege.decide(
@@ -40,7 +41,7 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
     if not way.privileged:
         console.note("not root: what only root can see stays unknown and is named (run with sudo, or with -K)")
     run_dir = paths.make_run_directory(args.report)
-    return request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish)
+    return request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
 
 
 def execute(wanted: Request, title: str, *, verbosity: int) -> Outcome:
@@ -112,12 +113,13 @@ def _unfinished(host: str, outcome: Outcome) -> Record:
     return records.without_record("Ansible ended in the middle of the run")
 
 
-def _wish(args: argparse.Namespace) -> dict[str, Any]:
-    wish: dict[str, Any] = {}
-    if args.lock:
-        if args.want:
-            raise BadInput("--lock and --want speak about the same versions: give one of them")
-        wish |= knowledge.read_lock(args.lock)
-    if args.wish:
-        wish |= knowledge.read_variables(args.wish)
-    return wish
+def _lock(args: argparse.Namespace) -> dict[str, Any] | None:
+    if not args.lock:
+        return None
+    for option in ("want", "wish"):
+        if getattr(args, option):
+            raise BadInput(
+                f"--lock and --{option} speak about the same versions: give one of them",
+                ["gpuwright resolve --want … --lock FILE makes a lock of a wish"],
+            )
+    return knowledge.read_lock(args.lock)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuwright import paths
+from gpuwright import __version__, paths
 from gpuwright.errors import BadInput, Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# What a lock file may name; anything else was written by a version that knows more.
-_LOCKABLE = {"driver", "cuda", "cudnn", "container_toolkit", "frameworks", "repositories"}
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 
 @dataclass(frozen=True)
@@ -48,20 +49,23 @@ def resolve(question: Question) -> dict[str, Any]:
         BadInput: a card, component, operating system or assumption is not known.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules, situation, wish
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules
 
-        table = rules.load_rules()
-        wished = wish.Wish.from_variables(
-            {"gpuwright_want": list(question.wants), "gpuwright_wish": dict(question.wish)}
-        )
-        if question.facts is not None:
-            where = situation.situation_from_facts(question.facts, wished, table)
-        else:
-            where = situation.situation_from_options(
-                question.gpus, question.os_name, question.arch, question.assume, table
-            )
-        answer: dict[str, Any] = resolver.resolve(where, wished, table)
+        where, wished = _asked(question)
+        answer: dict[str, Any] = resolver.resolve(where, wished, rules.load_rules())
         return answer
+
+
+def _asked(question: Question) -> tuple[Situation, Wish]:
+    """The machine and the wish of a question, as the resolver takes them."""
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import rules, situation, wish
+
+    table = rules.load_rules()
+    wished = wish.Wish.from_variables({"gpuwright_want": list(question.wants), "gpuwright_wish": dict(question.wish)})
+    if question.facts is not None:
+        return situation.situation_from_facts(question.facts, wished, table), wished
+    where = situation.situation_from_options(question.gpus, question.os_name, question.arch, question.assume, table)
+    return where, wished
 
 
 def find_cards(pattern: str | None) -> list[dict[str, Any]]:
@@ -75,6 +79,15 @@ def find_cards(pattern: str | None) -> list[dict[str, Any]]:
 
         found: list[dict[str, Any]] = catalogue.find(pattern, rules.load_rules())
         return found
+
+
+def rules_age() -> dict[str, Any]:
+    """The date of the rules, and how many days old they are today."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
+
+    state: dict[str, Any] = rules.age(rules.load_rules(), date.today())  # noqa: DTZ011 - days, not moments
+    return state
 
 
 def check_wish(wants: Sequence[str], variables: Mapping[str, Any]) -> None:
@@ -167,57 +180,34 @@ def read_facts(name: str) -> dict[str, Any]:
 
 
 def read_lock(name: str) -> dict[str, Any]:
-    """The wish, as variables, that asks for exactly what a lock file names.
+    """A lock file, checked: this version can hold hosts to it.
 
     Raises:
-        BadInput: it is not an answer of `resolve`, or names what this version cannot hold a host to.
+        BadInput: it is not there, broken, or asks for what this version does not know.
     """
-    document = _read_json(name, "the lock file")
-    stack = document.get("stack")
-    if document.get("ok") is not True or not isinstance(stack, dict):
-        raise BadInput(f"the lock file {name} is not an answer of `gpuwright resolve --lock`")
-    unknown = sorted(stack.keys() - _LOCKABLE)
-    if unknown:
-        raise BadInput(
-            f"the lock file {name} names {', '.join(unknown)}: taking that from a lock comes in a later version",
-            ["write the versions as --want instead"],
-        )
-    return dict(_locked(stack))
+    with _their_bad_input():
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import lock
+
+        document: dict[str, Any] = lock.load(name)
+        return document
 
 
-def write_lock(name: str, answer: Mapping[str, Any]) -> None:
-    """Write an answer as a lock file.
+def write_lock(name: str, question: Question) -> list[str]:
+    """Write the answer to a question as a lock file: its stack with exact versions. Returns the parts that have none.
 
     Raises:
-        BadInput: it cannot be written.
+        BadInput: it cannot be written, or there is nothing to lock.
     """
+    with _their_bad_input():
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import lock, rules
+
+        where, wished = _asked(question)
+        document = lock.make(where, wished, rules.load_rules(), wants=question.wants, version=__version__)
     try:
-        Path(name).write_text(json.dumps(answer, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+        Path(name).expanduser().write_text(lock.text(document), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"the lock file {name} cannot be written: {error.strerror}") from error
-
-
-def _locked(stack: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    driver = stack.get("driver")
-    if driver:
-        yield "nvidia_driver_branch", driver["branch"]
-        yield "nvidia_driver_modules", driver["modules"]
-        yield "nvidia_driver_set", driver["set"]
-        if driver["source"] in {"nvidia", "distro"}:
-            yield "nvidia_driver_source", driver["source"]
-        if driver.get("version"):
-            yield "nvidia_driver_version", driver["version"]
-    if stack.get("cuda"):
-        yield "cuda_versions", [toolkit["version"] for toolkit in stack["cuda"]]
-    if stack.get("cudnn"):
-        yield "cuda_cudnn", stack["cudnn"].get("version") or True
-    if stack.get("container_toolkit"):
-        yield "container_toolkit_wanted", True
-        spec = stack["container_toolkit"]["version_spec"]
-        if spec.startswith("=="):  # a floor is the rules' own and holds without being asked for
-            yield "container_toolkit_version", spec.removeprefix("==")
-    if stack.get("frameworks"):
-        yield "frameworks_wanted", [framework["requirements"][0] for framework in stack["frameworks"]]
+    return lock.left_open(document)
 
 
 def _read(name: str, what: str) -> str:

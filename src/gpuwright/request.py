@@ -63,7 +63,13 @@ class Request:
 
 
 def build(
-    args: argparse.Namespace, *, run_dir: Path, playbook: str, privilege: Privilege, wish: Mapping[str, Any]
+    args: argparse.Namespace,
+    *,
+    run_dir: Path,
+    playbook: str,
+    privilege: Privilege,
+    wish: Mapping[str, Any],
+    lock: Mapping[str, Any] | None = None,
 ) -> Request:
     """The request of a host verb.
 
@@ -72,7 +78,8 @@ def build(
         run_dir: where the run writes.
         playbook: its name in the collection.
         privilege: the way to root.
-        wish: what `--wish` and `--lock` said, as variables.
+        wish: what `--wish` said, as variables.
+        lock: what `--lock` named, read and checked.
 
     Raises:
         BadInput: an inventory, a variables file or a password file is not there.
@@ -84,7 +91,8 @@ def build(
         run_dir=run_dir,
         inventory=inventory,
         limit=args.limit,
-        extra_vars=extra_vars(args, run_dir=run_dir, local=not inventory, privilege=privilege, wish=wish),
+        extra_vars=extra_vars(args, run_dir=run_dir, local=not inventory, privilege=privilege, wish=wish)
+        | ({"gpuwright_lock": dict(lock)} if lock else {}),
         user_vars=tuple(_user_var(word) for word in args.extra_vars),
         vault_password_file=_file(args.vault_password_file, "the vault password file"),
         ansible_options=tuple(args.ansible_options),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from gpuwright import console, records
@@ -86,6 +87,37 @@ def because(rows: Iterable[Mapping[str, Any]]) -> None:
     """Show the reasons of decisions with their rules."""
     for row in rows:
         console.out(console.paragraph(f"{row.get('text')} [{row.get('rule')}]", bullet="- "))
+
+
+class Sources:
+    """Where things were read, each named once at the end and by its number before."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, row: Mapping[str, Any]) -> str:
+        """The reference of a reason: " [2]"; nothing for one without a source."""
+        source = _without_addresses(str(row.get("source") or ""))
+        return f" [{self._numbers.setdefault(source, len(self._numbers) + 1)}]" if source else ""
+
+    def show(self, width: int) -> None:
+        """List the sources by their numbers."""
+        if self._numbers:
+            console.out("sources")
+        for source, number in self._numbers.items():
+            console.out(console.paragraph(source, bullet=f"[{number}] ", width=width))
+
+
+def _without_addresses(source: str) -> str:
+    """A source by its file and titles: the address and date of each, in brackets behind it, stand in the file."""
+    return re.sub(r" \([^()]*(?:\([^()]*\)[^()]*)*, \d{4}(?:-\d\d)*\)", "", source)
+
+
+def rules_age(state: Mapping[str, Any] | None) -> None:
+    """Say of when the rules are that answered."""
+    if state:
+        days = state["age_days"]
+        console.out(f"rules of {state['generated']}, {'1 day' if days == 1 else f'{days} days'} old")
 
 
 def warnings(rows: Iterable[Mapping[str, Any]]) -> None:

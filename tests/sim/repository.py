@@ -370,6 +370,13 @@ def _cudart(package: deb.Package, words: dict[str, str]) -> None:
     package.links[f"{folder}/include"] = "targets/x86_64-linux/include"
 
 
+def _compat(package: deb.Package, words: dict[str, str]) -> None:
+    folder = f"/usr/local/cuda-{'.'.join(package.name.split('-')[-2:])}/compat"
+    package.files[f"{folder}/libcuda.so.{words['build']}"] = b"simulated\n"
+    package.links[f"{folder}/libcuda.so.1"] = f"libcuda.so.{words['build']}"
+    package.links[f"{folder}/libcuda.so"] = "libcuda.so.1"
+
+
 def _cudnn(package: deb.Package, words: dict[str, str]) -> None:
     package.files[f"{_LIBRARIES}/libcudnn.so.{words['build']}"] = b"simulated\n"
     package.links[f"{_LIBRARIES}/libcudnn.so.9"] = f"libcudnn.so.{words['build']}"
@@ -458,7 +465,7 @@ _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     "dkms_open": _dkms_source("open"), "dkms_proprietary": _dkms_source("proprietary"), "dkms": _dkms,
     "prebuilt_open": _prebuilt("open"), "prebuilt_proprietary": _prebuilt("proprietary"),
     "pin_branch": _pin("{branch}.*"), "pin_build": _pin("{build}-*"),
-    "toolkit": _toolkit, "nvcc": _nvcc, "cudart": _cudart, "cudnn": _cudnn,
+    "toolkit": _toolkit, "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn,
     "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "kernel": _kernel, "headers": _headers,
 }  # fmt: skip
 
@@ -470,39 +477,11 @@ _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
 
 def _build_wheels(plan: dict[str, Any], folder: Path) -> int:
     count = 0
-    for variant in ("cu130", "cu126", "cpu"):
-        projects: dict[str, list[tuple[str, bytes]]] = {}
-        for name, entry in {**plan["common"], **plan[variant]}.items():
-            projects[wheels.normalise(name)] = list(_wheels(name, entry, plan["python"]))
-            count += len(projects[wheels.normalise(name)])
-        wheels.write_index(folder / variant, projects)
+    for index in wheels.INDEXES:
+        projects = wheels.projects(plan, index)
+        count += sum(len(files) for files in projects.values())
+        wheels.write_index(folder / index, projects)
     return count
-
-
-def _wheels(name: str, entry: dict[str, Any], pythons: list[str]) -> Iterator[tuple[str, bytes]]:
-    version = str(entry["version"])
-    module = name.replace("-", "_")
-    noise = random.Random(f"{name} {version}")  # noqa: S311 (no secret: the same bytes on each build)
-    if name == "torch":
-        build = {
-            "VERSION": version,
-            "CUDA": entry["cuda"],
-            "CUDNN": entry["cudnn"],
-            "ARCHITECTURES": ["sm_70", "sm_90"],
-        }
-        files = {
-            "torch/__init__.py": (_STUBS / "torch.py").read_bytes(),
-            "torch/_build.py": "".join(f"{key} = {value!r}\n" for key, value in build.items()).encode(),
-            "torch/lib/weight": noise.randbytes(int(entry["kib"]) * 1024),
-        }
-    else:
-        files = {
-            f"{module}/__init__.py": f'__version__ = "{version}"\n'.encode(),
-            f"{module}/weight": noise.randbytes(int(entry.get("kib", 20)) * 1024),
-        }
-    tags = ["py3-none-any"] if entry.get("universal") else [f"{tag}-{tag}-manylinux_2_28_x86_64" for tag in pythons]
-    for tag in tags:
-        yield wheels.wheel(name, version, entry.get("requires", []), files, tag, entry.get("extras", {}))
 
 
 # --------------------------------------------------------------------------------------------------------------------

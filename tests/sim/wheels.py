@@ -6,10 +6,26 @@ import base64
 import hashlib
 import html
 import io
+import random
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+_STUBS = Path(__file__).parent / "stubs"
+
+#: The directories of the index: PyTorch's, one a variant, and `pypi`, which the host's pip is configured for.
+INDEXES = ("cu130", "cu126", "cpu", "pypi")
+
+# The stand-in programs in a wheel: its module, and the file among the stubs that each file is.
+_PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
+    "torch": ("torch", {"__init__": "torch"}),
+    "tensorflow": ("tensorflow", {"__init__": "tensorflow", "_cards": "cards"}),
+    "jax": ("jax", {"__init__": "jax", "numpy": "jax_numpy", "_cards": "cards"}),
+    "jax-cuda12-plugin": ("jax_cuda12_plugin", {"_versions": "jax_versions"}),
+    "jax-cuda13-plugin": ("jax_cuda13_plugin", {"_versions": "jax_versions"}),
+}
 
 _EPOCH = (2026, 11, 20, 12, 0, 0)
 
@@ -17,6 +33,50 @@ _EPOCH = (2026, 11, 20, 12, 0, 0)
 def normalise(name: str) -> str:
     """A project's name as an index spells it."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def projects(plan: Mapping[str, Any], index: str) -> dict[str, list[tuple[str, bytes]]]:
+    """The files of each project of one directory of the index; `versions` of an entry are several of one project."""
+    found: dict[str, list[tuple[str, bytes]]] = {}
+    for name, entry in {**plan["common"], **plan[index]}.items():
+        versions = entry.get("versions") or [entry["version"]]
+        found[normalise(name)] = [
+            built for version in versions for built in _built(name, {**entry, "version": str(version)}, plan["python"])
+        ]
+    return found
+
+
+def _built(name: str, entry: Mapping[str, Any], pythons: list[str]) -> Iterator[tuple[str, bytes]]:
+    """The wheels of one version, one for each Python where it has compiled code."""
+    version = entry["version"]
+    tags = ["py3-none-any"] if entry.get("universal") else [f"{tag}-{tag}-manylinux_2_28_x86_64" for tag in pythons]
+    for tag in tags:
+        yield wheel(name, version, entry.get("requires", []), contents(name, entry), tag, entry.get("extras", {}))
+
+
+def contents(name: str, entry: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a wheel: a stand-in that computes where there is one, else only a version; and a weight to download."""
+    version = str(entry["version"])
+    noise = random.Random(f"{name} {version}")  # noqa: S311 (no secret: the same bytes on each build)
+    if name not in _PROGRAMS:
+        module = name.replace("-", "_")
+        return {
+            f"{module}/__init__.py": f'__version__ = "{version}"\n'.encode(),
+            f"{module}/weight": noise.randbytes(int(entry.get("kib", 20)) * 1024),
+        }
+    module, programs = _PROGRAMS[name]
+    build = {
+        "VERSION": version,
+        "CUDA": entry.get("cuda"),
+        "CUDNN": entry.get("cudnn"),
+        "ARCHITECTURES": ["sm_70", "sm_90"],
+    }
+    return {
+        f"{module}/__init__.py": b"",
+        **{f"{module}/{target}.py": (_STUBS / f"{stub}.py").read_bytes() for target, stub in programs.items()},
+        f"{module}/_build.py": "".join(f"{key} = {value!r}\n" for key, value in build.items()).encode(),
+        f"{module}/lib/weight": noise.randbytes(int(entry.get("kib", 20)) * 1024),
+    }
 
 
 def wheel(

@@ -91,7 +91,18 @@ def environment(host: Host, path: str) -> dict[str, Any] | None:
     if config is None:
         return None
     version = re.search(r"^version(?:_info)?\s*=\s*(\S+)", config, re.MULTILINE)
-    return {"python": version.group(1) if version else None, "packages": distributions(host, path)}
+    return {
+        "python": version.group(1) if version else None,
+        "packages": distributions(host, path),
+        "loader_path": _loader_path(host, path),
+    }
+
+
+def _loader_path(host: Host, path: str) -> str | None:
+    """The directory of libraries that our file in an environment puts first when the environment is activated."""
+    text = host.read(path + "/gpuwright-cuda-compat.sh", "environments." + path)
+    found = re.search(r'^export LD_LIBRARY_PATH="([^":$]+)', text or "", re.MULTILINE)
+    return found.group(1) if found else None
 
 
 def environments(host: Host, asked: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -79,16 +79,9 @@ def version_prefixes(stack: Mapping[str, Any]) -> dict[str, str]:
     return dict.fromkeys(toolkit["packages"], start)
 
 
-def misfits(stack: Mapping[str, Any], versions: Mapping[str, str]) -> list[str]:
-    """Packages of which the index has no version that was asked for, each as name and version."""
-    toolkit = stack.get("container_toolkit") or {}
-    offered = {name: versions[name] for name in toolkit.get("packages") or () if name in versions}
-    return [f"{name} {version}" for name, version in offered.items() if not _fits(version, toolkit["version_spec"])]
-
-
 def _version_findings(context: Context) -> list[Finding]:
     toolkit = context.stack["container_toolkit"]
-    wrong = [name for name in toolkit["packages"] if not _fits(context.installed[name], toolkit["version_spec"])]
+    wrong = [name for name in toolkit["packages"] if not fits(context.installed[name], toolkit["version_spec"])]
     if not wrong:
         return []
     found = context.installed[wrong[0]]
@@ -96,7 +89,8 @@ def _version_findings(context: Context) -> list[Finding]:
     return [Finding("upgrade", reason, found, toolkit["version_spec"], packages=toolkit["packages"])]
 
 
-def _fits(version: str, specifier: str) -> bool:
+def fits(version: str, specifier: str) -> bool:
+    """Say whether a package's version is one that a specifier such as ==1.19.1 allows."""
     # Imported here: only a plan with containers pays for it.
     from packaging.specifiers import SpecifierSet
 

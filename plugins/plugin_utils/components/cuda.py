@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""CUDA toolkits side by side, and cuDNN for those who compile against it."""
+"""CUDA toolkits side by side; cuDNN, NCCL and TensorRT for those who compile against them; cuda-compat."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
+from .nvidia_driver import continues
 
 SOURCES = ["nvidia-cuda"]
+# Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
+_LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL", "tensorrt": "TensorRT"}
+_PARTS = ("cuda", *_LIBRARIES, "cuda_compat")
 
 
 def wanted(context: Context) -> bool:
-    return bool(context.stack.get("cuda") or context.stack.get("cudnn"))
+    return any(context.stack.get(part) for part in _PARTS)
 
 
 def findings(context: Context) -> list[Finding]:
@@ -23,10 +27,15 @@ def findings(context: Context) -> list[Finding]:
         if missing:
             reason = f"the toolkit's packages are missing: {', '.join(missing)}"
             found.append(Finding("install", reason, _present(context), toolkit["version"], packages=missing))
-    cudnn = context.stack.get("cudnn") or {}
-    missing = missing_packages(context, cudnn.get("packages") or ())
+        else:
+            found += _release_findings(context, toolkit)
+    for key, name in _LIBRARIES.items():
+        found += _library_findings(context, key, name)
+    compat = context.stack.get("cuda_compat") or {}
+    missing = missing_packages(context, [compat["package"]] if compat else ())
     if missing:
-        found.append(Finding("install", "cuDNN is missing", after=cudnn.get("version"), packages=missing))
+        reason = f"{compat['package']} is missing: the driver alone does not run CUDA {compat['version']}"
+        found.append(Finding("install", reason, after=compat["version"], packages=missing))
     return found
 
 
@@ -39,20 +48,68 @@ def inputs(context: Context) -> Mapping[str, Any]:
 
 
 def version_prefixes(stack: Mapping[str, Any]) -> dict[str, str]:
-    """What the packages' versions begin with, where an exact version was asked for (cuda=12.8.1, cudnn=9.10.2)."""
+    """What the packages' versions begin with: an exact version that was asked for (cuda=12.8.1, cudnn=9.10.2), and the CUDA
+    that a library was built for where one name serves several (2.30.7-1+cuda13.2). A star stands for anything.
+    """
     prefixes = {}
     for toolkit in stack.get("cuda") or ():
         if toolkit.get("release"):
             prefixes.update(dict.fromkeys(toolkit["packages"], f"{toolkit['release']}-"))
-    cudnn = stack.get("cudnn") or {}
-    if cudnn.get("version"):
-        prefixes.update(dict.fromkeys(cudnn["packages"], str(cudnn["version"])))
+    for key in _LIBRARIES:
+        library = stack.get(key) or {}
+        start = _start(library)
+        if start:
+            prefixes.update(dict.fromkeys(library["packages"], start))
     return prefixes
 
 
+def _start(library: Mapping[str, Any]) -> str | None:
+    """The beginning of a library's versions; None where any will do.
+
+    The one character after the last point keeps the star that a beginning gets in apt's preferences away from the pattern:
+    apt takes a star at the end for its own and does not look for others in what is left.
+    """
+    version = library.get("version")
+    if not library.get("cuda"):
+        return str(version) if version else None
+    # 10.4.0 stands for 10.4.0.26-1, 2.27.7 for 2.27.7-1; a generation alone for all of its releases.
+    start = f"{version}[.-]" if version else f"{library['generation']}." if library.get("generation") else ""
+    return f"{start}*+cuda{library['cuda']}.?"
+
+
+def _release_findings(context: Context, toolkit: Mapping[str, Any]) -> list[Finding]:
+    """A release that was asked for by all of its numbers, and that is not the one that is there."""
+    release = toolkit.get("release")
+    wrong = [name for name in toolkit["packages"] if release and not continues(context.installed[name], f"{release}-")]
+    if not wrong:
+        return []
+    before = context.installed[wrong[0]]
+    reason = f"{wrong[0]} is {before}, wished is CUDA {release}"
+    return [Finding("upgrade", reason, before, release, packages=toolkit["packages"])]
+
+
+def _library_findings(context: Context, key: str, name: str) -> list[Finding]:
+    library = context.stack.get(key) or {}
+    missing = missing_packages(context, library.get("packages") or ())
+    if missing:
+        return [Finding("install", f"{name} is missing", after=library.get("version"), packages=missing)]
+    start = _start(library)
+    wrong = [each for each in library.get("packages") or () if start and not continues(context.installed[each], start)]
+    if not wrong:
+        return []
+    before = context.installed[wrong[0]]
+    wished = filter(None, (library.get("version"), f"for CUDA {library['cuda']}" if library.get("cuda") else None))
+    after = " ".join(wished)
+    reason = f"{wrong[0]} is {before}, wished is {name} {after}"
+    return [Finding("upgrade", reason, before, after, packages=library["packages"])]
+
+
 def _packages(context: Context) -> list[str]:
-    names = [name for toolkit in context.stack.get("cuda") or () for name in toolkit["packages"]]
-    return names + list((context.stack.get("cudnn") or {}).get("packages") or ())
+    stack = context.stack
+    names = [name for toolkit in stack.get("cuda") or () for name in toolkit["packages"]]
+    names += [name for key in _LIBRARIES for name in (stack.get(key) or {}).get("packages") or ()]
+    compat = stack.get("cuda_compat")
+    return [*names, compat["package"]] if compat else names
 
 
 def _present(context: Context) -> str | None:

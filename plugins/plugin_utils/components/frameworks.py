@@ -4,10 +4,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from .. import specifiers
 from .base import Context, Finding, Manages
+
+# Packages of which an environment has one set: what another variant left behind is loaded too. The role makes the environment anew then.
+_ONE_OF = re.compile(r"(jax-cuda\d+-(plugin|pjrt)|nvidia-dali-cuda\d+)$")
 
 
 def wanted(context: Context) -> bool:
@@ -18,11 +25,12 @@ def findings(context: Context) -> list[Finding]:
     found = []
     environments = context.facts["environments"] or {}
     for framework in context.stack["frameworks"]:
-        present = (environments.get(framework["path"]) or {}).get("packages") or {}
-        wrong = [pin for pin in framework["requirements"] if not _satisfied(pin, present)]
+        environment = environments.get(framework["path"]) or {}
+        present = environment.get("packages") or {}
+        wrong = _wrong(framework, environment, present)
         if wrong:
             before = next((present.get(_name(pin)) for pin in framework["requirements"] if _name(pin) in present), None)
-            reason = f"{framework['path']} lacks {', '.join(wrong)}"
+            reason = f"{framework['path']} {' and '.join(wrong)}"
             action = "upgrade" if before else "install"
             found.append(
                 Finding(
@@ -37,12 +45,37 @@ def manages(context: Context) -> Manages:
 
 
 def inputs(context: Context) -> Mapping[str, Any]:
-    keys = ("name", "requirements", "constraints", "index_url", "path")
+    keys = ("name", "requirements", "constraints", "index_url", "path", "loader_path")
     return {"frameworks": [{key: framework.get(key) for key in keys} for framework in context.stack["frameworks"]]}
 
 
+def _wrong(framework: Mapping[str, Any], environment: Mapping[str, Any], present: Mapping[str, str]) -> list[str]:
+    """What is not as wished in an environment: its Python, what it lacks, what it has in another version than it may."""
+    told = []
+    python = environment.get("python")
+    if python and not dotted.belongs(str(python), str(framework["interpreter"])):
+        told.append(f"has Python {python} instead of {framework['interpreter']}")
+    lacking = [pin for pin in framework["requirements"] if not _satisfied(pin, present)]
+    if lacking:
+        told.append(f"lacks {', '.join(lacking)}")
+    broken = [limit for limit in framework.get("constraints") or () if not _kept(limit, present)]
+    if broken:
+        told.append(f"breaks {', '.join(broken)}")
+    others = [
+        name for name in sorted(present) if _ONE_OF.match(name) and name not in map(_name, framework["requirements"])
+    ]
+    if others:
+        told.append(f"has {', '.join(others)} besides")
+    first = environment.get("loader_path")
+    if environment and first != framework.get("loader_path"):
+        told.append(
+            f"is activated with the libraries of {first or 'the driver'}, not of {framework.get('loader_path') or 'the driver'}"
+        )
+    return told
+
+
 def _name(pin: str) -> str:
-    return pin.split("==", 1)[0].split("[", 1)[0].lower().replace("_", "-")
+    return re.split(r"[\[=<>!~ ]", pin, maxsplit=1)[0].lower().replace("_", "-")
 
 
 def _satisfied(pin: str, present: Mapping[str, str]) -> bool:
@@ -52,3 +85,12 @@ def _satisfied(pin: str, present: Mapping[str, str]) -> bool:
     if version is None:
         return False
     return version == wished or ("+" not in wished and version.split("+", 1)[0] == wished)
+
+
+def _kept(limit: str, present: Mapping[str, str]) -> bool:
+    """Does what is installed keep a constraint? What is not installed does. One that is no plain range is left to the role."""
+    version = present.get(_name(limit))
+    specifier = limit[len(_name(limit)) :].strip()
+    if version is None or not specifiers.is_range(specifier):
+        return True
+    return specifiers.matches(version.split("+", 1)[0], specifier)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
@@ -116,11 +117,14 @@ def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
 
 def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
     """The packages that carry the driver's own version. NVIDIA's repository versions them all alike, a distribution
-    does not (Debian 13 pairs driver 550 with a persistence daemon of 535).
+    does not (Debian 13 pairs driver 550 with a persistence daemon of 535): its own are looked at where a version is wished.
     """
+    others: tuple[str, ...] = ("nvidia-driver-pinning-", "linux-", "nvlsm", "infiniband-")
     if driver["source"] != "nvidia":
-        return []
-    return [name for name in driver["packages"] if not name.startswith(("nvidia-driver-pinning-", "linux-headers-"))]
+        if not driver.get("version"):
+            return []
+        others += ("firmware-", "nvidia-persistenced")
+    return [name for name in driver["packages"] if not name.startswith(others)]
 
 
 def version_prefix(driver: Mapping[str, Any]) -> str:
@@ -129,8 +133,9 @@ def version_prefix(driver: Mapping[str, Any]) -> str:
 
 
 def continues(version: str, prefix: str) -> bool:
-    """Say whether a package's version, its epoch left out, begins as wished."""
-    return version.split(":", 1)[-1].startswith(prefix)
+    """Say whether a package's version, its epoch left out, begins as wished. A star in that stands for anything."""
+    upstream = version.split(":", 1)[-1]
+    return fnmatchcase(upstream, f"{prefix}*") if "*" in prefix else upstream.startswith(prefix)
 
 
 def _target(context: Context, driver: Mapping[str, Any]) -> str:

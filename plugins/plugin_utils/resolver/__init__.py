@@ -5,28 +5,47 @@
 resolve() below is the table of contents; each decision is a module of this package and a pure function:
 
     source            where the driver comes from         cuda               which toolkits
-    branch            which driver branch                 cudnn              which cuDNN
-    modules           open or proprietary modules         container_toolkit  container toolkit and engine
-    package_set       desktop or compute                  frameworks         which wheels
-    packages          names, pin, headers                 repositories       package sources and their keys
-    driver, adoption  these together, or what is there    nearest            what to wish instead
+    branch            which driver branch                 compilers          what nvcc compiles with
+    modules           open or proprietary modules         cudnn, nccl,       which libraries beside it
+    package_set       desktop or compute                    tensorrt
+    packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
+    driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
+    repositories      package sources and their keys      frameworks         which wheels
+    systems           the operating system                nearest            what to wish instead
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from ..rules import Row, Rules
+from ..rules import Row, Rules, age
 from ..situation import Situation
 from ..wish import Wish
-from . import branch, container_toolkit, cuda, cudnn, driver, frameworks, nearest, repositories, systems
+from . import (
+    branch,
+    container_toolkit,
+    cuda,
+    cudnn,
+    driver,
+    forward,
+    frameworks,
+    nccl,
+    nearest,
+    repositories,
+    systems,
+    tensorrt,
+)
 from .compatibility import compatible
-from .log import DESIGN, Log, Unresolved
+from .log import DESIGN, Entry, Log, Unresolved
 from .power import Power, family_floor, of_branch, reported
 
 __all__ = ["compatible", "resolve"]
+
+# Rules that are older than this many days miss drivers and wheels that people ask for.
+OLD = 90
 
 
 def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
@@ -36,10 +55,20 @@ def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
     """
     log = Log(rules)
     try:
-        stack = _decide(situation, wish, rules, log)
+        stack = forward.where_needed(_decide, situation, wish, rules, log)
     except Unresolved as error:
-        better = nearest.remedy(wish, lambda other: _decide(situation, other, rules, Log(rules)))
-        return {"ok": False, "conflicts": [_remedied(entry, better) for entry in error.conflicts]}
+
+        def decide(other: Wish) -> dict[str, Any]:
+            return forward.where_needed(_decide, situation, other, rules, Log(rules, trial=True))
+
+        better = nearest.remedy(wish, decide)
+        entries = [_remedied(entry, better) for entry in error.conflicts]
+        return {
+            "ok": False,
+            "conflicts": forward.remedied(entries, decide, wish),
+            "rules": age(rules, situation.today),
+        }
+    _age(situation, log)
     return {
         "ok": True,
         "gpus": [card.as_dict() for card in situation.cards],
@@ -49,34 +78,70 @@ def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
         "warnings": log.warnings,
         "stack": stack,
         "why": log.why,
+        "rules": age(rules, situation.today),
     }
 
 
+def _age(situation: Situation, log: Log) -> None:
+    """Warn of rules that know nothing of what appeared since."""
+    days = age(log.rules, situation.today)["age_days"]
+    if days > OLD:
+        text = f"the rules are of {log.rules['generated']}, {days} days old: what appeared since is not in them; install a newer gpuwright"
+        log.warn("rules.age", text, "compat/*.yaml (updated)")
+
+
 def _remedied(entry: dict[str, str], better: str | None) -> dict[str, str]:
-    """Put the wish that works into a conflict; a key that can be given stays the first remedy."""
+    """Put the wish that works into a conflict; a key that can be given, a card to leave out, other wheels, stay the first remedy."""
     if better is None:
         return entry
-    given = entry["rule"].startswith("repository.key")
+    given = entry["rule"].startswith(
+        ("repository.key", "cuda.cards", "tensorrt.cards", "frameworks.cards", "frameworks.jetson")
+    )
     return {**entry, "remedy": f"{entry['remedy']}; or {better}" if given else better}
 
 
 def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[str, Any]:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
     system = systems.find(situation, rules)
+    systems.warn(situation, system, log)
     if not situation.cards:
         return _without_cards(situation, wish, log)
     stack: dict[str, Any] = {}
-    power = _driver(situation, wish, system, stack, log)
+    try:
+        power = _driver(situation, wish, system, stack, log)
+    except Unresolved as error:
+        if log.trial:
+            raise
+        raise Unresolved(*error.conflicts, *_besides(situation, wish, system, rules)) from None
+    if wish.cuda_compat:
+        power = forward.extended(power, situation, rules)
     _toolkits(situation, wish, system, power, stack, log)
     if wish.container_toolkit:
         stack["container_toolkit"] = container_toolkit.choose(situation, wish, system, stack.get("driver"), log)
     if wish.frameworks:
         _put(stack, "frameworks", log.attempt(frameworks.choose, situation, wish, power, log))
+    if wish.cuda_compat:
+        _put(stack, "cuda_compat", forward.choose(stack, power, log))
+        forward.lead(stack, power, rules)
     _put(stack, "repositories", log.attempt(repositories.choose, situation, wish, system, stack, log) or [])
     if log.conflicts:
         raise Unresolved(*log.conflicts)
     _floor(stack, rules)
     return stack
+
+
+def _besides(situation: Situation, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
+    """Return what else cannot be had where it is the wish for a driver that cannot be met: all that another driver leaves so."""
+    log = Log(rules)
+    free = replace(
+        wish, driver_source=None, driver_branch=None, driver_version=None, driver_modules=None, driver_set=None
+    )
+    power = log.attempt(_driver, situation, free, system, {}, log) if free != wish else None
+    if power is None:
+        return []
+    _toolkits(situation, wish, system, power, {}, log)
+    log.attempt(frameworks.choose, situation, wish, power, log)
+    return log.conflicts
 
 
 def _floor(stack: dict[str, Any], rules: Rules) -> None:
@@ -86,7 +151,8 @@ def _floor(stack: dict[str, Any], rules: Rules) -> None:
     versions = [entry["version"] for entry in stack.get("cuda", ())] + [
         entry["cuda"] for entry in stack.get("frameworks", ())
     ]
-    families = [family_floor(dotted.major(version), rules) for version in versions if version]
+    asking = [version for version in versions if version and not forward.covers(stack, version)]
+    families = [family_floor(dotted.major(version), rules) for version in asking]
     floors = [row["driver"] for row in families if row]
     stack["driver"]["minimum"] = dotted.highest(stack["driver"]["minimum"], *floors)
 
@@ -118,18 +184,22 @@ def _of_host_driver(version: str, rules: Rules) -> tuple[str, str, str]:
 
 
 def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack: dict[str, Any], log: Log) -> None:
-    """Put CUDA and cuDNN into the stack as far as they are wished; cuDNN follows the toolkit's major version."""
+    """Put CUDA and its libraries into the stack as far as they are wished; these follow the toolkit's major version."""
     chosen = log.attempt(cuda.choose, situation, wish, system, power, log) if wish.cuda else None
     if chosen:
         stack["cuda"] = chosen
-    if not wish.cudnn or (wish.cuda and not chosen):
+    if not (wish.cudnn or wish.nccl or wish.tensorrt) or (wish.cuda and not chosen):
         return
     versions = [entry["version"] for entry in chosen or ()]
     if not versions:
         best = log.attempt(cuda.best, None, situation, system, power, log)
         versions = [best] if best else []
-    if versions:
+    if versions and wish.cudnn:
         _put(stack, "cudnn", log.attempt(cudnn.choose, situation, wish, versions, log))
+    if versions and wish.nccl:
+        _put(stack, "nccl", log.attempt(nccl.choose, wish, versions, log))
+    if versions and wish.tensorrt:
+        _put(stack, "tensorrt", log.attempt(tensorrt.choose, situation, wish, versions, log))
 
 
 def _put(stack: dict[str, Any], key: str, value: Any) -> None:
@@ -139,7 +209,15 @@ def _put(stack: dict[str, Any], key: str, value: Any) -> None:
 
 def _without_cards(situation: Situation, wish: Wish, log: Log) -> dict[str, Any]:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU."""
-    named = {"driver": wish.driver, "cuda": wish.cuda, "cudnn": wish.cudnn, "container-toolkit": wish.container_toolkit}
+    named = {
+        "driver": wish.driver,
+        "cuda": wish.cuda,
+        "cudnn": wish.cudnn,
+        "nccl": wish.nccl,
+        "tensorrt": wish.tensorrt,
+        "cuda-compat": wish.cuda_compat,
+        "container-toolkit": wish.container_toolkit,
+    }
     left = [name for name, wished in named.items() if wished]
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)

@@ -17,7 +17,11 @@ _KEEP = "leave the wish out to keep the driver that is there"
 
 def shortcomings(installed: InstalledDriver, situation: Situation, wish: Wish, rules: Rules) -> list[Entry]:
     """Return everything that the driver does not satisfy; empty where it can stay as it is."""
-    return [*_of_wish(installed, wish), *_of_cards(installed, situation, rules), *_of_floors(installed, wish, rules)]
+    return [
+        *_of_wish(installed, wish),
+        *_of_cards(installed, situation, rules),
+        *_of_floors(installed, situation, wish, rules),
+    ]
 
 
 def branch_of(installed: InstalledDriver, rules: Rules) -> Row | None:
@@ -48,12 +52,10 @@ def _of_wish(installed: InstalledDriver, wish: Wish) -> list[Entry]:
     )
     entries = []
     for name, asked, found in wished:
-        if asked and found and asked != found:
-            entries.append(
-                conflict(
-                    "driver.installed", f"{name}={asked} is asked for, {found} is there", "the machine's facts", _KEEP
-                )
-            )
+        if asked and asked != found:
+            there = f"{found} is there" if found else "what is there cannot be told"
+            text = f"{name}={asked} is asked for, {there}"
+            entries.append(conflict("driver.installed", text, "the machine's facts", _KEEP))
     return entries
 
 
@@ -80,7 +82,8 @@ def _of_cards(installed: InstalledDriver, situation: Situation, rules: Rules) ->
     return entries
 
 
-def _of_floors(installed: InstalledDriver, wish: Wish, rules: Rules) -> list[Entry]:
+def _of_floors(installed: InstalledDriver, situation: Situation, wish: Wish, rules: Rules) -> list[Entry]:
+    floors = branch.wished_floors(wish, rules)
     return [
         conflict(
             floor.rule,
@@ -88,6 +91,6 @@ def _of_floors(installed: InstalledDriver, wish: Wish, rules: Rules) -> list[Ent
             floor.source,
             f"use a driver from {floor.build} on",
         )
-        for floor in branch.wished_floors(wish, rules)
+        for floor in branch.of_branch(floors, dotted.major(installed.version), situation, wish, rules)
         if not dotted.at_least(installed.version, floor.build)
     ]

@@ -18,8 +18,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ..rules import Row, Rules, cite
 from ..situation import Card, Situation
 from ..wish import Wish
-from . import cards, modules, power, systems
-from .log import Entry, conflict
+from . import cards, forward, modules, power, systems
+from .log import Entry, conflict, offered
 
 END_IS_NEAR = timedelta(days=180)
 _TYPES = {"long-term": 0, "production": 1, "new-feature": 2}
@@ -46,12 +46,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Floor:
-    """A lowest driver build, and what asks for it."""
+    """A lowest driver build, and what asks for it; cuda is the CUDA version (13, 12.8) that does."""
 
     build: str
     rule: str
     text: str
     source: str
+    cuda: str | None = None
 
 
 def candidates(
@@ -60,11 +61,12 @@ def candidates(
     """Return the branches of a source that pass, best first; and for the others, by branch, every reason."""
     passed: list[Candidate] = []
     failed: dict[str, list[Entry]] = {}
-    floors = wished_floors(wish, rules)
+    wished = wished_floors(wish, rules)
     for row, build, prebuilt in _offered(source, system, rules):
         if wish.driver_branch and row["branch"] != wish.driver_branch:
             continue
         flavour, reasons = modules.choose(situation, wish, row, source, rules)
+        floors = of_branch(wished, row["branch"], situation, wish, rules)
         minimum, more = _lowest(situation, wish, row, source, build, flavour, floors, rules)
         reasons += _unserved(situation.cards, row, rules) + more + _absent(situation, row)
         if reasons or flavour is None:
@@ -88,19 +90,26 @@ def wished_floors(wish: Wish, rules: Rules) -> list[Floor]:
     """Return the lowest drivers that the wished CUDA versions and wheel variants need."""
     floors = []
     for version in wish.cuda_versions:
-        floors += _family(dotted.major(version), f"CUDA {version}", rules)
+        floors += _family(version, f"CUDA {version}", rules)
     for framework in wish.frameworks:
-        if framework.variant and framework.variant.startswith("cu"):
-            floors += _family(framework.variant[2:4], f"{framework.name} of the variant {framework.variant}", rules)
+        if framework.cuda_major:
+            floors += _family(framework.cuda_major, f"{framework.name} of the variant {framework.variant}", rules)
     return floors
 
 
-def _family(major: str, who: str, rules: Rules) -> list[Floor]:
-    row = power.family_floor(major, rules)
+def of_branch(floors: list[Floor], branch: str, situation: Situation, wish: Wish, rules: Rules) -> list[Floor]:
+    """Return the wished floors that hold for a branch: cuda-compat, where it is wished, spares one the newer driver."""
+    if not wish.cuda_compat:
+        return floors
+    return [floor for floor in floors if not forward.lifts(floor.cuda, branch, situation, rules)]
+
+
+def _family(cuda: str, who: str, rules: Rules) -> list[Floor]:
+    row = power.family_floor(dotted.major(cuda), rules)
     if row is None:
         return []
     text = f"{who} needs a driver from {row['driver']} on"
-    return [Floor(row["driver"], "driver.floor-cuda", text, cite(rules, "cuda", row))]
+    return [Floor(row["driver"], "driver.floor-cuda", text, cite(rules, "cuda", row), cuda)]
 
 
 def _offered(source: str, system: Row, rules: Rules) -> Iterable[tuple[Row, str | None, bool]]:
@@ -141,9 +150,10 @@ def _unserved(all_cards: Iterable[Card], row: Row, rules: Rules) -> list[Entry]:
 
 
 def _absent(situation: Situation, row: Row) -> list[Entry]:
-    if f"driver={row['branch']}" not in situation.absent:
+    there = situation.absent.get(f"driver={row['branch']}")
+    if there is None:
         return []
-    text = f"the machine's package index has no packages of driver branch {row['branch']}"
+    text = f"the machine's package index has no packages of driver branch {row['branch']}{offered(there)}"
     return [
         conflict(
             "driver.absent", text, "the machine's package index", "use another branch, or a mirror that carries it"
@@ -194,7 +204,8 @@ def _kernel_floors(situation: Situation, row: Row, source: str, flavour: str | N
         if failure["modules"] not in ("any", flavour):
             continue
         which = f" below {failure['builds_below']}" if failure["builds_below"] else ""
-        text = f"builds of branch {row['branch']}{which} do not compile on kernel {situation.kernel}"
+        doubt = "" if failure["confirmed"] else " (one report, not confirmed)"
+        text = f"builds of branch {row['branch']}{which} do not compile on kernel {situation.kernel}{doubt}"
         # A failure of every build is a floor that no build reaches.
         floors.append(Floor(failure["builds_below"] or "99999", "driver.kernel", text, cite(rules, "kernels", failure)))
     return floors

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from ..rules import Row, Rules
+from ..rules import Row, Rules, remembered
 from ..situation import Card, card_of_row
 
 TURING = "7.5"
+# Where the column first_driver of the cards was read, as a row of the driver branches cites it.
+_NVIDIAS_LIST: Row = {"source": ["open_modules"]}
 
 
 def from_row(row: Row) -> Card:
@@ -31,12 +33,20 @@ def flavours(card: Card, rules: Rules) -> list[str]:
 
 def architecture(card: Card, rules: Rules) -> Row | None:
     """Return the row of a card's architecture."""
+    return _architecture(card.architecture, rules)
+
+
+@remembered
+def _architecture(name: str | None, rules: Rules) -> Row | None:
     rows: list[Row] = rules["gpus"]["architectures"]
-    return next((row for row in rows if row["architecture"] == card.architecture), None)
+    return next((row for row in rows if row["architecture"] == name), None)
 
 
 def served(card: Card, branch: Row, rules: Rules) -> bool:
-    """Say whether a branch drives a card: old enough a card, new enough a branch, and none that skipped it."""
+    """Say whether a branch drives a card: old enough a card, new enough a branch, and none that skipped it.
+
+    What is read of the single card goes before what holds for its architecture.
+    """
     if card.compute_capability and not dotted.at_least(card.compute_capability, branch["min_compute_capability"]):
         return False
     listed = first_builds(card, rules)
@@ -44,14 +54,21 @@ def served(card: Card, branch: Row, rules: Rules) -> bool:
         if branch["branch"] in listed.get("absent", ()):
             return False
         return int(branch["branch"]) >= min(int(dotted.major(build)) for build in listed["first"])
+    if card.first_driver:
+        return branch["branch"] not in card.absent and int(branch["branch"]) >= int(dotted.major(card.first_driver))
     row = architecture(card, rules)
     return row is None or int(branch["branch"]) >= int(row["first_branch"])
 
 
 def first_builds(card: Card, rules: Rules) -> Row | None:
     """Return the row that lists the first build of each branch for a card."""
+    return _first_builds(card.pci, rules)
+
+
+@remembered
+def _first_builds(pci: str | None, rules: Rules) -> Row | None:
     rows: list[Row] = rules["driver_branches"]["first_builds"]
-    return next((row for row in rows if row["pci"] == card.pci), None)
+    return next((row for row in rows if row["pci"] == pci), None)
 
 
 def first_build(card: Card, branch: str, rules: Rules) -> tuple[str, Row] | None:
@@ -60,4 +77,6 @@ def first_build(card: Card, branch: str, rules: Rules) -> tuple[str, Row] | None
     for build in row["first"] if row else ():
         if dotted.major(build) == branch and row is not None:
             return build, row
+    if row is None and card.first_driver and dotted.major(card.first_driver) == branch:
+        return card.first_driver, _NVIDIAS_LIST
     return None

@@ -13,17 +13,17 @@ from .. import gpus
 from ..errors import BadInput
 from ..rules import Row, Rules
 from ..situation import Card
-from . import cards, power, targets
+from . import cards, forward, power, targets
 from .log import Log
 
 Reason = dict[str, str]
 
 
 def compatible(driver_version: str, cuda_version: str, gpu_names: Sequence[str], rules: Rules) -> dict[str, Any]:
-    """Return compatible, mode (native, minor-version, forward or none) and reasons with their sources.
+    """Return compatible, mode (native, minor-version, forward or none), package and reasons with their sources.
 
     driver_version is a branch (580) or a build (580.95.05), cuda_version such as 12.8 or 12.8.1. forward means: only
-    with the package cuda-compat, on data-centre cards. Raises BadInput for what does not exist.
+    with the package cuda-compat that is named, on data-centre cards. Raises BadInput for what does not exist.
     """
     log = Log(rules)
     branch = _branch(driver_version, rules)
@@ -33,12 +33,36 @@ def compatible(driver_version: str, cuda_version: str, gpu_names: Sequence[str],
     mode = _mode(power.of_branch(branch, exact), cuda, cuda_version, rules)
     _explain_mode(mode, driver_version, cuda, branch, log)
     fits = [_card_fits(card, branch, exact, cuda, log) for card in found]
-    if mode is None and found and all(card.kind == "datacenter" for card in found):
-        mode = "forward"
-        text = f"cuda-compat-{cuda.replace('.', '-')} lets data-centre cards run CUDA {cuda} on an older driver"
-        log.decided("cuda.forward", text, log.cite("cuda", rules["cuda"]["families"][0]))
+    if mode is None and found:
+        mode = _forward(branch["branch"], cuda, found, log)
     answer = mode is not None and all(fits)
-    return {"compatible": answer, "mode": mode if answer and mode else "none", "reasons": log.why}
+    return {
+        "compatible": answer,
+        "mode": mode if answer and mode else "none",
+        "package": forward.package(cuda, rules)[0] if answer and mode == "forward" else None,
+        "reasons": log.why,
+    }
+
+
+def _forward(branch: str, cuda: str, found: Sequence[Card], log: Log) -> str | None:
+    """Return "forward" where cuda-compat was built for the branch, reaches this CUDA and serves the cards; and say why."""
+    row = forward.base(branch, log.rules)
+    name, _path = forward.package(cuda, log.rules)
+    other = next((card for card in found if card.kind != "datacenter"), None)
+    if other:
+        text = f"{name} would be for data-centre cards only, the {other.name} is none"
+        log.decided("cuda.compat-card", text, "compat/cuda.yaml (forward)")
+        return None
+    if row is None or cuda not in forward.versions(branch, found, log.rules):
+        text = f"{name} is not made for driver branch {branch}"
+        source = log.cite("cuda", row) if row else "compat/cuda.yaml (forward)"
+        log.decided("cuda.compat-base", text, source)
+        return None
+    text = f"{name} lets data-centre cards run CUDA {cuda} on branch {branch}"
+    if not row["supported"]:
+        text += ", which NVIDIA does not support (any more)"
+    log.decided("cuda.forward", text, log.cite("cuda", row))
+    return "forward"
 
 
 def _mode(driver: power.Power, cuda: str, release: str, rules: Rules) -> str | None:

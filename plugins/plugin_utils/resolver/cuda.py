@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
 from ..rules import Row
-from ..situation import Situation
+from ..situation import Card, Situation
 from ..wish import Wish
-from . import targets
-from .log import Entry, Log, Unresolved, conflict
+from . import compilers, targets
+from .log import Entry, Log, Unresolved, conflict, offered
 from .power import Power, native_floor
 
 
@@ -34,11 +35,11 @@ def best(wanted: str | None, situation: Situation, system: Row, power: Power, lo
     reasons = {cuda: _obstacles(cuda, remedy, situation, system, power, log) for cuda in _versions(wanted, log)}
     usable = [cuda for cuda, entries in reasons.items() if not entries]
     if wanted is None:
-        usable = [cuda for cuda in usable if not _glibc_rows(cuda, situation, log)]
+        usable = [cuda for cuda in usable if compilers.compiles(cuda, situation, log.rules)]
     # What is not confirmed is taken only where nothing else is left.
     fitting = [cuda for cuda in usable if _confirmed(cuda, log)] or usable
     if not fitting:
-        raise Unresolved(*_nearest(wanted, reasons, situation, power, log))
+        raise Unresolved(*(_pair(situation.cards, log) or _nearest(wanted, reasons, situation, power, log)))
     native = [cuda for cuda in fitting if power.mode(cuda, log.rules) == "native"]
     if native:
         return max(native, key=dotted.key)
@@ -64,7 +65,7 @@ def _obstacles(cuda: str, instead: str, situation: Situation, system: Row, power
         remedy = "leave the toolkit out (frameworks bring their own CUDA), or use a system whose repository has it"
         entries.append(conflict("cuda.repository", text, log.cite("systems", system), remedy))
     if f"cuda={cuda}" in situation.absent:
-        text = f"the machine's package index has no CUDA toolkit {cuda}"
+        text = f"the machine's package index has no CUDA toolkit {cuda}{offered(situation.absent[f'cuda={cuda}'])}"
         entries.append(conflict("cuda.absent", text, "the machine's package index", "use another CUDA version"))
     return entries
 
@@ -79,7 +80,7 @@ def _one(version: str | None, situation: Situation, system: Row, power: Power, l
     entry = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}
     if version and len(dotted.key(version)) > 2:
         entry["release"] = version
-    _explain(entry, version, power, situation, log)
+    _explain(entry, version, power, situation, system, log)
     return entry
 
 
@@ -89,7 +90,9 @@ def _filled(text: str, fill: dict[str, str]) -> str:
     return text
 
 
-def _explain(entry: dict[str, Any], version: str | None, power: Power, situation: Situation, log: Log) -> None:
+def _explain(
+    entry: dict[str, Any], version: str | None, power: Power, situation: Situation, system: Row, log: Log
+) -> None:
     cuda = entry["version"]
     rows = [row for row in log.rules["cuda"]["rows"] if row["cuda"] == cuda]
     citation = log.cite("cuda", rows[0])
@@ -102,24 +105,10 @@ def _explain(entry: dict[str, Any], version: str | None, power: Power, situation
         log.warn("cuda.minor-version", text, log.cite("cuda", log.rules["cuda"]["families"][0]))
     if not _confirmed(cuda, log):
         log.warn("cuda.unconfirmed", f"what is known of CUDA {cuda} is not confirmed", citation)
-    _glibc(cuda, situation, log)
+    compilers.warn(cuda, situation, system, log)
     for doubt in log.rules["systems"]["doubts"]:
         if (doubt["os"], doubt["what"], doubt["version"]) == (situation.os, "cuda", cuda):
             log.warn("repository.doubt", doubt["text"], log.cite("systems", doubt))
-
-
-def _glibc(cuda: str, situation: Situation, log: Log) -> None:
-    for row in _glibc_rows(cuda, situation, log):
-        text = f"CUDA {cuda} on glibc {situation.glibc}: {row['text']}; programs that are already compiled run"
-        log.warn("cuda.glibc", text, log.cite("systems", row))
-
-
-def _glibc_rows(cuda: str, situation: Situation, log: Log) -> list[Row]:
-    glibc = situation.glibc
-    if not glibc:
-        return []
-    rows = log.rules["systems"]["glibc"]
-    return [row for row in rows if dotted.at_least(glibc, row["glibc"]) and dotted.at_least(row["toolkit_up_to"], cuda)]
 
 
 def _versions(wanted: str | None, log: Log) -> list[str]:
@@ -139,6 +128,22 @@ def _distance(cuda: str, power: Power) -> tuple[bool, tuple[int, ...]]:
 def _newest_for(situation: Situation, log: Log) -> str:
     usable = targets.toolkits_for(situation.cards, log.rules)
     return f"use cuda={usable[-1]}" if usable else "leave the toolkit out"
+
+
+def _pair(all_cards: Sequence[Card], log: Log) -> list[Entry]:
+    """Return the clash of the first two cards of a machine that no toolkit has code for together."""
+    cards = list({card.name: card for card in all_cards}.values())
+    for index, one in enumerate(cards):
+        for other in cards[index + 1 :]:
+            alone = targets.toolkits_for([one], log.rules) and targets.toolkits_for([other], log.rules)
+            if alone and not targets.toolkits_for([one, other], log.rules):
+                text = (
+                    f"no CUDA toolkit has code for both the {one.name} (compute capability {one.compute_capability}) "
+                    f"and the {other.name} ({other.compute_capability})"
+                )
+                remedy = f"leave one card unmanaged: gpuwright_gpus_ignore: ['{other.name}'], or ['{one.name}']"
+                return [conflict("cuda.cards", text, "compat/cuda.yaml (targets)", remedy)]
+    return []
 
 
 def _nearest(

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
@@ -12,14 +12,14 @@ from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ..rules import Row
 from ..situation import Situation
 from ..wish import Wish
-from .log import Log, Unresolved, conflict
+from .log import Log, Unresolved, conflict, offered
 
 
 def choose(situation: Situation, wish: Wish, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
     """Return version (None: the newest of the index) and packages for the CUDA majors in use. Raises Unresolved."""
     majors = sorted({dotted.major(cuda) for cuda in cuda_versions}, key=int)
     last = _ceiling(situation, majors, log)
-    version = wish.cudnn_version or (last["last"] if last else None)
+    version = wish.cudnn_version or (_last_there(last, situation, log) if last else None)
     if version:
         _check(version, majors, situation, last, log)
     old = version is not None and dotted.major(version) == "8"
@@ -28,6 +28,8 @@ def choose(situation: Situation, wish: Wish, cuda_versions: Sequence[str], log: 
     if last and not wish.cudnn_version:
         text = f"cuDNN {version}: the last one that serves every card and CUDA {', '.join(majors)}"
         log.decided("cudnn.version", text, log.cite("cudnn", last))
+        if not last["confirmed"]:
+            log.warn("cudnn.unconfirmed", f"that {version} is the last one is not confirmed", log.cite("cudnn", last))
     else:
         text = (
             f"cuDNN {version}: asked for"
@@ -38,7 +40,7 @@ def choose(situation: Situation, wish: Wish, cuda_versions: Sequence[str], log: 
     return {"version": version, "packages": list(dict.fromkeys(packages))}
 
 
-def limits(capabilities: Sequence[str], majors: Sequence[str], ceilings: Sequence[Row]) -> list[Row]:
+def limits(capabilities: Collection[str], majors: Sequence[str], ceilings: Sequence[Row]) -> list[Row]:
     """Return the rows that limit cuDNN for these compute capabilities and CUDA majors."""
     found = []
     for row in ceilings:
@@ -57,6 +59,23 @@ def _capabilities(situation: Situation) -> list[str]:
 def _ceiling(situation: Situation, majors: Sequence[str], log: Log) -> Row | None:
     found = limits(_capabilities(situation), majors, log.rules["cudnn"]["ceilings"])
     return min(found, key=lambda row: dotted.key(row["last"])) if found else None
+
+
+def _last_there(last: Row, situation: Situation, log: Log) -> str:
+    """Return the last version that serves; where the machine's package index lacks it, the newest older one that it has.
+
+    Raises Unresolved where it has none.
+    """
+    ceiling = str(last["last"])
+    there = situation.absent.get(f"cudnn={ceiling}")
+    if there is None:
+        return ceiling
+    older = [each for each in there if dotted.major(each) == dotted.major(ceiling) and dotted.at_least(ceiling, each)]
+    if older:
+        return max(older, key=dotted.key)
+    text = f"the machine's package index has neither cuDNN {ceiling}, the last that serves, nor an older one{offered(there)}"
+    remedy = "use a mirror that carries it, or leave cuDNN out (frameworks bring their own)"
+    raise Unresolved(conflict("cudnn.absent", text, log.cite("cudnn", last), remedy))
 
 
 def _check(version: str, majors: Sequence[str], situation: Situation, last: Row | None, log: Log) -> None:

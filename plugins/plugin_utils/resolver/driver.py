@@ -204,15 +204,17 @@ def _single(
     for card in {each.name: each for each in situation.cards}.values():
         rows = [row for row in rules["driver_branches"]["rows"] if row["latest"] and cards.served(card, row, rules)]
         if rows and not any(row["branch"] in reasons for row in rows for reasons in failed.values()):
-            span = f"{rows[0]['branch']} to {rows[-1]['branch']}"
+            first, last = rows[0]["branch"], rows[-1]["branch"]
+            span = f"branches {first} to {last}" if first != last else f"branch {first} alone"
             who = f"the {card.name} (compute capability {card.compute_capability})"
-            text = f"{who} is driven by branches {span}, and no source for {system['os']} carries one"
+            text = f"{who} is driven by {span}, and no source for {system['os']} carries {'one' if first != last else 'it'}"
             older = [
                 each["os"]
                 for each in rules["systems"]["rows"]
                 if int(each["nvidia_first_branch"]) <= int(rows[-1]["branch"])
             ]
-            remedy = f"use {' or '.join(older)}, or leave the card unmanaged: gpuwright_gpus_ignore: ['{card.name}']"
+            unmanaged = f"leave the card unmanaged: gpuwright_gpus_ignore: ['{card.name}']"
+            remedy = f"use {' or '.join(older)}, or {unmanaged}" if older else unmanaged
             entries.append(conflict("driver.card", text, cite(rules, "driver_branches", rows[-1]), remedy))
     return entries
 

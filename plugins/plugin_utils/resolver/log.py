@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ..rules import Row, Rules, cite
@@ -12,7 +12,7 @@ from ..rules import Row, Rules, cite
 Entry = dict[str, str]
 Value = TypeVar("Value")
 
-DESIGN = "gpuwright's order of preference (docs: how decisions are made)"
+DESIGN = "gpuwright's order of preference (docs/decisions.md)"
 
 
 class Unresolved(Exception):
@@ -28,11 +28,20 @@ def conflict(rule: str, text: str, source: str, remedy: str) -> Entry:
     return {"rule": rule, "text": text, "source": source, "remedy": remedy}
 
 
-class Log:
-    """What was decided and why, in the order of deciding."""
+def offered(versions: Sequence[str]) -> str:
+    """Return what a package index has instead of something, as the end of a sentence; nothing where that is not known."""
+    return f"; it has {', '.join(versions)}" if versions else ""
 
-    def __init__(self, rules: Rules) -> None:
+
+class Log:
+    """What was decided and why, in the order of deciding.
+
+    trial: it only matters whether there is an answer; where there is none, the first reason ends it.
+    """
+
+    def __init__(self, rules: Rules, *, trial: bool = False) -> None:
         self.rules = rules
+        self.trial = trial
         self.why: list[Entry] = []
         self.warnings: list[Entry] = []
         self.conflicts: list[Entry] = []
@@ -56,5 +65,7 @@ class Log:
         try:
             return decision(*arguments)
         except Unresolved as error:
+            if self.trial:
+                raise
             self.conflicts.extend(error.conflicts)
             return None

@@ -3,7 +3,7 @@
 """The nearest wish that works, for a person whose own cannot be met.
 
 The parts of the wish are given up one after the other, then several together, until one resolves; what came out for
-the parts given up is what is proposed.
+the parts given up is what is proposed. A proposal is resolved once more, as it will be asked: only one that works is made.
 """
 
 from __future__ import annotations
@@ -20,12 +20,21 @@ Decide = Callable[[Wish], Stack]
 
 
 @dataclass(frozen=True)
+class Proposal:
+    """What to ask for instead: its words, and the wish that follows them."""
+
+    text: str
+    follow: Callable[[Wish], Wish]
+
+
+@dataclass(frozen=True)
 class Part:
-    """A part of a wish: how it is given up, and how what came instead is written ("" where nothing came)."""
+    """A part of a wish: how it is given up, and what is proposed for what came instead (None where nothing is)."""
 
     name: str
     give_up: Callable[[Wish], Wish]
-    instead: Callable[[Stack], str]
+    instead: Callable[[Stack], Proposal | None]
+    component: bool = False
 
 
 def remedy(wish: Wish, decide: Decide) -> str | None:
@@ -35,92 +44,182 @@ def remedy(wish: Wish, decide: Decide) -> str | None:
     """
     alone: list[str] = []
     for parts in _attempts(wish):
-        if alone and (len(parts) > 1 or parts[0] in _COMPONENTS or len(alone) == 2):
+        severe = len(parts) > 1 or parts[0].component
+        if alone and (severe or len(alone) == 2):
             break
-        relaxed = wish
-        for part in parts:
-            relaxed = part.give_up(relaxed)
-        try:
-            stack = decide(relaxed)
-        except Unresolved:
+        found = _proposed(wish, parts, decide)
+        if found is None:
             continue
-        found = " and ".join(dict.fromkeys(text for part in parts if (text := part.instead(stack))))
-        if len(parts) > 1 or parts[0] in _COMPONENTS:
+        if severe:
             return found
         alone = list(dict.fromkeys([*alone, found]))
     return ", or ".join(alone) or None
 
 
+def _proposed(wish: Wish, parts: list[Part], decide: Decide) -> str | None:
+    """Return the words of what works without these parts; None where nothing does, or not as it would be asked."""
+    relaxed = wish
+    for part in parts:
+        relaxed = part.give_up(relaxed)
+    try:
+        stack = decide(relaxed)
+        proposals = [proposal for part in parts if (proposal := part.instead(stack))]
+        followed = relaxed
+        for proposal in proposals:
+            followed = proposal.follow(followed)
+        if followed != relaxed:
+            decide(followed)
+    except Unresolved:
+        return None
+    return " and ".join(dict.fromkeys(proposal.text for proposal in proposals)) or None
+
+
 def _attempts(wish: Wish) -> Iterator[list[Part]]:
     """Yield the parts to give up: each alone, the driver's together, everything about versions, then whole components."""
-    present = [part for part in _VERSIONS if part.give_up(wish) != wish]
+    present = [part for part in _versions(wish) if part.give_up(wish) != wish]
     yield from ([part] for part in present)
     driver = [part for part in present if part.name == "driver"]
     if len(driver) > 1:
         yield driver
-    if len(present) > len(driver):
+    frameworks = [part for part in present if part.name in ("python", "framework")]
+    if len(frameworks) > 1:
+        yield frameworks
+    if len(present) > len(driver) and present != frameworks:
         yield present
-    components = [part for part in _COMPONENTS if part.give_up(wish) != wish]
+    components = [part for part in _components(wish) if part.give_up(wish) != wish]
     yield from ([part] for part in components)
     yield from ([*present, part] for part in components)
     if len(components) > 1:
         yield [*present, *components]
 
 
-def _any_framework(wish: Wish) -> Wish:
-    return replace(wish, frameworks=tuple(FrameworkWish(each.name, text=each.name) for each in wish.frameworks))
+# versions ----------------------------------------------------------------------------------------------
 
 
-def _driver(stack: Stack) -> str:
-    return f"ask for driver={stack['driver']['branch']}" if "driver" in stack else ""
+def _versions(wish: Wish) -> list[Part]:
+    frameworks = [_framework(each.name) for each in wish.frameworks]
+    return [
+        Part("python", lambda each: replace(each, python=None), _python),
+        *frameworks,
+        *(_library(name) for name in ("cudnn", "nccl", "tensorrt")),
+        Part("cuda", lambda each: replace(each, cuda_versions=()), _cuda),
+        Part("driver", lambda each: replace(each, driver_version=None), _driver),
+        Part("driver", lambda each: replace(each, driver_version=None, driver_branch=None), _driver),
+        Part("driver", lambda each: replace(each, driver_modules=None), _of_driver("modules")),
+        Part("driver", lambda each: replace(each, driver_source=None), _of_driver("source")),
+    ]
 
 
-def _of_driver(key: str) -> Callable[[Stack], str]:
-    return lambda stack: f"ask for driver-{key}={stack['driver'][key]}" if "driver" in stack else ""
+def _changed(text: str, **changes: Any) -> Proposal:
+    return Proposal(f"ask for {text}", lambda wish: replace(wish, **changes))
 
 
-def _cuda(stack: Stack) -> str:
-    return f"ask for cuda={stack['cuda'][0]['version']}" if "cuda" in stack else ""
+def _framework(name: str) -> Part:
+    def instead(stack: Stack) -> Proposal | None:
+        chosen = _chosen(stack, name)
+        if chosen is None:
+            return None
+        version, variant = chosen["version"], chosen["variant"]
+        text = _AS_ASKED[name].format(version=version, variant=variant)
+        wished = FrameworkWish(name, f"=={version}", variant, text)
+        return Proposal(f"ask for {text}", lambda wish: _with(wish, wished))
+
+    return Part("framework", lambda wish: _with(wish, FrameworkWish(name, text=name)), instead)
 
 
-def _cudnn(stack: Stack) -> str:
-    if "cudnn" not in stack:
-        return ""
-    version = stack["cudnn"]["version"]
-    return f"ask for cudnn={version}" if version else "ask for cudnn without a version"
+# How a framework is asked for by release and variant.
+_AS_ASKED = {
+    "pytorch": "pytorch={version}+{variant}",
+    "tensorflow": "tensorflow={version}",
+    "jax": "jax[{variant}]=={version}",
+    "dali": "dali={version}+{variant}",
+}
 
 
-def _framework(stack: Stack) -> str:
-    if "frameworks" not in stack:
-        return ""
-    chosen = stack["frameworks"][0]
-    return f"ask for pytorch={chosen['version']}+{chosen['variant']}"
+def _with(wish: Wish, framework: FrameworkWish) -> Wish:
+    """Return the wish with another one for a framework that it holds."""
+    return replace(
+        wish, frameworks=tuple(framework if each.name == framework.name else each for each in wish.frameworks)
+    )
 
 
-def _python(stack: Stack) -> str:
-    return f"ask for python={stack['frameworks'][0]['interpreter']}" if "frameworks" in stack else ""
+def _chosen(stack: Stack, name: str) -> dict[str, Any] | None:
+    return next((each for each in stack.get("frameworks", ()) if each["name"] == name), None)
 
 
-_VERSIONS = (
-    Part("python", lambda wish: replace(wish, python=None), _python),
-    Part("pytorch", _any_framework, _framework),
-    Part("cudnn", lambda wish: replace(wish, cudnn_version=None), _cudnn),
-    Part("cuda", lambda wish: replace(wish, cuda_versions=()), _cuda),
-    Part("driver", lambda wish: replace(wish, driver_version=None), _driver),
-    Part("driver", lambda wish: replace(wish, driver_version=None, driver_branch=None), _driver),
-    Part("driver", lambda wish: replace(wish, driver_modules=None), _of_driver("modules")),
-    Part("driver", lambda wish: replace(wish, driver_source=None), _of_driver("source")),
-)
-_COMPONENTS = (
-    Part(
-        "cuda",
-        lambda wish: replace(wish, cuda=False, cuda_versions=()),
-        lambda _: "leave the CUDA toolkit out (frameworks bring their own CUDA)",
-    ),
-    Part(
-        "cudnn",
-        lambda wish: replace(wish, cudnn=False, cudnn_version=None),
-        lambda _: "leave cuDNN out (frameworks bring their own)",
-    ),
-    Part("pytorch", lambda wish: replace(wish, frameworks=()), lambda _: "leave PyTorch out"),
-)
+def _python(stack: Stack) -> Proposal | None:
+    found = [each["interpreter"] for each in stack.get("frameworks", ())]
+    return _changed(f"python={found[0]}", python=found[0]) if found else None
+
+
+def _library(name: str) -> Part:
+    key = f"{name}_version"
+    without: dict[str, Any] = {key: None}
+
+    def instead(stack: Stack) -> Proposal | None:
+        if name not in stack:
+            return None
+        version = stack[name]["version"]
+        return _changed(f"{name}={version}", **{key: version}) if version else _changed(f"{name} without a version")
+
+    return Part(name, lambda wish: replace(wish, **without), instead)
+
+
+def _cuda(stack: Stack) -> Proposal | None:
+    if "cuda" not in stack:
+        return None
+    version = stack["cuda"][0]["version"]
+    return _changed(f"cuda={version}", cuda_versions=(version,))
+
+
+def _driver(stack: Stack) -> Proposal | None:
+    if "driver" not in stack:
+        return None
+    branch = stack["driver"]["branch"]
+    return _changed(f"driver={branch}", driver_branch=branch, driver_version=None)
+
+
+def _of_driver(key: str) -> Callable[[Stack], Proposal | None]:
+    without: dict[str, Any] = {f"driver_{key}": None}
+
+    def instead(stack: Stack) -> Proposal | None:
+        if "driver" not in stack:
+            return None
+        value = stack["driver"][key]
+        if value not in ("nvidia", "distro", "open", "proprietary"):
+            # Adopted from somewhere that has no name to ask for.
+            return Proposal(f"leave driver-{key} out", lambda wish: replace(wish, **without))
+        return _changed(f"driver-{key}={value}", **{f"driver_{key}": value})
+
+    return instead
+
+
+# whole components --------------------------------------------------------------------------------------
+
+
+def _components(wish: Wish) -> list[Part]:
+    return [
+        _without("the CUDA toolkit out (frameworks bring their own CUDA)", cuda=False, cuda_versions=()),
+        _without("cuDNN out (frameworks bring their own)", cudnn=False, cudnn_version=None),
+        _without("NCCL out (frameworks bring their own)", nccl=False, nccl_version=None),
+        _without("TensorRT out", tensorrt=False, tensorrt_version=None),
+        *(_without_framework(each.name) for each in wish.frameworks),
+    ]
+
+
+def _without(text: str, **changes: Any) -> Part:
+    proposal = Proposal(f"leave {text}", lambda wish: wish)
+    return Part("component", lambda wish: replace(wish, **changes), lambda _: proposal, component=True)
+
+
+_TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "dali": "DALI"}
+
+
+def _without_framework(name: str) -> Part:
+    proposal = Proposal(f"leave {_TITLES[name]} out", lambda wish: wish)
+    return Part(
+        "component",
+        lambda wish: replace(wish, frameworks=tuple(each for each in wish.frameworks if each.name != name)),
+        lambda _: proposal,
+        component=True,
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from ..rules import Row, Rules
+from ..rules import Row, Rules, remembered
 
 
 @dataclass(frozen=True)
@@ -18,23 +18,29 @@ class Power:
     version is its build; None where the newest of its branch will be installed. cuda is the newest CUDA version that
     it brings in full: of the branch, or what a foreign driver (Windows', the container host's) reports.
     newest is the build to compare floors with; None where only the reported CUDA version may be used, because
-    Windows numbers its drivers otherwise.
+    Windows numbers its drivers otherwise. forward are the CUDA versions (13.0) that cuda-compat, where it is wished, adds.
     """
 
     cuda: str
     version: str | None
     newest: str | None
+    forward: tuple[str, ...] = ()
 
     def mode(self, cuda: str, rules: Rules) -> str | None:
-        """Return how a CUDA version (12.8) runs: "native", "minor-version", or None where it does not."""
+        """Return how a CUDA version (12.8) runs: "native", "minor-version", "forward", or None where it does not."""
         if self._native(cuda, rules):
             return "native"
+        if self._of_the_family(cuda, rules):
+            return "minor-version"
+        return "forward" if cuda in self.forward else None
+
+    def _of_the_family(self, cuda: str, rules: Rules) -> bool:
         family = family_floor(dotted.major(cuda), rules)
         if family is None:
-            return None
+            return False
         if self.newest is None:
-            return "minor-version" if dotted.major(cuda) == dotted.major(self.cuda) else None
-        return "minor-version" if dotted.at_least(self.newest, family["driver"]) else None
+            return dotted.major(cuda) == dotted.major(self.cuda)
+        return dotted.at_least(self.newest, family["driver"])
 
     def _native(self, cuda: str, rules: Rules) -> bool:
         floor = native_floor(cuda, rules)
@@ -53,12 +59,14 @@ def reported(cuda: str) -> Power:
     return Power(cuda=cuda, version=None, newest=None)
 
 
+@remembered
 def family_floor(major: str, rules: Rules) -> Row | None:
     """Return the row with the lowest driver for a CUDA major version."""
     rows: list[Row] = rules["cuda"]["families"]
     return next((row for row in rows if row["major"] == major), None)
 
 
+@remembered
 def native_floor(cuda: str, rules: Rules) -> str | None:
     """Return the lowest driver that brings the first release of a CUDA version (12.8) in full."""
     builds = [row["native_driver"] for row in rules["cuda"]["rows"] if row["cuda"] == cuda and row["native_driver"]]

@@ -17,6 +17,8 @@ KEYRINGS = "/usr/share/keyrings"
 LISTS = "/etc/apt/sources.list.d"
 TOOLKIT = "nvidia-container-toolkit"
 _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
+# Parts of the stack whose packages are in NVIDIA's CUDA repository.
+_OF_CUDA = ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat")
 # The Label in the Release file of NVIDIA's CUDA repositories: a mirror may serve them from the host that serves the archive too.
 _LABEL = "NVIDIA CUDA"
 # Two repositories with packages of one name: only one may answer for the driver.
@@ -34,7 +36,8 @@ def choose(situation: Situation, wish: Wish, system: Row, stack: Mapping[str, An
     # Where only NVIDIA's CUDA repository is mirrored, the mirror answers for the container toolkit too.
     shared = "nvidia" in wish.mirrors and TOOLKIT not in wish.mirrors
     toolkit = "container_toolkit" in stack
-    if (installs and driver["source"] == "nvidia") or "cuda" in stack or "cudnn" in stack or (toolkit and shared):
+    libraries = any(part in stack for part in _OF_CUDA)
+    if (installs and driver["source"] == "nvidia") or libraries or (toolkit and shared):
         found.append(_cuda(situation, wish, system, driver, log))
     if toolkit and not shared:
         found.append(_toolkit(situation, wish, log))

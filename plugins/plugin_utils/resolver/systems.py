@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import re
+from datetime import date, timedelta
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
 from ..rules import Row, Rules
 from ..situation import Situation
-from .log import Unresolved, conflict
+from .log import Log, Unresolved, conflict
 
+END_IS_NEAR = timedelta(days=180)
 _FLAVOUR = re.compile(r"^\d+(?:\.\d+)*-\d+(?:\.\d+)*-(?P<flavour>[a-z][a-z0-9-]*)$")
+_EXTENDED = {"debian": "Debian LTS", "ubuntu": "Ubuntu Pro (ESM)"}
 
 
 def find(situation: Situation, rules: Rules) -> Row:
@@ -24,6 +27,24 @@ def find(situation: Situation, rules: Rules) -> Row:
         text = f"{situation.os} is not served: package names, repositories and keys are known for {names}"
         raise Unresolved(conflict("os.unknown", text, "compat/systems.yaml", f"use one of {names}"))
     return row
+
+
+def warn(situation: Situation, system: Row, log: Log) -> None:
+    """Warn of a system whose support has ended or ends soon, and of one of which little is confirmed."""
+    end = date.fromisoformat(system["support_end"])
+    if end < situation.today:
+        text = f"the standard support of {system['name']} ended on {system['support_end']}"
+        if situation.today <= date.fromisoformat(system["extended_end"]):
+            text += f"; {_EXTENDED[system['family']]} goes on until {system['extended_end']}"
+        log.warn("os.end-of-life", text, log.cite("systems", system))
+    elif end - situation.today <= END_IS_NEAR:
+        text = (
+            f"the standard support of {system['name']} ends on {system['support_end']}, within {END_IS_NEAR.days} days"
+        )
+        log.warn("os.end-of-life", text, log.cite("systems", system))
+    if not system["confirmed"]:
+        text = f"what is known of {system['name']} is not confirmed"
+        log.warn("os.unconfirmed", text, log.cite("systems", system))
 
 
 def series(situation: Situation, system: Row) -> str | None:

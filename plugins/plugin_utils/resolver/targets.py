@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from ..rules import Row, Rules
+from ..rules import Row, Rules, remembered
 from ..situation import Card
 
 _TEGRA = frozenset(("5.3", "6.2", "7.2", "8.7", "11.0"))
@@ -34,6 +34,7 @@ def wheel_runs(capability: str, carried: Iterable[str]) -> bool:
     return False
 
 
+@remembered
 def toolkit_targets(cuda: str, rules: Rules) -> Row | None:
     """Return the row with the compute capabilities that a toolkit (12.8) compiles for.
 
@@ -52,5 +53,11 @@ def toolkit_lacks(cuda: str, cards: Sequence[Card], rules: Rules) -> list[Card]:
 
 
 def toolkits_for(cards: Sequence[Card], rules: Rules) -> list[str]:
-    """Return the toolkits (12.8, oldest first) that have code for every card, of those that are confirmed."""
-    return [row["cuda"] for row in rules["cuda"]["targets"] if not toolkit_lacks(row["cuda"], cards, rules)]
+    """Return the toolkits (12.8, oldest first) that have code for every card, of those whose targets were read."""
+    wanted = frozenset(card.compute_capability for card in cards if card.compute_capability)
+    return list(_toolkits_for(wanted, rules))
+
+
+@remembered
+def _toolkits_for(capabilities: frozenset[str], rules: Rules) -> tuple[str, ...]:
+    return tuple(row["cuda"] for row in rules["cuda"]["targets"] if capabilities.issubset(row["targets"]))

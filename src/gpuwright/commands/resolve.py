@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
+# Parts of a stack that are a version and packages.
+_PACKAGED = ("cudnn", "nccl", "tensorrt")
+
 
 def run(args: argparse.Namespace) -> int:
     """Resolve and show the answer with its reasons."""
@@ -25,57 +28,97 @@ def run(args: argparse.Namespace) -> int:
         facts=knowledge.read_facts(args.facts) if args.facts else None,
     )
     answer = knowledge.resolve(question)
-    if answer["ok"] and args.lock:
-        knowledge.write_lock(args.lock, answer)
+    lock = args.lock if answer["ok"] else None
+    left_open = knowledge.write_lock(lock, question) if lock else []
     if args.json:
         console.json_document(answer)
     else:
         _show(answer)
-        if answer["ok"] and args.lock:
-            console.note(f"lock: {args.lock}")
+    if lock:
+        console.note(f"lock: {lock}")
+    for want in left_open:
+        console.note(
+            f"the lock leaves the version of {want} open: the rules know none to name; give it with --want {want}=VERSION"
+        )
     return exits.DONE if answer["ok"] else exits.REFUSED
 
 
 def _show(answer: Mapping[str, Any]) -> None:
-    if not answer["ok"]:
+    """A page for a ticket: what was asked, a table, what to know, and why; no wider than a page."""
+    width, sources = console.page_width(), show.Sources()
+    if answer["ok"]:
+        _stack(answer, width, sources)
+    else:
         console.out("This wish cannot be met:")
-        show.conflicts(answer["conflicts"])
-        return
+        for row in answer["conflicts"]:
+            console.out(console.paragraph(f"{row['text']}{sources.mark(row)}", bullet="- ", width=width))
+            if row.get("remedy"):
+                console.out(console.paragraph(f"remedy: {row['remedy']}", indent=6, width=width))
+    sources.show(width)
+    show.rules_age(answer.get("rules"))
+
+
+def _stack(answer: Mapping[str, Any], width: int, sources: show.Sources) -> None:
     cards = ", ".join(str(card["name"]) for card in answer["gpus"]) or "no NVIDIA GPU"
     console.out(f"{console.colour(cards, 'bold')} on {answer['os']} ({answer['arch']})")
-    console.out(console.table(list(_rows(answer["stack"])), ("component", "version", "details")))
-    show.warnings(answer.get("warnings") or ())
+    rows = list(_rows(answer["stack"]))
+    if rows:
+        console.out(console.table(rows, ("component", "version", "details"), width=width))
+    else:
+        console.out("  nothing to install")
     assumed = answer.get("assumed") or {}
     if assumed:
-        console.out(
-            console.paragraph("assumed: " + ", ".join(f"{key}={_word(value)}" for key, value in assumed.items()))
-        )
-    console.out("because")
-    show.because(answer.get("why") or ())
+        text = "assumed: " + ", ".join(f"{key}={_word(value)}" for key, value in assumed.items())
+        console.out(console.paragraph(text, width=width))
+    for row in answer.get("warnings") or ():
+        text = f"{row['text']}{sources.mark(row)}"
+        console.out(console.paragraph(text, bullet="warning: ", width=width))
+    if answer.get("why"):
+        console.out("because")
+    for row in answer.get("why") or ():
+        console.out(console.paragraph(f"{row['text']}{sources.mark(row)}", bullet="- ", width=width))
 
 
 def _rows(stack: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     driver = stack.get("driver")
     if driver:
-        details = f"{driver['modules']} modules, source {driver['source']}, {driver['build']}, {driver['set']} set"
-        packages = console.names(driver.get("packages") or [], 8)
-        yield (
-            "driver",
-            str(driver.get("version") or driver["branch"]),
-            f"{details}: {packages}" if packages else details,
-        )
+        yield "driver", str(driver.get("version") or driver["branch"]), _driver(driver)
     for toolkit in stack.get("cuda") or ():
-        yield "cuda", str(toolkit["version"]), f"{toolkit['mode']}: {console.names(toolkit['packages'])}"
-    for name in ("cudnn", "nccl", "tensorrt", "dali"):
-        part = stack.get(name)
-        if part:
-            yield name, str(part.get("version") or "newest"), console.names(part.get("packages") or [])
+        yield "cuda", str(toolkit["version"]), f"{toolkit['mode']}: {_packages(toolkit)}"
+    for name, part in stack.items():
+        if name in _PACKAGED:
+            yield name, str(part.get("version") or "newest"), _packages(part)
+    compat = stack.get("cuda_compat")
+    if compat:
+        yield "cuda-compat", str(compat["version"]), f"{compat['package']} in {compat['path']}"
     toolkit = stack.get("container_toolkit")
     if toolkit:
-        yield "container-toolkit", str(toolkit["version_spec"]), console.names(toolkit["packages"])
+        yield "container-toolkit", str(toolkit["version_spec"]), _packages(toolkit)
     for framework in stack.get("frameworks") or ():
-        details = f"{' '.join(framework['requirements'])} from {framework.get('index_url') or 'the default index'}"
-        yield framework["name"], str(framework["version"]), details
+        yield framework["name"], str(framework["version"]), _framework(framework)
+
+
+def _driver(driver: Mapping[str, Any]) -> str:
+    if driver.get("adopted"):
+        return f"{driver['modules']} modules, {driver['source_reason']}: kept as it is"
+    facts = [f"branch {driver['branch']}"] if driver.get("version") else []
+    facts += [f"{driver['modules']} modules", f"from {driver['source']}", str(driver["build"]), f"{driver['set']} set"]
+    if driver.get("minimum"):
+        facts.append(f"at least {driver['minimum']}")
+    packages = _packages(driver)
+    return f"{', '.join(facts)}: {packages}" if packages else ", ".join(facts)
+
+
+def _framework(framework: Mapping[str, Any]) -> str:
+    python = f"Python {framework['interpreter']}: " if framework.get("interpreter") else ""
+    where = framework.get("index_url")
+    pins = framework.get("constraints") or ()
+    text = python + " ".join(framework["requirements"]) + (f" from {where}" if where else "")
+    return f"{text}; held to {' '.join(pins)}" if pins else text
+
+
+def _packages(part: Mapping[str, Any]) -> str:
+    return " ".join(part.get("packages") or ())
 
 
 def _word(value: object) -> str:

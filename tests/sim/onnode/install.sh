@@ -129,8 +129,8 @@ if [ -z "$distribution" ]; then
     exit 0
 fi
 
-# The package server speaks plain HTTP; as with any such mirror, the machine's administrator says that pip may use it.
-printf '[global]\ntrusted-host = %s\n' "$packages" >/etc/pip.conf
+# The host's own pip configuration names a mirror, as in an air-gapped site. It speaks plain HTTP; the administrator says that pip may use it.
+printf '[global]\nindex-url = http://%s/whl/pypi/\ntrusted-host = %s\n' "$packages" "$packages" >/etc/pip.conf
 python3 -c "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1]).read())" \
     "$distribution/key.pub" >/usr/share/keyrings/gpuwright-sim-distribution.asc
 # Debian's part is flat; Ubuntu's is a suite of which `restricted` is not enabled yet, as on a server.

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,6 +82,22 @@ def test_a_conflict_is_refused_with_its_remedy(gpuwright: Callable[..., Any], an
     assert done.code == 3
     assert "580 is too old for this card" in done.out
     assert "remedy: wish driver=590" in done.out
+
+
+@pytest.mark.parametrize("verb", ["validate", "doctor"])
+def test_a_lock_that_cannot_be_held_is_refused_by_the_verbs_that_only_look(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible, verb: str
+) -> None:
+    row = {
+        "rule": "lock.node",
+        "text": "the lock cannot be held on this node",
+        "source": "the lock",
+        "remedy": "make one",
+    }
+    ansible.results = {"a": result_record("a", verdict="fail", conflicts=[row])}
+    done = gpuwright(verb)
+    assert done.code == 3
+    assert "the lock cannot be held on this node" in done.out
 
 
 def test_a_refused_host_fails_its_task_and_is_still_told_by_its_plan(
@@ -501,40 +516,3 @@ def test_a_wish_file_that_is_no_mapping_is_bad_input(
     (tmp_path / "wish.yml").write_text(text)
     assert gpuwright("plan", "--wish", str(tmp_path / "wish.yml")).code == 2
     assert gpuwright("plan", "--wish", "/no/such/wish").code == 2
-
-
-def test_a_lock_asks_for_the_versions_it_names(
-    gpuwright: Callable[..., Any], ansible: FakeAnsible, tmp_path: Path
-) -> None:
-    ansible.plans = {"a": plan_record("a")}
-    stack = {
-        "driver": {"branch": "580", "version": None, "modules": "open", "source": "nvidia", "set": "compute"},
-        "cuda": [{"version": "12.8"}],
-        "frameworks": [{"requirements": ["torch==2.7.1+cu128", "torchvision==0.22.1+cu128"]}],
-    }
-    (tmp_path / "lock").write_text(json.dumps({"ok": True, "stack": stack}))
-    assert gpuwright("plan", "--lock", str(tmp_path / "lock")).code == 0
-    assert ansible.requests[0].extra_vars["gpuwright_wish"] == {
-        "nvidia_driver_branch": "580",
-        "nvidia_driver_modules": "open",
-        "nvidia_driver_set": "compute",
-        "nvidia_driver_source": "nvidia",
-        "cuda_versions": ["12.8"],
-        "frameworks_wanted": ["torch==2.7.1+cu128"],
-    }
-
-
-def test_a_lock_that_names_more_than_this_version_holds_is_refused_honestly(
-    gpuwright: Callable[..., Any], ansible: FakeAnsible, tmp_path: Path
-) -> None:
-    (tmp_path / "lock").write_text(json.dumps({"ok": True, "stack": {"tensorrt": {"version": "10"}}}))
-    done = gpuwright("up", "--yes", "--lock", str(tmp_path / "lock"))
-    assert done.code == 2
-    assert "comes in a later version" in done.err
-    assert not ansible.requests
-
-
-def test_a_lock_and_a_want_together_are_bad_input(
-    gpuwright: Callable[..., Any], ansible: FakeAnsible, tmp_path: Path
-) -> None:
-    assert gpuwright("plan", "--lock", "x", "--want", "cuda").code == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,42 +74,6 @@ def test_what_is_not_known_is_2_and_no_traceback(gpuwright: Callable[..., Any], 
 
 def test_an_unknown_card_names_the_near_ones(gpuwright: Callable[..., Any]) -> None:
     assert gpuwright("resolve", "--gpu", "RTX 4099", "--json").json["suggestions"]
-
-
-def test_a_lock_asks_for_what_was_answered(gpuwright: Callable[..., Any], tmp_path: Path) -> None:
-    lock = tmp_path / "lock.json"
-    wants = ("--want", "cuda=12.8", "--want", "container-toolkit", "--want", "pytorch")
-    assert gpuwright("resolve", *ADA, *wants, "--lock", str(lock)).code == 0
-    wish = knowledge.read_lock(str(lock))
-    again = knowledge.resolve(knowledge.Question(gpus=["RTX 4090"], os_name="ubuntu-24.04", arch="x86_64", wish=wish))
-    first = json.loads(lock.read_text())["stack"]
-    assert again["ok"]
-    for part in ("driver", "cuda", "frameworks", "container_toolkit"):
-        versions = _versions(first[part])
-        assert _versions(again["stack"][part]) == versions
-
-
-def _versions(part: Any) -> Any:
-    rows = part if isinstance(part, list) else [part]
-    keys = ("branch", "modules", "source", "set", "version", "version_spec", "requirements")
-    return [{key: row.get(key) for key in keys} for row in rows]
-
-
-def test_a_refused_wish_writes_no_lock(gpuwright: Callable[..., Any], tmp_path: Path) -> None:
-    lock = tmp_path / "lock.json"
-    assert gpuwright("resolve", "--gpu", "B200", "--want", "driver=470", "--lock", str(lock)).code == 3
-    assert not lock.exists()
-
-
-def test_a_lock_that_cannot_be_written_is_bad_input(gpuwright: Callable[..., Any]) -> None:
-    assert gpuwright("resolve", *ADA, "--lock", "/no/such/dir/lock").code == 2
-
-
-@pytest.mark.parametrize("text", ["not json", "[]", "{}", '{"ok": false, "conflicts": []}'])
-def test_a_file_that_is_no_lock_is_bad_input(tmp_path: Path, text: str) -> None:
-    (tmp_path / "lock").write_text(text)
-    with pytest.raises(BadInput):
-        knowledge.read_lock(str(tmp_path / "lock"))
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"facts": {}}'])

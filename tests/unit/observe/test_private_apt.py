@@ -154,13 +154,13 @@ class FakeApt:
         return self.answers.get(word.strip("-").replace("-", "_"), answer())
 
 
-def ask(apt: FakeApt, packages: list[str], key: bytes | FetchError = KEY) -> dict[str, Any]:
+def ask(apt: FakeApt, packages: list[str], key: bytes | FetchError = KEY, also: Sequence[str] = ()) -> dict[str, Any]:
     def getter(url: str, timeout: float) -> bytes:
         if isinstance(key, FetchError):
             raise key
         return key
 
-    return private_apt.ask([REPOSITORY], packages, {}, 60, runner=apt, getter=getter)
+    return private_apt.ask([REPOSITORY], packages, {}, 60, runner=apt, getter=getter, also=also)
 
 
 def test_the_key_of_a_repository_is_fetched_checked_and_named_in_its_source() -> None:
@@ -196,6 +196,17 @@ def test_a_version_that_is_not_offered_is_named_with_those_that_are() -> None:
     seen = ask(FakeApt(policy=answer(POLICY)), ["nvidia-driver-cuda=585.1-1"])
     assert seen["problems"][0]["kind"] == "no-such-package"
     assert "580.95.05-1" in seen["problems"][0]["text"]
+
+
+def test_what_is_asked_for_besides_is_told_and_neither_installed_nor_missed() -> None:
+    seen = ask(FakeApt(policy=answer(POLICY)), [], also=["nvidia-driver-cuda", "nvidia-driver-cuda-570"])
+    assert seen["packages"] == {}
+    assert seen["others"] == {}, "nothing was asked for, so nothing else is looked for"
+    seen = ask(FakeApt(policy=answer(POLICY)), ["no-such"], also=["nvidia-driver-cuda", "nvidia-driver-cuda-570"])
+    assert seen["packages"] == {}
+    assert seen["others"].keys() == {"nvidia-driver-cuda"}
+    assert "580.95.05-1" in seen["others"]["nvidia-driver-cuda"]
+    assert [item["package"] for item in seen["problems"]] == ["no-such"]
 
 
 def test_packages_that_contradict_each_other_are_unsolvable_and_sizes_are_unknown() -> None:

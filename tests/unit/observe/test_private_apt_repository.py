@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import openpgp
 from ansible_collections.gpuwright.node.plugins.modules import package_index
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda
 from tests.unit.observe.modules import run_module
 
 pytestmark = [
@@ -87,6 +88,8 @@ def repository(tmp_path: Path) -> Any:
     made.package("gw-library", "580.95.05-1")
     made.package("gw-library", "590.44.01-1")
     made.package("gw-broken", "1", "Depends: gw-absent\n")
+    for version in ("2.27.7-1+cuda12.8", "2.28.9-1+cuda12.9", "2.30.7-1+cuda13.2"):
+        made.package("gw-nccl", version)
     made.publish()
     yield made
     made.stop()
@@ -113,6 +116,24 @@ def test_the_newest_is_offered_and_with_a_prefix_the_newest_that_begins_so(repos
     }
     assert kept["disk_bytes"] == 2 * 5 * 1024
     assert kept["download_bytes"] == sum(path.stat().st_size for path in repository.directory.glob("*_580*.deb"))
+
+
+@pytest.mark.parametrize(
+    ("library", "version"),
+    [
+        ({"version": None, "cuda": "12"}, "2.28.9-1+cuda12.9"),
+        ({"version": None, "cuda": "13"}, "2.30.7-1+cuda13.2"),
+        ({"version": "2.27.7", "cuda": "12"}, "2.27.7-1+cuda12.8"),
+        ({"version": None, "generation": "2", "cuda": "12"}, "2.28.9-1+cuda12.9"),
+    ],
+)
+def test_apt_keeps_to_the_cuda_that_stands_at_the_end_of_a_version(
+    repository: Repository, library: dict[str, Any], version: str
+) -> None:
+    keep = cuda.version_prefixes({"nccl": {**library, "packages": ["gw-nccl"]}})
+    seen = run_module(package_index, repositories=[repository.source()], packages=["gw-nccl"], keep=keep)
+    assert seen["problems"] == []
+    assert [item["version"] for item in seen["install"]] == [version]
 
 
 def test_a_repository_signed_by_another_key_is_a_bad_signature(repository: Repository, tmp_path: Path) -> None:

@@ -217,5 +217,17 @@ def test_an_environment_is_described_by_its_metadata_directories(tree: Tree) -> 
     tree.file(f"{base}/lib/python3.12/site-packages/nvidia_cudnn_cu13-9.24.0.43.dist-info/RECORD")
     tree.directory("/opt/gpuwright/no-environment")
     assert python_envs.environments(tree.host(), []) == {
-        base: {"python": "3.12.3", "packages": {"nvidia-cudnn-cu13": "9.24.0.43", "torch": "2.14.1+cu130"}}
+        base: {
+            "python": "3.12.3",
+            "packages": {"nvidia-cudnn-cu13": "9.24.0.43", "torch": "2.14.1+cu130"},
+            "loader_path": None,
+        }
     }
+
+
+def test_an_environment_tells_which_libraries_its_activation_puts_first(tree: Tree) -> None:
+    base = "/opt/gpuwright/pytorch"
+    tree.file(f"{base}/pyvenv.cfg", "home = /usr/bin\nversion = 3.12.3\n")
+    line = 'export LD_LIBRARY_PATH="/usr/local/cuda-13.0/compat${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"\n'
+    tree.file(f"{base}/gpuwright-cuda-compat.sh", f"# cuda-compat\n{line}")
+    assert python_envs.environments(tree.host(), [])[base]["loader_path"] == "/usr/local/cuda-13.0/compat"

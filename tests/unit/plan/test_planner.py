@@ -34,7 +34,10 @@ def index_of(drafted: planner.Draft, **versions: str | None) -> dict[str, Any]:
     candidates = {name: named.get(name, f"{nodes.DRIVER}-1") for name in drafted.packages}
     rows = [{"name": name, "version": version, "download_bytes": 1000} for name, version in candidates.items()]
     return {
-        "packages": {name: {"candidate": version, "versions": [version]} for name, version in candidates.items()},
+        "packages": {
+            name: {"candidate": version, "versions": [version] if version else []}
+            for name, version in candidates.items()
+        },
         "install": rows,
         "download_bytes": 1000 * len(rows),
         "disk_bytes": 5000 * len(rows),
@@ -300,8 +303,9 @@ def test_what_the_index_lacks_is_named_so_that_the_rules_can_choose_again() -> N
     drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, planner.Draft)
     newer = index_of(drafted, nvidia_driver_cuda="595.112.07-1", cuda_toolkit_13_0=None)
-    assert planner.absent(drafted, newer) == ["cuda=13.0", "driver=580"]
-    again = planner.draft(nodes.bare(), wish(), load_rules(), request(absent=["driver=580", "cuda=13.0"]))
+    lacking = planner.absent(drafted, newer)
+    assert lacking == {"driver=580": ["595.112.07"], "cuda=13.0": []}
+    again = planner.draft(nodes.bare(), wish(), load_rules(), request(absent=lacking))
     assert isinstance(again, planner.Draft)
     assert again.context.stack["driver"]["branch"] != "580"
 

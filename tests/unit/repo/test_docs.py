@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import DESIGN
+
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 PAGES = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS]
@@ -41,6 +43,18 @@ def test_make_targets_of_a_page_exist(page: Path) -> None:
     text = page.read_text()
     named = set(re.findall(r"`make ([a-z-]+)`", text)) | set(re.findall(r"^    make ([a-z-]+)", text, re.MULTILINE))
     assert named <= targets
+
+
+def test_the_page_that_answers_cite_is_there_and_names_modules_that_are() -> None:
+    cited = re.search(r"\((.+)\)", DESIGN)
+    assert cited
+    page = (ROOT / cited[1]).read_text()
+    named = {name for heading in re.findall(r"^## .+\((.+)\)$", page, re.MULTILINE) for name in heading.split(", ")}
+    assert len(named) > 10
+    resolver = ROOT / "plugins/plugin_utils/resolver"
+    for name in named:
+        module = resolver / name.strip("`")
+        assert module.is_dir() or module.with_suffix(".py").is_file(), name
 
 
 def test_every_decision_is_listed() -> None:

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ansible_collections.gpuwright.node.plugins.plugin_utils import catalogue, gpus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+
+from .conftest import TODAY, Resolve
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,29 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadIn
         ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
         ("NVIDIA GH200 480GB", "GH200 96GB (Grace Hopper)"),
         ("a6000", "RTX A6000"),
+        ("4090", "GeForce RTX 4090"),
+        ("rtx 4090 laptop", "GeForce RTX 4090 Laptop GPU"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "GeForce RTX 4090 Laptop GPU"),
+        ("4090m", "GeForce RTX 4090 Laptop GPU"),
+        ("3060", "GeForce RTX 3060 12GB"),
+        ("3060 mobile", "GeForce RTX 3060 Laptop GPU"),
+        ("3080 Max-Q", "GeForce RTX 3080 Laptop GPU"),
+        ("GeForce GTX 1060 with Max-Q Design", "GeForce GTX 1060 Mobile"),
+        ("GeForce GTX 1650 with Max-Q Design", "GeForce GTX 1650 Mobile / Max-Q"),
+        ("gtx 1650", "GeForce GTX 1650"),
+        ("rtx 2050", "GeForce RTX 2050"),
+        ("rtx 2050 laptop", "GeForce RTX 2050"),
+        ("MX 450", "GeForce MX450"),
+        ("t1000", "T1000"),
+        ("Quadro T1000", "Quadro T1000 Mobile / Max-Q"),
+        ("gt 1030", "GeForce GT 1030"),
+        ("gt1030", "GeForce GT 1030"),
+        ("P620", "Quadro P620"),
+        ("rtx a1000", "RTX A1000"),
+        ("NVIDIA RTX A1000 Laptop GPU", "RTX A1000 Laptop GPU"),
+        ("RTX PRO 6000 Max-Q", "RTX PRO 6000 Blackwell Max-Q"),
+        ("NVIDIA RTX PRO 2000 Blackwell Generation Laptop GPU", "RTX PRO 2000 Blackwell Generation Laptop GPU"),
+        ("10de:2684", "GeForce RTX 4090"),
     ],
 )
 def test_a_name_as_people_write_it_means_one_card(written: str, meant: str, rules: dict[str, Any]) -> None:
@@ -38,6 +64,17 @@ def test_a_name_of_cards_that_differ_is_refused_and_they_are_named(rules: dict[s
     with pytest.raises(BadInput) as caught:
         gpus.identify("RTX 6000", rules)
     assert {"Quadro RTX 6000", "RTX 6000 Ada"} <= set(caught.value.suggestions)
+
+
+def test_a_name_that_was_given_to_several_chips_asks_which(rules: dict[str, Any]) -> None:
+    with pytest.raises(BadInput) as caught:
+        gpus.identify("GT 730", rules)
+    assert len(caught.value.suggestions) == 3
+
+
+def test_every_card_is_found_by_its_own_name(rules: dict[str, Any]) -> None:
+    for row in rules["gpus"]["rows"]:
+        assert gpus.identify(row["name"], rules)["name"] == row["name"]
 
 
 @pytest.mark.parametrize(
@@ -71,12 +108,132 @@ def test_a_search_tells_what_a_person_asks_about_a_card(rules: dict[str, Any]) -
     assert card["pytorch"] == "2.14.1+cu126"
 
 
+@pytest.mark.parametrize(
+    ("name", "architecture", "capability"),
+    [
+        ("GeForce MX130", "Maxwell", "5.0"),
+        ("GeForce GTX 970M", "Maxwell", "5.2"),
+        ("GeForce GT 1030", "Pascal", "6.1"),
+        ("GeForce GTX 1650 Mobile / Max-Q", "Turing", "7.5"),
+        ("GeForce RTX 2050", "Ampere", "8.6"),
+        ("GeForce RTX 4050 Laptop GPU", "Ada", "8.9"),
+        ("GeForce RTX 5090 Laptop GPU", "Blackwell", "12.0"),
+        ("GeForce GT 710", "Kepler", "3.5"),
+        ("GeForce GT 730 (GF108)", "Fermi", "2.1"),
+        ("NVS 510", "Kepler", "3.0"),
+    ],
+)
+def test_a_laptop_or_display_card_is_what_its_chip_is(
+    name: str, architecture: str, capability: str, rules: dict[str, Any]
+) -> None:
+    row = gpus.identify(name, rules)
+    assert (row["architecture"], row["compute_capability"]) == (architecture, capability)
+
+
+def test_a_chip_has_one_compute_capability(rules: dict[str, Any]) -> None:
+    seen: dict[str, str] = {}
+    for row in rules["gpus"]["rows"]:
+        for chip in row["chip"].split("/"):
+            assert seen.setdefault(chip, row["compute_capability"]) == row["compute_capability"], row["name"]
+
+
+def test_a_device_id_names_two_cards_only_where_memory_tells_them_apart(rules: dict[str, Any]) -> None:
+    named: dict[str, list[str]] = {}
+    for row in rules["gpus"]["rows"]:
+        for device in row["pci"]:
+            named.setdefault(device, []).append(row["name"])
+    assert {device for device, names in named.items() if len(names) > 1} == {"1e30", "25b6"}
+
+
+def test_the_first_driver_of_a_card_is_the_one_of_the_list_of_first_builds(rules: dict[str, Any]) -> None:
+    listed = {row["pci"]: min(row["first"], key=dotted.key) for row in rules["driver_branches"]["first_builds"]}
+    for row in rules["gpus"]["rows"]:
+        found = [listed[device] for device in row["pci"] if device in listed]
+        if found:
+            assert row["first_driver"] == min(found, key=dotted.key), row["name"]
+
+
+def test_a_laptop_card_is_driven_from_the_build_on_that_names_it(resolve: Resolve) -> None:
+    refused = resolve("RTX 4090 laptop", "ubuntu-22.04", "driver=525.60.13")
+    assert "driver.floor-card" in {entry["rule"] for entry in refused["conflicts"]}
+    assert resolve("RTX 4090 laptop", "ubuntu-22.04", "driver=525.89.02")["ok"]
+
+
+@pytest.mark.parametrize("card", ["T4", "RTX 2080 Ti", "A100 SXM4 40GB", "GTX 1650 mobile", "RTX 3060 laptop"])
+def test_a_card_older_than_the_list_of_cards_is_driven_as_its_architecture_is(card: str, resolve: Resolve) -> None:
+    assert resolve(card, "ubuntu-22.04", "driver=470")["ok"]
+
+
+def test_a_branch_whose_list_skips_a_card_does_not_drive_it(resolve: Resolve) -> None:
+    refused = resolve("RTX PRO 6000D Blackwell Workstation", "ubuntu-24.04", "driver=595")
+    assert "driver.card" in {entry["rule"] for entry in refused["conflicts"]}
+
+
+def test_a_kepler_display_card_gets_its_last_branch_with_a_warning_or_a_conflict_that_says_where(
+    resolve: Resolve,
+) -> None:
+    old = resolve("GT 710", "ubuntu-22.04")
+    assert old["stack"]["driver"]["branch"] == "470"
+    assert "driver.end-of-life" in {entry["rule"] for entry in old["warnings"]}
+    (refused,) = resolve("GT 710", "debian-13")["conflicts"]
+    assert "ubuntu-22.04" in refused["remedy"]
+
+
+def test_a_card_that_no_system_has_a_driver_for_can_only_be_left_unmanaged(resolve: Resolve) -> None:
+    (refused,) = resolve("NVS 315", "ubuntu-22.04")["conflicts"]
+    assert "branch 390 alone" in refused["text"]
+    assert refused["remedy"] == "leave the card unmanaged: gpuwright_gpus_ignore: ['NVS 315']"
+
+
+def test_a_search_lists_the_card_for_a_slot_before_the_laptops(rules: dict[str, Any]) -> None:
+    names = [card["name"] for card in catalogue.find("4090", rules)]
+    assert names == ["GeForce RTX 4090", "GeForce RTX 4090 D", "GeForce RTX 4090 Laptop GPU"]
+
+
+def test_a_search_takes_a_pci_id(rules: dict[str, Any]) -> None:
+    assert [card["name"] for card in catalogue.find("2757", rules)] == ["GeForce RTX 4090 Laptop GPU"]
+
+
+def test_what_fits_a_card_is_what_the_resolver_answers(rules: dict[str, Any], resolve: Resolve) -> None:
+    (card,) = catalogue.find("RTX 4090 laptop", rules, today=TODAY)
+    assert card["driver"]["preferred"] == "580"
+    assert {each["branch"]: each["state"] for each in card["driver"]["branches"]}["535"] == "ended"
+    for name, versions in card["frameworks"].items():
+        for python, chosen in versions.items():
+            stack = resolve("RTX 4090 laptop", "ubuntu-22.04", name, python=python)["stack"]
+            assert (stack["frameworks"][0]["version"], stack["frameworks"][0]["variant"]) == (
+                chosen["version"],
+                chosen["variant"],
+            )
+    assert set(card["frameworks"]) == {"pytorch", "tensorflow", "jax"}
+
+
+def test_what_fits_an_old_card_stops_where_its_support_does(rules: dict[str, Any]) -> None:
+    (card,) = catalogue.find("Quadro P620 mobile", rules, today=TODAY)
+    assert card["driver"]["branches"][-1]["branch"] == "580"
+    assert card["cuda"][-1] == "12.9"
+    assert card["cudnn"] == {"first": None, "last": "9.10.2.21"}
+    (kepler,) = catalogue.find("K80", rules, today=TODAY)
+    assert kepler["cudnn"]["last"] == "8.7.0.84"
+    assert [each["os"] for each in kepler["systems"] if each["branch"]] == ["ubuntu-22.04"]
+    (fermi,) = catalogue.find("NVS 315", rules, today=TODAY)
+    assert (fermi["cudnn"], fermi["cuda"], fermi["frameworks"], fermi["pytorch"]) == (None, [], {}, None)
+
+
+def test_a_card_on_an_arm_board_is_asked_for_with_arm_wheels(rules: dict[str, Any], resolve: Resolve) -> None:
+    (card,) = catalogue.find("GB200", rules, today=TODAY)
+    arm = resolve("GB200", "ubuntu-22.04", "pytorch", arch="aarch64", python="3.12")["stack"]["frameworks"][0]
+    assert card["frameworks"]["pytorch"]["3.12"] == {"version": arm["version"], "variant": arm["variant"]}
+
+
 def test_without_a_pattern_every_card_is_listed(rules: dict[str, Any]) -> None:
     assert len(catalogue.find(None, rules)) == len(rules["gpus"]["rows"])
 
 
 def test_an_architecture_is_a_pattern_too(rules: dict[str, Any]) -> None:
-    assert {card["architecture"] for card in catalogue.find("hopper", rules)} == {"Hopper"}
+    for name in ("hopper", "Blackwell"):
+        found = [card["name"] for card in catalogue.find(name, rules)]
+        assert found == [row["name"] for row in rules["gpus"]["rows"] if row["architecture"] == name.capitalize()]
 
 
 def test_a_pattern_without_a_card_is_bad_input(rules: dict[str, Any]) -> None:

@@ -24,6 +24,13 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import com
         ("595", "12.8", ["V100"], "none"),
         ("580", "13.0", ["V100"], "none"),
         ("550", "13.0", ["H100"], "forward"),
+        ("550", "13.1", ["H100"], "none"),
+        ("535.309.01", "13.4", ["A100", "L4"], "forward"),
+        ("525", "13.0", ["A100"], "none"),
+        ("560", "13.0", ["A100"], "none"),
+        ("535", "13.0", ["A100", "RTX 4090"], "none"),
+        ("418.39", "10.1", ["V100"], "native"),
+        ("418.197.02", "10.2", ["V100"], "none"),
         ("550", "13.0", ["RTX 4090"], "none"),
         ("550", "13.0", [], "none"),
         ("570.86.10", "12.8", ["RTX 5090"], "none"),
@@ -48,6 +55,31 @@ def test_driver_cuda_and_cards_are_held_together(
 def test_what_does_not_exist_is_no_answer(driver: str, cuda: str, gpus: list[str], rules: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         compatible(driver, cuda, gpus, rules)
+
+
+@pytest.mark.parametrize(
+    ("driver", "gpus", "package", "rule"),
+    [
+        ("535", ["H100"], "cuda-compat-13-0", "cuda.forward"),
+        ("525", ["H100"], None, "cuda.compat-base"),
+        ("535", ["RTX 4090"], None, "cuda.compat-card"),
+        ("535", [], None, "cuda.driver"),
+        ("580", ["H100"], None, "cuda.native"),
+    ],
+)
+def test_the_package_is_named_where_it_is_what_helps_and_why_not_where_it_does_not(
+    driver: str, gpus: list[str], package: str | None, rule: str, rules: dict[str, Any]
+) -> None:
+    answer = compatible(driver, "13.0", gpus, rules)
+    assert answer["package"] == package
+    assert rule in {reason["rule"] for reason in answer["reasons"]}
+
+
+def test_a_base_branch_that_nvidia_gave_up_is_said_to_be_one(rules: dict[str, Any]) -> None:
+    texts = [reason["text"] for reason in compatible("550", "13.0", ["H100"], rules)["reasons"]]
+    assert any("does not support" in text for text in texts)
+    texts = [reason["text"] for reason in compatible("535", "13.0", ["H100"], rules)["reasons"]]
+    assert not any("does not support" in text for text in texts)
 
 
 def test_the_action_answers_without_a_connection() -> None:

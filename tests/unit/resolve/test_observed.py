@@ -148,7 +148,7 @@ def test_what_the_index_does_not_have_is_left_for_the_next_best(facts: Facts, an
 
 
 def test_a_pci_id_that_no_row_names_is_no_error(facts: Facts, answer: Answer) -> None:
-    facts["pci"]["gpus"][0]["device"] = "249d"
+    facts["pci"]["gpus"][0]["device"] = "24a4"
     found = answer(facts, "pytorch")
     assert stack(found)["driver"]["modules"] == "open"
     assert found["gpus"][0]["compute_capability"] == "8.6"

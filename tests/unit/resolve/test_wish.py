@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, FrameworkWish, Wish
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,13 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT
         ("container-toolkit", {"container_toolkit": True}),
         ("nvidia-container-toolkit=1.20.0", {"container_toolkit_version": "1.20.0"}),
         ("python=3.11", {"python": "3.11"}),
+        ("nccl", {"nccl": True, "nccl_version": None}),
+        ("nccl=2.27.7", {"nccl": True, "nccl_version": "2.27.7"}),
+        ("tensorrt", {"tensorrt": True, "tensorrt_version": None}),
+        ("tensorrt=10.13.2.6", {"tensorrt": True, "tensorrt_version": "10.13.2.6"}),
+        ("tensorrt=10.13", {"tensorrt_version": "10.13.3.9"}),
+        ("cuda-compat=auto", {"cuda_compat": True}),
+        ("cuda-compat", {"cuda_compat": True}),
     ],
 )
 def test_a_want_is_read(want: str, expected: dict[str, Any]) -> None:
@@ -52,8 +59,75 @@ def test_pytorch_is_read_as_pip_would_be_told(want: str, specifier: str, variant
 
 
 @pytest.mark.parametrize(
+    ("want", "name", "specifier", "variant"),
+    [
+        ("tensorflow", "tensorflow", "", None),
+        ("tf", "tensorflow", "", None),
+        ("tensorflow==2.16.1", "tensorflow", "==2.16.1", None),
+        ("tensorflow[and-cuda]", "tensorflow", "", "and-cuda"),
+        ("tensorflow[and_cuda]>=2.17", "tensorflow", ">=2.17", "and-cuda"),
+        ("tensorflow=2.18", "tensorflow", "==2.18.*", None),
+        ("jax", "jax", "", None),
+        ("jax[cuda12]", "jax", "", "cuda12"),
+        ("jax==0.7.2", "jax", "==0.7.2", None),
+        ("jax[cuda13]>=0.7", "jax", ">=0.7", "cuda13"),
+        ("jax[cuda13] >= 0.7, < 0.10", "jax", ">=0.7,<0.10", "cuda13"),
+        ("jax[cpu]", "jax", "", "cpu"),
+        ("dali", "dali", "", None),
+        ("dali=1.53", "dali", "==1.53.*", None),
+        ("nvidia-dali", "dali", "", None),
+        ("nvidia-dali-cuda120==1.53.0", "dali", "==1.53.0", "cuda120"),
+    ],
+)
+def test_every_framework_is_read_as_pip_would_be_told(
+    want: str, name: str, specifier: str, variant: str | None
+) -> None:
+    (framework,) = Wish.from_wants([want]).frameworks
+    assert (framework.name, framework.specifier, framework.variant) == (name, specifier, variant)
+
+
+def test_what_is_locked_as_a_requirement_is_read_back_as_the_same_wish() -> None:
+    for requirement, name, variant in (
+        ("torch==2.14.1+cu126", "pytorch", "cu126"),
+        ("tensorflow[and-cuda]==2.21.0", "tensorflow", "and-cuda"),
+        ("jax[cuda13]==0.12.0.1", "jax", "cuda13"),
+        ("nvidia-dali-cuda130==2.4.0", "dali", "cuda130"),
+    ):
+        (framework,) = Wish.from_wants([requirement]).frameworks
+        assert (framework.name, framework.variant) == (name, variant)
+        assert framework.specifier == "==" + requirement.split("==")[1].split("+")[0]
+
+
+@pytest.mark.parametrize(
+    ("variant", "major"), [("cu121", "12"), ("cuda13", "13"), ("cuda120", "12"), ("and-cuda", None), (None, None)]
+)
+def test_a_variant_names_its_cuda(variant: str | None, major: str | None) -> None:
+    assert FrameworkWish("x", variant=variant).cuda_major == major
+
+
+@pytest.mark.parametrize(
     ("want", "instead"),
     [
+        ("tensorflow-gpu==2.16.1", "tensorflow[and-cuda]==2.16.2"),
+        ("tensorflow-gpu", "tensorflow[and-cuda]==2.14.1"),
+        ("tensorflow==2.99", "tensorflow=2."),
+        ("tensorflow[gpu]", "tensorflow[and-cuda]"),
+        ("tensorflow==2.16.1+cu121", "tensorflow=2.16.1"),
+        ("jax[cuda12_pip]==0.4.30", "jax[cuda12]==0.4.30"),
+        ("jax[cuda]", "jax[cuda13]"),
+        ("jax[cuda12_local]", "jax[cuda12]"),
+        ("jax[cuda13]==0.6.0", "jax[cuda12]==0.6.0"),
+        ("jax==0.4.32", "jax=0.4.33"),
+        ("jax==0.4.20", "jax=0.4.30"),
+        ("dali=1.40", "dali=1.53.0"),
+        ("dali=2.4+cuda110", "dali=2.4.0+cuda130"),
+        ("pytorch[cuda]", "pytorch"),
+        ("torch==2.3.0+cu122", "pytorch=2.3.0+cu121"),
+        ("pytorch=>2.7", "pytorch>=2.7"),
+        ("nccl=2.27.99", "nccl=2.27.7"),
+        ("nccl>=2.27", "nccl=2.27"),
+        ("tensorrt=9.9", "tensorrt=10"),
+        ("cuda-compat=13.0", "cuda-compat=auto"),
         ("tensorflow-gpu==2.14.0", "tensorflow[and-cuda]==2.14.1"),
         ("pytorch=2.1+cu122", "pytorch=2.1.2+cu121"),
         ("jax[cuda12_pip]", "jax[cuda12]"),
@@ -75,10 +149,29 @@ def test_what_does_not_exist_is_answered_with_what_does(want: str, instead: str)
     assert want in caught.value.message
 
 
-@pytest.mark.parametrize("want", ["tensorflow", "jax", "jax[cuda12]", "tensorrt", "dali", "nccl", "cuda-compat=auto"])
-def test_what_comes_later_says_so(want: str) -> None:
-    with pytest.raises(BadInput, match="not yet in this version"):
-        Wish.from_wants([want])
+def test_a_release_that_was_withdrawn_says_so() -> None:
+    with pytest.raises(BadInput, match="was withdrawn"):
+        Wish.from_wants(["jax==0.4.32"])
+
+
+def test_a_release_without_wheels_is_told_from_one_that_never_was() -> None:
+    with pytest.raises(BadInput, match="only a stub"):
+        Wish.from_wants(["dali=1.40"])
+    with pytest.raises(BadInput, match="know no dali"):
+        Wish.from_wants(["dali=9.9"])
+
+
+def test_the_later_of_two_wishes_for_a_framework_counts() -> None:
+    wish = Wish.from_wants(["jax", "tensorflow", "jax[cuda12]"])
+    assert [(each.name, each.variant) for each in wish.frameworks] == [("tensorflow", None), ("jax", "cuda12")]
+
+
+def test_forward_compatibility_alone_is_no_wish_for_a_component() -> None:
+    wish = Wish.from_wants(["cuda-compat=auto"])
+    assert wish.nothing_wished
+    assert wish.with_defaults().cuda_compat
+    assert not Wish.from_wants(["nccl"]).nothing_wished
+    assert not Wish.from_wants(["tensorrt"]).nothing_wished
 
 
 def test_several_versions_of_cuda_stand_side_by_side() -> None:
@@ -105,11 +198,16 @@ def test_variables_say_the_same_as_wants() -> None:
         "nvidia_driver_modules": "open",
         "cuda_versions": [12.8],
         "cuda_cudnn": "9.10.2",
+        "cuda_nccl": "2.27.7",
+        "cuda_tensorrt": True,
+        "cuda_compat": "auto",
         "container_toolkit_wanted": True,
-        "frameworks_wanted": ["pytorch>=2.7"],
+        "frameworks_wanted": ["pytorch>=2.7", "jax[cuda12]"],
     }
     wants = ["driver=580", "driver-modules=open", "cuda=12.8", "cudnn=9.10.2", "container-toolkit", "pytorch>=2.7"]
+    wants += ["nccl=2.27.7", "tensorrt", "cuda-compat=auto", "jax[cuda12]"]
     left, right = Wish.from_variables(variables), Wish.from_wants(wants)
+    assert (left.nccl_version, left.tensorrt, left.cuda_compat) == (right.nccl_version, right.tensorrt, True)
     assert [each.specifier for each in left.frameworks] == [each.specifier for each in right.frameworks]
     assert (left.driver_branch, left.cuda_versions, left.cudnn_version, left.container_toolkit) == (
         right.driver_branch,
@@ -155,6 +253,11 @@ def test_a_comma_parts_wishes_only_before_a_name() -> None:
     wish = Wish.from_variables({"gpuwright_want": "driver=580,pytorch>=2.7,<2.10"})
     assert wish.driver_branch == "580"
     assert set(wish.frameworks[0].specifier.split(",")) == {">=2.7", "<2.10"}
+
+
+def test_a_library_is_no_framework() -> None:
+    with pytest.raises(BadInput, match="no framework"):
+        Wish.from_variables({"frameworks_wanted": ["nccl"]})
 
 
 def test_mirrors_have_to_be_a_mapping() -> None:

@@ -245,3 +245,13 @@ def test_a_digest_leaves_out_what_changes_nothing_on_a_node(builder: ModuleType,
 def test_options_tell_which_one_is_a_secret(builder: ModuleType, tmp_path: Path) -> None:
     copy_role(tmp_path, "one", "- name: X\n")
     assert builder.build(tmp_path)["one"]["options"] == {"a": {"no_log": True}, "b": {"no_log": False}}
+
+
+def test_the_libraries_of_cuda_compat_are_set_for_single_tasks_and_environments_and_never_for_the_machine() -> None:
+    setting = {path.parent.parent.name: task for path, task in all_tasks() if "LD_LIBRARY_PATH" in json.dumps(task)}
+    assert set(setting) == {"frameworks", "validate"}
+    proofs = [task for path, task in all_tasks() if path.parts[-3] == "validate" and "environment" in task]
+    assert {module_of(task) for task in proofs} == {"gpuwright.node.gpu_compute", "gpuwright.node.framework_check"}
+    written = read(ROOT / "roles" / "frameworks" / "tasks" / "activation.yml")
+    places = [part.get("dest") or part["path"] for task in written for part in [task[str(module_of(task))]]]
+    assert all(place.startswith(("{{ __frameworks_item.path }}", "{{ __frameworks_loader_file }}")) for place in places)

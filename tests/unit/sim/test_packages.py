@@ -158,7 +158,7 @@ def test_a_wheel_names_what_it_requires_and_records_its_files() -> None:
 
 def test_every_requirement_of_a_stub_wheel_is_on_the_index() -> None:
     common = set(PLAN["wheels"]["common"])
-    for variant in ("cu130", "cu126", "cpu"):
+    for variant in wheels.INDEXES:
         carried = common | set(PLAN["wheels"][variant])
         for entry in PLAN["wheels"][variant].values():
             extras = [requirement for values in entry.get("extras", {}).values() for requirement in values]

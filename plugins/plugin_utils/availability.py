@@ -1,0 +1,261 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a node's package index has of a stack: the rules know what fits, only the index what is there.
+
+A part whose version the wish leaves open and that the index lacks is :func:`absent`: the rules choose again without it. One
+that was asked for is :func:`missing`: the node is refused, and told which versions there are instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from .components import container_toolkit, cuda, nvidia_driver
+from .components.nvidia_driver import continues
+from .rules import Rules
+from .wish import Wish
+
+Index = Mapping[str, Any]
+Stack = Mapping[str, Any]
+
+#: Versions that a sentence names.
+_NAMED = 6
+#: Libraries of NVIDIA's repository: part of the stack, and where the wish has their version.
+LIBRARIES = {"cudnn": "cudnn_version", "nccl": "nccl_version", "tensorrt": "tensorrt_version"}
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A part of the stack as the package index has to have it.
+
+    ``want`` and ``version`` are as --want takes them. ``fixed``: the wish says so, nothing else may be taken. ``relation``
+    stands between the two. ``accepts`` says of a package and a version whether they will do. ``cuda``: the CUDA major that a
+    library is built for, where packages of one name are built for several.
+    """
+
+    want: str
+    version: str
+    packages: Sequence[str]
+    accepts: Callable[[str, str], bool]
+    fixed: bool = True
+    relation: str = "="
+    cuda: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The part as it is called where the rules choose again."""
+        return f"{self.want}={self.version}"
+
+    @property
+    def text(self) -> str:
+        """The part for a person."""
+        return f"{self.want}{self.relation}{self.version}" if self.version else self.want
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A demand that the index cannot meet: what it has instead, in words, and a version to ask for."""
+
+    demand: Demand
+    instead: str
+    example: str | None
+
+
+def demands(stack: Stack, wish: Wish) -> list[Demand]:
+    """Return what a stack asks of the package index, in the order of its parts."""
+    return [*_driver(stack), *_toolkits(stack), *_libraries(stack, wish), *_container_toolkit(stack)]
+
+
+def _driver(stack: Stack) -> list[Demand]:
+    driver = stack.get("driver")
+    if driver is None or driver["adopted"]:
+        return []
+    start, versioned = nvidia_driver.version_prefix(driver), nvidia_driver.versioned_packages(driver)
+    # The pinning package of an exact build carries the build in its name.
+    first = [name for name in driver["packages"] if name in versioned]
+    names = [
+        *first,
+        *(name for name in driver["packages"] if name not in versioned and not name.startswith("linux-headers-")),
+    ]
+    version, fixed = driver.get("version"), bool(driver.get("version"))
+    return [
+        Demand(
+            "driver",
+            version or driver["branch"],
+            names,
+            lambda name, found: name not in versioned or continues(found, start),
+            fixed,
+        )
+    ]
+
+
+def _toolkits(stack: Stack) -> list[Demand]:
+    starts = cuda.version_prefixes(stack)
+    return [
+        Demand(
+            "cuda",
+            toolkit.get("release") or toolkit["version"],
+            toolkit["packages"],
+            _begins(starts),
+            bool(toolkit.get("release")),
+        )
+        for toolkit in stack.get("cuda") or ()
+    ]
+
+
+def _libraries(stack: Stack, wish: Wish) -> list[Demand]:
+    starts = cuda.version_prefixes(stack)
+    found = []
+    for name, wished in LIBRARIES.items():
+        library = stack.get(name)
+        if library and library.get("packages"):
+            fixed = bool(getattr(wish, wished, None))
+            version, packages = library.get("version") or "", library["packages"]
+            found.append(Demand(name, version, packages, _begins(starts), fixed, cuda=library.get("cuda")))
+    compat = stack.get("cuda_compat")
+    if compat:
+        found.append(Demand("cuda-compat", compat["version"], [compat["package"]], lambda _name, _found: True))
+    return found
+
+
+def _begins(starts: Mapping[str, str]) -> Callable[[str, str], bool]:
+    return lambda name, found: continues(found, starts.get(name, ""))
+
+
+def _container_toolkit(stack: Stack) -> list[Demand]:
+    toolkit = stack.get("container_toolkit")
+    if not toolkit:
+        return []
+    specifier = toolkit["version_spec"]
+    relation = specifier[:2] if specifier.startswith(">=") else "="
+    version = specifier.lstrip("=>").removesuffix(".*")
+    return [
+        Demand(
+            "container-toolkit",
+            version,
+            toolkit["packages"],
+            lambda _name, found: container_toolkit.fits(found, specifier),
+            relation=relation,
+        )
+    ]
+
+
+# held against the index --------------------------------------------------------------------------------
+
+
+def answered(index: Index) -> bool:
+    """Did the index speak at all? One that could not be read lacks nothing."""
+    return all(problem["kind"] in ("no-such-package", "unsolvable") for problem in index["problems"])
+
+
+def absent(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> dict[str, list[str]]:
+    """Return the parts that the index does not have and that the rules may choose again, each with the versions that are there.
+
+    ``packages``: those that would change; of the others the index was not asked. A toolkit of which not even another release
+    is there is chosen again too: the resolver then tells which there are.
+    """
+    rows = index["packages"]
+    found = {}
+    for demand in asked:
+        wrong = _wrong(demand, rows, packages)
+        if not wrong or (demand.fixed and demand.want != "cuda"):
+            continue
+        gone = any(not (rows.get(name) or {}).get("candidate") for name in wrong)
+        if demand.want == "cuda":
+            if gone:
+                found[f"cuda={'.'.join(demand.version.split('.')[:2])}"] = offers(demand, index)
+        elif demand.version:
+            found[demand.key] = offers(demand, index)
+    return found
+
+
+def missing(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> list[Missing]:
+    """Return the parts that the index cannot give."""
+    found = []
+    for demand in asked:
+        if _wrong(demand, index["packages"], packages):
+            there = offers(demand, index)
+            found.append(Missing(demand, _instead(demand, index, there), there[0] if there else None))
+    return found
+
+
+def offers(demand: Demand, index: Index) -> list[str]:
+    """Return the versions of a part that the index has, as --want takes them: of the same major version first, then newest."""
+    names = [name for name in demand.packages if (index["packages"].get(name) or {}).get("versions")]
+    seen = [
+        version for name in names[:1] for version in index["packages"][name]["versions"] if _for_cuda(version, demand)
+    ]
+    seen += [
+        version
+        for name, versions in (index.get("others") or {}).items()
+        if _is_of(name, demand)
+        for version in versions
+    ]
+    upstream = dict.fromkeys(version.split(":", 1)[-1].split("-", 1)[0] for version in seen)
+    versions = sorted((each for each in upstream if dotted.key(each)), key=dotted.key, reverse=True)
+    major = dotted.major(demand.version) if demand.version else ""
+    return sorted(versions, key=lambda each: dotted.major(each) != major)[:_NAMED]
+
+
+def also(stack: Stack, rules: Rules) -> list[str]:
+    """Return the names under which other versions of the stack's parts would be found: toolkits and old drivers carry theirs
+    in the name.
+    """
+    names = []
+    if stack.get("cuda"):
+        row = next(each for each in rules["packages"]["components"] if each["what"] == "cuda")
+        minors = dict.fromkeys(each["cuda"] for each in rules["cuda"]["rows"])
+        names += [
+            name.replace("{major}", cuda.split(".")[0]).replace("{minor}", cuda.split(".")[1])
+            for cuda in minors
+            for name in row["packages"]
+        ]
+    driver = stack.get("driver")
+    if driver and not driver["adopted"]:
+        branches = [row["branch"] for row in rules["driver_branches"]["rows"]]
+        names += [
+            each
+            for name in driver["packages"]
+            if not name.startswith(("linux-", "nvidia-driver-pinning-"))
+            for each in _of_branches(name, driver["branch"], branches)
+        ]
+    return sorted(set(names))
+
+
+def _of_branches(name: str, branch: str, branches: Iterable[str]) -> list[str]:
+    """Return a driver package's names in other branches: libnvidia-compute-580 gives libnvidia-compute-570 and libnvidia-compute."""
+    if f"-{branch}" not in name:
+        return [f"{name}-{other}" for other in branches]
+    return [name.replace(f"-{branch}", ""), *(name.replace(f"-{branch}", f"-{other}") for other in branches)]
+
+
+def _is_of(name: str, demand: Demand) -> bool:
+    """Say whether a package that was asked for besides is of this part."""
+    return name.startswith("cuda-toolkit-") == (demand.want == "cuda") and demand.want in ("cuda", "driver")
+
+
+def _for_cuda(version: str, demand: Demand) -> bool:
+    """Say whether a version such as 2.30.7-1+cuda13.2 is built for the CUDA of the stack."""
+    return demand.cuda is None or "+cuda" not in version or f"+cuda{demand.cuda}." in version
+
+
+def _wrong(demand: Demand, rows: Mapping[str, Any], packages: Sequence[str]) -> list[str]:
+    wrong = []
+    for name in demand.packages:
+        candidate = (rows.get(name) or {}).get("candidate")
+        if name in packages and (not candidate or not demand.accepts(name, candidate)):
+            wrong.append(name)
+    return wrong
+
+
+def _instead(demand: Demand, index: Index, there: Sequence[str]) -> str:
+    """Return what the index has of a part, in words: a package with its versions, else those of its other names."""
+    for name in demand.packages:
+        versions = (index["packages"].get(name) or {}).get("versions")
+        if versions:
+            return f"{name} {', '.join(versions[:_NAMED])}"
+    return f"{demand.want} {', '.join(there)}" if there else "none of it"

@@ -1,0 +1,169 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Forward compatibility: CUDA of a major version newer than the driver's, by the package cuda-compat on data-centre cards.
+
+Never unasked. With cuda-compat=auto it is taken only where nothing works without it; otherwise a conflict names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from ..rules import Row, Rules
+from ..situation import Card, Situation
+from ..wish import Wish
+from .log import Entry, Log, Unresolved, conflict
+from .power import Power
+
+Stack = dict[str, Any]
+Decide = Callable[[Situation, Wish, Rules, Log], Stack]
+
+# Reasons that a newer driver would take away: the package brings the part of one that CUDA needs.
+_OF_THE_DRIVER = ("driver.floor-cuda", "cuda.driver", "frameworks.driver")
+_REMEDY = "add cuda-compat=auto, which leaves the driver as it is"
+
+
+# what the rules know -----------------------------------------------------------------------------------
+
+
+def base(branch: str, rules: Rules) -> Row | None:
+    """Return the row of a driver branch that cuda-compat was built for."""
+    rows: list[Row] = rules["cuda"]["forward"]
+    return next((row for row in rows if row["branch"] == branch), None)
+
+
+def versions(branch: str, cards: Iterable[Card], rules: Rules) -> tuple[str, ...]:
+    """Return the CUDA versions (13.0, oldest first) that cuda-compat runs on a branch, on every one of the cards."""
+    row = base(branch, rules)
+    kinds = {card.kind for card in cards}
+    if row is None or not kinds or not kinds <= set(row["classes"]):
+        return ()
+    known = dict.fromkeys(each["cuda"] for each in rules["cuda"]["rows"])
+    return tuple(cuda for cuda in known if dotted.at_least(cuda, row["first"]) and dotted.at_least(row["last"], cuda))
+
+
+def package(cuda: str, rules: Rules) -> tuple[str, str]:
+    """Return the name of the package for a CUDA version (13.0), and the directory of its libraries."""
+    row = next(each for each in rules["packages"]["components"] if each["what"] == "cuda-compat")
+    major, minor = cuda.split(".")[:2]
+    name, path = (
+        text.replace("{major}", major).replace("{minor}", minor) for text in (row["packages"][0], row["path"])
+    )
+    return name, path
+
+
+# while deciding ----------------------------------------------------------------------------------------
+
+
+def where_needed(decide: Decide, situation: Situation, wish: Wish, rules: Rules, log: Log) -> Stack:
+    """Decide without forward compatibility; with it only where it is wished and nothing works without.
+
+    Raises Unresolved.
+    """
+    if not wish.cuda_compat:
+        return decide(situation, wish, rules, log)
+    trial = Log(rules, trial=True)
+    try:
+        stack = decide(situation, replace(wish, cuda_compat=False), rules, trial)
+    except Unresolved:
+        return _needed(decide, situation, wish, rules, log)
+    log.why += trial.why
+    log.warnings += trial.warnings
+    log.decided("cuda.compat", "no cuda-compat: the driver runs every CUDA that was chosen without it", "the wish")
+    return stack
+
+
+def extended(power: Power, situation: Situation, rules: Rules) -> Power:
+    """Return what a driver runs together with cuda-compat."""
+    if power.newest is None:
+        return power
+    return replace(power, forward=versions(dotted.major(power.newest), situation.cards, rules))
+
+
+def lifts(cuda: str | None, branch: str, situation: Situation, rules: Rules) -> bool:
+    """Say whether cuda-compat spares a branch the newer driver that a CUDA version (13, 13.0.2) needs."""
+    if cuda is None:
+        return False
+    found = versions(branch, situation.cards, rules)
+    return any(dotted.belongs(each, cuda) or dotted.belongs(cuda, each) for each in found)
+
+
+def covers(stack: Mapping[str, Any], cuda: str) -> bool:
+    """Say whether it is the stack's cuda-compat that runs a CUDA version: it then asks nothing of the driver."""
+    compat = stack.get("cuda_compat")
+    return compat is not None and dotted.major(cuda) == dotted.major(compat["version"])
+
+
+def choose(stack: Mapping[str, Any], power: Power, log: Log) -> dict[str, Any] | None:
+    """Return the package for the newest CUDA of the stack that the driver alone does not run; None where there is none."""
+    chosen = [entry["version"] for entry in stack.get("cuda", ())]
+    chosen += [entry["cuda"] for entry in stack.get("frameworks", ()) if entry["cuda"]]
+    needed = [cuda for cuda in chosen if power.mode(cuda, log.rules) == "forward"]
+    row = base(dotted.major(power.newest), log.rules) if power.newest else None
+    if not needed or row is None:
+        return None
+    cuda = max(needed, key=dotted.key)
+    name, path = package(cuda, log.rules)
+    source = log.cite("cuda", row)
+    log.decided("cuda.compat", f"{name}: it runs CUDA {cuda} on driver branch {row['branch']} (forward)", source)
+    text = f"CUDA {cuda} runs only in programs that are started with LD_LIBRARY_PATH={path}; the machine's loader path is left alone"
+    log.warn("cuda.compat-path", text, source)
+    if not row["supported"]:
+        text = f"NVIDIA does not support cuda-compat on branch {row['branch']} (any more): it ended, or is a new-feature branch"
+        log.warn("cuda.compat-base", text, source)
+    return {"version": cuda, "package": name, "path": path}
+
+
+def lead(stack: Stack, power: Power, rules: Rules) -> None:
+    """Name in each environment whose CUDA the driver alone does not run the directory that has to be searched first."""
+    compat = stack.get("cuda_compat")
+    if compat is None:
+        return
+    for entry in stack.get("frameworks", ()):
+        if entry["cuda"] and power.mode(entry["cuda"], rules) == "forward":
+            entry["loader_path"] = compat["path"]
+
+
+# where nothing works -----------------------------------------------------------------------------------
+
+
+def remedied(entries: Sequence[Entry], decide: Callable[[Wish], Stack], wish: Wish) -> list[Entry]:
+    """Name cuda-compat in the conflicts about the driver, where it was not asked for and would solve them all."""
+    mine = [entry for entry in entries if entry["rule"] in _OF_THE_DRIVER]
+    if wish.cuda_compat or not mine:
+        return list(entries)
+    try:
+        decide(replace(wish, cuda_compat=True))
+    except Unresolved:
+        return list(entries)
+    return [{**entry, "remedy": f"{entry['remedy']}, or {_REMEDY}"} if entry in mine else entry for entry in entries]
+
+
+def _needed(decide: Decide, situation: Situation, wish: Wish, rules: Rules, log: Log) -> Stack:
+    try:
+        return decide(situation, wish, rules, log)
+    except Unresolved as error:
+        if any(entry["rule"] in _OF_THE_DRIVER for entry in error.conflicts):
+            raise Unresolved(*error.conflicts, *_obstacles(situation, wish, rules)) from None
+        raise
+
+
+def _obstacles(situation: Situation, wish: Wish, rules: Rules) -> list[Entry]:
+    """Return why cuda-compat does not help here."""
+    source = "compat/cuda.yaml (forward)"
+    instead = "use a newer driver, or an older CUDA"
+    other = next((card for card in situation.cards if card.kind != "datacenter"), None)
+    if other:
+        text = f"cuda-compat is for data-centre cards, the {other.name} is none"
+        return [conflict("cuda.compat-card", text, source, instead)]
+    there = dotted.major(situation.driver.version) if situation.driver else None
+    branch = wish.driver_branch or there
+    if branch and base(branch, rules) is None:
+        known = ", ".join(row["branch"] for row in rules["cuda"]["forward"])
+        text = f"driver branch {branch} is no base for cuda-compat, which is known for {known}"
+        return [conflict("cuda.compat-base", text, source, instead)]
+    return []

@@ -1,0 +1,286 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Framework wheels: release, variant, Python, and everything pinned that pip would let float.
+
+Each framework reads its tables into offers, the newest release first; here the first one is taken that cards, architecture,
+driver, Python and wish allow. Support is not monotone: no release is judged by its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from ...rules import Rules
+from ...situation import Card, Situation
+from ...wish import FrameworkWish, Wish
+from ..log import DESIGN, Entry, Log, Unresolved, conflict
+from ..power import Power
+from . import dali, jax, pytorch, tensorflow
+from .offer import CPU, Framework, Machine, Offer
+
+__all__ = ["FRAMEWORKS", "choose", "newest_for", "newest_offer"]
+
+FRAMEWORKS: dict[str, Framework] = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax, "dali": dali}
+
+# Without a driver of its own a card is useless: these have no wheels for the processor alone.
+_ONLY_WITH_CARDS = ("dali",)
+
+_JETPACK = "use NVIDIA's own wheels or containers for the JetPack on it"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An offer and the Python to run it with."""
+
+    offer: Offer
+    python: str
+
+
+def choose(situation: Situation, wish: Wish, power: Power | None, log: Log) -> list[dict[str, Any]]:
+    """Return one environment for each framework that was asked for. power None means: for the CPU.
+
+    Raises Unresolved with the reasons of every framework that cannot be had.
+    """
+    environments, reasons = [], []
+    for framework in wish.frameworks:
+        if power is None and situation.environment == "jetson" and framework.variant != CPU:
+            reasons.append(_unseen_board(framework))
+            continue
+        if power is None and framework.name in _ONLY_WITH_CARDS:
+            log.warn("gpu.none", f"no NVIDIA GPU: {framework.name} left out, it has no wheels without CUDA", DESIGN)
+            continue
+        if power is None and framework.variant not in (None, CPU):
+            reasons.append(_no_card(framework))
+            continue
+        try:
+            environments.append(_environment(framework, situation, wish, power, log))
+        except Unresolved as error:
+            if log.trial:
+                raise
+            reasons += error.conflicts
+    if reasons:
+        raise Unresolved(*reasons)
+    return environments
+
+
+def newest_for(cards: Sequence[Card], arch: str, rules: Rules, framework: str = "pytorch") -> str | None:
+    """Return the newest confirmed release with code for every card, as 2.14.1+cu130 (torch), 2.21.0, 0.12.0[cuda13]."""
+    offer = newest_offer(cards, arch, rules, framework)
+    if offer is None:
+        return None
+    marks = {"pytorch": "+{}", "jax": "[{}]", "dali": "+{}"}
+    return offer.version + marks.get(framework, "").format(offer.variant)
+
+
+def newest_offer(cards: Sequence[Card], arch: str, rules: Rules, framework: str = "pytorch") -> Offer | None:
+    """Return the newest confirmed offer with code for every card, whatever the driver; None where there is none."""
+    log = Log(rules)
+    maker = FRAMEWORKS[framework]
+    for offers in maker.offers(FrameworkWish(framework), rules, cpu=False):
+        fitting = [
+            offer for offer in offers if offer.confirmed and not _card_reasons(framework, offer, cards, arch, log)
+        ]
+        if fitting:
+            return min(fitting, key=lambda offer: (offer.rank, _newest_first(offer.cuda)))
+    return None
+
+
+# which release, which variant --------------------------------------------------------------------------
+
+
+def _environment(
+    framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log
+) -> dict[str, Any]:
+    power = None if framework.variant == CPU else power
+    choice = _confirmed_or_not(framework, situation, wish, power, log)
+    offer = choice.offer
+    if not offer.confirmed:
+        text = f"what is known of {offer.title} is not confirmed"
+        log.warn("frameworks.unconfirmed", text, log.cite(offer.table, offer.row))
+    _explain(choice, framework, power, log)
+    machine = Machine(situation.cards, situation.arch, choice.python)
+    contents = FRAMEWORKS[framework.name].contents(offer, machine, wish, log)
+    return {
+        "name": framework.name,
+        "version": offer.version,
+        "variant": offer.variant,
+        **contents,
+        "cuda": offer.cuda,
+        "python": list(offer.pythons),
+        "interpreter": choice.python,
+        "path": f"{wish.frameworks_path}/{framework.name}",
+    }
+
+
+def _confirmed_or_not(
+    framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log
+) -> Choice:
+    """Return the newest confirmed choice; where none fits, the newest at all. Raises Unresolved with the reasons."""
+    choice = _search(framework, situation, wish, power, log, guesses=False)
+    if isinstance(choice, Choice):
+        return choice
+    again = _search(framework, situation, wish, power, log, guesses=True)
+    if isinstance(again, Choice):
+        return again
+    raise Unresolved(*([] if log.trial else _pair(framework, situation, wish, power, log)), *choice)
+
+
+def _search(
+    framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log, *, guesses: bool
+) -> Choice | list[Entry]:
+    """Return the newest release that fits in its best variant, or every reason of the one that came nearest."""
+    nearest: list[Entry] = []
+    for offers in FRAMEWORKS[framework.name].offers(framework, log.rules, cpu=power is None):
+        fitting = []
+        for offer in offers:
+            python, reasons = _python(offer, situation, wish, log)
+            reasons += _reasons(offer, framework, situation, power, log, guesses=guesses)
+            if python and not reasons:
+                fitting.append(Choice(offer, python))
+            elif not nearest or len(reasons) < len(nearest):
+                nearest = reasons
+        if fitting:
+            return min(fitting, key=lambda choice: _rank(choice.offer, power, log.rules))
+    return nearest or [_no_release(framework, log)]
+
+
+def _rank(offer: Offer, power: Power | None, rules: Rules) -> tuple[bool, int, tuple[int, ...]]:
+    if offer.cuda is None or power is None:
+        return False, 0, ()
+    return power.mode(offer.cuda, rules) != "native", offer.rank, _newest_first(offer.cuda)
+
+
+def _newest_first(version: str | None) -> tuple[int, ...]:
+    return tuple(-number for number in dotted.key(version or ""))
+
+
+def _reasons(
+    offer: Offer, framework: FrameworkWish, situation: Situation, power: Power | None, log: Log, *, guesses: bool
+) -> list[Entry]:
+    if offer.cuda is None or power is None:
+        return []
+    entries = _card_reasons(framework.name, offer, situation.cards, situation.arch, log)
+    if power.mode(offer.cuda, log.rules) is None:
+        text = (
+            f"{offer.title} needs a driver for CUDA {dotted.major(offer.cuda)}, the one chosen brings CUDA {power.cuda}"
+        )
+        remedy = "use a newer driver, or an older variant"
+        entries.append(conflict("frameworks.driver", text, "compat/cuda.yaml (families)", remedy))
+    if not guesses and not offer.confirmed:
+        text = f"what is known of {offer.title} is not confirmed"
+        source = log.cite(offer.table, offer.row)
+        entries.append(conflict("frameworks.unconfirmed", text, source, "ask for it by its version"))
+    return entries
+
+
+def _card_reasons(name: str, offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:
+    """Return why the wheels do not run here. A board that they are not built for at all is the whole reason."""
+    embedded = [row for row in log.rules["frameworks"]["embedded"] if row["framework"] == name]
+    boards = [
+        (card, row) for row in embedded for card in cards if card.compute_capability in row["compute_capabilities"]
+    ]
+    if boards:
+        return [_embedded(offer, card, log.cite("frameworks", row)) for card, row in boards]
+    return FRAMEWORKS[name].card_reasons(offer, cards, arch, log)
+
+
+def _embedded(offer: Offer, card: Card, source: str) -> Entry:
+    text = f"{offer.title} has no wheels for the {card.name}: those for aarch64 are for servers, a Jetson's come with JetPack"
+    return conflict("frameworks.jetson", text, source, _JETPACK)
+
+
+def _pair(framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log) -> list[Entry]:
+    """Return the two cards of one machine of which each has a release and no release serves both."""
+    cards = list({card.name: card for card in situation.cards}.values())
+    if power is None or len(cards) < 2:
+        return []
+
+    def fits(*some: Card) -> bool:
+        alone = replace(situation, cards=some)
+        return isinstance(_search(framework, alone, wish, power, log, guesses=True), Choice)
+
+    good = [card for card in cards if fits(card)]
+    clash = next(((one, other) for one, other in combinations(good, 2) if not fits(one, other)), None)
+    if clash is None:
+        return []
+    one, other = clash
+    text = f"no release for {framework.text or framework.name!r} serves both the {one.name} and the {other.name}"
+    remedy = f"leave one card unmanaged: gpuwright_gpus_ignore: ['{other.name}'], or ['{one.name}']"
+    return [conflict("frameworks.cards", text, f"compat/{_table(framework)}.yaml", remedy)]
+
+
+def _table(framework: FrameworkWish) -> str:
+    return "libraries" if framework.name == "dali" else framework.name
+
+
+def _no_card(framework: FrameworkWish) -> Entry:
+    """Return the reason where a variant with CUDA was asked for by its name and there is no card to run it."""
+    text = f"{framework.text!r} asks for the variant {framework.variant}, and this machine has no NVIDIA GPU"
+    remedy = f"ask for {framework.name} without a variant, which is the one for the processor here"
+    return conflict("frameworks.no-card", text, "the machine's facts", remedy)
+
+
+def _unseen_board(framework: FrameworkWish) -> Entry:
+    """Return the reason on a Jetson whose GPU is not on the PCI bus: it has one, so wheels for the processor are no answer."""
+    text = f"{framework.text or framework.name!r} has no wheels for a Jetson, they come with JetPack"
+    return conflict("frameworks.jetson", text, "the machine's facts", _JETPACK)
+
+
+def _no_release(framework: FrameworkWish, log: Log) -> Entry:
+    """Return the reason where nothing answers a wish, with the newest release that is known."""
+    anything = FrameworkWish(framework.name)
+    newest = next(FRAMEWORKS[framework.name].offers(anything, log.rules, cpu=False))[0]
+    text = f"no release of {newest.title.split(' ', 1)[0]} matches {framework.text!r}; the newest known is {newest.version}"
+    source = log.cite(newest.table, newest.release_row)
+    return conflict("frameworks.release", text, source, f"use {framework.name}={newest.version}")
+
+
+# which Python ------------------------------------------------------------------------------------------
+
+
+def _python(offer: Offer, situation: Situation, wish: Wish, log: Log) -> tuple[str | None, list[Entry]]:
+    """Return the interpreter for a release: the one asked for, else the system's, else the newest that is there."""
+    there = _interpreters(situation, log.rules)
+    looked = situation.pythons is not None and "python" not in situation.assumed
+    if wish.python and looked and wish.python not in there:
+        text = f"python {wish.python} is asked for, this machine has {', '.join(there) or 'none'}"
+        remedy = f"install python{wish.python} with its venv module"
+        return None, [conflict("frameworks.python-missing", text, "the machine's facts", remedy)]
+    usable = [each for each in ([wish.python] if wish.python else there) if each in offer.pythons]
+    if usable:
+        return usable[0], []
+    who = f"python {wish.python}" if wish.python else f"the Python of this machine ({', '.join(there)})"
+    name = f"{offer.title.split(' ', 1)[0]} {offer.version}"
+    note = f" ({offer.python_note})" if offer.python_note else ""
+    text = f"{name} has no wheels for {who}, only for {', '.join(offer.pythons)}{note}"
+    source = log.cite(offer.table, offer.release_row)
+    return None, [conflict("frameworks.python", text, source, f"use python={offer.pythons[-1]}")]
+
+
+def _interpreters(situation: Situation, rules: Rules) -> list[str]:
+    """Return the Pythons of a machine, the system's own first, then the newest."""
+    system = next((row["python"] for row in rules["systems"]["rows"] if row["os"] == situation.os), None)
+    there = list(situation.pythons) if situation.pythons is not None else [system] if system else []
+    return sorted(there, key=lambda each: (each != system, tuple(-number for number in dotted.key(each))))
+
+
+# why ---------------------------------------------------------------------------------------------------
+
+
+def _explain(choice: Choice, framework: FrameworkWish, power: Power | None, log: Log) -> None:
+    offer = choice.offer
+    rule, release = f"frameworks.{framework.name}", log.cite(offer.table, offer.release_row)
+    if offer.cuda is None or power is None:
+        text = f"{offer.title} for the CPU: the newest that Python {choice.python} runs"
+        log.decided(rule, text, release)
+        return
+    mode = power.mode(offer.cuda, log.rules)
+    asked = f"answers {framework.text!r}" if framework.specifier or framework.variant else "the newest that fits"
+    text = f"{offer.title} ({asked}): it has code for every card, and its CUDA {offer.cuda} runs on the driver ({mode})"
+    log.decided(rule, text, log.cite(offer.table, offer.row))
+    log.decided("frameworks.python", f"Python {choice.python}", release)

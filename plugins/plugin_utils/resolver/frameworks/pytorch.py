@@ -1,0 +1,150 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""PyTorch: each release in several CUDA variants, from an index of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from ... import specifiers
+from ...rules import Row, Rules
+from ...situation import Card
+from ...wish import FrameworkWish, Wish
+from .. import cudnn, targets, upstreams
+from ..log import Entry, Log, conflict
+from .offer import CPU, Machine, Offer
+
+_STATUS = {"default": 0, "stable": 1, "legacy": 2, "experimental": 3, "unsupported": 4}
+
+
+def offers(wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:
+    """Yield the variants of each release that answers a wish, the newest release first."""
+    variants: dict[str, list[Row]] = {}
+    for row in rules["pytorch"]["variants"]:
+        variants.setdefault(row["release"], []).append(row)
+    for release in reversed(rules["pytorch"]["releases"]):
+        if not specifiers.matches(release["version"], wish.specifier):
+            continue
+        if cpu:
+            yield [_offer(release, None)]
+            continue
+        rows = variants.get(".".join(release["version"].split(".")[:2]), ())
+        yield [_offer(release, row) for row in rows if wish.variant in (None, row["variant"])]
+
+
+def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:
+    """Return why the wheels do not run: no code for the architecture or a card, or a cuDNN that does not serve it."""
+    source = log.cite("pytorch", offer.row)
+    carried = offer.row["targets"].get(arch)
+    if not carried:
+        text = f"{offer.title}: no wheel with CUDA code for {arch} is known"
+        return [conflict("frameworks.arch", text, source, "use another release")]
+    entries = []
+    for card in cards:
+        if card.compute_capability and not targets.wheel_runs(card.compute_capability, carried):
+            text = f"{offer.title} has no code for the {card.name} (compute capability {card.compute_capability})"
+            entries.append(conflict("frameworks.card", text, source, "use a release that has it: gpuwright gpus"))
+    return entries + _cudnn_reasons(offer, cards, log)
+
+
+def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+    """Return what is installed, from the index of the variant."""
+    found = {
+        "requirements": [f"torch=={offer.version}+{offer.variant}", *_partners(offer, machine.python, log)],
+        "constraints": _constraints(offer, log.rules),
+        "index_url": f"{upstreams.url('pytorch', wish, log.rules)}/{offer.variant}",
+        "cudnn": offer.row["cudnn"] if offer.cuda else None,
+    }
+    if wish.mirrors.get("pypi"):
+        found["extra_index_urls"] = [wish.mirrors["pypi"]]
+    for row in cudnn.limits([], [dotted.major(offer.cuda)] if offer.cuda else [], log.rules["cudnn"]["ceilings"]):
+        log.decided("frameworks.cudnn", f"its cuDNN stays at {found['cudnn']}", log.cite("cudnn", row))
+    return found
+
+
+def _offer(release: Row, variant: Row | None) -> Offer:
+    version, tag = release["version"], variant["variant"] if variant else CPU
+    return Offer(
+        title=f"torch {version}+{tag}",
+        version=version,
+        variant=tag,
+        pythons=tuple(release["python"]),
+        table="pytorch",
+        release_row=release,
+        row=variant or release,
+        confirmed=release["confirmed"] and (variant is None or variant["confirmed"]),
+        cuda=variant["cuda"] if variant else None,
+        rank=_STATUS[variant["status"]] if variant else 0,
+    )
+
+
+def _cudnn_reasons(offer: Offer, cards: Sequence[Card], log: Log) -> list[Entry]:
+    """Return the cards that the cuDNN inside the wheels does not serve, though torch has code for them."""
+    version = offer.row["cudnn"]
+    row = _matrix(version, log.rules) if version else None
+    entries = []
+    for card in cards if row else ():
+        capability = card.compute_capability
+        if row and capability and not dotted.at_least(capability, row["min_compute_capability"]):
+            text = f"{offer.title} carries cuDNN {version}, which does not serve the {card.name} (compute capability {capability})"
+            entries.append(conflict("frameworks.cudnn", text, log.cite("cudnn", row), "use an older release"))
+    return entries
+
+
+def _matrix(version: str, rules: Rules) -> Row | None:
+    """Return the row of cuDNN's support matrix that holds a version."""
+    minor = dotted.key(version)[:3]
+    for row in rules["cudnn"]["rows"]:
+        first, last = dotted.key(row["first"]), dotted.key(row["last"])
+        if first <= minor[: max(len(first), 2)] and minor[: len(last)] <= last:
+            found: Row = row
+            return found
+    return None
+
+
+def _partners(offer: Offer, python: str, log: Log) -> list[str]:
+    """Return the pins of torchvision and torchaudio, of those that have wheels for the variant and the Python.
+
+    pip cannot find a mismatch of theirs by itself: the newer ones do not name the torch they were built for.
+    """
+    pins = []
+    for package in ("torchvision", "torchaudio"):
+        version = offer.release_row[package]
+        lacking = _lacking(package, version, offer.variant, python, log)
+        if lacking:
+            what, row = lacking
+            text = f"{package} {version} has no wheels for {what}: it is left out"
+            log.warn("frameworks.partner", text, log.cite("pytorch", row))
+            continue
+        pins.append(f"{package}=={version}")
+    return pins
+
+
+def _lacking(package: str, version: str, variant: str, python: str, log: Log) -> tuple[str, Row] | None:
+    """Return what a partner has no wheels for, with the row that says so; None where it has them."""
+    tables = log.rules["pytorch"]
+    for row in _of_package(tables["partners"], package, version):
+        if variant not in row["variants"]:
+            return f"the variant {variant}", row
+    for row in _of_package(tables["partner_pythons"], package, version):
+        if python not in row["python"]:
+            return f"Python {python}", row
+    return None
+
+
+def _of_package(rows: Sequence[Row], package: str, version: str) -> list[Row]:
+    return [row for row in rows if (row["package"], row["version"]) == (package, version)]
+
+
+def _constraints(offer: Offer, rules: Rules) -> list[str]:
+    constraints = []
+    if offer.cuda:
+        suffix = f"cu{dotted.major(offer.cuda)}"
+        constraints += [f"nvidia-{name}-{suffix}=={offer.row[name]}" for name in ("cudnn", "nccl") if offer.row[name]]
+    for row in rules["pytorch"]["constraints"]:
+        if not dotted.at_least(offer.version, row["below"]):
+            constraints.append(row["constraint"])
+    return constraints

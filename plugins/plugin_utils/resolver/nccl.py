@@ -1,0 +1,44 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NCCL as packages, for those who compile against it; wheels bring their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from ..rules import Row
+from ..wish import Wish
+from .log import Log, Unresolved, conflict
+
+
+def choose(wish: Wish, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+    """Return version (None: the newest of the index), packages and the CUDA major they are built for. Raises Unresolved.
+
+    One name serves all CUDA versions: the newest major version in use is the one that counts.
+    """
+    major = max((dotted.major(cuda) for cuda in cuda_versions), key=int)
+    row = next(each for each in log.rules["packages"]["components"] if each["what"] == "nccl")
+    version = wish.nccl_version
+    if version:
+        _check(version, major, log)
+        log.decided("nccl.version", f"NCCL {version} for CUDA {major}: asked for", log.cite("packages", row))
+    else:
+        text = f"NCCL: the newest of the machine's package index that was built for CUDA {major}"
+        log.decided("nccl.version", text, log.cite("packages", row))
+    return {"version": version, "packages": list(row["packages"]), "cuda": major}
+
+
+def _check(version: str, major: str, log: Log) -> None:
+    """Raise Unresolved where a version was never built for a CUDA major version."""
+    rows: list[Row] = log.rules["libraries"]["nccl"]
+    built = [row for row in rows if f"cu{major}" in row["variants"]]
+    if any(row["version"] == version for row in built):
+        return
+    row = next(row for row in rows if row["version"] == version)
+    majors = ", ".join(variant.removeprefix("cu") for variant in row["variants"])
+    text = f"NCCL {version} was built for CUDA {majors}, not for CUDA {major}"
+    remedy = f"use nccl={built[-1]['version']}" if built else "leave NCCL out (frameworks bring their own)"
+    raise Unresolved(conflict("nccl.cuda", text, log.cite("libraries", row), remedy))

@@ -1,0 +1,312 @@
+"""Machines and wishes, drawn from what the tables name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.property import naive
+from tests.unit.resolve.conftest import FACTS
+
+RULES = load_rules()
+KEYS = {"nvidia": "A" * 40}
+DAYS = (date(2026, 11, 20), date(2027, 2, 1), date(2028, 6, 1))
+PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+KERNELS = (
+    "5.15.0-91-generic",
+    "6.1.0-30-amd64",
+    "6.8.0-45-generic",
+    "6.8.0-1021-aws",
+    "6.11.0-19-generic",
+    "6.12.94+deb13-amd64",
+    "6.12.107+deb13-amd64",
+    "6.12.107+deb13-cloud-amd64",
+    "7.0.0-5-generic",
+    "7.1.0-2-generic",
+)
+_NEW_OF_DISTROS = {"debian": ["contrib", "non-free", "non-free-firmware"], "ubuntu": ["restricted", "multiverse"]}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A machine and what is wanted of it, as a person gives them; small enough to be printed."""
+
+    machine: dict[str, Any]
+    wants: tuple[str, ...]
+
+    def wanting(self, *wants: str) -> Question:
+        """The same machine with another wish."""
+        return Question(self.machine, wants)
+
+
+def wish_of(question: Question) -> Wish:
+    """The wish as the program reads it."""
+    variables = {"gpuwright_want": list(question.wants), "gpuwright_repository_keys": question.machine["keys"]}
+    return Wish.from_variables(variables, RULES)
+
+
+def situation_of(question: Question, wish: Wish) -> Situation:
+    """The machine as the program sees it: described in words, or looked at."""
+    machine = question.machine
+    today = date.fromisoformat(machine["today"])
+    if "facts" in machine:
+        return situation.situation_from_facts(machine["facts"], wish, RULES, today=today, absent=machine["absent"])
+    return situation.situation_from_options(
+        machine["gpus"], machine["os"], machine["arch"], machine["assume"], RULES, today=today
+    )
+
+
+def answer_to(question: Question) -> dict[str, Any]:
+    """The resolver's answer."""
+    wish = wish_of(question)
+    return resolver.resolve(situation_of(question, wish), wish, RULES)
+
+
+# wishes -------------------------------------------------------------------------------------------------
+
+BRANCHES = [row["branch"] for row in naive.rows("driver_branches", "rows")]
+BUILDS = [row["latest"] for row in naive.rows("driver_branches", "rows") if row["latest"]]
+BUILDS += sorted({build for row in naive.rows("driver_branches", "first_builds") for build in row["first"]})
+MINORS = list(dict.fromkeys(row["cuda"] for row in naive.rows("cuda", "rows")))
+RELEASES = [row["release"] for row in naive.rows("cuda", "rows")]
+CUDNN = [row["version"] for row in naive.rows("cudnn", "versions") if ".post" not in row["version"]]
+CUDNN = [each for each in CUDNN if not naive.yanked(each)]
+TORCH = [row["version"] for row in naive.rows("pytorch", "releases")]
+TOOLKITS = [row["version"] for row in naive.rows("container_toolkit", "rows")]
+
+
+NCCL = [row["version"] for row in naive.rows("libraries", "nccl") if ".post" not in row["version"]]
+TENSORRT = [row["version"] for row in naive.rows("libraries", "tensorrt") if ".post" not in row["version"]]
+TENSORFLOW = [
+    row["version"]
+    for row in naive.rows("tensorflow", "releases")
+    if not row["yanked"] and ".post" not in row["version"]
+]
+JAX = [row for row in naive.rows("jax", "releases") if not row["yanked"]]
+DALI = [row for row in naive.rows("libraries", "dali") if row["real"]]
+
+
+def _torch_of_variant() -> st.SearchStrategy[str]:
+    """torch==2.3.0+cu121: releases with a variant that they have."""
+    pairs = [
+        (release, row["variant"])
+        for release in TORCH
+        for row in naive.rows("pytorch", "variants")
+        if naive.within(release, row["release"])
+    ]
+    return st.sampled_from(pairs).map(lambda pair: f"torch=={pair[0]}+{pair[1]}")
+
+
+def _jax() -> st.SearchStrategy[str]:
+    """jax, jax[cuda12], jax==0.7.2, jax[cuda13]>=0.7: extras with releases that have them."""
+    plain = [row["version"] for row in JAX]
+    pairs = [(extra, row["version"]) for row in JAX for extra in row["extras"] if extra in ("cuda12", "cuda13")]
+    return st.one_of(
+        st.sampled_from(["jax", "jax[cuda12]", "jax[cuda13]", "jax[cpu]"]),
+        st.sampled_from(plain).map("jax=={}".format),
+        st.sampled_from(plain).map("jax>={}".format),
+        st.sampled_from(pairs).map(lambda pair: f"jax[{pair[0]}]=={pair[1]}"),
+    )
+
+
+def _dali() -> st.SearchStrategy[str]:
+    pairs = [(row["version"], variant) for row in DALI for variant in row["wheels"]]
+    return st.one_of(
+        st.just("dali"),
+        st.sampled_from([row["version"] for row in DALI]).map("dali=={}".format),
+        st.sampled_from(pairs).map(lambda pair: f"dali=={pair[0]}+{pair[1]}"),
+    )
+
+
+def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
+    """What may be wanted, by component."""
+    majors = sorted({each.split(".")[0] for each in MINORS})
+    return {
+        "driver": st.one_of(st.just("driver"), st.sampled_from(BRANCHES + BUILDS).map("driver={}".format)),
+        "driver-modules": st.sampled_from(["driver-modules=open", "driver-modules=proprietary"]),
+        "driver-source": st.sampled_from(["driver-source=nvidia", "driver-source=distro"]),
+        "driver-set": st.sampled_from(["driver-set=desktop", "driver-set=compute"]),
+        "cuda": st.one_of(st.just("cuda"), st.sampled_from(majors + MINORS + RELEASES).map("cuda={}".format)),
+        "cudnn": st.one_of(st.just("cudnn"), st.sampled_from(CUDNN).map("cudnn={}".format)),
+        "container-toolkit": st.one_of(
+            st.just("container-toolkit"), st.sampled_from(TOOLKITS).map("container-toolkit={}".format)
+        ),
+        "pytorch": st.one_of(
+            st.just("pytorch"),
+            st.sampled_from(TORCH).map("pytorch=={}".format),
+            st.sampled_from(TORCH).map("pytorch>={}".format),
+            _torch_of_variant(),
+            st.sampled_from(TORCH).map("torch=={}+cpu".format),
+        ),
+        "nccl": st.one_of(st.just("nccl"), st.sampled_from(NCCL).map("nccl={}".format)),
+        "tensorrt": st.one_of(st.just("tensorrt"), st.sampled_from(TENSORRT).map("tensorrt={}".format)),
+        "cuda-compat": st.just("cuda-compat=auto"),
+        "tensorflow": st.one_of(
+            st.sampled_from(["tensorflow", "tf", "tensorflow[and-cuda]"]),
+            st.sampled_from(TENSORFLOW).map("tensorflow=={}".format),
+            st.sampled_from(TENSORFLOW).map("tensorflow>={}".format),
+        ),
+        "jax": _jax(),
+        "dali": _dali(),
+        "python": st.sampled_from(PYTHONS).map("python={}".format),
+    }
+
+
+WANTS = _one_of_each()
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> tuple[str, ...]:
+    """A wish that names each component at most once, in any order."""
+    number = draw(st.sampled_from([1, 2, 3, 4, 6, 0]))
+    names = draw(st.lists(st.sampled_from(sorted(WANTS)), unique=True, min_size=number, max_size=number))
+    return tuple(draw(WANTS[name]) for name in names)
+
+
+# machines -----------------------------------------------------------------------------------------------
+
+_NAMES = [row["name"] for row in naive.rows("gpus", "rows")]
+_SYSTEMS = [row["os"] for row in naive.rows("systems", "rows")]
+_arches = st.sampled_from(["x86_64", "x86_64", "x86_64", "aarch64"])
+_keys = st.sampled_from([{}, {}, KEYS])
+_days = st.sampled_from(DAYS).map(date.isoformat)
+
+
+@st.composite
+def described(draw: st.DrawFn) -> dict[str, Any]:
+    """A machine in words, as --gpu, --os, --arch and --assume give it."""
+    optional = {
+        "kernel": st.sampled_from(KERNELS),
+        "secure_boot": st.sampled_from(["true", "false"]),
+        "desktop": st.sampled_from(["true", "false"]),
+        "python": st.sampled_from(PYTHONS),
+        "wsl": st.just("true"),
+        "nvswitch": st.just("true"),
+        "glibc": st.sampled_from(["2.31", "2.35", "2.41", "2.43"]),
+    }
+    said = draw(st.lists(st.sampled_from(sorted(optional)), unique=True, max_size=4))
+    return {
+        "gpus": draw(_several(_NAMES)),
+        "os": draw(st.sampled_from(_SYSTEMS)),
+        "arch": draw(_arches),
+        "assume": [f"{key}={draw(optional[key])}" for key in said],
+        "today": draw(_days),
+        "keys": draw(_keys),
+    }
+
+
+def _several(names: Sequence[str]) -> st.SearchStrategy[list[str]]:
+    """Mostly one; a list by itself would mostly be empty."""
+    counts = st.sampled_from([1, 1, 1, 1, 2, 2, 3, 4, 0])
+    return counts.flatmap(lambda count: st.lists(st.sampled_from(names), min_size=count, max_size=count))
+
+
+@st.composite
+def observed(draw: st.DrawFn) -> dict[str, Any]:
+    """A machine that was looked at; parts of what node_facts sees may be unknown."""
+    facts = copy.deepcopy(FACTS)
+    system = naive.row("systems", "rows", os=draw(st.sampled_from(_SYSTEMS)))
+    facts["os"] |= {key: system[key] for key in ("id", "version", "codename", "name", "family", "glibc")}
+    facts["os"]["arch"] = draw(_arches)
+    facts["os"]["glibc"] = draw(st.sampled_from([system["glibc"], None]))
+    facts["pci"]["gpus"] = [_device(number, device) for number, device in enumerate(draw(_devices()))]
+    facts["pci"]["nvlink5"] = draw(st.sampled_from([False, None]))
+    facts["pci"]["nvswitches"] = draw(st.sampled_from([[], [], [{"bus_id": "00000000:05:00.0", "device": "22a3"}]]))
+    facts["boot"]["secure_boot"] = draw(st.sampled_from([False, False, True, None]))
+    facts["environment"]["kind"] = draw(st.sampled_from(["bare", "bare", "bare", "vm", "container", "wsl"]))
+    kernel = draw(st.sampled_from([*KERNELS, None]))
+    facts["kernel"] |= {"running": kernel, "next": draw(st.sampled_from([kernel, None]))}
+    facts["display"]["nvidia_screens"] = draw(st.sampled_from([[], [{"card": "card0", "connector": "DP-1"}]]))
+    versions = draw(st.lists(st.sampled_from([*PYTHONS, None]), max_size=3))
+    facts["python"]["interpreters"] = [{"path": "/usr/bin/python3", "version": each} for each in versions]
+    facts["driver"] = draw(_drivers())
+    facts["seals"] = draw(_seals())
+    facts["smi"] = draw(st.sampled_from([None, {"data": None}, {"data": {"cuda_version": "12.8", "gpus": []}}]))
+    facts["containers"]["docker"] = draw(
+        st.sampled_from(
+            [
+                {"installed": False, "version": None},
+                {"installed": True, "version": None},
+                {"installed": True, "version": "20.10.24"},
+            ]
+        )
+    )
+    components = draw(st.sampled_from([["main"], ["main", *_NEW_OF_DISTROS[system["family"]]]]))
+    suites = [system["codename"], f"{system['codename']}-security"]
+    facts["packages"]["sources"][0] |= {"suites": suites, "components": components}
+    if draw(st.booleans()):
+        facts["packages"] |= {"sources": draw(st.sampled_from([[], facts["packages"]["sources"]])), "installed": {}}
+    absent = draw(st.lists(st.sampled_from(["driver=580", "driver=595", "cuda=13.0", "cuda=12.8"]), max_size=2))
+    return {"facts": facts, "absent": sorted(set(absent)), "today": draw(_days), "keys": draw(_keys)}
+
+
+def _devices() -> st.SearchStrategy[list[str]]:
+    """PCI ids that rows name, that only a range names, and that nothing names."""
+    named = [device for row in naive.rows("gpus", "rows") for device in row["pci"]]
+    only = ["249d", "3fff", "1dff", "2bff"]
+    return st.one_of(_several(named), _several(named), _several(named), _several(only))
+
+
+def _device(number: int, device: str) -> dict[str, Any]:
+    bus = f"00000000:{number + 16:02X}:00.0"
+    return {"bus_id": bus, "vendor": "10de", "device": device, "class": "0302", "driver": None}
+
+
+@st.composite
+def _drivers(draw: st.DrawFn) -> dict[str, Any]:
+    """The part `driver`: mostly none; else one that works, or packages or a .run file of one that does not."""
+    nothing: dict[str, Any] = copy.deepcopy(FACTS["driver"])
+    if draw(st.integers(0, 2)):
+        return nothing
+    version = draw(st.sampled_from(BUILDS))
+    owner, source = draw(
+        st.sampled_from(
+            [
+                ("packages", "nvidia"),
+                ("packages", "distro"),
+                ("packages", None),
+                ("runfile", "runfile"),
+                ("unknown", None),
+            ]
+        )
+    )
+    return {
+        "owner": owner,
+        "source": source,
+        "packages": {"nvidia-driver-cuda": f"{version}-1"} if owner == "packages" else {},
+        "loaded_version": draw(st.sampled_from([version, None])),
+        "loaded_modules": draw(st.sampled_from(["open", "proprietary", None])),
+        "user_version": draw(st.sampled_from([version, version, None])),
+    }
+
+
+@st.composite
+def _seals(draw: st.DrawFn) -> dict[str, Any]:
+    """The part `seals`: mostly none; else that of a driver that was put there, or found there, by an earlier run."""
+    if draw(st.integers(0, 3)):
+        return {}
+    stack = {
+        "branch": draw(st.sampled_from(BRANCHES)),
+        "modules": draw(st.sampled_from(["open", "proprietary"])),
+        "source": draw(st.sampled_from(["nvidia", "distro"])),
+        "source_reason": "an earlier run",
+        "adopted": draw(st.booleans()),
+    }
+    return {
+        "nvidia_driver": {
+            "state": draw(st.sampled_from(["good", "broken"])),
+            "stack": draw(st.sampled_from([stack, None])),
+        }
+    }
+
+
+questions = st.builds(Question, machine=st.one_of(described(), observed()), wants=wishes())

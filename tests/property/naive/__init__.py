@@ -1,0 +1,71 @@
+"""A second opinion on every answer: slow, dumb, written from the tables alone.
+
+Nothing here is shared with the resolver; versions are compared, tables searched and wishes read in its own way. Every function says in
+sentences what is wrong with an answer; an empty list is praise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from tests.property.naive import cuda, driver, wheels
+from tests.property.naive.asked import component, leaves_out, unmet
+from tests.property.naive.driver import better_branches
+from tests.property.naive.tables import COMPAT, row, rows, tables, within, yanked
+
+__all__ = ["better_branches", "component", "faults", "leaves_out", "row", "rows", "unmet", "within", "yanked"]
+
+Stack = Mapping[str, Any]
+
+
+def faults(situation: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> list[str]:
+    """Everything that is wrong with an answer that is ok."""
+    stack = answer["stack"]
+    warned = {entry["rule"] for entry in answer["warnings"]}
+    found = [*unmet(wants, stack, leaves_out(situation))]
+    if situation.cards:
+        found += driver.faults(situation, stack, warned)
+        found += cuda.toolkits(situation, stack, warned)
+        found += cuda.cudnn(situation, stack)
+        found += cuda.nccl(stack)
+        found += cuda.tensorrt(situation, stack, warned)
+        found += cuda.compat(situation, stack, warned)
+        found += cuda.container_toolkit(stack, warned)
+    for each in stack.get("frameworks", ()):
+        found += wheels.faults(situation, each, stack, warned)
+    found += _repositories(situation, stack)
+    found += _ages(situation, warned)
+    for entry in [*answer["why"], *answer["warnings"]]:
+        found += [f"{entry['rule']} gives no {key}" for key in ("text", "source") if not entry[key]]
+    return found
+
+
+def _ages(situation: Any, warned: set[str]) -> Iterator[str]:
+    updated = max(tables(path)["updated"] for path in COMPAT.glob("*.yaml"))
+    old = (situation.today - date.fromisoformat(updated)).days > 90
+    if old != ("rules.age" in warned):
+        yield f"the rules are of {updated}, and it is said that they are old: {not old}"
+    system = row("systems", "rows", os=situation.os)
+    ending = (date.fromisoformat(system["support_end"]) - situation.today).days <= 180
+    if ending != ("os.end-of-life" in warned):
+        yield f"the support of {situation.os} ends on {system['support_end']}, and it is said so: {not ending}"
+
+
+def _repositories(situation: Any, stack: Stack) -> Iterator[str]:
+    found = {each["name"]: each for each in stack.get("repositories", ())}
+    for each in found.values():
+        if each.get("from_host"):
+            continue
+        if not re.fullmatch(r"[0-9A-F]{40}", each["key"]["fingerprint"] or ""):
+            yield f"{each['name']} has no full fingerprint"
+        known = [key for key in rows("upstreams", "keys") if key["fingerprint"] == each["key"]["fingerprint"]]
+        if known and known[0]["sha1"] and row("systems", "rows", os=situation.os)["verifier"] == "sqv":
+            yield f"{each['name']} is signed by a key that {situation.os} rejects"
+    driver = stack.get("driver")
+    installs = driver and not driver["adopted"] and driver["source"] == "nvidia"
+    libraries = any(stack.get(part) for part in ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat"))
+    if (installs or libraries) and "nvidia-cuda" not in found:
+        yield "NVIDIA's repository is needed and is not there"

@@ -1,0 +1,243 @@
+"""Toolkits, their libraries, and what a driver runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from tests.property.naive.tables import Row, below, numbers, row, rows, within, yanked
+
+Stack = Mapping[str, Any]
+
+
+def builds_on_offer(situation: Any, driver: Mapping[str, Any], branch: Row) -> str | None:
+    """The newest build that a source has of a branch."""
+    if driver["source"] == "distro":
+        carried = [
+            each
+            for each in rows("systems", "distro_drivers")
+            if each["os"] == situation.os and each["branch"] == branch["branch"]
+        ]
+        return carried[0]["build"] or branch["latest"] if carried else None
+    return str(branch["latest"]) if branch["latest"] else None
+
+
+def cuda_in_use(stack: Stack) -> list[str]:
+    """The CUDA versions of a stack's toolkits and wheels."""
+    wheels = [each["cuda"] for each in stack.get("frameworks", ()) if each.get("cuda")]
+    return [*(each["version"] for each in stack.get("cuda", ())), *wheels]
+
+
+def covered(stack: Stack, cuda: str) -> bool:
+    """Whether cuda-compat of the stack runs a CUDA version: any of its own major version."""
+    compat = stack.get("cuda_compat")
+    return compat is not None and compat["version"].split(".")[0] == cuda.split(".", maxsplit=1)[0]
+
+
+def runs(situation: Any, stack: Stack, cuda: str) -> str | None:
+    """How the driver runs a CUDA version: native, minor-version, None for not at all, unknown where nobody can tell."""
+    major = cuda.split(".", maxsplit=1)[0]
+    natives = [each["native_driver"] for each in rows("cuda", "rows") if each["cuda"] == cuda and each["native_driver"]]
+    first = min(natives, key=numbers) if natives else None
+    family = next((each["driver"] for each in rows("cuda", "families") if each["major"] == major), None)
+    if "driver" not in stack:
+        if situation.cuda_reported:
+            if not below(situation.cuda_reported, cuda):
+                return "native"
+            return "minor-version" if situation.cuda_reported.split(".")[0] == major else None
+        return "unknown"
+    driver = stack["driver"]
+    branch = next((each for each in rows("driver_branches", "rows") if each["branch"] == driver["branch"]), None)
+    if branch is None:
+        return "unknown"
+    build = driver["version"] or (builds_on_offer(situation, driver, branch) if driver["source"] == "distro" else None)
+    carried = [
+        each["build"]
+        for each in rows("systems", "distro_drivers")
+        if (each["os"], each["branch"]) == (situation.os, driver["branch"]) and driver["source"] == "distro"
+    ]
+    exact = driver["version"] or (carried[0] if carried and not driver["adopted"] else None)
+    native = not below(exact, first) if exact and first else not below(branch["max_cuda"], cuda)
+    if native:
+        return "native"
+    newest = build or branch["latest"]
+    return "minor-version" if family and newest and not below(newest, family) else None
+
+
+def compiled_for(cuda: str) -> list[str]:
+    """The compute capabilities of a toolkit; of one whose list is not known, those of the newest before it."""
+    known = [each for each in rows("cuda", "targets") if not below(cuda, each["cuda"])]
+    return list(max(known, key=lambda each: numbers(each["cuda"]))["targets"]) if known else []
+
+
+def toolkits(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
+    """What is wrong with the toolkits of a stack."""
+    system = row("systems", "rows", os=situation.os)
+    for entry in stack.get("cuda", ()):
+        cuda = entry["version"]
+        released = [each for each in rows("cuda", "rows") if each["cuda"] == cuda]
+        for card in situation.cards:
+            if card.compute_capability and card.compute_capability not in compiled_for(cuda):
+                yield f"CUDA {cuda} has no code for the {card.name} ({card.compute_capability})"
+        if below(cuda, system["cuda_first"]):
+            yield f"the repository for {situation.os} begins at CUDA {system['cuda_first']}, not {cuda}"
+        if f"cuda={cuda}" in situation.absent:
+            yield f"the machine's index lacks CUDA {cuda}"
+        if not any(each["confirmed"] for each in released) and "cuda.unconfirmed" not in warned:
+            yield f"CUDA {cuda} is not confirmed, and nothing says so"
+        yield from _mode(situation, stack, entry, warned)
+        yield from _compiler(situation, system, cuda, warned)
+
+
+def _mode(situation: Any, stack: Stack, entry: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    cuda, said = entry["version"], entry["mode"]
+    mode = runs(situation, stack, cuda)
+    if said == "forward":
+        if mode is not None or not covered(stack, cuda):
+            yield f"CUDA {cuda} is to run by cuda-compat: the driver runs it as {mode}"
+    elif mode not in ("unknown", said):
+        yield f"CUDA {cuda} runs as {mode}, the answer says {said}"
+    if said == "minor-version" and "cuda.minor-version" not in warned:
+        yield f"CUDA {cuda} runs in minor-version mode, and nothing says so"
+
+
+def _compiler(situation: Any, system: Row, cuda: str, warned: set[str]) -> Iterator[str]:
+    known = [each for each in rows("cuda", "compilers") if not below(cuda, each["cuda"])]
+    limit = max(known, key=lambda each: numbers(each["cuda"]))
+    glibc = ".".join((situation.glibc or "").split(".")[:2])
+    if glibc and limit["glibc"] and below(limit["glibc"], glibc) and "cuda.glibc" not in warned:
+        yield f"the compiler of CUDA {cuda} fails on glibc {glibc}, and nothing says so"
+    if (
+        limit["gcc"]
+        and below(limit["gcc"], getattr(situation, "gcc", None) or system["gcc"])
+        and "cuda.gcc" not in warned
+    ):
+        yield f"the compiler of CUDA {cuda} does not take the gcc of {situation.os}, and nothing says so"
+
+
+def nccl(stack: Stack) -> Iterator[str]:
+    found = stack.get("nccl")
+    for published in rows("libraries", "nccl"):
+        if found and found["version"] == published["version"] and f"cu{found['cuda']}" not in published["variants"]:
+            yield f"NCCL {found['version']} was not built for CUDA {found['cuda']}"
+    if found and stack.get("cuda") and found["cuda"] not in {each["version"].split(".")[0] for each in stack["cuda"]}:
+        yield f"NCCL is built for CUDA {found['cuda']}, which is not in the stack"
+
+
+def tensorrt(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
+    found = stack.get("tensorrt")
+    if not found:
+        return
+    published = [
+        each
+        for each in rows("libraries", "tensorrt")
+        if (
+            within(each["version"], found["version"])
+            if found["version"]
+            else each["version"].startswith(f"{found['generation']}.")
+        )
+    ]
+    newest = published[-1]
+    if found["cuda"] not in newest["cuda"]:
+        yield f"TensorRT {newest['version']} was not built for CUDA {found['cuda']}"
+    for card in situation.cards:
+        capability = card.compute_capability
+        low, high = newest["min_compute_capability"], newest["max_compute_capability"]
+        if capability and ((low and below(capability, low)) or (high and below(high, capability))):
+            yield f"TensorRT {newest['version']} does not serve the {card.name}"
+    for limit in rows("libraries", "limits"):
+        if limit["library"] == "tensorrt" and limit["confirmed"] and between(newest["version"], limit):
+            yield from outside(f"TensorRT {newest['version']}", limit, situation)
+    if not newest["confirmed"] and "tensorrt.unconfirmed" not in warned:
+        yield f"TensorRT {newest['version']} is not confirmed, and nothing says so"
+
+
+def between(version: str, limit: Row) -> bool:
+    return not below(version, limit["from_version"]) and not (
+        limit["to_version"] and below(limit["to_version"], version)
+    )
+
+
+def outside(who: str, limit: Row, situation: Any) -> Iterator[str]:
+    for card in situation.cards:
+        capability = card.compute_capability
+        low, high = limit["min_compute_capability"], limit["max_compute_capability"]
+        if capability and ((low and below(capability, low)) or (high and below(high, capability))):
+            yield f"{who} does not run on the {card.name} ({capability}): {limit['text']}"
+
+
+def compat(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
+    compat = stack.get("cuda_compat")
+    if not compat:
+        return
+    version, branch = compat["version"], stack["driver"]["branch"]
+    known = [each for each in rows("cuda", "forward") if each["branch"] == branch]
+    if not known or below(version, known[0]["first"]) or below(known[0]["last"], version):
+        yield f"cuda-compat of CUDA {version} does not run on branch {branch}"
+    if any(card.kind not in known[0]["classes"] for card in situation.cards if known):
+        yield "cuda-compat is for data-centre cards"
+    if all(runs(situation, stack, cuda) for cuda in cuda_in_use(stack)):
+        yield "cuda-compat is of no use: the driver runs everything"
+    if known and not known[0]["supported"] and "cuda.compat-base" not in warned:
+        yield f"branch {branch} is no supported base of cuda-compat, and nothing says so"
+
+
+def cudnn(situation: Any, stack: Stack) -> Iterator[str]:
+    found = stack.get("cudnn")
+    if not found:
+        return
+    # Without a version the newest is taken: it has to stand every limit that an unreachable number stands.
+    version = found["version"] or "9999.0.0.0"
+    majors = {name.rsplit("-", 1)[1] for name in found["packages"] if re.search(r"-cuda-\d+$", name)}
+    majors |= {each["version"].split(".")[0] for each in stack.get("cuda", ())}
+    yield from cudnn_serves(f"cuDNN {version}", version, majors, situation)
+    if yanked(version):
+        yield f"cuDNN {version} was withdrawn"
+
+
+def cudnn_serves(who: str, version: str, majors: Collection[str], situation: Any) -> Iterator[str]:
+    """Hold a cuDNN against its ceilings, its floors and the table of what each range of versions serves."""
+    capabilities = [card.compute_capability for card in situation.cards if card.compute_capability]
+    for limit in rows("cudnn", "ceilings"):
+        old = limit.get("below_compute_capability")
+        hit = (limit.get("cuda_major") or "") in majors or (old and any(below(each, old) for each in capabilities))
+        if hit and below(limit["last"], version):
+            yield f"{who} is past {limit['last']}, the last for {old or limit['cuda_major']}"
+    for limit in rows("cudnn", "floors"):
+        new = limit.get("from_compute_capability")
+        hit = (limit.get("cuda_major") or "") in majors or (new and any(not below(each, new) for each in capabilities))
+        if hit and below(version, limit["first"]):
+            yield f"{who} is before {limit['first']}, the first for {new or limit['cuda_major']}"
+    for served in rows("cudnn", "rows"):
+        if served["confirmed"] and _in_range(version, served["first"], served["last"]):
+            yield from _matrix(who, served, majors, capabilities)
+
+
+def _matrix(who: str, served: Row, majors: Collection[str], capabilities: Sequence[str]) -> Iterator[str]:
+    for major in majors:
+        if major not in served["cuda_majors"]:
+            yield f"{who} does not serve CUDA {major}"
+    for each in capabilities:
+        if below(each, served["min_compute_capability"]):
+            yield f"{who} does not serve compute capability {each}"
+
+
+def _in_range(version: str, first: str, last: str) -> bool:
+    parts = [int(part) for part in version.split(".")[:4]]
+    low, high = [int(part) for part in first.split(".")], [int(part) for part in last.split(".")]
+    return parts[: len(low)] >= low and parts[: len(high)] <= high
+
+
+def container_toolkit(stack: Stack, warned: set[str]) -> Iterator[str]:
+    toolkit = stack.get("container_toolkit")
+    if not toolkit:
+        return
+    floors = [each["version"] for each in rows("container_toolkit", "floors") if each["when"] == "always"]
+    version = toolkit["version_spec"].lstrip("=>").removesuffix(".*")
+    exact = len(version.split(".")) > 2
+    if exact and any(below(version, floor) for floor in floors) and "container-toolkit.floor" not in warned:
+        yield f"container toolkit {version} is below {floors[0]}, and nothing says so"
+    bad = [each for each in rows("container_toolkit", "rows") if each["version"] == version and each.get("bad")]
+    if bad and "container-toolkit.bad" not in warned:
+        yield f"container toolkit {version} is known to be bad, and nothing says so"

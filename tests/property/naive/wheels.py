@@ -1,0 +1,183 @@
+"""Framework wheels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from tests.property.naive.cuda import between, covered, cudnn_serves, outside, runs
+from tests.property.naive.tables import Row, below, row, rows, within, yanked
+
+Stack = Mapping[str, Any]
+TEGRA = ("5.3", "6.2", "7.2", "8.7", "11.0")
+
+
+def carries(targets: Iterable[str], capability: str) -> bool:
+    """Whether a wheel has code that runs on a card: its own, older of its generation, or PTX of anything older."""
+    major, minor = (int(part) for part in capability.split("."))
+    for target in targets:
+        own_major, own_minor = (int(part) for part in target.replace("+PTX", "").split("."))
+        if (own_major, own_minor) == (major, minor):
+            return True
+        if capability not in TEGRA and own_major == major and own_minor <= minor:
+            return True
+        if capability not in TEGRA and target.endswith("+PTX") and (own_major, own_minor) <= (major, minor):
+            return True
+    return False
+
+
+def faults(situation: Any, found: Mapping[str, Any], stack: Stack, warned: set[str]) -> Iterator[str]:
+    looked = situation.pythons is not None and "python" not in situation.assumed
+    if looked and found["interpreter"] not in situation.pythons:
+        yield f"{found['name']} is to run on Python {found['interpreter']}, which is not there"
+    if not isinstance(found["constraints"], list):
+        yield f"{found['name']} has no constraints"
+    checks = {"pytorch": _torch, "tensorflow": _tensorflow, "jax": _jax, "dali": _dali}
+    yield from checks[found["name"]](situation, found, warned)
+    cuda = found["cuda"]
+    if cuda and not situation.cards:
+        yield f"{found['name']} with CUDA {cuda} for a machine without a card"
+    if cuda and runs(situation, stack, cuda) is None and not covered(stack, cuda):
+        yield f"{found['name']} {found['version']} needs CUDA {cuda}, which the driver does not run"
+
+
+def _torch(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    version, tag = found["version"], found["variant"]
+    name = f"torch {version}+{tag}"
+    release = row("pytorch", "releases", version=version)
+    if found["interpreter"] not in release["python"]:
+        yield f"{name} has no wheels for Python {found['interpreter']}"
+    if found["requirements"][0] != f"torch=={version}+{tag}":
+        yield f"{name} is asked for as {found['requirements'][0]}"
+    for partner in ("torchvision", "torchaudio"):
+        pinned = [each for each in found["requirements"] if each.startswith(partner)]
+        if pinned and pinned[0].split("+")[0] != f"{partner}=={release[partner]}":
+            yield f"{name} goes with {partner} {release[partner]}, not {pinned[0]}"
+    if tag == "cpu":
+        return
+    if not found["index_url"].endswith(f"/{tag}"):
+        yield f"{name} is taken from {found['index_url']}"
+    variants = [
+        each for each in rows("pytorch", "variants") if each["variant"] == tag and within(version, each["release"])
+    ]
+    if not variants:
+        yield f"{name} does not exist"
+    for variant in variants[:1]:
+        yield from _torch_variant(name, variant, situation, found)
+        if not (variant["confirmed"] and release["confirmed"]) and "frameworks.unconfirmed" not in warned:
+            yield f"{name} is not confirmed, and nothing says so"
+
+
+def _torch_variant(name: str, variant: Row, situation: Any, found: Mapping[str, Any]) -> Iterator[str]:
+    yield from _wheel_runs(name, variant["targets"].get(situation.arch, ()), situation)
+    if found["cuda"] != variant["cuda"]:
+        yield f"{name} is built with CUDA {variant['cuda']}, not {found['cuda']}"
+    major = variant["cuda"].split(".")[0]
+    if variant["cudnn"]:
+        yield from cudnn_serves(f"the cuDNN of {name}", variant["cudnn"], [], situation)
+    for part in ("cudnn", "nccl"):
+        pin = f"nvidia-{part}-cu{major}=={variant[part]}"
+        if variant[part] and pin not in found["constraints"]:
+            yield f"{name} does not pin {pin}"
+
+
+def _tensorflow(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    name = f"tensorflow {found['version']}"
+    release = row("tensorflow", "releases", version=found["version"])
+    if found["interpreter"] not in release["python"]:
+        yield f"{name} has no wheels for Python {found['interpreter']}"
+    if release["yanked"]:
+        yield f"{name} was withdrawn"
+    if release["numpy"] and not any(each.startswith(f"numpy{release['numpy']}") for each in found["constraints"]):
+        yield f"{name} is not held to numpy{release['numpy']}"
+    if found["cuda"]:
+        yield from _tensorflow_with_cuda(name, release, situation, found)
+    if not release["confirmed"] and "frameworks.unconfirmed" not in warned:
+        yield f"{name} is not confirmed, and nothing says so"
+
+
+def _tensorflow_with_cuda(name: str, release: Row, situation: Any, found: Mapping[str, Any]) -> Iterator[str]:
+    if found["requirements"] != [f"tensorflow[and-cuda]=={found['version']}"]:
+        yield f"{name} with CUDA is asked for as {found['requirements']}"
+    if release["extra"] is None or situation.arch not in release["arch"]:
+        yield f"{name} brings no CUDA for {situation.arch}"
+    for broken in rows("tensorflow", "broken"):
+        if broken["version"] == found["version"] and (not broken["python"] or found["interpreter"] in broken["python"]):
+            yield f"{name} cannot be installed on Python {found['interpreter']}: {broken['text']}"
+    for limit in rows("tensorflow", "limits"):
+        if between(found["version"], limit):
+            yield from outside(name, limit, situation)
+    yield from _required(name, release["requires"], release["cuda_major"], found, situation)
+
+
+def _jax(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    name = f"jax {found['version']}[{found['variant']}]"
+    release = row("jax", "releases", version=found["version"])
+    if found["interpreter"] not in release["python"]:
+        yield f"{name} has no wheels for Python {found['interpreter']}"
+    if f"jaxlib=={release['jaxlib']}" not in found["requirements"]:
+        yield f"{name} goes with jaxlib {release['jaxlib']}"
+    if not found["cuda"]:
+        return
+    version = release["plugins"][found["variant"]]
+    plugin = row("jax", "plugins", version=version, variant=found["variant"])
+    needs = row("jax", "requirements", variant=found["variant"])
+    for part in (plugin["package"], plugin["pjrt"]):
+        if f"{part}=={version}" not in found["requirements"]:
+            yield f"{name} does not pin {part}=={version}"
+    if found["interpreter"] not in plugin["python"] or situation.arch not in plugin["arch"]:
+        yield f"the plugin of {name} has no wheel for Python {found['interpreter']} on {situation.arch}"
+    for card in situation.cards:
+        if card.compute_capability and below(card.compute_capability, needs["min_compute_capability"]):
+            yield f"{name} needs compute capability {needs['min_compute_capability']}, the {card.name} has less"
+    yield from _required(name, plugin["requires"], needs["cuda_major"], found, situation)
+    if not (release["confirmed"] and plugin["confirmed"]) and "frameworks.unconfirmed" not in warned:
+        yield f"{name} is not confirmed, and nothing says so"
+
+
+def _dali(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    name = f"dali {found['version']}+{found['variant']}"
+    release = row("libraries", "dali", version=found["version"])
+    if not release["real"]:
+        yield f"{name} is only a stub on the package index"
+    if found["interpreter"] not in release["python"] or situation.arch not in release["wheels"].get(
+        found["variant"], ()
+    ):
+        yield f"{name} has no wheel for Python {found['interpreter']} on {situation.arch}"
+    for limit in rows("libraries", "limits"):
+        mine = limit["library"] == "dali" and limit["variant"] in (None, found["variant"])
+        here = mine and limit.get("arch") in (None, situation.arch) and between(found["version"], limit)
+        if here and (limit["confirmed"] or "frameworks.unconfirmed" not in warned):
+            yield from outside(name, limit, situation)
+    if not release["confirmed"] and "frameworks.unconfirmed" not in warned:
+        yield f"{name} is not confirmed, and nothing says so"
+
+
+def _required(
+    name: str, requires: Mapping[str, str], major: str, found: Mapping[str, Any], situation: Any
+) -> Iterator[str]:
+    """Hold the constraints against what the wheels ask for: each part closed, within the range, and right for the cards."""
+    packages = {"cudnn": f"nvidia-cudnn-cu{major}", "nccl": f"nvidia-nccl-cu{major}"}
+    for part, package in packages.items():
+        if part not in requires:
+            continue
+        pins = [each.split("==")[1] for each in found["constraints"] if each.startswith(f"{package}==")]
+        if not pins:
+            yield f"{name} leaves {package} open"
+            continue
+        if pins[0] not in SpecifierSet(requires[part]):
+            yield f"{name} asks for {package}{requires[part]}, the constraint says {pins[0]}"
+        if part == "cudnn":
+            yield from cudnn_serves(f"the cuDNN of {name}", pins[0], [major], situation)
+            if yanked(pins[0]):
+                yield f"cuDNN {pins[0]} was withdrawn"
+
+
+def _wheel_runs(name: str, targets: Sequence[str], situation: Any) -> Iterator[str]:
+    if not targets:
+        yield f"{name} has no code for {situation.arch}"
+    for card in situation.cards:
+        if targets and card.compute_capability and not carries(targets, card.compute_capability):
+            yield f"{name} has no code for the {card.name} ({card.compute_capability})"

@@ -1,0 +1,95 @@
+"""What holds for any machine and any wish that can be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, event, given, settings
+from hypothesis import strategies as st
+
+from tests.property import naive, remedies
+from tests.property.machines import WANTS, Question, answer_to, questions, situation_of, wish_of
+
+
+def answered(question: Question) -> dict[str, Any]:
+    """The answer; a run's statistics count its kind."""
+    answer = answer_to(question)
+    event("ok" if answer["ok"] else "conflict")
+    return answer
+
+
+@settings(max_examples=settings.default.max_examples * 4)  # type: ignore[union-attr]  # a profile is loaded
+@given(questions)
+def test_an_answer_satisfies_every_rule_when_checked_from_the_tables_alone(question: Question) -> None:
+    answer = answered(question)
+    if answer["ok"]:
+        where = situation_of(question, wish_of(question))
+        assert not naive.faults(where, question.wants, answer)
+        assert not naive.better_branches(where, question.wants, answer)
+
+
+@given(questions, st.data())
+def test_a_wish_that_is_added_loosens_none_that_was_there(question: Question, data: st.DataObject) -> None:
+    before = answered(question)
+    named = {naive.component(want) for want in question.wants}
+    other = data.draw(st.sampled_from(sorted(WANTS.keys() - named)).flatmap(WANTS.__getitem__))
+    after = answered(question.wanting(*question.wants, other))
+    if not after["ok"]:
+        assert after["conflicts"]
+        return
+    where = situation_of(question, wish_of(question))
+    assert not naive.unmet([*question.wants, other], after["stack"], naive.leaves_out(where))
+    if before["ok"]:
+        assert before["stack"].keys() <= after["stack"].keys()
+
+
+@given(questions)
+def test_what_a_conflict_proposes_resolves(question: Question) -> None:
+    answer = answered(question)
+    assume(not answer["ok"])
+    for entry in answer["conflicts"]:
+        assert entry["rule"]
+        assert entry["text"]
+        assert entry["source"]
+        assert entry["remedy"]
+    for wants in remedies.proposed(question.wants, answer["conflicts"]):
+        again = answer_to(question.wanting(*wants))
+        assert again["ok"], (wants, again)
+
+
+@settings(max_examples=50, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(st.lists(questions, min_size=10, max_size=10))
+def test_the_same_question_twice_gives_the_same_bytes(asked: list[Question]) -> None:
+    first, second = ([json.dumps(answer_to(each)) for each in asked] for _ in range(2))
+    assert first == second
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[Question]:
+    """A few hundred questions, the same ones each time."""
+    found: list[Question] = []
+
+    @settings(max_examples=300, phases=[Phase.generate], derandomize=True, database=None)
+    @given(questions)
+    def collect(question: Question) -> None:
+        found.append(question)
+
+    collect()
+    return found
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "random"])
+def test_another_process_with_another_hash_seed_gives_the_same_bytes(sample: list[Question], seed: str) -> None:
+    asked = json.dumps([asdict(each) for each in sample])
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "tests.property.ask"]
+    ended = subprocess.run(command, input=asked, capture_output=True, text=True, env=environment, check=False)
+    assert ended.returncode == 0, ended.stderr
+    here = [json.dumps(answer_to(each)) for each in sample]
+    assert ended.stdout.splitlines() == here

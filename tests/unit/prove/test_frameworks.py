@@ -1,0 +1,205 @@
+"""Frameworks that are proven in their environments: the stand-ins of the simulated node, and answers of the real ones."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run
+from ansible_collections.gpuwright.node.plugins.modules import framework_check
+from tests.sim import repository, wheels
+
+PLAN = yaml.safe_load((Path(repository.__file__).parent / "packages.yaml").read_text())["wheels"]
+PACKAGES = {
+    "pytorch": ("cu130", ["torch"]),
+    "tensorflow": ("pypi", ["tensorflow"]),
+    "jax": ("pypi", ["jax", "jax-cuda13-plugin"]),
+}
+
+# A driver with two cards. What cuInit answers is set at compile time.
+SOURCE = r"""
+#include <string.h>
+int cuInit(unsigned flags) { return CODE; }
+int cuGetErrorName(int code, const char **text) { *text = "NAME"; return 0; }
+int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+int cuDeviceGetCount(int *n) { *n = 2; return 0; }
+int cuDeviceGetName(char *s, int n, int d) { strncpy(s, "Stand-in card", n); return 0; }
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+
+    def build(code: int = 0, name: str = "CUDA_SUCCESS") -> None:
+        folder = tmp_path / "driver"
+        folder.mkdir()
+        (folder / "cuda.c").write_text(SOURCE.replace("CODE", str(code)).replace("NAME", name))
+        words = [compiler, "-shared", "-fPIC", "-w", "-o", str(folder / "libcuda.so.1"), str(folder / "cuda.c")]
+        subprocess.run(words, check=True)
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+
+    return build
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Any:
+    def build(name: str, *without: str) -> str:
+        venv = tmp_path / name
+        subprocess.run(["python3", "-m", "venv", "--without-pip", str(venv)], check=True)
+        [packages] = venv.glob("lib/python*/site-packages")
+        index, projects = PACKAGES[name]
+        for project in projects:
+            if project not in without:
+                for path, content in wheels.contents(project, PLAN[index][project]).items():
+                    (packages / path).parent.mkdir(parents=True, exist_ok=True)
+                    (packages / path).write_bytes(content)
+        return str(venv / "bin" / "python")
+
+    return build
+
+
+def prove(name: str, python: str, **changes: Any) -> dict[str, Any]:
+    params = {"name": name, "python": python, "timeout": 30, "expected_version": None, "expect_cuda": True}
+    result: dict[str, Any] = framework_check.prove({**params, "expected_gpus": None, **changes})
+    return result
+
+
+def of(result: dict[str, Any], check_id: str) -> checks.Check:
+    return next(check for check in result["checks"] if check["id"] == check_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "cuda"),
+    [("pytorch", "2.14.1", "13.0"), ("tensorflow", "2.21.0", "12.5.1"), ("jax", "0.12.0.1", "13.0")],
+)
+def test_a_framework_multiplies_matrices_on_every_card(
+    driver: Any, environment: Any, name: str, version: str, cuda: str
+) -> None:
+    driver()
+    result = prove(name, environment(name), expected_version=version, expected_gpus=2)
+    assert checks.verdict(result["checks"]) == "pass", result["checks"]
+    assert result["cuda"] == cuda
+    computed = [check for check in result["checks"] if check["id"] == "framework.compute"]
+    assert [check["gpu"] for check in computed] == ["cuda:0", "cuda:1"]
+    assert all("Stand-in card" in check["reason"] for check in computed)
+
+
+@pytest.mark.parametrize("name", list(PACKAGES))
+def test_a_framework_without_a_driver_fails_and_says_that_it_is_the_driver(
+    environment: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    check = of(prove(name, environment(name)), "framework.cuda")
+    assert check["status"] == "fail"
+    assert "no NVIDIA driver" in check["reason"]
+
+
+@pytest.mark.parametrize("name", list(PACKAGES))
+def test_a_fabric_that_is_not_ready_is_named(driver: Any, environment: Any, name: str) -> None:
+    driver(802, "CUDA_ERROR_SYSTEM_NOT_READY")
+    check = of(prove(name, environment(name)), "framework.cuda")
+    assert (check["status"], check["action"]) == ("fail", "restart_service")
+
+
+def test_jax_without_its_plugin_is_a_build_for_the_processor_only(driver: Any, environment: Any) -> None:
+    driver()
+    check = of(prove("jax", environment("jax", "jax-cuda13-plugin")), "framework.cuda")
+    assert check["status"] == "fail"
+    assert "processor only" in check["reason"]
+
+
+@pytest.mark.parametrize("name", list(PACKAGES))
+def test_on_the_processor_it_computes_without_a_driver(environment: Any, name: str) -> None:
+    result = prove(name, environment(name), expect_cuda=False)
+    assert checks.verdict(result["checks"]) == "pass", result["checks"]
+
+
+@pytest.mark.parametrize("name", sorted(framework.FRAMEWORKS))
+def test_the_program_of_each_framework_is_valid(name: str) -> None:
+    compile(framework.FRAMEWORKS[name].program, name, "exec")
+
+
+@pytest.mark.parametrize("name", sorted(framework.FRAMEWORKS))
+def test_neither_memory_nor_platform_is_left_to_what_the_host_has_set(name: str) -> None:
+    seen: dict[str, str] = {}
+
+    def runner(argv: list[str], timeout: float, env: dict[str, str]) -> run.Result:
+        del argv, timeout
+        seen.update(env)
+        return run.Result(0, "", "", 0.1, None)
+
+    framework.ask("python", name, 5, runner)
+    assert seen["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert seen["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert not seen["JAX_PLATFORMS"]
+
+
+@pytest.mark.parametrize(
+    ("number", "version"), [(91002, "9.10.2"), (92800, "9.28.0"), (8902, "8.9.2"), (8700, "8.7.0")]
+)
+def test_the_number_of_cudnn_is_read_as_its_version(number: int, version: str) -> None:
+    assert framework.cudnn_text(number) == version
+
+
+# What the real ones print where they find no card, and what it means.
+TROUBLES = [
+    ("failed call to cuInit: UNKNOWN ERROR (303)", "no NVIDIA driver"),
+    (
+        "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file",
+        "no NVIDIA driver",
+    ),
+    ("Could not find cuda drivers on your machine, GPU will not be used.", "no NVIDIA driver"),
+    (
+        "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are installed",
+        "library",
+    ),
+    ("Unable to initialize backend 'cuda': Unable to load cuDNN. Is it installed?", "library"),
+    (
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination",
+        "different versions",
+    ),
+    ("CUDA_ERROR_INVALID_PTX: PTX 8.5 does not support target 'sm_120'", "without code for this card"),
+    ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", "memory is full"),
+    ("CUDA driver version is insufficient for CUDA runtime version", "newer than the driver"),
+]
+
+
+@pytest.mark.parametrize(("said", "cause"), TROUBLES)
+def test_what_a_framework_prints_without_cards_is_its_reason(said: str, cause: str) -> None:
+    lines = ['{"step": "start"}', '{"step": "import", "version": "2.21.0", "cuda": "12.5"}']
+    lines += ['{"step": "cuda", "available": false, "count": 0}', '{"step": "end"}']
+    out = "\n".join(framework.MARK + line for line in lines)
+    found = framework.judge(
+        "tensorflow", "python", run.Result(0, out, "2026-11-20 18:02:03.802803 E " + said, 1.0, None)
+    )
+    check = next(each for each in found if each["id"] == "framework.cuda")
+    assert cause in check["reason"], check
+    assert said in str(check["evidence"])
+
+
+@pytest.mark.slow
+def test_constraints_keep_pip_from_a_cudnn_that_the_card_cannot_use(tmp_path: Path) -> None:
+    files = wheels.projects(PLAN, "pypi")
+    wheels.write_index(tmp_path / "index", files)
+    limits = tmp_path / "constraints.txt"
+    limits.write_text("nvidia-cudnn-cu12==9.10.2.21\nnvidia-nccl-cu12<3.0\n")
+    subprocess.run(["python3", "-m", "venv", str(tmp_path / "env")], check=True)
+    python = str(tmp_path / "env/bin/python")
+    words = ["-m", "pip", "install", "-q", "--isolated", "--index-url", (tmp_path / "index").as_uri()]
+    subprocess.run(
+        [python, *words, "--constraint", str(limits), "tensorflow[and-cuda]==2.21.0", "jax[cuda12]==0.12.0.1"],
+        check=True,
+    )
+    done = subprocess.run([python, "-m", "pip", "--isolated", "freeze"], check=True, capture_output=True, text=True)
+    assert "nvidia-cudnn-cu12==9.10.2.21" in done.stdout.splitlines()
+    assert "nvidia-nccl-cu12==2.32.3" in done.stdout.splitlines()
+    for name in ("tensorflow", "jax"):
+        assert checks.verdict(prove(name, python, expect_cuda=False)["checks"]) == "pass"

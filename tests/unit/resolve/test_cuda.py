@@ -1,0 +1,127 @@
+"""CUDA toolkits: those of several cards, of old systems, and what is warned of beside the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import BadInput
+
+Resolve = Callable[..., dict[str, Any]]
+
+
+def texts(answer: dict[str, Any], rule: str) -> list[str]:
+    assert answer["ok"], answer
+    return [entry["text"] for entry in answer["warnings"] if entry["rule"] == rule]
+
+
+# several cards -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "version"),
+    [(["V100", "H100"], "12.9"), (["GTX 1080 Ti", "RTX 5090"], "12.9"), (["RTX 4090", "H100"], "13.0")],
+)
+def test_several_cards_get_the_newest_toolkit_with_code_for_all(
+    resolve: Resolve, names: list[str], version: str
+) -> None:
+    # Inside WSL the driver is Windows', so that only the toolkit decides.
+    (cuda,) = resolve(names, "ubuntu-24.04", "cuda", wsl="true")["stack"]["cuda"]
+    assert cuda["version"] == version
+
+
+@pytest.mark.parametrize("want", ["cuda", "cuda=12", "cuda=13"])
+def test_cards_that_no_toolkit_has_code_for_together_are_named_as_a_pair(resolve: Resolve, want: str) -> None:
+    (entry,) = resolve(["H100", "V100", "Rubin"], "ubuntu-24.04", want, wsl="true")["conflicts"]
+    assert entry["rule"] == "cuda.cards"
+    assert "V100" in entry["text"]
+    assert "Rubin" in entry["text"]
+    assert "H100" not in entry["text"]
+    assert "gpuwright_gpus_ignore" in entry["remedy"]
+
+
+def test_a_wished_toolkit_without_code_for_one_of_two_cards_names_that_one(resolve: Resolve) -> None:
+    (entry,) = resolve(["V100", "H100"], "ubuntu-24.04", "cuda=13", wsl="true")["conflicts"]
+    assert entry["rule"] == "cuda.card"
+    assert "V100" in entry["text"]
+    assert "cuda=12.9" in entry["remedy"]
+
+
+# old toolkits ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("os", ["ubuntu-24.04", "debian-12", "debian-13"])
+def test_a_toolkit_that_the_driver_runs_and_the_repository_lacks_is_a_conflict(resolve: Resolve, os: str) -> None:
+    answer = resolve("A100", os, "cuda=11.8")
+    assert not answer["ok"]
+    assert {entry["rule"] for entry in answer["conflicts"]} == {"cuda.repository"}
+    (cuda,) = resolve("A100", "ubuntu-22.04", "cuda=11.8")["stack"]["cuda"]
+    assert (cuda["version"], cuda["mode"]) == ("11.8", "native")
+
+
+def test_cuda_10_is_known_and_in_no_repository(resolve: Resolve) -> None:
+    answer = resolve("V100", "ubuntu-22.04", "cuda=10.2")
+    assert {entry["rule"] for entry in answer["conflicts"]} == {"cuda.repository"}
+    with pytest.raises(BadInput):
+        resolve("V100", "ubuntu-22.04", "cuda=9.2")
+
+
+# beside the answer -------------------------------------------------------------------------------------
+
+
+def test_a_system_whose_support_has_ended_is_warned_of_with_what_goes_on(resolve: Resolve) -> None:
+    (text,) = texts(resolve("H100", "debian-12"), "os.end-of-life")
+    assert "ended on 2026-07-11" in text
+    assert "Debian LTS goes on until 2028-06-30" in text
+    assert texts(resolve("H100", "debian-12", today=date(2026, 1, 1)), "os.end-of-life") == []
+    (late,) = texts(resolve("H100", "debian-12", today=date(2028, 7, 1)), "os.end-of-life")
+    assert "goes on" not in late
+
+
+def test_a_system_within_180_days_of_its_end_is_warned_of(resolve: Resolve) -> None:
+    assert texts(resolve("H100", "ubuntu-22.04"), "os.end-of-life") == []
+    (text,) = texts(resolve("H100", "ubuntu-22.04", today=date(2026, 12, 3)), "os.end-of-life")
+    assert "ends on 2027-06-01" in text
+    (after,) = texts(resolve("H100", "ubuntu-22.04", today=date(2027, 6, 2)), "os.end-of-life")
+    assert "Ubuntu Pro (ESM)" in after
+
+
+def test_a_machine_without_cards_is_warned_of_its_system_too(resolve: Resolve) -> None:
+    assert texts(resolve([], "debian-12", "pytorch"), "os.end-of-life")
+
+
+def test_a_system_of_which_little_is_confirmed_is_warned_of(resolve: Resolve) -> None:
+    assert texts(resolve("H100", "ubuntu-26.04"), "os.unconfirmed")
+    assert texts(resolve("H100", "ubuntu-24.04"), "os.unconfirmed") == []
+
+
+# builds and kernels ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("branch", "kernel", "text"),
+    [
+        ("525", "6.4.0-1-generic", None),
+        ("525", "6.5.0-14-generic", None),
+        ("530", "6.5.0-14-generic", "do not compile on kernel 6.5.0-14-generic"),
+        ("565", "6.13.0-1-generic", "(one report, not confirmed)"),
+        ("570", "6.17.0-5-generic", None),
+    ],
+)
+def test_a_branch_without_a_build_for_the_kernel_is_refused(
+    resolve: Resolve, branch: str, kernel: str, text: str | None
+) -> None:
+    answer = resolve("A100", "ubuntu-22.04", f"driver={branch}", kernel=kernel)
+    assert answer["ok"] == (text is None)
+    if text:
+        assert any(text in entry["text"] for entry in answer["conflicts"])
+
+
+def test_a_kernel_raises_the_lowest_build_of_a_branch(resolve: Resolve) -> None:
+    driver = resolve("A100", "ubuntu-22.04", "driver=570", kernel="6.17.0-5-generic")["stack"]["driver"]
+    assert driver["minimum"] == "570.195.03"
+    asked = resolve("A100", "ubuntu-22.04", "driver=570.133.20", kernel="6.17.0-5-generic")
+    assert not asked["ok"]

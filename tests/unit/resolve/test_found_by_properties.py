@@ -1,0 +1,74 @@
+"""What tests/property found once: the smallest example of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+
+Answer = Callable[..., dict[str, Any]]
+Facts = dict[str, Any]
+Resolve = Callable[..., dict[str, Any]]
+
+
+def test_a_driver_whose_modules_cannot_be_told_does_not_answer_a_wish_for_modules(facts: Facts, answer: Answer) -> None:
+    facts["driver"] = {
+        "owner": "packages",
+        "source": "nvidia",
+        "packages": {"nvidia-driver-cuda": "580.178.04-1"},
+        "loaded_version": "580.178.04",
+        "loaded_modules": None,
+        "user_version": "580.178.04",
+    }
+    assert answer(facts)["stack"]["driver"]["adopted"]
+    asked = answer(facts, "driver-modules=open")["stack"]["driver"]
+    assert (asked["adopted"], asked["modules"]) == (False, "open")
+
+
+def test_a_variant_with_cuda_is_not_answered_with_wheels_for_the_processor(facts: Facts, answer: Answer) -> None:
+    facts["pci"]["gpus"] = []
+    for want in ("torch==2.14.1+cu130", "tensorflow[and-cuda]", "jax[cuda13]"):
+        found = answer(facts, want, "python=3.13")
+        assert [entry["rule"] for entry in found["conflicts"]] == ["frameworks.no-card"], want
+    assert answer(facts, "torch==2.14.1+cpu")["stack"]["frameworks"][0]["variant"] == "cpu"
+    assert answer(facts, "pytorch")["stack"]["frameworks"][0]["variant"] == "cpu"
+
+
+def test_kepler_gets_the_last_cudnn_that_serves_it_and_not_the_last_for_cuda_11(resolve: Resolve) -> None:
+    found = resolve("Tesla K80", "ubuntu-22.04", "cudnn")
+    assert found["stack"]["cudnn"]["version"] == "8.7.0.84"
+    assert "cudnn.unconfirmed" in {entry["rule"] for entry in found["warnings"]}
+    assert not resolve("Tesla K80", "ubuntu-22.04", "cudnn=8.9.2.26")["ok"]
+
+
+def test_a_wish_to_leave_out_is_named_where_the_driver_that_stays_has_no_name_to_ask_for(
+    facts: Facts, answer: Answer
+) -> None:
+    facts["packages"]["sources"] = []
+    facts["driver"] = {
+        "owner": "packages",
+        "source": None,
+        "packages": {"nvidia-smi": "580.178.04-1"},
+        "loaded_version": "580.178.04",
+        "loaded_modules": "open",
+        "user_version": "580.178.04",
+    }
+    found = answer(facts, "driver-source=distro")
+    assert [entry["remedy"] for entry in found["conflicts"]] == ["leave driver-source out"]
+    assert answer(facts)["ok"]
+
+
+def test_a_machine_that_does_not_tell_its_architecture_is_refused_with_a_reason(facts: Facts, answer: Answer) -> None:
+    facts["os"]["arch"] = None
+    with pytest.raises(BadInput, match="processor architecture"):
+        answer(facts)
+
+
+@pytest.mark.parametrize("want", ["driver=" + "9" * 5000, "cuda=" + "9" * 5000, "pytorch=" + "9" * 5000 + ".1"])
+def test_a_number_of_thousands_of_digits_is_no_version(want: str) -> None:
+    with pytest.raises(BadInput):
+        Wish.from_wants([want])

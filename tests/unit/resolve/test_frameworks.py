@@ -1,0 +1,584 @@
+"""TensorFlow, JAX and DALI beside PyTorch: which release, which variant, which pins, and what to wish instead."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus, resolver, situation, specifiers
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks as component
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+
+Resolve = Callable[..., dict[str, Any]]
+NAMES = ("pytorch", "tensorflow", "jax", "dali")
+
+
+def environment(answer: dict[str, Any], name: str | None = None) -> dict[str, Any]:
+    assert answer["ok"], answer
+    found: list[dict[str, Any]] = answer["stack"]["frameworks"]
+    return next(each for each in found if name in (None, each["name"]))
+
+
+def pins(entry: dict[str, Any]) -> dict[str, str]:
+    """The constraints by package."""
+    parts = [re.match(r"[a-z0-9-]+", constraint) for constraint in entry["constraints"]]
+    return {part[0]: text[part.end() :] for part, text in zip(parts, entry["constraints"], strict=True) if part}
+
+
+def rules_of(entries: list[dict[str, Any]]) -> set[str]:
+    return {entry["rule"] for entry in entries}
+
+
+# the tables --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        ("pytorch", "releases"),
+        ("tensorflow", "releases"),
+        ("jax", "releases"),
+        ("libraries", "dali"),
+        ("libraries", "nccl"),
+    ],
+)
+def test_releases_stand_in_their_order_for_the_last_is_taken_for_the_newest(
+    rules: dict[str, Any], table: str, rows: str
+) -> None:
+    versions = [row["version"] for row in rules[table][rows]]
+    assert versions == sorted(versions, key=dotted.key)
+
+
+def test_every_variant_of_jax_has_its_plugin(rules: dict[str, Any]) -> None:
+    plugins = {(row["variant"], row["version"]) for row in rules["jax"]["plugins"]}
+    needed = {(variant, row["plugins"][variant]) for row in rules["jax"]["releases"] for variant in row["extras"]}
+    assert needed <= plugins
+
+
+# which release -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("card", "os", "wants", "requirement"),
+    [
+        ("H100", "ubuntu-24.04", ["tensorflow"], "tensorflow[and-cuda]==2.21.0"),
+        ("H100", "ubuntu-24.04", ["tensorflow==2.16.1"], "tensorflow[and-cuda]==2.16.1"),
+        ("V100", "ubuntu-24.04", ["tensorflow"], "tensorflow[and-cuda]==2.21.0"),
+        ("GTX 980", "ubuntu-22.04", ["tensorflow"], "tensorflow[and-cuda]==2.16.2"),
+        ("H100", "ubuntu-22.04", ["tensorflow[and-cuda]==2.14.1"], "tensorflow[and-cuda]==2.14.1"),
+        ("H100", "ubuntu-24.04", ["jax"], "jax[cuda13]==0.12.0.1"),
+        ("H100", "ubuntu-24.04", ["jax[cuda12]"], "jax[cuda12]==0.12.0.1"),
+        ("V100", "ubuntu-24.04", ["jax"], "jax[cuda12]==0.12.0.1"),
+        ("H100", "ubuntu-22.04", ["jax"], "jax[cuda12]==0.6.2"),
+        ("H100", "ubuntu-22.04", ["jax", "driver=535"], "jax[cuda12]==0.6.2"),
+        ("H100", "ubuntu-24.04", ["jax==0.7.2"], "jax[cuda13]==0.7.2"),
+        ("H100", "ubuntu-24.04", ["jax>=0.7,<0.7.2"], "jax[cuda12]==0.7.1"),
+        ("RTX 5090", "ubuntu-24.04", ["jax"], "jax[cuda13]==0.12.0.1"),
+        ("H100", "ubuntu-24.04", ["dali"], "nvidia-dali-cuda130==2.4.0"),
+        ("V100", "ubuntu-24.04", ["dali"], "nvidia-dali-cuda120==2.4.0"),
+        ("H100", "ubuntu-22.04", ["dali=1.53", "driver=535"], "nvidia-dali-cuda120==1.53.0"),
+    ],
+)
+def test_the_newest_release_that_card_driver_and_python_run_is_taken(
+    resolve: Resolve, card: str, os: str, wants: list[str], requirement: str
+) -> None:
+    assert environment(resolve(card, os, *wants))["requirements"][0] == requirement
+
+
+def test_each_framework_gets_an_environment_of_its_own(resolve: Resolve) -> None:
+    answer = resolve("H100", "ubuntu-24.04", *NAMES)
+    found = [environment(answer, name) for name in NAMES]
+    assert [entry["path"] for entry in found] == [f"/opt/gpuwright/{name}" for name in NAMES]
+    for entry in found:
+        assert {"name", "version", "variant", "requirements", "constraints", "cuda", "cudnn", "python"} <= set(entry)
+        assert entry["interpreter"] in entry["python"]
+    assert [entry["name"] for entry in found if "index_url" in entry] == ["pytorch"]
+
+
+def test_what_has_no_index_of_its_own_comes_from_the_mirror_where_one_is_given(resolve: Resolve) -> None:
+    mirrors = {"gpuwright_mirrors": {"pypi": "http://mirror.example/simple/"}}
+    answer = resolve("H100", "ubuntu-24.04", "jax", "pytorch", wish=mirrors)
+    assert environment(answer, "jax")["index_url"] == "http://mirror.example/simple"
+    assert environment(answer, "pytorch")["extra_index_urls"] == ["http://mirror.example/simple"]
+
+
+def test_the_driver_is_chosen_for_the_cuda_that_a_variant_names(resolve: Resolve) -> None:
+    answer = resolve("H100", "ubuntu-22.04", "driver=535", "jax[cuda13]", "python=3.12")
+    assert "driver.floor-cuda" in rules_of(answer["conflicts"])
+    assert resolve("H100", "ubuntu-22.04", "driver=535", "jax[cuda12]", "python=3.12")["ok"]
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "jax", "pytorch"])
+def test_without_a_card_there_is_a_build_for_the_processor(resolve: Resolve, name: str) -> None:
+    entry = environment(resolve([], "ubuntu-24.04", name))
+    assert (entry["variant"], entry["cuda"], entry["cudnn"]) == ("cpu", None, None)
+    assert "[" not in entry["requirements"][0]
+    assert not any("nvidia" in text for text in [*entry["requirements"], *entry["constraints"]])
+
+
+def test_dali_is_left_out_where_there_is_no_card(resolve: Resolve) -> None:
+    answer = resolve([], "ubuntu-24.04", "dali", "jax")
+    assert [entry["name"] for entry in answer["stack"]["frameworks"]] == ["jax"]
+    assert any("dali" in entry["text"] for entry in answer["warnings"])
+
+
+def test_a_release_that_was_withdrawn_is_passed_over(rules: dict[str, Any]) -> None:
+    changed = copy.deepcopy(rules)
+    changed["jax"]["releases"][-1]["yanked"] = True
+    where = situation.situation_from_options(
+        ["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20)
+    )
+    answer = resolver.resolve(where, Wish.from_wants(["jax"], changed), changed)
+    assert environment(answer)["version"] == rules["jax"]["releases"][-2]["version"]
+
+
+def test_what_is_not_confirmed_is_given_only_on_request_and_with_a_warning(rules: dict[str, Any]) -> None:
+    changed = copy.deepcopy(rules)
+    changed["tensorflow"]["releases"][-1]["confirmed"] = False
+    where = situation.situation_from_options(
+        ["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20)
+    )
+    plain = resolver.resolve(where, Wish.from_wants(["tensorflow"], changed), changed)
+    assert environment(plain)["version"] == "2.20.0"
+    asked = resolver.resolve(where, Wish.from_wants(["tensorflow=2.21.0"], changed), changed)
+    assert environment(asked)["version"] == "2.21.0"
+    assert "frameworks.unconfirmed" in rules_of(asked["warnings"])
+
+
+def test_support_is_not_monotone_and_is_not_taken_for_it(resolve: Resolve) -> None:
+    # Volta is in cu128 for 2.8 to 2.10 only.
+    for release, runs in (("2.7.1", False), ("2.8.0", True), ("2.10.0", True), ("2.11.0", False)):
+        assert resolve("V100", "ubuntu-24.04", f"pytorch={release}+cu128")["ok"] is runs, release
+
+
+# pins --------------------------------------------------------------------------------------------------
+
+
+def test_what_a_range_leaves_open_is_closed_for_an_old_card(resolve: Resolve) -> None:
+    answer = resolve("V100", "ubuntu-24.04", "tensorflow", "jax")
+    for name in ("tensorflow", "jax"):
+        entry = environment(answer, name)
+        assert pins(entry)["nvidia-cudnn-cu12"] == "==9.10.2.21"
+        assert entry["cudnn"] == "9.10.2.21"
+
+
+def test_why_a_range_is_closed_where_it_is_is_said(resolve: Resolve) -> None:
+    (old,) = (entry for entry in resolve("V100", "ubuntu-24.04", "jax")["why"] if entry["rule"] == "frameworks.cudnn")
+    assert "the last that serves every card" in old["text"]
+    assert "compat/cudnn.yaml" in old["source"]
+    (new,) = (entry for entry in resolve("H100", "ubuntu-24.04", "jax")["why"] if entry["rule"] == "frameworks.cudnn")
+    assert "leaves it open" in new["text"]
+    assert "compat/jax.yaml" in new["source"]
+
+
+def test_a_newer_card_gets_the_newest_cudnn_of_the_range(resolve: Resolve, rules: dict[str, Any]) -> None:
+    newest = rules["cudnn"]["versions"][-1]["version"]
+    assert pins(environment(resolve("H100", "ubuntu-24.04", "tensorflow")))["nvidia-cudnn-cu12"] == f"=={newest}"
+
+
+def test_an_exact_pin_of_the_framework_stays_what_it_is(resolve: Resolve) -> None:
+    found = pins(environment(resolve("H100", "ubuntu-24.04", "tensorflow==2.19.0")))
+    assert (found["nvidia-cudnn-cu12"], found["nvidia-nccl-cu12"]) == ("==9.3.0.75", "==2.23.4")
+    assert found["numpy"] == "<2.2.0,>=1.26.0"
+
+
+def test_a_release_that_does_not_know_numpy_2_is_kept_from_it(resolve: Resolve) -> None:
+    assert "<2" in pins(environment(resolve("H100", "ubuntu-22.04", "tensorflow==2.14.0")))["numpy"]
+
+
+def test_cuda_stays_in_its_major_version_where_the_plugin_sets_no_end(resolve: Resolve) -> None:
+    cuda13 = pins(environment(resolve("H100", "ubuntu-24.04", "jax[cuda13]")))
+    assert specifiers.matches("13.2.75", cuda13["nvidia-cuda-runtime"])
+    assert not specifiers.matches("14.0.1", cuda13["nvidia-cuda-runtime"])
+    cuda12 = pins(environment(resolve("H100", "ubuntu-24.04", "jax[cuda12]")))
+    assert not specifiers.matches("13.0.1", cuda12["nvidia-cuda-nvcc-cu12"])
+
+
+@pytest.mark.parametrize(("card", "oldest"), [("H100", "12.6.85"), ("RTX 5090", "12.8"), ("B300", "12.9")])
+def test_the_compiler_of_jax_is_one_that_knows_the_card(resolve: Resolve, card: str, oldest: str) -> None:
+    found = pins(environment(resolve(card, "ubuntu-24.04", "jax[cuda12]")))["nvidia-cuda-nvcc-cu12"]
+    assert specifiers.matches(oldest, found)
+    assert specifiers.matches("12.6.85", found) is (card == "H100")
+
+
+def test_jax_and_its_plugin_are_of_one_release(resolve: Resolve) -> None:
+    entry = environment(resolve("H100", "ubuntu-22.04", "jax==0.4.37"))
+    # 0.4.37 changed Python code only: its plugin is the one of 0.4.36.
+    assert entry["requirements"] == [
+        "jax[cuda12]==0.4.37",
+        "jaxlib==0.4.36",
+        "jax-cuda12-plugin==0.4.36",
+        "jax-cuda12-pjrt==0.4.36",
+    ]
+
+
+CARDS = ("GTX 980", "GTX 1080 Ti", "V100", "T4", "A100", "RTX 4090", "H100", "B200", "B300", "RTX 5090")
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("os", ["ubuntu-22.04", "ubuntu-24.04", "debian-12"])
+@pytest.mark.parametrize("name", NAMES)
+def test_constraints_are_always_there_and_hold_what_the_card_can_do(
+    resolve: Resolve, rules: dict[str, Any], card: str, os: str, name: str
+) -> None:
+    answer = resolve(card, os, name)
+    if not answer["ok"]:
+        assert name == "tensorflow"
+        return
+    entry = environment(answer)
+    assert entry["constraints"]
+    old = not dotted.at_least(gpus.identify(card, rules)["compute_capability"], "7.5")
+    for package, spec in pins(entry).items():
+        if package.startswith("nvidia-cudnn"):
+            assert spec.startswith("==")
+            assert not old or dotted.at_least("9.10.2.21", spec[2:])
+
+
+# refusals ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("card", "os", "wants", "rule", "told", "remedy"),
+    [
+        ("RTX 5090", "ubuntu-24.04", ["tensorflow"], "frameworks.card", "Blackwell", "leave TensorFlow out"),
+        ("H100", "ubuntu-22.04", ["tensorflow=2.13"], "frameworks.system-cuda", "CUDA 11.8", "tensorflow=2.21.0"),
+        ("H100", "ubuntu-22.04", ["tensorflow==2.15.0"], "frameworks.broken", "tensorrt-libs", "tensorflow=2.21.0"),
+        (
+            "H100",
+            "debian-12",
+            ["tensorflow==2.14.1"],
+            "frameworks.python",
+            "no wheel for Python 3.11",
+            "tensorflow=2.21.0",
+        ),
+        ("GTX 980", "ubuntu-22.04", ["tensorflow=2.17"], "frameworks.card", "GTX 980", "tensorflow=2.16.2"),
+        ("V100", "ubuntu-24.04", ["jax[cuda13]"], "frameworks.card", "compute capability 7.5", "jax[cuda12]==0.12.0.1"),
+        ("H100", "ubuntu-22.04", ["jax==0.7.2"], "frameworks.python", "3.10", "jax[cuda12]==0.6.2"),
+        ("Tesla K80", "ubuntu-22.04", ["jax"], "frameworks.card", "5.2", "leave JAX out"),
+        ("Tesla K80", "ubuntu-22.04", ["dali=2.4"], "frameworks.card", "K80", "dali=1."),
+        ("V100", "ubuntu-24.04", ["dali=2.4+cuda130"], "frameworks.card", "V100", "dali=2.4.0+cuda120"),
+        ("H100", "ubuntu-24.04", ["tensorflow", "python=3.14"], "frameworks.python", "3.14", "python=3.12"),
+    ],
+)
+def test_a_framework_that_cannot_be_had_is_refused_with_its_reason_and_the_nearest_that_can(
+    resolve: Resolve, card: str, os: str, wants: list[str], rule: str, told: str, remedy: str
+) -> None:
+    answer = resolve(card, os, *wants)
+    assert not answer["ok"]
+    assert rule in rules_of(answer["conflicts"])
+    assert any(told in entry["text"] for entry in answer["conflicts"]), answer["conflicts"]
+    assert all(remedy in entry["remedy"] for entry in answer["conflicts"]), answer["conflicts"]
+
+
+def test_tensorflow_has_no_cuda_for_arm(resolve: Resolve) -> None:
+    answer = resolve("GH200", "ubuntu-24.04", "tensorflow", arch="aarch64")
+    assert rules_of(answer["conflicts"]) == {"frameworks.arch"}
+    assert resolve("GH200", "ubuntu-24.04", "jax", "dali", arch="aarch64")["ok"]
+
+
+def test_the_reasons_of_every_framework_are_named_at_once(resolve: Resolve) -> None:
+    answer = resolve("V100", "ubuntu-24.04", "pytorch=2.15", "tensorflow=2.13", "jax[cuda13]")
+    told = " ".join(entry["text"] for entry in answer["conflicts"])
+    assert all(name in told for name in ("torch 2.15", "tensorflow 2.13", "jax 0.12"))
+
+
+def test_a_driver_that_cannot_be_had_hides_no_other_reason(resolve: Resolve) -> None:
+    answer = resolve("V100", "ubuntu-24.04", "driver=595", "cuda=13", "jax[cuda13]")
+    assert {"driver.card", "cuda.card", "frameworks.card"} <= rules_of(answer["conflicts"])
+
+
+def test_cards_without_a_release_in_common_are_named_as_a_pair(rules: dict[str, Any]) -> None:
+    changed = copy.deepcopy(rules)
+    source = changed["tensorflow"]["limits"][0]
+    changed["tensorflow"]["limits"] = [
+        {**source, "from_version": "2.12.0", "to_version": "2.18.1", "max_compute_capability": "8.0"},
+        {**source, "from_version": "2.19.0", "to_version": None, "min_compute_capability": "8.6"},
+    ]
+    for names, fits in ((["A100"], True), (["H100"], True), (["A100", "H100"], False)):
+        where = situation.situation_from_options(
+            names, "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20)
+        )
+        # The A100 (8.0) passes the first limit only, the H100 (9.0) the second only.
+        wish = Wish.from_wants(["tensorflow"], changed)
+        answer = resolver.resolve(where, wish, changed)
+        assert answer["ok"] is fits, (names, answer)
+    pair = next(entry for entry in answer["conflicts"] if entry["rule"] == "frameworks.cards")
+    assert "A100" in pair["text"]
+    assert "H100" in pair["text"]
+    assert "gpuwright_gpus_ignore" in pair["remedy"]
+
+
+def test_several_cards_get_the_release_that_serves_them_all(resolve: Resolve) -> None:
+    answer = resolve(["GTX 980", "RTX 4090"], "ubuntu-22.04", "tensorflow", "jax")
+    assert environment(answer, "tensorflow")["version"] == "2.16.2"
+    assert pins(environment(answer, "jax"))["nvidia-cudnn-cu12"] == "==9.10.2.21"
+
+
+# the nearest wish --------------------------------------------------------------------------------------
+
+IMPOSSIBLE = [
+    ("V100", "ubuntu-24.04", ["jax[cuda13]"]),
+    ("V100", "ubuntu-24.04", ["pytorch=2.15", "tensorflow=2.13", "jax[cuda13]"]),
+    ("V100", "ubuntu-24.04", ["driver=595", "cuda=13", "jax[cuda13]"]),
+    ("GTX 980", "ubuntu-22.04", ["tensorflow=2.17", "pytorch"]),
+    ("GTX 980", "ubuntu-22.04", ["tensorflow=2.17", "cuda=13", "driver=595", "jax[cuda13]==0.7.2"]),
+    ("H100", "ubuntu-22.04", ["tensorflow=2.13", "python=3.12"]),
+    ("H100", "ubuntu-22.04", ["driver=535", "jax[cuda13]", "dali=2.4+cuda130"]),
+    ("H100", "ubuntu-24.04", ["tensorflow", "jax", "python=3.14"]),
+    ("H100", "ubuntu-24.04", ["tensorflow=2.16", "jax==0.12.0", "python=3.9"]),
+    ("RTX 5090", "ubuntu-24.04", ["tensorflow", "torch==2.6.0+cu124"]),
+    ("RTX 5090", "ubuntu-24.04", ["dali=1.30", "jax[cuda12]"]),
+    ("Tesla K80", "ubuntu-22.04", ["jax", "dali", "pytorch=2.15"]),
+]
+
+
+def followed(wish: Wish, remedy: str, rules: dict[str, Any]) -> Wish:
+    """The wish after the first of the remedies that a conflict names."""
+    for text in remedy.split(", or ", maxsplit=1)[0].split(" and "):
+        if text.startswith("ask for "):
+            words = text.removeprefix("ask for ")
+            asked = Wish.from_wants([words.removesuffix(" without a version")], rules)
+            mine = {each.name: each for each in asked.frameworks}
+            kept = tuple(mine.get(each.name, each) for each in wish.frameworks)
+            wish = replace(wish.overlaid(replace(asked, frameworks=())), frameworks=kept)
+        else:
+            name = re.sub(r"^leave (\S+) out.*$", r"\1", text).lower()
+            assert name in NAMES, text
+            wish = replace(wish, frameworks=tuple(each for each in wish.frameworks if each.name != name))
+    return wish
+
+
+@pytest.mark.parametrize(("card", "os", "wants"), IMPOSSIBLE)
+def test_the_wish_that_is_suggested_resolves(rules: dict[str, Any], card: str, os: str, wants: list[str]) -> None:
+    where = situation.situation_from_options([card], os, "x86_64", None, rules, today=date(2026, 11, 20))
+    wish = Wish.from_wants(wants, rules)
+    answer = resolver.resolve(where, wish, rules)
+    assert not answer["ok"]
+    remedy = answer["conflicts"][0]["remedy"]
+    again = resolver.resolve(where, followed(wish, remedy, rules), rules)
+    assert again["ok"], (remedy, again)
+
+
+def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: dict[str, Any]) -> None:
+    where = situation.situation_from_options(
+        ["H100"], "ubuntu-24.04", "x86_64", {"python": "3.10,3.13"}, rules, today=date(2026, 11, 20)
+    )
+    wish = Wish.from_wants(["tensorflow==2.16.2", "jax==0.12.0"], rules)
+    assert resolver.resolve(where, wish, rules)["ok"]
+    wish = replace(wish, python="3.11")
+    remedy = resolver.resolve(where, wish, rules)["conflicts"][0]["remedy"]
+    assert resolver.resolve(where, followed(wish, remedy, rules), rules)["ok"], remedy
+
+
+# what cards are told -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("card", "name", "newest"),
+    [
+        ("V100", "pytorch", "2.14.1+cu126"),
+        ("V100", "jax", "0.12.0.1[cuda12]"),
+        ("V100", "tensorflow", "2.21.0"),
+        ("RTX 5090", "tensorflow", None),
+        ("RTX 5090", "dali", "2.4.0+cuda130"),
+    ],
+)
+def test_the_newest_release_for_a_card_is_known_whatever_the_driver(
+    rules: dict[str, Any], card: str, name: str, newest: str | None
+) -> None:
+    found = frameworks.newest_for([cards.from_row(gpus.identify(card, rules))], "x86_64", rules, name)
+    assert found == newest
+
+
+# partners, boards and limits ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("want", "python", "absent"),
+    [
+        ("pytorch=2.15", "3.15", {"torchaudio"}),
+        ("pytorch=2.15", "3.14", set()),
+        ("pytorch=2.5", "3.13", {"torchvision", "torchaudio"}),
+        ("pytorch=2.5", "3.12", set()),
+        ("pytorch=1.13", "3.11", {"torchvision", "torchaudio"}),
+        ("pytorch=1.13", "3.10", set()),
+    ],
+)
+def test_a_partner_without_wheels_for_the_chosen_python_is_left_out_with_a_warning(
+    resolve: Resolve, want: str, python: str, absent: set[str]
+) -> None:
+    answer = resolve("V100", "ubuntu-22.04", f"{want}+cpu", python=python)
+    entry = environment(answer)
+    assert entry["interpreter"] == python
+    pinned = {pin.split("==")[0] for pin in entry["requirements"]}
+    assert pinned == {"torch", "torchvision", "torchaudio"} - absent
+    told = {each["text"].split()[0] for each in answer["warnings"] if each["rule"] == "frameworks.partner"}
+    assert told == absent
+    assert all(f"no wheels for Python {python}" in w["text"] for w in answer["warnings"] if "partner" in w["rule"])
+
+
+@pytest.mark.parametrize("want", ["jax[cuda12]", "jax[cuda13]", "dali", "pytorch", "tensorflow", "jax"])
+@pytest.mark.parametrize("board", ["Jetson AGX Orin 64GB", "Jetson AGX Xavier 32GB"])
+def test_a_jetson_gets_no_wheels_for_servers(resolve: Resolve, board: str, want: str) -> None:
+    answer = resolve(board, "ubuntu-22.04", want, arch="aarch64", python="3.10,3.12")
+    assert not answer["ok"]
+    reasons_ = [each for each in answer["conflicts"] if each["rule"] == "frameworks.jetson"]
+    assert reasons_
+    assert all(board in each["text"] and "JetPack" in each["remedy"] for each in reasons_)
+
+
+def test_thor_takes_the_wheels_for_servers_that_have_code_for_it(resolve: Resolve) -> None:
+    for want, pin in (
+        ("pytorch", "torch==2.14.1+cu130"),
+        ("jax", "jax[cuda13]==0.12.0.1"),
+        ("dali", "nvidia-dali-cuda130==2.4.0"),
+    ):
+        answer = resolve("Jetson AGX Thor (T5000)", "ubuntu-24.04", want, arch="aarch64")
+        assert environment(answer)["requirements"][0] == pin
+        assert "frameworks.unconfirmed" not in rules_of(answer["warnings"])
+    older = resolve("Jetson AGX Thor (T5000)", "ubuntu-24.04", "jax[cuda13]==0.8.0", arch="aarch64")
+    assert "frameworks.unconfirmed" in rules_of(older["warnings"])
+
+
+def test_a_jetson_whose_card_is_not_seen_is_not_taken_for_a_machine_without_one(
+    answer: Resolve, facts: dict[str, Any]
+) -> None:
+    facts["environment"] = {"kind": "jetson", "detail": None}
+    facts["pci"]["gpus"] = []
+    refused = answer(facts, "jax")
+    assert [each["rule"] for each in refused["conflicts"]] == ["frameworks.jetson"]
+    assert answer(facts, "pytorch=2.15+cpu")["ok"]
+
+
+@pytest.mark.parametrize("card", ["B200", "RTX 5090", "B300"])
+@pytest.mark.parametrize(
+    ("version", "sure"), [("0.4.30", False), ("0.4.38", None), ("0.5.3", None), ("0.6.0", True), ("0.6.2", True)]
+)
+def test_jax_of_before_blackwell_is_refused_there_or_said_to_be_unknown(
+    resolve: Resolve, card: str, version: str, sure: bool | None
+) -> None:
+    answer = resolve(card, "ubuntu-22.04", f"jax[cuda12]=={version}")
+    assert answer["ok"] is (sure is not False)
+    if answer["ok"]:
+        assert ("frameworks.unconfirmed" in rules_of(answer["warnings"])) is (sure is None)
+    else:
+        assert "ends with Hopper" in resolve_text(answer)
+
+
+def resolve_text(answer: dict[str, Any]) -> str:
+    return " ".join(each["text"] for each in answer["conflicts"])
+
+
+@pytest.mark.parametrize(
+    ("card", "arch", "want", "ok"),
+    [
+        ("GTX 980", "x86_64", "dali+cuda120", True),
+        ("Tesla K80", "x86_64", "dali+cuda120", False),
+        ("GTX 1080 Ti", "x86_64", "dali+cuda120", True),
+        ("GTX 1080 Ti", "aarch64", "dali+cuda120", False),
+        ("V100", "aarch64", "dali+cuda120", True),
+        ("V100", "x86_64", "dali=2.4+cuda130", False),
+        ("T4", "x86_64", "dali=2.4+cuda130", True),
+    ],
+)
+def test_each_build_of_dali_begins_with_the_cards_of_its_support_matrix(
+    resolve: Resolve, card: str, arch: str, want: str, ok: bool
+) -> None:
+    wish = want if "=" in want else want.replace("dali", "dali=2.4")
+    answer = resolve(card, "ubuntu-22.04", wish, arch=arch)
+    assert answer["ok"] is ok, answer
+    if not ok:
+        assert "frameworks.card" in rules_of(answer["conflicts"]) or "driver" in resolve_text(answer)
+
+
+def test_what_is_not_confirmed_of_a_build_of_dali_is_told(resolve: Resolve) -> None:
+    old = resolve("RTX 5090", "ubuntu-22.04", "dali=1.30+cuda120")
+    assert "frameworks.unconfirmed" in rules_of(old["warnings"])
+    assert "frameworks.unconfirmed" not in rules_of(resolve("H100", "ubuntu-22.04", "dali=1.30+cuda120")["warnings"])
+
+
+# what is not as wished on a node -----------------------------------------------------------------------
+
+
+def reasons(entry: dict[str, Any], packages: dict[str, str], python: str = "3.12.3") -> list[str]:
+    facts = {"environments": {entry["path"]: {"python": python, "packages": packages}} if packages else {}}
+    return [found.reason for found in component.findings(Context(facts=facts, stack={"frameworks": [entry]}))]
+
+
+def installed(entry: dict[str, Any]) -> dict[str, str]:
+    return {re.split(r"[\[=]", pin)[0]: pin.split("==")[1] for pin in entry["requirements"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_environment_with_everything_is_right(resolve: Resolve, name: str) -> None:
+    entry = environment(resolve("H100", "ubuntu-24.04", name))
+    assert reasons(entry, installed(entry)) == []
+    assert reasons(entry, {})
+
+
+def test_an_environment_that_broke_its_constraints_is_not_right(resolve: Resolve) -> None:
+    entry = environment(resolve("V100", "ubuntu-24.04", "jax"))
+    (reason,) = reasons(entry, {**installed(entry), "nvidia-cudnn-cu12": "9.28.0.42"})
+    assert "breaks nvidia-cudnn-cu12==9.10.2.21" in reason
+    assert reasons(entry, {**installed(entry), "nvidia-cudnn-cu12": "9.10.2.21"}) == []
+
+
+def test_what_another_variant_left_behind_is_not_right(resolve: Resolve) -> None:
+    entry = environment(resolve("H100", "ubuntu-24.04", "jax[cuda13]"))
+    (reason,) = reasons(entry, {**installed(entry), "jax-cuda12-plugin": "0.12.0.1"})
+    assert "has jax-cuda12-plugin besides" in reason
+
+
+def test_another_python_than_the_wished_one_is_not_right(resolve: Resolve) -> None:
+    entry = environment(resolve("H100", "ubuntu-24.04", "jax"))
+    (reason,) = reasons(entry, installed(entry), python="3.13.5")
+    assert "has Python 3.13.5 instead of 3.12" in reason
+
+
+def test_an_environment_that_is_activated_with_other_libraries_than_wished_is_not_right(resolve: Resolve) -> None:
+    entry = environment(resolve("H100", "ubuntu-24.04", "pytorch"))
+    path = "/usr/local/cuda-13.0/compat"
+
+    def told(wished: str | None, there: str | None) -> list[str]:
+        seen = {"python": "3.12.3", "packages": installed(entry), "loader_path": there}
+        stack = {"frameworks": [{**entry, "loader_path": wished}]}
+        facts = {"environments": {entry["path"]: seen}}
+        return [found.reason for found in component.findings(Context(facts=facts, stack=stack))]
+
+    assert told(None, None) == told(path, path) == []
+    assert path in told(path, None)[0]
+    assert path in told(None, path)[0]
+
+
+# ranges ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "specifier"),
+    [
+        ("2.8.0", ""), ("2.8.0", "==2.8.*"), ("2.8.0", "==2.8"), ("2.80.0", "==2.8.*"), ("0.12.0.1", "==0.12.0"),
+        ("2.10.0", ">=2.7,<2.11"), ("2.10.0", "<2.7"), ("2.7", "<=2.7.0"), ("2.7.1", ">2.7"), ("2.7.0", ">2.7"),
+        ("2.7.0", "!=2.7"), ("2.7.1", "!=2.7.*"), ("2.9.1", "~=2.7"), ("3.0", "~=2.7"), ("2.7.9", "~=2.7.1"),
+        ("2.8.0", "~=2.7.1"), ("9.10.2.21", "<10.0,>=9.3.0.75"), ("9.3.0.74", "<10.0,>=9.3.0.75"),
+    ],
+)  # fmt: skip
+def test_a_range_means_what_pip_takes_it_for(version: str, specifier: str) -> None:
+    from packaging.specifiers import SpecifierSet
+
+    assert specifiers.matches(version, specifier) is SpecifierSet(specifier).contains(version)
+
+
+@pytest.mark.parametrize("text", ["=>2.7", "2.7", ">=2.7<3", "~=2", ">=2.7.*", ">=a", "==2.7+cu121"])
+def test_what_is_no_plain_range_is_known_as_none(text: str) -> None:
+    assert not specifiers.is_range(text)
+    with pytest.raises(ValueError, match="no version range"):
+        specifiers.matches("2.7", text)
