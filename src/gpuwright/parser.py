@@ -55,6 +55,8 @@ class Parser(argparse.ArgumentParser):
     def _near(self, message: str) -> list[str]:
         options = [option for action in self._actions for option in action.option_strings]
         unknown = re.findall(r"(?<![\w-])(--?[\w-]+)", message.partition("unrecognized arguments:")[2])
+        if early := [word for word in unknown if word in options]:
+            return [f"options stand behind the command: {self.prog} {' '.join(early)} ..."]
         found = [match for word in unknown for match in difflib.get_close_matches(word, options, 1)]
         choice = re.search(r"invalid choice: '([^']*)' \(choose from ([^)]*)\)", message)
         if choice:

@@ -72,6 +72,13 @@ def test_a_wrong_option_is_one_json_document_with_json(gpuwright: Callable[..., 
     assert set(done.json) == {"ok", "error", "suggestions"}
 
 
+def test_an_option_before_the_command_is_told_where_it_stands(gpuwright: Callable[..., Any]) -> None:
+    done = gpuwright("-v", "resolve", "--gpu", "H100")
+    assert done.code == 2
+    assert "options stand behind the command: gpuwright resolve -v ..." in done.err
+    assert "did you mean" not in done.err
+
+
 def test_a_wrong_verb_names_the_near_one(gpuwright: Callable[..., Any]) -> None:
     done = gpuwright("plna")
     assert done.code == 2

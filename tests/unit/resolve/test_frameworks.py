@@ -195,6 +195,11 @@ def test_a_release_that_does_not_know_numpy_2_is_kept_from_it(resolve: Resolve) 
     assert "<2" in pins(environment(resolve("H100", "ubuntu-22.04", "tensorflow==2.14.0")))["numpy"]
 
 
+def test_a_release_that_was_published_again_is_one_to_ask_for(resolve: Resolve) -> None:
+    entry = environment(resolve("H100", "ubuntu-22.04", "tensorflow==2.15.0.post1"))
+    assert entry["requirements"] == ["tensorflow[and-cuda]==2.15.0.post1"]
+
+
 def test_cuda_stays_in_its_major_version_where_the_plugin_sets_no_end(resolve: Resolve) -> None:
     cuda13 = pins(environment(resolve("H100", "ubuntu-24.04", "jax[cuda13]")))
     assert specifiers.matches("13.2.75", cuda13["nvidia-cuda-runtime"])
