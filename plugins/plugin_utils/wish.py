@@ -25,8 +25,8 @@ _WANT = re.compile(
     r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
 )
 # Nine digits are more than any version has, and few enough to be made a number of.
-_VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$")
-_PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$")
+_VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
+_PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
 _CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
 _AUTO: tuple[Any, ...] = (None, "", "auto", [], (), False)
 _SOURCES = ("nvidia", "distro")

@@ -72,3 +72,9 @@ def test_a_machine_that_does_not_tell_its_architecture_is_refused_with_a_reason(
 def test_a_number_of_thousands_of_digits_is_no_version(want: str) -> None:
     with pytest.raises(BadInput):
         Wish.from_wants([want])
+
+
+@pytest.mark.parametrize("want", ["pytorch=\u0660", "cuda=\u0661\u0662", "driver=\u0665\u0668\u0660"])
+def test_digits_of_another_script_are_no_version(want: str) -> None:
+    with pytest.raises(BadInput):
+        Wish.from_wants([want])
