@@ -41,7 +41,9 @@ class ActionModule(NodeAction):
         if plan["why_not"] is not None and not (alone and plan["ok"]):
             return {"failed": True, "changed": False, "msg": plan["why_not"]}
         result = records.as_result(plan) | {"changed": False}
-        result["warnings"] = [row["text"] for row in plan["warnings"]]
+        # Of a host that stays as it is they are in the report alone: a fleet that is right is not told the same of each host again.
+        if plan["components"]:
+            result["warnings"] = [row["text"] for row in plan["warnings"]]
         if self._task.check_mode:
             result["changed"] = bool(plan["components"])
             if self._task.diff:
