@@ -27,7 +27,6 @@ class ActionModule(NodeAction):
         left = (facts["lock"] or {}).get("owner") or ""
         plan |= {"owner": owner.of_this_run(), "takes_over": left if owner.is_dead(left) else None}
         look.save("plans", plan)
-        look.forget("sealed", "hosts")
         if not plan["components"] or not plan["ok"] or look.run.get("gpuwright_verb") == "doctor":
             look.save("hosts", records.ended_in_plan(plan))
         return self._answer(plan, alone=bool(only))

@@ -30,7 +30,7 @@ class ActionModule(NodeAction):
         return self._prove(look)
 
     def _seal(self, look: Look) -> dict[str, Any]:
-        facts, begun = look.facts(), self._plan(look, "plans")
+        facts, begun = look.facts(), self._plan(look)
         # What the index lacked when the run was planned it lacks now too.
         drafted = look.draft(facts, only=[], applied=begun["stack"], absent=begun.get("absent"))
         if isinstance(drafted, dict):
@@ -50,9 +50,9 @@ class ActionModule(NodeAction):
         return {"changed": False, "sealed": sorted(seals)}
 
     @staticmethod
-    def _plan(look: Look, kind: str) -> dict[str, Any]:
+    def _plan(look: Look) -> dict[str, Any]:
         """The plan that this run wrote. Raises AnsibleActionFail where there is none."""
-        plan = look.saved(kind)
+        plan = look.saved("plans")
         if plan is None:
             raise AnsibleActionFail(
                 f"no plan of {look.host} in the run directory {look.run_dir}: run gpuwright.node.plan first"
@@ -71,7 +71,7 @@ class ActionModule(NodeAction):
     def _prove(self, look: Look) -> dict[str, Any]:
         arguments = self._task.args
         failure = arguments.get("failure") or None
-        plan = (None if failure else look.saved("sealed")) or self._plan(look, "plans")
+        plan = (None if failure else look.saved("sealed")) or self._plan(look)
         checks = list(arguments.get("checks") or ())
         verdict = "fail" if failure else checking.verdict(checks)
         record = records.applied(plan, verdict, checks, failure, reboot=bool(arguments.get("reboot_pending")))

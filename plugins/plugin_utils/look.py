@@ -119,13 +119,6 @@ class Look:
         document: dict[str, Any] = json.loads(self._path(self.run_dir, kind).read_text(encoding="utf-8"))
         return document
 
-    def forget(self, *kinds: str) -> None:
-        """Remove what an earlier run left of this host in the same run directory."""
-        if self.run_dir is None:
-            return
-        for kind in kinds:
-            self._path(self.run_dir, kind).unlink(missing_ok=True)
-
     def _path(self, run_dir: Path, kind: str) -> Path:
         return run_dir / kind / file_name(self.host)
 

@@ -143,6 +143,23 @@ def test_check_mode_plans_for_this_machine(ansible_environment: Environment, clo
     assert "TASK [" not in outcome.stdout.partition("PLAY [Apply and prove]")[2]
 
 
+def test_a_host_of_an_earlier_run_in_the_same_directory_is_not_worked_on(
+    ansible_environment: Environment, clone: Path, tmp_path: Path
+) -> None:
+    """Nothing is changed: the wish of the one host is bad input."""
+    left = tmp_path / "run/plans/elsewhere.json"
+    left.parent.mkdir(parents=True)
+    left.write_text(json.dumps({"host": "elsewhere", "ok": True, "components": ["cuda"]}))
+    outcome = attempt(
+        ansible_environment.program("ansible-playbook"), clone / "site.yml", "-i", clone / "inventories/workstation",
+        "-e", f"gpuwright_run_dir={tmp_path / 'run'}", "-e", "ansible_become=false", "-e", '{"cuda_versions": ["99.9"]}',
+        cwd=tmp_path, env={**ansible_environment.path, "XDG_STATE_HOME": str(tmp_path / "state")},
+    )  # fmt: skip
+    assert outcome.returncode == 2, outcome.stdout + outcome.stderr
+    assert "know no CUDA 99.9" in outcome.stdout
+    assert "elsewhere" not in outcome.stdout
+
+
 @pytest.mark.parametrize("inventory", ["workstation", "fleet"])
 def test_example_inventory_is_read_without_a_warning(
     inventory: str, ansible_environment: Environment, clone: Path

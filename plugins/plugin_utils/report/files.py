@@ -32,10 +32,15 @@ def now() -> str:
 
 
 def open_run(path: Path, verb: str | None) -> Path:
-    """Make the run directory, private to its user, and note when the run began. A second call changes nothing."""
+    """Make the run directory, private to its user, and note when the run began.
+
+    What an earlier run in the same directory wrote of hosts is dropped: its plans and results are none of this run's.
+    """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in FOLDERS:
         (path / folder).mkdir(mode=0o700, exist_ok=True)
+        for left in (path / folder).glob("*.json"):
+            left.unlink()
     if not (path / META).exists():
         write_json(path / META, {"verb": verb, "started": now(), "gpuwright": version()})
     return path

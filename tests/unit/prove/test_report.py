@@ -360,10 +360,15 @@ def test_the_run_directory_is_private(run: Path) -> None:
     assert (run / "report.html").stat().st_mode & 0o077 == 0
 
 
-def test_opening_again_keeps_the_beginning(run: Path) -> None:
+def test_opening_again_keeps_the_beginning_and_drops_what_was_written_of_hosts(run: Path) -> None:
     before = (run / "run.json").read_text()
+    report.write_host(run, "of-another-run", record(checks.passed("a.b")))
+    (run / "plans" / "waiting.json").write_text(json.dumps({"host": "waiting", "ok": True, "components": ["cuda"]}))
+    assert report.waiting(run) == ["waiting"]
     report.open_run(run, "other")
     assert (run / "run.json").read_text() == before
+    assert report.waiting(run) == []
+    assert report.aggregate(run)["hosts"] == {}
 
 
 def test_the_report_needs_no_ansible() -> None:
