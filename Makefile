@@ -45,7 +45,7 @@ test: venv ## every check, the longest last; stops at the first that fails
 tools: venv ## the programs that the tests need on this machine, the container engine included (apt, as root or by sudo)
 	@$(BIN)/python -c 'from tests.sim import engine; engine.ensure_for_tests()'
 
-.PHONY: lint typing sanity molecule integration unit packaging build
+.PHONY: lint typing sanity molecule integration metal unit packaging build
 lint: venv ## ruff, yamllint, ansible-lint, shell scripts, changelog
 	@$(NOX) lint
 typing: venv ## mypy, strict
@@ -56,6 +56,8 @@ molecule: venv ## the roles in containers
 	@$(NOX) molecule
 integration: venv ## whole runs of the command line on simulated nodes
 	@$(NOX) integration
+metal: venv ## the driver on a real kernel in QEMU (not part of `test`: half an hour)
+	@$(NOX) metal
 unit: venv ## the unit and packaging tests, on both ansible-core lines
 	@$(NOX) unit
 packaging: venv ## the packaging tests alone, on both ansible-core lines

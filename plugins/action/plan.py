@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import owner, planner, records
+from ansible_collections.gpuwright.node.plugins.plugin_utils import drift, owner, planner, records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
 
@@ -14,7 +14,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import 
 class ActionModule(NodeAction):
     """One task: the module node_facts, the resolver, and the package index where exact versions are needed."""
 
-    _VALID_ARGS = frozenset(("components",))
+    _VALID_ARGS = frozenset(("components", "verb"))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Look at the node, plan, and keep both for the run's report."""
@@ -26,8 +26,14 @@ class ActionModule(NodeAction):
         plan = look.plan(facts, only=only)
         left = (facts["lock"] or {}).get("owner") or ""
         plan |= {"owner": owner.of_this_run(), "takes_over": left if owner.is_dead(left) else None}
+        status = look.verb == "status"
+        if status:
+            plan["status"] = drift.status(facts, plan)
         look.save("plans", plan)
-        if not plan["components"] or not plan["ok"] or look.run.get("gpuwright_verb") == "doctor":
+        if status:
+            # A host that drifts is what was asked about, and no failure of the run.
+            return {"changed": False}
+        if not plan["components"] or not plan["ok"] or look.verb == "doctor":
             look.save("hosts", records.ended_in_plan(plan))
         return self._answer(plan, alone=bool(only))
 

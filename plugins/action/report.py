@@ -11,6 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.planner import APPLYING
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
 
 
@@ -75,7 +76,7 @@ class ActionModule(ActionBase):
 
     def _waiting(self, run_dir: Path, variables: dict[str, Any]) -> list[str]:
         """In a run that applies: the hosts that it has not come to. A plan is all that any other run wants of a host."""
-        applies = self._variable("gpuwright_verb", variables) in (None, "up") and not self._task.check_mode
+        applies = self._variable("gpuwright_verb", variables) in (None, *APPLYING) and not self._task.check_mode
         return report.waiting(run_dir) if applies else []
 
     def _run_dir(self, arguments: dict[str, Any], variables: dict[str, Any]) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks as checking
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
+from ansible_collections.gpuwright.node.plugins.plugin_utils import afterwards, planner, records, removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
@@ -19,15 +19,16 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import 
 class ActionModule(NodeAction):
     """``converged``: observe again, resolve again, and seal what is right. ``proven``: record the proof and the host's result."""
 
-    _VALID_ARGS = frozenset(("state", "owner", "checks", "measurements", "failure", "reboot_pending"))
+    _VALID_ARGS = frozenset(
+        ("state", "verb", "owner", "checks", "measurements", "failure", "returned", "kept", "reboot_pending")
+    )
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Seal or prove, as the option ``state`` says."""
         super().run(tmp, task_vars)
         look = Look(self, task_vars or {})
-        if self._task.args["state"] == "converged":
-            return self._seal(look)
-        return self._prove(look)
+        steps = {"converged": self._seal, "proven": self._prove, "removed": self._remove}
+        return steps[self._task.args["state"]](look)
 
     def _seal(self, look: Look) -> dict[str, Any]:
         facts, begun = look.facts(), self._plan(look)
@@ -68,23 +69,53 @@ class ActionModule(NodeAction):
             "manages": plan["manages"][name],
         }
 
+    def _remove(self, look: Look) -> dict[str, Any]:
+        """Everything is gone, or the run has failed; the records go last, so that the next run knows what is left."""
+        arguments = self._task.args
+        failure = arguments.get("failure") or None
+        begun = self._plan(look)
+        left = None if failure else removal.left(look.facts(), arguments.get("kept") or ())
+        if left:
+            failure = {"task": "Look again", "message": left, "component": "remove", "output": ""}
+        pending = bool(arguments.get("reboot_pending"))
+        reason = "nothing of gpuwright is on this node" if failure is None else failure["message"]
+        verdict = "pass" if failure is None else "fail"
+        checks = [checking.make("removal.left", verdict, reason=reason)]
+        record = records.applied(begun, verdict, checks, failure, reboot=pending)
+        look.save("hosts", record)
+        if failure is None:
+            self.on_node("node_seal", {"state": "removed"}, look.task_vars)
+        elif arguments.get("owner"):
+            self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)
+        return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
+
     def _prove(self, look: Look) -> dict[str, Any]:
         arguments = self._task.args
         failure = arguments.get("failure") or None
-        plan = (None if failure else look.saved("sealed")) or self._plan(look)
+        returned = arguments.get("returned") or None
+        back = returned is not None and not returned["failure"]
+        plan = (look.saved("sealed") if back or failure is None else None) or self._plan(look)
         checks = list(arguments.get("checks") or ())
         verdict = "fail" if failure else checking.verdict(checks)
-        record = records.applied(plan, verdict, checks, failure, reboot=bool(arguments.get("reboot_pending")))
-        if failure is None:
+        pending = bool(arguments.get("reboot_pending"))
+        record = records.applied(plan, verdict, checks, failure, reboot=pending)
+        if pending and failure is None:
+            record |= afterwards.of(plan, self.variables(look.task_vars, afterwards.VARIABLES))
+        if returned:
+            record["returned"] = {**returned, "verdict": checking.verdict(checks) if back else "fail"}
+        if failure is None or back:
             facts = look.facts()
             record |= {"gpus": planner.cards(facts), "summary": planner.summary(facts)}
             record["measurements"] = dict(arguments.get("measurements") or {})
             self.on_node(
-                "node_seal", {"state": "proven", "proof": _proof(plan, verdict, checks, facts)}, look.task_vars
+                "node_seal",
+                {"state": "proven", "proof": _proof(plan, checking.verdict(checks), checks, facts)},
+                look.task_vars,
             )
         look.save("hosts", record)
         if arguments.get("owner"):
-            self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)
+            released = {"state": "released", "owner": arguments["owner"], "failed": failure is not None}
+            self.on_node("node_seal", released, look.task_vars)
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
 
 

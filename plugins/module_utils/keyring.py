@@ -14,8 +14,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.fetch import fetch
 _MODE = 0o644
 
 
-def present(path: str) -> tuple[list[str], bool]:
-    """Fingerprints in the file at `path`, and whether apt can read it as it is (binary, and readable by all)."""
+def present(path: str, armour: bool = False) -> tuple[list[str], bool]:
+    """Fingerprints in the file at `path`, and whether it can be used as it is: readable by all, and binary for apt, armoured for rpm."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()
@@ -23,7 +23,7 @@ def present(path: str) -> tuple[list[str], bool]:
     except FileNotFoundError:
         return [], False
     try:
-        return openpgp.fingerprints(data), readable and openpgp.binary(data) == data
+        return openpgp.fingerprints(data), readable and (openpgp.binary(data) == data) != armour
     except openpgp.KeyFileError:
         return [], False
 
@@ -48,7 +48,8 @@ def write(path: str, data: bytes) -> None:
 def install(options: Mapping[str, Any], check: bool) -> dict[str, Any]:
     """Bring the file to hold exactly the expected key; the module's answer. Raises KeyFileError, FetchError, OSError."""
     wanted = openpgp.normalise(options["fingerprint"])
-    previous, usable = present(options["path"])
+    armour = options.get("form") == "armoured"
+    previous, usable = present(options["path"], armour)
     answer = {"changed": False, "fingerprint": wanted, "previous": previous}
     if usable and set(previous) == {wanted}:
         return answer
@@ -58,5 +59,5 @@ def install(options: Mapping[str, Any], check: bool) -> dict[str, Any]:
         wrong = openpgp.mismatch(data, wanted)
         if wrong:
             raise openpgp.KeyFileError(wrong)
-        write(options["path"], openpgp.binary(data))
+        write(options["path"], openpgp.armoured(data) if armour else openpgp.binary(data))
     return answer

@@ -59,6 +59,16 @@ def binary(data: bytes) -> bytes:
     raise KeyFileError(f"no OpenPGP key: it begins with {head!r} (a page of a proxy or a portal?)")
 
 
+def armoured(data: bytes) -> bytes:
+    """The key file with an armour, as rpm takes it. Raises KeyFileError."""
+    if not data.strip() or not data[0] & 0x80:
+        binary(data)  # raises for what is no key file
+        return data
+    text = base64.encodebytes(data)  # lines of 76 characters, as an armour may have; its checksum may be left out
+    head, foot = b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n", b"-----END PGP PUBLIC KEY BLOCK-----\n"
+    return head + text + foot
+
+
 def _need(data: bytes, start: int, count: int) -> bytes:
     if start + count > len(data):
         raise KeyFileError("the key file is cut off")

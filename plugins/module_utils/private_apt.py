@@ -141,6 +141,11 @@ _REMEDIES = {
 }
 
 
+def roomy() -> str | None:
+    """Where a private state may lie; None for the system's own choice."""
+    return _ROOMY if os.access(_ROOMY, os.W_OK) else None
+
+
 def problem(kind: str, text: str, repository: str | None = None) -> Problem:
     """A problem with the usual remedy for its kind."""
     return Problem(kind, repository, text, _REMEDIES[kind])
@@ -185,7 +190,7 @@ def problems_of_update(text: str, names: Mapping[str, str]) -> list[Problem]:
     ]
 
 
-def _with_expected_key(found: Problem, fingerprint: str | None) -> Problem:
+def with_expected_key(found: Problem, fingerprint: str | None) -> Problem:
     """A bad signature together with the key that was expected; any other problem as it is."""
     if found.kind != "bad-signature" or not fingerprint:
         return found
@@ -271,8 +276,7 @@ class PrivateApt:
         self.problems: list[Problem] = []
 
     def __enter__(self) -> PrivateApt:  # noqa: PYI034 - typing.Self is younger than Python 3.8
-        place = _ROOMY if os.access(_ROOMY, os.W_OK) else None
-        self.directory = tempfile.mkdtemp(prefix="gpuwright-apt-", dir=place)
+        self.directory = tempfile.mkdtemp(prefix="gpuwright-apt-", dir=roomy())
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -422,7 +426,7 @@ class PrivateApt:
         names = {uri: repository["name"] for repository in repositories for uri in repository["uris"]}
         keys = {repository["name"]: repository.get("key") or {} for repository in repositories}
         for found in problems_of_update(result.out + result.err, names):
-            self.problems.append(_with_expected_key(found, keys.get(found.repository or "", {}).get("fingerprint")))
+            self.problems.append(with_expected_key(found, keys.get(found.repository or "", {}).get("fingerprint")))
         return True
 
     # Asking
@@ -437,9 +441,7 @@ class PrivateApt:
     def simulate(self, wanted: Sequence[str], recommends: bool) -> tuple[list[dict[str, Any]], list[str]]:
         """What installing `wanted` (name or name=version) would install and remove."""
         flag = "--install-recommends" if recommends else "--no-install-recommends"
-        result = self.apt(
-            "apt-get", "-s", "-q", flag, "--allow-downgrades", "--allow-change-held-packages", "install", *wanted
-        )
+        result = self.apt("apt-get", "-s", "-q", flag, *MAY_MOVE, "install", *wanted)
         if not result.ok:
             text = result.error or "\n".join(
                 line for line in (result.out + result.err).splitlines() if line.startswith((" ", "E:")) and line.strip()
@@ -452,8 +454,7 @@ class PrivateApt:
             "-qq",
             "--print-uris",
             flag,
-            "--allow-downgrades",
-            "--allow-change-held-packages",
+            *MAY_MOVE,
             "-y",
             "install",
             *wanted,
@@ -470,6 +471,10 @@ class PrivateApt:
             item["download_bytes"] = downloads.get(short)
             item["installed_bytes"] = sizes.get(short)
         return install, remove
+
+
+# The set is held, and a component takes its holds back before it moves: apt would not move a held dependency by itself.
+MAY_MOVE = ("--allow-downgrades", "--allow-change-held-packages", "-o", "APT::Ignore-Hold=true")
 
 
 def _split(wanted: str) -> tuple[str, str | None]:

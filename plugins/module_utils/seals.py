@@ -198,7 +198,7 @@ def verify(
 # Reading
 
 
-def _read_object(host: Host, path: str) -> dict[str, Any] | None:
+def read_object(host: Host, path: str) -> dict[str, Any] | None:
     """A record; None when there is none. Raises SealError for one that is no JSON object."""
     try:
         with open(host.at(path), encoding="utf-8") as stream:
@@ -221,7 +221,7 @@ def path_of(component: str) -> str:
 
 def read(host: Host, component: str) -> dict[str, Any] | None:
     """Seal of a component; None when there is none. Raises SealError."""
-    return _read_object(host, path_of(component))
+    return read_object(host, path_of(component))
 
 
 def read_all(host: Host) -> dict[str, dict[str, Any] | SealError]:
@@ -243,7 +243,7 @@ def read_all(host: Host) -> dict[str, dict[str, Any] | SealError]:
 def read_proof(host: Host) -> dict[str, Any] | None:
     """Record of the last proof; None when there is none or it is unreadable (then nothing is proven)."""
     try:
-        return _read_object(host, PROOF)
+        return read_object(host, PROOF)
     except SealError as exc:
         host.unknown("proof", str(exc))
         return None
@@ -252,7 +252,7 @@ def read_proof(host: Host) -> dict[str, Any] | None:
 def read_lock(host: Host) -> dict[str, Any] | None:
     """The lock of the run at work, expired or not; None when there is none. An unreadable one is of an unknown owner."""
     try:
-        return _read_object(host, LOCK)
+        return read_object(host, LOCK)
     except SealError as exc:
         host.unknown("lock", str(exc))
         return {"owner": None, "since": None, "expires": None}

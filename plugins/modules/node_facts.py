@@ -31,6 +31,10 @@ options:
     type: list
     elements: path
     default: []
+  history:
+    description: Tell all that the node keeps to find its way back, the drivers that worked with their packages and what gpuwright brought.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Runs in check mode without changing anything.
@@ -81,6 +85,7 @@ def main() -> None:
             "full": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 20},
             "environments": {"type": "list", "elements": "path", "default": []},
+            "history": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -90,7 +95,9 @@ def main() -> None:
         module.fail_json(
             msg="The root {0} is no directory. Give the root of a mounted tree, or leave the option out.".format(root)
         )
-    module.exit_json(changed=False, facts=observe(host, module.params["environments"]))
+    module.exit_json(
+        changed=False, facts=observe(host, module.params["environments"], history=module.params["history"])
+    )
 
 
 if __name__ == "__main__":

@@ -15,13 +15,15 @@ description:
 options:
   state:
     description:
-      - C(begun) takes the lock and puts a mark in place of the seals of the components in O(seals).
+      - C(begun) takes the lock, puts a mark in place of the seals of the components in O(seals), and calls off what an earlier run
+        left to go on after the next boot.
       - C(sealed) writes O(seals) with the values that the node really has.
       - C(proven) writes the record of the proof.
       - C(released) gives the lock back.
+      - C(removed) removes every record of gpuwright on the node, and gives the lock back.
     type: str
     required: true
-    choices: [begun, sealed, proven, released]
+    choices: [begun, sealed, proven, released, removed]
   seals:
     description:
       - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages); for O(state=begun) C(stack) and C(gpus) are enough.
@@ -34,9 +36,16 @@ options:
   owner:
     description: Who works on the node, as C(user@controller:pid); required for O(state=begun) and O(state=released).
     type: str
+  remember:
+    description: The driver that works before the change, with C(packages) and C(stack), for the way back; for O(state=begun).
+    type: dict
   takes_over:
     description: Owner of a run that is known to be dead; its lock is replaced.
     type: str
+  failed:
+    description: The run failed; with O(state=released) what it left to go on after the next boot is called off.
+    type: bool
+    default: false
   lock_seconds:
     description: Seconds after which the lock is void.
     type: int
@@ -102,7 +111,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import sealing, seals
+from ansible_collections.gpuwright.node.plugins.module_utils import continuation, remembering, sealing, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
 
@@ -204,11 +213,13 @@ def main() -> None:
     """Read the options, do the one thing, answer."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "required": True, "choices": ["begun", "sealed", "proven", "released"]},
+            "state": {"type": "str", "required": True, "choices": ["begun", "sealed", "proven", "released", "removed"]},
             "seals": {"type": "dict", "default": {}},
             "proof": {"type": "dict"},
             "owner": {"type": "str"},
+            "remember": {"type": "dict"},
             "takes_over": {"type": "str"},
+            "failed": {"type": "bool", "default": False},
             "lock_seconds": {"type": "int", "default": 7200},
             "root": {"type": "path", "default": "/"},
             "timeout": {"type": "float", "default": 20},
@@ -224,12 +235,21 @@ def main() -> None:
         if given["state"] == "begun":
             drop_dead_lock(host, given["takes_over"], module.check_mode)
             written = begin(host, given["seals"], given["owner"], given["lock_seconds"], module.check_mode)
+            if not module.check_mode:
+                remembering.begin(host, given["remember"], packages.installed(host))
+            removed = continuation.drop(host, module.check_mode)
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)
+            if not module.check_mode:
+                remembering.end(host, packages.installed(host))
         elif given["state"] == "proven":
             written = prove(host, given["proof"], module.check_mode)
+        elif given["state"] == "removed":
+            removed = remembering.forget(host, module.check_mode)
         else:
             removed = release(host, given["owner"], module.check_mode)
+            if given["failed"]:
+                removed += continuation.drop(host, module.check_mode)
     except seals.SealError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:

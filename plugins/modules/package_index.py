@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: package_index
-short_description: Ask apt what it would install from repositories that are not configured yet
+short_description: Ask apt or dnf what it would install from repositories that are not configured yet
 version_added: "0.1.0"
 description:
   - Answers which versions of packages are to be had, what installing them would bring and remove, and how much that is.
@@ -16,7 +16,7 @@ options:
   repositories:
     description:
       - Repositories to ask beside those of the machine, each with C(name), C(uris), C(suites), C(components) and either C(key)
-        (with C(url), C(fingerprint), C(path)) or C(signed_by).
+        (with C(url), C(fingerprint), C(path)) or C(signed_by). For dnf also C(signed), V(packages) or V(index).
     type: list
     elements: dict
     default: []
@@ -111,7 +111,9 @@ problems:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils import private_apt, private_dnf
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 
 
 def main() -> None:
@@ -131,9 +133,10 @@ def main() -> None:
     for repository in given["repositories"]:
         if not repository.get("name") or not repository.get("uris"):
             module.fail_json(msg="Each repository needs a name and uris; found {0}.".format(repository))
-    if not module.get_bin_path("apt-get"):
-        module.fail_json(msg="This machine has no apt-get. The module answers for Debian and Ubuntu only.")
-    answer = private_apt.ask(
+    manager = packages.manager(Host())
+    if manager is None:
+        module.fail_json(msg="This machine has neither dpkg nor rpm. The module asks apt or dnf.")
+    answer = (private_dnf if manager == "dnf" else private_apt).ask(
         given["repositories"],
         given["packages"],
         given["keep"],

@@ -17,6 +17,12 @@ description:
   - The result holds what roles act on. The whole plan, with the checks and the reason of each decision, lies as
     C(plans/<host>.json) in the run directory (variable C(gpuwright_run_dir)).
 options:
+  verb:
+    description:
+      - What is planned, where it is another verb than that of the run (variable C(gpuwright_verb)). With C(rollback) the way back to the
+        driver that worked before.
+    type: str
+    choices: [up, plan, upgrade, rollback, remove, validate, doctor]
   components:
     description:
       - Plan these components only, for a role that is used alone. A plan that cannot be carried out then fails the task.
@@ -72,6 +78,23 @@ components:
   returned: always
 stack:
   description: The resolved stack.
+  type: dict
+  returned: always
+way_back:
+  description: Whether the node can return to a driver that worked, should the change of the driver fail.
+  type: bool
+  returned: always
+remember:
+  description: The driver that works before a change of it, for the way back; nothing where the driver does not change or none works.
+  type: dict
+  returned: always
+remove:
+  description:
+    - What taking everything back does, with C(packages), C(files), C(environments), C(docker), C(initramfs) and C(restore), or nothing.
+  type: dict
+  returned: always
+restore:
+  description: What returning to a remembered driver takes, with C(packages), C(install), C(remove), C(hold) and C(unhold), or nothing.
   type: dict
   returned: always
 packages:

@@ -9,7 +9,7 @@ module: repository_key
 short_description: Install the key of a package repository after checking its fingerprint
 version_added: "0.1.0"
 description:
-  - Downloads an OpenPGP key file, refuses it when any primary key in it is not the expected one, and writes it as a binary keyring.
+  - Downloads an OpenPGP key file, refuses it when any primary key in it is not the expected one, and writes it as a keyring.
   - A file that already holds exactly the expected key is kept and nothing is downloaded.
 options:
   url:
@@ -21,9 +21,14 @@ options:
     type: str
     required: true
   path:
-    description: File to write, for use in C(Signed-By).
+    description: File to write, for use in C(Signed-By) of apt or C(gpgkey) of dnf.
     type: path
     required: true
+  form:
+    description: How the file is written. apt takes a binary keyring, rpm one with an armour.
+    type: str
+    choices: [binary, armoured]
+    default: binary
   timeout:
     description: Seconds that the download may take.
     type: float
@@ -74,6 +79,7 @@ def main() -> None:
             "url": {"type": "str", "required": True},
             "fingerprint": {"type": "str", "required": True},
             "path": {"type": "path", "required": True},
+            "form": {"type": "str", "choices": ["binary", "armoured"], "default": "binary"},
             "timeout": {"type": "float", "default": 30},
         },
         supports_check_mode=True,

@@ -10,12 +10,17 @@ description:
   - With O(state=proven) the verdict of the checks is recorded on the node and in the run directory, and the lock is released.
   - What was planned is read from the run directory (variable C(gpuwright_run_dir)), where M(gpuwright.node.plan) wrote it.
   - Both run mostly on the controller; on the node they use M(gpuwright.node.node_facts) and M(gpuwright.node.node_seal).
+  - With O(state=removed) the node is observed once more after everything was taken back; when nothing is left the records go too.
 options:
   state:
     description: What to close.
     type: str
-    choices: [converged, proven]
+    choices: [converged, proven, removed]
     required: true
+  verb:
+    description: What was planned, where it is another verb than that of the run.
+    type: str
+    choices: [up, upgrade, rollback]
   owner:
     description: Owner of the lock to release, where one was taken.
     type: str
@@ -29,6 +34,14 @@ options:
   failure:
     description: What failed during the apply, with C(task) and C(message), or nothing.
     type: dict
+  returned:
+    description: Where the node went back to the driver that worked before, its C(version), and in C(failure) why it did not get there.
+    type: dict
+  kept:
+    description: Packages that stay although they came with gpuwright, with O(state=removed).
+    type: list
+    elements: str
+    default: []
   reboot_pending:
     description: Whether the node still has to boot before it can be proven.
     type: bool

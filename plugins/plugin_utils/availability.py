@@ -14,8 +14,10 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
+from . import signed_modules
 from .components import container_toolkit, cuda, nvidia_driver
 from .components.nvidia_driver import continues
+from .resolver.naming import component
 from .rules import Rules
 from .wish import Wish
 
@@ -75,11 +77,16 @@ def _driver(stack: Stack) -> list[Demand]:
     if driver is None or driver["adopted"]:
         return []
     start, versioned = nvidia_driver.version_prefix(driver), nvidia_driver.versioned_packages(driver)
+    of_next = signed_modules.package_of_next(stack)
     # The pinning package of an exact build carries the build in its name.
     first = [name for name in driver["packages"] if name in versioned]
     names = [
         *first,
-        *(name for name in driver["packages"] if name not in versioned and not name.startswith("linux-headers-")),
+        *(
+            name
+            for name in driver["packages"]
+            if name not in versioned and not name.startswith(nvidia_driver.HEADERS) and name != of_next
+        ),
     ]
     version, fixed = driver.get("version"), bool(driver.get("version"))
     return [
@@ -207,7 +214,7 @@ def also(stack: Stack, rules: Rules) -> list[str]:
     """
     names = []
     if stack.get("cuda"):
-        row = next(each for each in rules["packages"]["components"] if each["what"] == "cuda")
+        row = component("cuda", rules)
         minors = dict.fromkeys(each["cuda"] for each in rules["cuda"]["rows"])
         names += [
             name.replace("{major}", cuda.split(".")[0]).replace("{minor}", cuda.split(".")[1])
@@ -220,7 +227,7 @@ def also(stack: Stack, rules: Rules) -> list[str]:
         names += [
             each
             for name in driver["packages"]
-            if not name.startswith(("linux-", "nvidia-driver-pinning-"))
+            if not name.startswith(("linux-", "kernel-", "python3-", "nvidia-driver-pinning-"))
             for each in _of_branches(name, driver["branch"], branches)
         ]
     return sorted(set(names))

@@ -8,7 +8,7 @@ What fits is not worked out here: the resolver is asked, as a person would ask i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -40,13 +40,17 @@ _KEYS = (
 )
 
 
-def find(pattern: str | None, rules: Rules, *, today: date | None = None) -> list[dict[str, Any]]:
+def find(
+    pattern: str | None, rules: Rules, *, today: date | None = None, few: int | None = None
+) -> list[dict[str, Any]]:
     """Return what is known of every card whose name holds the words of the pattern (all cards for None or "").
 
+    Of more cards than `few` only PyTorch is looked for among the frameworks: the others take twice as long again.
     Raises BadInput with near names where there is none.
     """
-    fits = Fits(rules, today)
-    return [describe(row, rules, fits) for row in gpus.matching(pattern, rules)]
+    rows = gpus.matching(pattern, rules)
+    fits = Fits(rules, today, FRAMEWORKS if few is None or len(rows) <= few else ("pytorch",))
+    return [describe(row, rules, fits) for row in rows]
 
 
 def describe(row: Row, rules: Rules, fits: Fits | None = None) -> dict[str, Any]:
@@ -126,8 +130,9 @@ class Machine:
 class Fits:
     """What the resolver answers for a card alone in a machine; cards that do not differ in what decides share an answer."""
 
-    def __init__(self, rules: Rules, today: date | None = None) -> None:
+    def __init__(self, rules: Rules, today: date | None = None, names: Sequence[str] = FRAMEWORKS) -> None:
         self.rules = rules
+        self.names = names
         self.today = today or date.today()  # noqa: DTZ011 - ends of life are days, not moments
         self._systems: dict[Machine, list[dict[str, Any]]] = {}
         self._frameworks: dict[tuple[Machine, str, str], dict[str, ByPython]] = {}
@@ -148,7 +153,7 @@ class Fits:
         machine = _machine(replace(card, pci=None, first_driver=None, absent=()))
         key = (machine, os, driver)
         if key not in self._frameworks:
-            found = {name: self._by_python(name, machine, os) for name in FRAMEWORKS}
+            found = {name: self._by_python(name, machine, os) for name in self.names}
             self._frameworks[key] = {name: versions for name, versions in found.items() if versions}
         return self._frameworks[key]
 
@@ -163,19 +168,18 @@ class Fits:
         wish = Wish.from_variables({"gpuwright_want": [name]}, self.rules)
         found = {}
         for python in self.pythons():
-            answer = self._ask(machine, os, wish, python)
-            if answer["ok"] and answer["stack"].get("frameworks"):
-                chosen = answer["stack"]["frameworks"][0]
+            stack = self._ask(machine, os, wish, python) or {}
+            if stack.get("frameworks"):
+                chosen = stack["frameworks"][0]
                 found[python] = {"version": chosen["version"], "variant": chosen["variant"]}
         return found
 
     def _system(self, machine: Machine, system: Row) -> dict[str, Any]:
-        answer = self._ask(machine, system["os"], Wish(), system["python"])
-        driver = answer["stack"].get("driver") if answer["ok"] else None
+        driver = (self._ask(machine, system["os"], Wish(), system["python"]) or {}).get("driver")
         keys = ("branch", "modules", "source")
         return {"os": system["os"], **{key: driver[key] if driver else None for key in keys}}
 
-    def _ask(self, machine: Machine, os: str, wish: Wish, python: str) -> dict[str, Any]:
+    def _ask(self, machine: Machine, os: str, wish: Wish, python: str) -> dict[str, Any] | None:
         situation = Situation(
             cards=(machine.card,),
             os=os,
@@ -184,7 +188,7 @@ class Fits:
             environment=machine.environment,
             pythons=(python,),
         )
-        return resolver.resolve(situation, wish, self.rules)
+        return resolver.stack_for(situation, wish, self.rules)
 
 
 def _machine(card: Card) -> Machine:

@@ -14,6 +14,8 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_judge, smi_messages
 
+from . import driver_lock, hosts, judge_datacentre, judge_hosts, secure_boot
+
 Check = checks.Check
 Expected = Mapping[str, Any]
 
@@ -31,6 +33,10 @@ PROOF_MAX_AGE = 30 * 24 * 3600
 """Seconds after which a proof is old, unless ``proof_max_age`` says otherwise."""
 
 UP = "run gpuwright up"
+_NOT_ON_BUS = (
+    "power the host off and on, then reseat the card and check its power cables; if it was taken out, correct "
+    "gpuwright_gpus_expected in the inventory"
+)
 
 
 class Facts:
@@ -88,6 +94,7 @@ def judge(
     if wanted.get("gpus") is not False:
         result += judge_cards(view, stack or {}, wanted)
     result += judge_packages(view)
+    result += judge_builds(view)
     result += judge_disks(view)
     result += judge_container(view, stack or {})
     if wanted.get("seals") is not False:
@@ -108,18 +115,19 @@ def judge_cards(view: Facts, stack: Mapping[str, Any], expected: Expected) -> li
     if reason and view.environment != "wsl":
         return [checks.incomplete("gpu.on_bus", "the PCI bus could not be read: " + reason, remedy="run with become")]
     if view.environment in ("wsl", "jetson"):
-        whose = {"wsl": "the driver is Windows' own", "jetson": "the driver is part of the board's own system image"}
-        outside = [checks.skipped("driver.loaded", whose[view.environment])]
+        outside = judge_hosts.outside(view.facts)
         return outside + judge_smi(view, stack, expected, foreign_driver=True)
     count = _expected_count(expected)
     if not view.gpus and not count:
-        return [checks.skipped("gpu.on_bus", "there is no NVIDIA GPU on the PCI bus, and none is expected", measured=0)]
+        text = hosts.with_others("there is no NVIDIA GPU on the PCI bus, and none is expected", view.facts)
+        return [checks.skipped("gpu.on_bus", text, measured=0)]
     result = [judge_bus(view, expected)]
     if view.gpus:
         result += [step(view, stack) for step in _DRIVER_STEPS]
         result += judge_smi(view, stack, expected)
-        result += judge_fabric_manager(view)
-    return result
+        result += judge_datacentre.judge_fabric(view) + judge_datacentre.judge_peermem(view, stack)
+        result += judge_datacentre.judge_mig(view, stack)
+    return judge_hosts.addressed(view.facts, result) + judge_hosts.beside(view.facts)
 
 
 def _expected_count(expected: Expected) -> int | None:
@@ -146,9 +154,8 @@ def judge_bus(view: Facts, expected: Expected) -> Check:
         return checks.failed(
             "gpu.on_bus",
             "fatal",
-            reason=f"{wanted} cards are expected and {measured} are on the PCI bus",
-            remedy="power the host off and on, then reseat the card and check its power cables; if it was taken out, correct "
-            "gpuwright_gpus_expected in the inventory",
+            reason=hosts.with_others(f"{wanted} cards are expected and {measured} are on the PCI bus", view.facts),
+            remedy=hosts.missing_remedy(view.facts, _NOT_ON_BUS),
             **rest,
         )
     if wanted is not None and measured > wanted:
@@ -202,6 +209,9 @@ def _why_not_loaded(view: Facts, loaded: Mapping[str, Any]) -> dict[str, str]:
             "action": "reboot",
             "remedy": "reboot the host",
         }
+    rejected = secure_boot.unaccepted(view.facts)
+    if rejected:
+        return rejected
     if available and view.get("boot.secure_boot") and not available.get("signer"):
         return {
             "reason": "Secure Boot is on and the module is not signed",
@@ -300,6 +310,9 @@ def judge_secure_boot(view: Facts, _stack: Mapping[str, Any]) -> Check:
     signer = available.get("signer")
     if not available:
         return checks.skipped("driver.secure_boot", "there is no module yet that could be signed", measured="on")
+    rejected = secure_boot.unaccepted(view.facts)
+    if rejected:
+        return checks.failed("driver.secure_boot", measured=signer or "not signed", **rejected)
     return checks.judged(
         "driver.secure_boot",
         bool(signer),
@@ -342,6 +355,34 @@ def judge_next_kernel(view: Facts, _stack: Mapping[str, Any]) -> Check:
     )
 
 
+def judge_lock(view: Facts, stack: Mapping[str, Any]) -> Check:
+    """Nothing but gpuwright moves the driver: the whole set is locked, and on a full look apt itself says that it is."""
+    driver = stack.get("driver")
+    if not driver:
+        return checks.skipped("driver.lock", "no driver was resolved for this host")
+    if driver.get("adopted"):
+        return checks.skipped("driver.lock", "the driver is adopted: whoever installed it keeps it")
+    if view.get("driver.owner") in (None, "none", "unknown"):
+        return checks.skipped("driver.lock", "no NVIDIA driver is installed")
+    if not isinstance(view.get("packages"), Mapping) or view.why_unknown("packages.installed"):
+        return _unknown("driver.lock", view, "packages.installed", "whether the driver's packages are locked")
+    if view.why_unknown("driver.would_move"):
+        return _unknown("driver.lock", view, "driver.would_move", "what an upgrade of everything would move")
+    found, moving = driver_lock.differences(view.facts, driver), driver_lock.moving(view.facts)
+    if moving:
+        found.append(f"apt-get dist-upgrade would move {', '.join(moving)}")
+    kind = driver_lock.of(view.facts, driver).kind
+    return checks.judged(
+        "driver.lock",
+        not found,
+        measured=kind if not found else "broken",
+        expected=kind,
+        reason="; ".join(found) or None,
+        action="configure",
+        remedy=f"{UP}, which locks the whole set again; until then no 'apt upgrade'",
+    )
+
+
 _DRIVER_STEPS: tuple[Callable[[Facts, Mapping[str, Any]], Check], ...] = (
     judge_driver_loaded,
     judge_version_match,
@@ -349,6 +390,7 @@ _DRIVER_STEPS: tuple[Callable[[Facts, Mapping[str, Any]], Check], ...] = (
     judge_modules,
     judge_secure_boot,
     judge_next_kernel,
+    judge_lock,
 )
 
 
@@ -416,34 +458,10 @@ def _smi_expectations(
         wanted.setdefault("min_driver", driver["minimum"])
     if not driver.get("adopted") and not foreign_driver and (driver.get("version") or driver.get("branch")):
         wanted.setdefault("driver", driver.get("version") or driver.get("branch"))
-    if view.get("display.desktop"):
-        # A desktop keeps the driver loaded by itself.
+    if view.get("display.desktop") or view.environment == "wsl":
+        # A desktop keeps the driver loaded by itself, and Windows its own.
         wanted.setdefault("persistence", False)
     return wanted
-
-
-def judge_fabric_manager(view: Facts) -> list[Check]:
-    """Hosts with NVSwitches need the fabric manager, of exactly the driver's version."""
-    if not view.get("pci.nvswitches") and not view.get("pci.nvlink5"):
-        return []
-    service = view.get("services") or {}
-    state = service.get("nvidia-fabricmanager.service")
-    if not isinstance(state, Mapping):
-        return [_unknown("fabricmanager", view, "services", "whether the fabric manager runs")]
-    ok = state.get("active") == "active"
-    return [
-        checks.judged(
-            "fabricmanager",
-            ok,
-            measured=state.get("active"),
-            expected="active",
-            reason=None
-            if ok
-            else "the host has NVSwitches and the fabric manager does not run; CUDA fails with error 802",
-            action="restart_service",
-            remedy="install nvidia-fabricmanager of exactly the driver's version, start it and read its log",
-        )
-    ]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -484,6 +502,51 @@ def judge_packages(view: Facts) -> list[Check]:
         )
     )
     return result
+
+
+def judge_builds(view: Facts) -> list[Check]:
+    """No kernel came for which the driver's module did not build; one check a build that failed, with the end of its log."""
+    result = []
+    for build in view.get("dkms.failed") or ():
+        kernel, kept = build["kernel"], [name for name in view.get("dkms.kernels") or () if name != build["kernel"]]
+        if kernel in (view.get("dkms.kernels") or ()):
+            continue  # it was built afterwards
+        harmless = build["left_out"] and kernel != view.get("kernel.next")
+        result.append(
+            checks.failed(
+                "driver.build",
+                "warning" if harmless else "critical",
+                measured=f"{build['module']} {build['version']}",
+                expected=f"a module for kernel {kernel}",
+                reason=_build_reason(view, build, kept),
+                evidence="\n".join([*build["errors"], *build["end"]]),
+                action="install",
+                remedy=_build_remedy(build, kept),
+            )
+        )
+    return result
+
+
+def _build_reason(view: Facts, build: Mapping[str, Any], kept: Sequence[str]) -> str:
+    """Which build failed, by what, and what the next boot means for it."""
+    kernel = build["kernel"]
+    said = f" ({build['errors'][0].strip()})" if build["errors"] else ""
+    text = f"the module {build['module']} {build['version']} did not build for kernel {kernel}{said}"
+    if kernel == view.get("kernel.next"):
+        return f"{text}, which boots next: after a reboot there is no driver"
+    return f"{text}; {view.get('kernel.next')} boots next" + (
+        ", which has a module" if view.get("kernel.next") in kept else ""
+    )
+
+
+def _build_remedy(build: Mapping[str, Any], kept: Sequence[str]) -> str:
+    if build["transient"]:
+        return f"make room (disk or memory), then {UP.removeprefix('run ')}"
+    stay = f"stay on {kept[-1]}, which {UP.removeprefix('run ')} sees to; or " if kept else "boot an older kernel; or "
+    return (
+        f"{stay}take the proprietary modules where the card allows them (--want driver-modules=proprietary), or a driver that knows "
+        f"kernel {build['kernel']}; the whole log is {build['log']}"
+    )
 
 
 def judge_disks(view: Facts) -> list[Check]:

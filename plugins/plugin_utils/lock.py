@@ -30,7 +30,16 @@ SCHEMA = 1
 HOST_VARIABLES = tuple(
     name
     for name in VARIABLES
-    if (name.startswith("gpuwright_") and name != "gpuwright_want") or name == "frameworks_path"
+    if (name.startswith("gpuwright_") and name != "gpuwright_want")
+    or name
+    in (
+        "frameworks_path",
+        "mig_layout",
+        "nvidia_driver_imex",
+        "nvidia_driver_peermem",
+        "nvidia_driver_runfile",
+        "nvidia_driver_runfile_sha256",
+    )
 )
 
 _PACKAGED = {"version": (str, type(None)), "packages": [str]}
@@ -397,7 +406,7 @@ def _wants(stack: Mapping[str, Any]) -> Iterator[str]:
     if driver:
         yield f"driver={driver['version'] or driver['branch']}"
         yield f"driver-modules={driver['modules']}"
-        if driver["source"] in ("nvidia", "distro"):
+        if driver["source"] in ("nvidia", "distro", "runfile"):
             yield f"driver-source={driver['source']}"
         if driver["set"]:
             yield f"driver-set={driver['set']}"

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from . import lock, planner, rules
+from . import hosts, lock, planner, rules, upgrading
 from .node_action import WISH_VARIABLES, NodeAction, write_json
 from .report.files import file_name
 from .resolver.frameworks import FRAMEWORKS
@@ -26,6 +26,7 @@ RUN_VARIABLES = (
     "gpuwright_proof_max_age",
     "gpuwright_root",
     "gpuwright_command_timeout",
+    "gpuwright_security",
 )
 
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
@@ -42,6 +43,11 @@ class Look:
         self.host: str = task_vars["inventory_hostname"]
         self.run = action.variables(task_vars, RUN_VARIABLES)
 
+    @property
+    def verb(self) -> str:
+        """What the run is for; a task of it may go back."""
+        return str(self.action.verb or self.run.get("gpuwright_verb") or "up")
+
     def facts(self) -> dict[str, Any]:
         """The node's facts: the one remote operation of a warm run."""
         arguments: dict[str, Any] = {
@@ -49,6 +55,8 @@ class Look:
             "full": bool(self.run.get("gpuwright_full")),
         }
         arguments["environments"] = self._environments()
+        if self.verb in planner.WITH_HISTORY:
+            arguments["history"] = True
         if self.run.get("gpuwright_command_timeout"):
             arguments["timeout"] = self.run["gpuwright_command_timeout"]
         facts: dict[str, Any] = self.action.on_node("node_facts", arguments, self.task_vars)["facts"]
@@ -75,16 +83,18 @@ class Look:
         request = self._request(only, applied, absent or {})
         try:
             request = replace(request, lock=self._lock)
-            wish = self._wish(request.lock).with_defaults()
+            wish = self._wish(request.lock)
         except BadInput as error:
             return planner.bad_input(facts, request, error)
-        return planner.draft(facts, wish, RULES, request)
+        # A Jetson has what people want by default from its own image: there only what is asked for by name is looked at.
+        whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults()
+        return planner.draft(facts, whole, RULES, request)
 
     def index(self, drafted: planner.Draft) -> dict[str, Any] | None:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
         verb only judges what is there.
         """
-        if not drafted.packages or drafted.request.verb not in ("up", "plan"):
+        if not drafted.packages or drafted.request.verb not in (*planner.APPLYING, "plan"):
             return None
         arguments = {
             "repositories": drafted.context.stack.get("repositories") or [],
@@ -96,6 +106,8 @@ class Look:
 
     def plan(self, facts: Mapping[str, Any], *, only: list[str]) -> dict[str, Any]:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
+        if self.verb == "remove":
+            return planner.take_back(facts, self._request(only, None, {}))
         lacking: dict[str, list[str]] = {}
         while True:
             drafted = self.draft(facts, only=only, absent=lacking)
@@ -103,9 +115,14 @@ class Look:
                 return drafted
             index = self.index(drafted)
             more = planner.absent(drafted, index) if index else {}
-            if not more:
-                return planner.finish(drafted, index)
-            lacking |= more
+            if more:
+                lacking |= more
+                continue
+            if drafted.request.security and index:
+                drafted = upgrading.to_the_floor(drafted, index, RULES)
+                index = self.index(drafted)
+            tighter = planner.tightened(drafted, index)
+            return planner.finish(tighter, self.index(tighter)) if tighter else planner.finish(drafted, index)
 
     def save(self, kind: str, document: Mapping[str, Any]) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
@@ -150,13 +167,14 @@ class Look:
             today=datetime.now(tz=UTC).date(),
             local=bool(run.get("gpuwright_local")),
             full=bool(run.get("gpuwright_full")) and applied is None,
-            verb=run.get("gpuwright_verb") or "up",
+            verb=self.verb,
             only=only,
             proof_max_age=int(run.get("gpuwright_proof_max_age") or planner.PROOF_MAX_AGE),
             inputs=self._role_inputs(),
             role_digests={name: role["digest"] for name, role in ROLES.items()},
             applied=applied,
             absent=absent,
+            security=bool(run.get("gpuwright_security")),
         )
 
     def _role_inputs(self) -> dict[str, dict[str, Any]]:

@@ -19,11 +19,20 @@ from . import wish
 WISH_VARIABLES = (*wish.VARIABLES, "gpuwright_wish")
 
 
+#: How it shows: ansible-core's own words, and those of a Python that does not know its first import.
+_TOO_OLD = ("requires a minimum of Python", "future feature annotations is not defined")
+
+
 class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
     """An action that looks at a node through this collection's modules and thinks on the controller."""
 
     _supports_check_mode = True
     _requires_connection = False
+
+    @property
+    def verb(self) -> str | None:
+        """The verb of this task, where it is another one than the run's."""
+        return self._task.args.get("verb") or None
 
     def variables(self, task_vars: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
         """The named variables that are set, templated. Raises AnsibleActionFail with the name of one that cannot be."""
@@ -52,8 +61,26 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             task_vars=dict(task_vars),
         )
         if result.get("failed"):
+            refused = python_too_old(result)
+            if refused:
+                raise AnsibleActionFail(refused)
             raise AnsibleActionFail(result.get("msg") or f"{module} failed", result=result)
         return result
+
+
+def python_too_old(result: Mapping[str, Any]) -> str | None:
+    """What to do where a module failed because the node's Python is older than Ansible's floor; None for any other failure.
+
+    RHEL 8 is the case: its platform Python is 3.6. Ansible says so only in the words of that Python, below a traceback.
+    """
+    said = "\n".join(str(result.get(key) or "") for key in ("msg", "module_stderr", "module_stdout", "exception"))
+    if not any(words in said for words in _TOO_OLD):
+        return None
+    return (
+        "the Python that Ansible uses on this node is too old for this version of ansible-core (RHEL 8's own is 3.6). "
+        "Install a newer one beside it: dnf install python3.12; then say so in the inventory: "
+        "ansible_python_interpreter: /usr/bin/python3.12"
+    )
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -16,8 +16,22 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from ..module_utils import checks as checking
-from . import availability, judge, lock, resolver, situation
-from .components import COMPONENTS, SEALED, Context, Finding, container_toolkit, cuda, nvidia_driver
+from . import (
+    availability,
+    hosts,
+    judge,
+    kernels,
+    lock,
+    removal,
+    rescue,
+    resolver,
+    secure_boot,
+    signed_modules,
+    situation,
+    upgrading,
+    way_back,
+)
+from .components import COMPONENTS, SEALED, Context, Finding, container_toolkit, cuda, fabric, nvidia_driver
 from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
@@ -34,8 +48,15 @@ PROOF_TOOLS = ("fio",)
 EVERY_PACKAGE = "/./"
 #: Seconds that a proof stays fresh without a boot or a change (variable gpuwright_proof_max_age).
 PROOF_MAX_AGE = 7 * 24 * 3600
+#: Verbs that change a node.
+APPLYING = ("up", "upgrade", "rollback", "remove")
+#: Verbs that have to know what was on the node before.
+WITH_HISTORY = ("rollback", "remove")
 #: Kinds of problems of the package index that follow from another one where there is one.
 _CONSEQUENCES = ("no-such-package",)
+#: Components that enable or restart a service.
+_WITH_SERVICES = ("nvidia_driver", "mig", "container_toolkit")
+_POWER_CYCLE = "look at the kernel log for Xid 79; power-cycle the node, then inspect it"
 
 
 @dataclass(frozen=True)
@@ -47,6 +68,7 @@ class Request:
     ``absent``: what the node's package index turned out not to have, such as "driver=580" or "cuda=13.0", with the versions
     that are there instead. ``lock``: the stack that the node has to come to, see lock.py.
     ``applied``: the stack that was just applied; missing seals are then no reason to change anything.
+    ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
 
     host: str
@@ -61,11 +83,26 @@ class Request:
     applied: Mapping[str, Any] | None = None
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lock: Mapping[str, Any] | None = None
+    security: bool = False
+    aim: Mapping[str, str] | None = None
+
+    @property
+    def returns(self) -> bool:
+        """Whether the node goes back to a driver that worked before."""
+        return self.verb == "rollback"
+
+    @property
+    def moves(self) -> bool:
+        """Whether what is sealed may go on to a newer version: only an upgrade moves a node."""
+        return self.verb == "upgrade"
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A plan before the package index was asked. ``also``: names under which it may have what else there is."""
+    """A plan before the package index was asked. ``also``: names under which it may have what else there is.
+    ``state``: the remembered driver that the node returns to, see way_back.py.
+    ``narrow``: what its first answer showed that versions have to begin with.
+    """
 
     request: Request
     wish: Wish
@@ -73,13 +110,17 @@ class Draft:
     answer: Mapping[str, Any]
     findings: Mapping[str, list[Finding]]
     also: Sequence[str] = ()
+    state: way_back.State | None = None
+    narrow: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def packages(self) -> list[str]:
         """Packages whose exact versions the index has to give; each name once."""
         names = [name for found in self.findings.values() for finding in found for name in finding.packages]
+        names += upgrading.candidates(self.context, self.request)
         tools = _missing_tools(self.context) if self.findings or self.context.facts["proof"] is None else []
-        return list(dict.fromkeys([*names, *tools]))
+        kept = way_back.copies(self.state, self.context.facts) if self.state else {}
+        return [name for name in dict.fromkeys([*names, *tools]) if name not in kept]
 
     @property
     def keep(self) -> dict[str, str]:
@@ -87,12 +128,17 @@ class Draft:
         still satisfies the wish, else the driver's branch or version. The pinning package is not installed yet, so the
         driver's own goes for everything that it depends on too.
         """
+        if self.state:
+            return {name: version for name, version in self.state["packages"].items() if name in self.packages}
         driver = self.context.stack.get("driver")
         versioned = [] if driver is None or driver["adopted"] else nvidia_driver.versioned_packages(driver)
         prefix = nvidia_driver.version_prefix(driver) if driver and versioned else ""
+        aim = self.request.aim or {}
+        if "nvidia_driver" in aim:
+            prefix = f"{aim['nvidia_driver']}-"
         sealed = {name: version for name, version in self._sealed.items() if name in self.packages}
         wished = {
-            **container_toolkit.version_prefixes(self.context.stack),
+            **container_toolkit.version_prefixes(self.context.stack, aim.get("container_toolkit")),
             **cuda.version_prefixes(self.context.stack),
             **dict.fromkeys(versioned, prefix),
         }
@@ -110,10 +156,14 @@ class Draft:
                 prefix,
             )
             keep[EVERY_PACKAGE] = ours
-        return keep
+            keep |= fabric.keep(self.context, driver or {}, self.packages, ours)
+        return {**keep, **self.narrow}
 
     @property
     def _sealed(self) -> dict[str, str]:
+        """What the seals say is there, where that is to stay."""
+        if self.request.moves:
+            return {}
         seals = self.context.facts["seals"] or {}
         return {name: version for seal in seals.values() for name, version in (seal.get("packages") or {}).items()}
 
@@ -123,13 +173,27 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
     if not facts["pci"]["gpus"] and not wish.provision_for:
         missing = _missing_cards(facts, wish)
         if missing:
-            return _without_cards(facts, wish, request, missing)
-        if not request.local:
+            return _without_cards(facts, wish, request, missing, hosts.missing_remedy(facts, _POWER_CYCLE))
+        trouble = hosts.windows_trouble(facts)
+        if trouble:
+            return _without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
+        if not request.local and not hosts.has_gpu_off_the_bus(facts):
             return _skipped(facts, request)
+    state = way_back.target(facts) if request.returns and request.applied is None else None
+    if request.returns:
+        wish = way_back.without_driver(wish)
+        if state is None and request.applied is None:
+            return _ended(facts, request, refusals=[way_back.nowhere(facts)])
     try:
         where = situation.situation_from_facts(
-            facts, wish, rules, today=request.today, previous=_previous(request), absent=request.absent
+            facts,
+            wish,
+            rules,
+            today=request.today,
+            previous=_previous(request, state),
+            absent=request.absent,
         )
+        where = replace(where, moves=request.moves)
         answer = resolver.resolve(where, wish, rules)
     except BadInput as error:
         return bad_input(facts, request, error)
@@ -138,14 +202,15 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         return _ended(facts, request, conflicts=conflicts)
     context = Context(
         facts=facts,
-        stack=answer["stack"],
+        stack=answer["stack"] | _returned(request, state),
         provision_only=bool(wish.provision_for) and not facts["pci"]["gpus"],
-        cpu_only=not facts["pci"]["gpus"] and not wish.provision_for,
+        cards_missing=bool(wish.provision_for) and not facts["pci"]["gpus"] and _missing_cards(facts, wish) is not None,
+        cpu_only=not facts["pci"]["gpus"] and not wish.provision_for and not hosts.has_gpu_off_the_bus(facts),
         variables=request.inputs,
     )
-    findings = _all_findings(context, request)
+    findings = _with_return(_all_findings(context, request), state, facts)
     also = availability.also(answer["stack"], rules) if findings else ()
-    return Draft(request, wish, context, answer, findings, also)
+    return Draft(request, wish, context, answer, findings, also, state)
 
 
 def _conflicts(
@@ -159,20 +224,50 @@ def _conflicts(
     return lock.differences(request.lock, where, answer["stack"], rules)
 
 
-def _previous(request: Request) -> Mapping[str, Any] | None:
-    """The driver that was just applied: what is on the node now is ours, and not a stranger's to be adopted."""
+def _previous(request: Request, state: way_back.State | None) -> Mapping[str, Any] | None:
+    """The driver that was just applied, or is returned to: it is ours, and not a stranger's to be adopted."""
+    if state is not None:
+        return state["stack"] or None
     return None if request.applied is None else request.applied.get("driver")
+
+
+def _returned(request: Request, state: way_back.State | None) -> dict[str, Any]:
+    """The driver part of the stack of a node that goes back: exactly the one that worked, whatever is preferred today."""
+    if state is not None:
+        return {"driver": way_back.stack_of(state)}
+    if request.returns and request.applied and "driver" in request.applied:
+        return {"driver": request.applied["driver"]}
+    return {}
+
+
+def _with_return(
+    findings: Mapping[str, list[Finding]], state: way_back.State | None, facts: Facts
+) -> dict[str, list[Finding]]:
+    """The findings with the return to a state. It mends an interrupted package manager itself: finishing first what failed would fail."""
+    if state is None:
+        return dict(findings)
+    merged = {**findings, "nvidia_driver": [way_back.finding(state, facts)]}
+    return {name: merged[name] for name in COMPONENTS if name in merged and name != "repair"}
 
 
 def absent(drafted: Draft, index: Mapping[str, Any]) -> dict[str, list[str]]:
     """Parts of the stack that the index turned out not to have, with the versions that are there; empty where it did not answer,
     and under a lock, which leaves nothing to choose again.
     """
-    if drafted.request.lock is not None or not availability.answered(index):
+    if drafted.request.lock is not None or drafted.state is not None or not availability.answered(index):
         return {}
     demands = availability.demands(drafted.context.stack, drafted.wish)
     found = availability.absent(demands, index, drafted.packages)
     return {key: there for key, there in found.items() if key not in drafted.request.absent}
+
+
+def tightened(drafted: Draft, index: Mapping[str, Any] | None) -> Draft | None:
+    """The draft to ask the index with once more, where driver and fabric manager would else be of two versions."""
+    driver = drafted.context.stack.get("driver")
+    if driver is None or index is None or drafted.narrow or drafted.state or not availability.answered(index):
+        return None
+    narrow = fabric.narrowed(driver, nvidia_driver.versioned_packages(driver), drafted.packages, index)
+    return replace(drafted, narrow=narrow) if narrow else None
 
 
 def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -180,12 +275,21 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     versions = _versions(index)
     problems = (index or {}).get("problems") or []
     missing = _missing(drafted, index)
-    context = replace(drafted.context, versions=versions)
     request = drafted.request
+    if request.moves:
+        versions = upgrading.of_what_moves(versions, drafted.context, request)
+    if drafted.state:
+        versions = {**versions, **drafted.state["packages"]}
+    context = replace(drafted.context, versions=versions)
     findings = _all_findings(context, request) if versions else drafted.findings
+    findings = _with_return(findings, drafted.state, context.facts)
+    if request.moves:
+        findings = upgrading.with_newer(findings, context, request)
     plan = _base(context.facts, request, drafted.wish)
-    plan |= {key: drafted.answer[key] for key in ("stack", "warnings", "why", "assumed", "gpus")}
+    plan |= {key: drafted.answer[key] for key in ("warnings", "why", "assumed", "gpus")}
+    plan["stack"] = context.stack
     plan |= {"provision_only": context.provision_only, "cpu_only": context.cpu_only, "packages": versions}
+    plan["cards_missing"] = context.cards_missing
     plan["warnings"] = [*_without_card(context), *plan["warnings"]]
     plan["digests"] = {name: _digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)}
     plan["manages"] = {name: COMPONENTS[name].manages(context).as_dict() for name in plan["digests"]}
@@ -197,8 +301,12 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
         name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}
     ]
     plan["begin"] = {name: _begin(name, context) for name in plan["digests"] if name in plan["components"]}
+    plan["remember"] = way_back.working(context.facts) if "nvidia_driver" in plan["components"] else None
+    plan["way_back"] = drafted.state is None and way_back.is_there(context.facts, plan["remember"])
+    plan["restore"] = way_back.work(drafted.state, context.facts) if drafted.state else None
     plan["reboot"] = "reboot" in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
+    plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
     plan["install"] = list(sizes.values())
     plan["download_bytes"] = (index or {}).get("download_bytes") or 0
     plan["disk_bytes"] = (index or {}).get("disk_bytes") or 0
@@ -209,7 +317,26 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     if asked and not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], _unverified(problems)]
     plan["absent"] = {key: list(there) for key, there in request.absent.items()}
-    plan["refusals"] = _refusals(plan, context, request, problems, missing)
+    behind = signed_modules.behind(context.stack, index, drafted.packages)
+    plan["refusals"] = _refusals(plan, replace(drafted, context=context), index, missing, behind)
+    plan["ok"] = not plan["refusals"]
+    return judged(plan, request)
+
+
+def take_back(facts: Facts, request: Request) -> dict[str, Any]:
+    """The plan of a node from which everything goes that gpuwright brought."""
+    found = removal.findings(facts)
+    reason = removal.reboot_reason(facts)
+    plan = _base(facts, request)
+    plan["changes"] = [_change(name, each, {}, {}) for name, rows in found.items() for each in rows]
+    plan["components"] = ["remove", *(["reboot"] if reason else [])] if found else []
+    plan["remove"] = removal.work(facts)
+    plan["restore"] = plan["remove"]["restore"]
+    plan |= {"reboot": reason is not None and bool(found), "reboot_reason": reason}
+    if not found:
+        plan["checks"] = [checking.make("removal.left", "pass", reason="nothing of gpuwright is on this node")]
+    context = Context(facts=facts, stack={})
+    plan["refusals"] = _privilege_refusals(context) if found and request.verb in APPLYING else []
     plan["ok"] = not plan["refusals"]
     return judged(plan, request)
 
@@ -427,24 +554,38 @@ def judged(plan: dict[str, Any], request: Request) -> dict[str, Any]:
 
 def _refusals(
     plan: Mapping[str, Any],
-    context: Context,
-    request: Request,
-    problems: Sequence[Mapping[str, Any]],
+    drafted: Draft,
+    index: Mapping[str, Any] | None,
     missing: Sequence[availability.Missing],
+    behind: Mapping[str, str] | None,
 ) -> list[dict[str, Any]]:
-    if plan["components"] and request.verb == "up":
+    context, request = drafted.context, drafted.request
+    if plan["components"] and request.verb in APPLYING:
         refused = _privilege_refusals(context)
         if refused:
             return refused  # what else would stop the run is seen truly only as root
+    floors = list(upgrading.out_of_reach(context, request, index))
     told = {name for each in missing for name in each.demand.packages}
+    if floors:  # what the index lacks of them is told once, by the floor
+        missing, told = (), set(context.installed)
+    if drafted.state:
+        told |= set(drafted.state["packages"])
+    if behind:
+        told.add(signed_modules.package_of_next(context.stack) or "")
     refusals = [
         _refusal(f"index-{row['kind']}", row["text"], row["remedy"])
-        for row in _causes(problems)
+        for row in _causes((index or {}).get("problems") or [])
         if row["kind"] != "timeout" and row.get("package") not in told
     ]
+    refusals += [_refusal("signed-module-behind", **behind)] if behind else []
     refusals += _newer_seal_refusals(context) + [_version_refusal(each, request) for each in missing]
-    refusals += _unverified_refusals(plan, request) + _space_refusals(plan, context)
-    return refusals
+    refusals += [_floor_refusal(*each) for each in floors]
+    if drafted.state:
+        refusals += way_back.refusals(drafted.state, context.facts, _versions(index))
+    refusals += _unverified_refusals(plan, request) + _space_refusals(plan, context) + _service_refusals(plan, context)
+    refusals += kernels.refusals(plan["install"], context)
+    refusals += [] if drafted.state else _fabric_refusals(context, index)
+    return refusals + _secure_boot_refusals(plan, context, request)
 
 
 def _causes(problems: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -481,7 +622,7 @@ def _newer_seal_refusals(context: Context) -> list[dict[str, Any]]:
 
 def _missing(drafted: Draft, index: Mapping[str, Any] | None) -> list[availability.Missing]:
     """What the node's index was asked for and does not have."""
-    if index is None or not availability.answered(index):
+    if index is None or drafted.state is not None or not availability.answered(index):
         return []
     demands = availability.demands(drafted.context.stack, drafted.wish)
     return availability.missing(demands, index, drafted.packages)
@@ -500,13 +641,38 @@ def _version_refusal(missing: availability.Missing, request: Request) -> dict[st
     return _refusal("index-version", text, f"{remedy}; or name a mirror that has this one (gpuwright_mirrors)")
 
 
+def _floor_refusal(name: str, version: str, there: str) -> dict[str, Any]:
+    """A security floor that the node's index does not reach."""
+    text = f"{name} is safe from {version} on, and the package index of this node has {there}"
+    remedy = "refresh the mirror, or move to a branch that has the fix: --want driver=BRANCH"
+    return _refusal("security-floor", text, remedy)
+
+
 def _unverified_refusals(plan: Mapping[str, Any], request: Request) -> list[dict[str, Any]]:
     """Exactly the versions of a lock cannot be promised by an index that did not answer."""
-    changes = request.verb in ("up", "plan") and request.applied is None
+    changes = request.verb in (*APPLYING, "plan") and request.applied is None
     if request.lock is None or plan["versions_verified"] or not changes:
         return []
     text = "the lock names exact versions, and the package index of this node did not say in time what it has"
     return [_refusal("index-unverified", text, "run again when the repositories answer, or name a nearer mirror")]
+
+
+def _secure_boot_refusals(plan: Mapping[str, Any], context: Context, request: Request) -> list[dict[str, Any]]:
+    """Modules that the kernel would reject are not built."""
+    driver = context.stack.get("driver")
+    if driver is None or "nvidia_driver" not in plan["components"] or request.verb not in ("up", "plan", "upgrade"):
+        return []
+    found = secure_boot.refusal(context.facts, driver)
+    return [_refusal("secure-boot-key", *found)] if found and not context.provision_only else []
+
+
+def _fabric_refusals(context: Context, index: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """A fabric manager of another version than the driver's would not start."""
+    driver = context.stack.get("driver")
+    if driver is None:
+        return []
+    found = fabric.mismatch(context, driver, nvidia_driver.versioned_packages(driver), index or {})
+    return [_refusal("fabric-version", *found)] if found else []
 
 
 def _space_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
@@ -530,6 +696,16 @@ def _space_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str,
     return refusals
 
 
+def _service_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
+    """Services are managed by systemd; WSL has it switched off where nobody asked for it."""
+    names = [name for name in _WITH_SERVICES if name in plan["components"]]
+    where = context.facts["environment"]
+    if not names or context.provision_only or where["kind"] != "wsl" or where.get("systemd") is not False:
+        return []
+    text = f"{' and '.join(names)} needs systemd to manage its services, and it does not run in this WSL"
+    return [_refusal("needs-systemd", text, hosts.SYSTEMD_IN_WSL)]
+
+
 def _no_space(disk: Mapping[str, Any], needed: int) -> dict[str, Any]:
     mebibytes = 1024**2
     text = f"{disk['mount']} has {disk['free_bytes'] // mebibytes} MiB free, {needed // mebibytes} MiB are needed"
@@ -543,6 +719,9 @@ def _without_card(context: Context) -> list[dict[str, str]]:
     """What a person has to know first of a machine whose bus carries no card."""
     if context.cpu_only:
         text = "this machine has no NVIDIA GPU: it gets what needs none, frameworks for the processor and the storage proof"
+        text = hosts.with_others(text, context.facts)
+    elif context.cards_missing:
+        text = "cards are expected and none is on the bus: everything is installed for the named ones, but without them nothing is proven"
     elif context.provision_only:
         text = "the named cards are not there yet: everything is installed for them, nothing is loaded and no card is proven"
     else:
@@ -572,6 +751,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "components": [],
         "reboot": False,
         "reboot_reason": None,
+        "rescue": [],
         "download_bytes": 0,
         "disk_bytes": 0,
         "install": [],
@@ -583,9 +763,14 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "gpus": [],
         "expected_gpus": _expected(wish or Wish(), facts),
         "provision_only": False,
+        "cards_missing": False,
         "cpu_only": False,
         "digests": {},
         "begin": {},
+        "remember": None,
+        "way_back": False,
+        "restore": None,
+        "remove": None,
         "manages": {},
         "packages": {},
         "checks": [],
@@ -603,16 +788,15 @@ def _ended(facts: Facts, request: Request, **changes: Any) -> dict[str, Any]:
 
 
 def _skipped(facts: Facts, request: Request) -> dict[str, Any]:
-    reason = "no NVIDIA GPU, and none is expected"
+    reason = hosts.with_others("no NVIDIA GPU, and none is expected", facts)
     check = checking.make("gpu.count", "skip", reason=reason)
     return judged({**_base(facts, request), "skipped": reason, "checks": [check]}, request)
 
 
-def _without_cards(facts: Facts, wish: Wish, request: Request, text: str) -> dict[str, Any]:
+def _without_cards(facts: Facts, wish: Wish, request: Request, text: str, remedy: str) -> dict[str, Any]:
     """All cards are gone: nothing is changed (this is no machine without GPU), and the node fails."""
     checks = judge.judge(facts, None, _expected(wish, facts))
     if checking.verdict(checks) != "fail":
-        remedy = "look at the kernel log for Xid 79; power-cycle the node, then inspect it"
         checks = [*checks, checking.make("gpu.count", "fail", "fatal", reason=text, remedy=remedy)]
     return judged({**_base(facts, request, wish), "checks": checks}, request)
 
@@ -652,10 +836,11 @@ def _expected(wish: Wish, facts: Facts) -> dict[str, Any]:
 
 
 def _expectations(drafted: Draft, request: Request) -> dict[str, Any]:
-    """What the observation is judged against. Cards that are yet to come are not looked for."""
+    """What the observation is judged against. Cards that are yet to come, and that nobody says are there, are not looked for."""
     expected = _expected(drafted.wish, drafted.context.facts)
     expected |= {"ignore": list(drafted.wish.gpus_ignore), "proof_max_age": request.proof_max_age}
-    return expected | ({"gpus": False} if drafted.context.provision_only else {})
+    yet_to_come = drafted.context.provision_only and not drafted.context.cards_missing
+    return expected | ({"gpus": False} if yet_to_come else {})
 
 
 def _missing_cards(facts: Facts, wish: Wish) -> str | None:
@@ -663,4 +848,6 @@ def _missing_cards(facts: Facts, wish: Wish) -> str | None:
     found = len(facts["pci"]["gpus"] or ())
     if expected["count"] is None or found >= expected["count"]:
         return None
-    return f"{expected['count']} cards are expected by {expected['from']}, {found} are on the bus"
+    return hosts.with_others(
+        f"{expected['count']} cards are expected by {expected['from']}, {found} are on the bus", facts
+    )

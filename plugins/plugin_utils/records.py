@@ -53,12 +53,23 @@ def as_result(plan: Mapping[str, Any]) -> dict[str, Any]:
 def sentence(record: Mapping[str, Any]) -> str:
     """The verdict and its first reason, for a person."""
     if record["failure"]:
-        return f"{record['verdict']}: {record['failure']['task']}: {record['failure']['message']}"
+        return f"{record['verdict']}: {record['failure']['task']}: {record['failure']['message']}{way_back(record)}"
     if record["reboot"]:
         return "done, but a reboot is needed to finish"
     told = [check for check in record["checks"] if check["status"] in ("fail", "incomplete")]
     first = f": {told[0]['id']}: {told[0]['reason']}" if told else ""
     return f"{record['verdict']}{first}"
+
+
+def way_back(record: Mapping[str, Any]) -> str:
+    """What became of a node whose new driver failed, as one more sentence; nothing where it did not go back."""
+    returned = record.get("returned")
+    if not returned:
+        return ""
+    if returned["failure"]:
+        return f" The way back to driver {returned['version'] or 'before'} failed too: {returned['failure']}"
+    state = "proven again" if returned["verdict"] == "pass" else f"not proven ({returned['verdict']})"
+    return f" The node was returned to driver {returned['version']}, which is {state}."
 
 
 def _record(
@@ -72,6 +83,9 @@ def _record(
         "changes": plan["changes"] if changed else [],
         "checks": list(checks),
         "reboot": False,
+        "left": [],
+        "resume": None,
+        "rescue": [],
         "failure": None,
         "error": plan["error"],
         "suggestions": plan["suggestions"],

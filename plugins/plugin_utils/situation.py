@@ -15,13 +15,14 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from . import gpus
+from . import gpus, hosts
 from .errors import BadInput
 from .rules import Row, Rules
 from .wish import Wish
 
-ASSUMPTIONS = ("secure_boot", "kernel", "desktop", "python", "wsl", "nvswitch", "glibc")
+ASSUMPTIONS = ("secure_boot", "kernel", "desktop", "python", "wsl", "nvswitch", "glibc", "windows_driver")
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "sbsa": "aarch64"}
+_BY_MAJOR = ("rhel", "rocky", "almalinux")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -66,10 +67,15 @@ class Situation:
 
     environment is bare, vm, container, wsl or jetson. pythons are versions such as "3.12", the system's first; None
     where nobody looked. cuda_reported is the CUDA version that a driver of another owner reports (WSL, containers).
+    signing_key is the state of the key with which DKMS signs: enrolled, pending, not-enrolled, absent; None where nobody looked.
+    uuids are those of the cards by bus id, as far as a driver told them.
     driver is the one that works, driver_owner and driver_source tell whose packages are there, working or not.
-    kept is the driver part of the stack that is in force (the seal, or the plan that was just applied).
+    kept is the driver part of the stack that is in force (the seal, or the plan that was just applied); moves says that an upgrade
+    may leave it where its branch has ended.
     absent are things such as "driver=580" or "cuda=13.0" that the machine's package index turned out not to have, each
-    with the versions that it has instead.
+    with the versions that it has instead. kernels are the installed ones, and the one that boots next.
+    image tells who looks after the driver where the machine is of an image that brings one (owner, evidence).
+    release is the version with all its numbers, where os has only the first (rocky-9).
     """
 
     cards: tuple[Card, ...]
@@ -78,10 +84,12 @@ class Situation:
     today: date
     environment: str = "bare"
     secure_boot: bool | None = None
+    signing_key: str | None = None
     kernel: str | None = None
     screen: bool = False
     nvswitch: bool = False
     nvlink5: bool = False
+    uuids: Mapping[str, str] = field(default_factory=dict)
     glibc: str | None = None
     pythons: tuple[str, ...] | None = None
     driver: InstalledDriver | None = None
@@ -89,6 +97,7 @@ class Situation:
     driver_source: str | None = None
     cuda_reported: str | None = None
     kept: Mapping[str, Any] | None = None
+    moves: bool = False
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     installed: Mapping[str, str] | None = None
     docker: str | None = None
@@ -96,11 +105,15 @@ class Situation:
     package_sources: tuple[Mapping[str, Any], ...] | None = None
     assumed: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    foreign: hosts.Foreign = field(default_factory=hosts.Foreign)
+    kernels: tuple[str, ...] = ()
+    image: Mapping[str, Any] | None = None
+    release: str | None = None
 
     @property
     def brings_own_driver(self) -> bool:
-        """Say whether the driver of this machine is somebody else's business: the host's, Windows', JetPack's."""
-        return self.environment in ("container", "wsl", "jetson")
+        """Say whether the driver of this machine is somebody else's business: the host's, Windows', JetPack's, a hypervisor's."""
+        return self.environment in ("container", "wsl", "jetson") or self.foreign.vgpu or self.foreign.hypervisor
 
 
 # from facts ---------------------------------------------------------------------------------------------
@@ -129,15 +142,17 @@ def situation_from_facts(
     kernel = facts["kernel"]
     return Situation(
         cards=tuple(kept_cards or expected),
-        os=f"{system['id']}-{system['version']}",
+        os=served_name(f"{system['id']}-{system['version']}"),
         arch=architecture(system["arch"]),
         today=today or date.today(),  # noqa: DTZ011 - ends of life are days, not moments
         environment=_environment(facts),
         secure_boot=facts["boot"]["secure_boot"],
+        signing_key=(facts["boot"].get("signing_key") or {}).get("state"),
         kernel=kernel["next"] or kernel["running"],
         screen=bool(facts["display"]["nvidia_screens"]),
         nvswitch=bool(facts["pci"]["nvswitches"]),
         nvlink5=bool(facts["pci"]["nvlink5"]),
+        uuids=_uuids(facts),
         glibc=system["glibc"],
         pythons=_pythons(facts),
         driver=_installed_driver(facts),
@@ -151,7 +166,17 @@ def situation_from_facts(
         gcc=(facts["kernel"].get("compiler") or {}).get("available"),
         package_sources=tuple(facts["packages"]["sources"] or ()),
         ignored=tuple(card.bus_id or card.name for card in seen if card not in kept_cards),
+        foreign=hosts.from_facts(facts),
+        kernels=tuple(dict.fromkeys(filter(None, (*(kernel["installed"] or ()), kernel["next"])))),
+        image=facts["driver"].get("image"),
+        release=system["version"],
     )
+
+
+def served_name(name: str) -> str:
+    """Return the name under which the rules know a system: rocky-9.6 is rocky-9. Minor releases of these are one system."""
+    identity, _separator, version = name.rpartition("-")
+    return f"{identity}-{version.split('.', maxsplit=1)[0]}" if identity in _BY_MAJOR else name
 
 
 def _environment(facts: Mapping[str, Any]) -> str:
@@ -248,6 +273,11 @@ def _flavour_of_license(text: str | None) -> str | None:
     return "open" if "GPL" in text else "proprietary"
 
 
+def _uuids(facts: Mapping[str, Any]) -> dict[str, str]:
+    rows = ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()
+    return {row["pci_bus_id"]: row["uuid"] for row in rows if row.get("pci_bus_id") and row.get("uuid")}
+
+
 def _cuda_reported(facts: Mapping[str, Any]) -> str | None:
     version = ((facts["smi"] or {}).get("data") or {}).get("cuda_version")
     return str(version) if version and dotted.key(str(version)) else None
@@ -281,7 +311,8 @@ def situation_from_options(
     What was not said and decides is assumed and named in assumed. Raises BadInput for unknown names.
     """
     said = _assumptions(assume)
-    name = os or _this_os()
+    full = os or _this_os()
+    name = served_name(full)
     machine = architecture(arch or platform.machine())
     system = next((row for row in rules["systems"]["rows"] if row["os"] == name), None)
     cards = tuple(_card_of_name(gpu, rules) for gpu in gpus)
@@ -298,12 +329,13 @@ def situation_from_options(
     python = said.get("python") or (system or {}).get("python")
     if "python" not in said and python:
         assumed["python"] = python
+    windows = said.get("windows_driver")
     return Situation(
         cards=cards,
         os=name,
         arch=machine,
         today=today or date.today(),  # noqa: DTZ011 - ends of life are days, not moments
-        environment="wsl" if said.get("wsl") else "jetson" if _all_embedded(cards) else "bare",
+        environment="wsl" if said.get("wsl") or windows else "jetson" if _all_embedded(cards) else "bare",
         secure_boot=secure_boot,
         kernel=said.get("kernel"),
         screen=screen,
@@ -312,6 +344,8 @@ def situation_from_options(
         glibc=said.get("glibc") or (system or {}).get("glibc"),
         pythons=tuple(str(python).split(",")) if python else None,
         assumed=assumed,
+        foreign=hosts.Foreign(windows_driver=windows),
+        release=full.rpartition("-")[2],
     )
 
 
@@ -363,13 +397,17 @@ def _pair(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+def _examples(key: str) -> list[str]:
+    return {"kernel": ["kernel=6.8"], "windows_driver": ["windows_driver=582.53"]}.get(key, [])
+
+
 def _assumption(key: str, value: Any) -> Any:
     if key not in ASSUMPTIONS:
         near = difflib.get_close_matches(key, ASSUMPTIONS, n=3, cutoff=0.4) or list(ASSUMPTIONS)
         raise BadInput(f"nothing depends on the assumption {key!r}", near)
-    if key in ("kernel", "glibc", "python"):
+    if key in ("kernel", "glibc", "python", "windows_driver"):
         if not dotted.key(str(value)):
-            raise BadInput(f"{key}={value}: expected a version", [f"{key}=6.8"] if key == "kernel" else [])
+            raise BadInput(f"{key}={value}: expected a version", _examples(key))
         return str(value)
     text = str(value).lower()
     if text not in (*_TRUE, *_FALSE):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from . import specifiers
+from . import datacentre, specifiers
 from .errors import BadInput
 from .rules import Row, Rules, load_rules
 
@@ -29,7 +29,7 @@ _VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
 _CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
 _AUTO: tuple[Any, ...] = (None, "", "auto", [], (), False)
-_SOURCES = ("nvidia", "distro")
+_SOURCES = ("nvidia", "distro", "runfile", "preinstalled")
 _MODULES = ("open", "proprietary")
 _SETS = ("desktop", "compute")
 _COMPONENTS = (
@@ -83,6 +83,11 @@ class Wish:
     driver_version: str | None = None
     driver_modules: str | None = None
     driver_set: str | None = None
+    driver_imex: bool | None = None
+    driver_peermem: bool = False
+    mig_layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    driver_runfile: str | None = None
+    driver_runfile_sha256: str | None = None
     cuda: bool = False
     cuda_versions: tuple[str, ...] = ()
     cudnn: bool = False
@@ -502,6 +507,11 @@ VARIABLES = (
     "nvidia_driver_version",
     "nvidia_driver_modules",
     "nvidia_driver_set",
+    "nvidia_driver_imex",
+    "nvidia_driver_peermem",
+    "mig_layout",
+    "nvidia_driver_runfile",
+    "nvidia_driver_runfile_sha256",
     "cuda_versions",
     "cuda_cudnn",
     "cuda_nccl",
@@ -551,6 +561,7 @@ def _driver_variables(values: dict[str, Any], variables: Mapping[str, Any], rule
         value = variables.get(f"nvidia_driver_{name}")
         if value not in _AUTO:
             _choice(f"driver_{name}", choices)(values, f"={value}", f"nvidia_driver_{name}={value}", rules)
+    _runfile_variables(values, variables)
     branch, version = variables.get("nvidia_driver_branch"), variables.get("nvidia_driver_version")
     for name, value in (("branch", branch), ("version", version)):
         if value not in _AUTO:
@@ -559,6 +570,19 @@ def _driver_variables(values: dict[str, Any], variables: Mapping[str, Any], rule
     if branch not in _AUTO and version not in _AUTO and dotted.major(str(version)) != dotted.major(str(branch)):
         instead = f"nvidia_driver_branch={dotted.major(str(version))}"
         raise BadInput(f"nvidia_driver_version {version} is not of nvidia_driver_branch {branch}", [instead])
+    values |= datacentre.of_variables(variables)
+
+
+def _runfile_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> None:
+    """Read where the driver's file is and what it has to be; both only matter with the source runfile."""
+    if variables.get("nvidia_driver_runfile") not in _AUTO:
+        values["driver_runfile"] = str(variables["nvidia_driver_runfile"])
+    given = variables.get("nvidia_driver_runfile_sha256")
+    if given in _AUTO:
+        return
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", str(given)):
+        raise BadInput(f"nvidia_driver_runfile_sha256: expected 64 hexadecimal digits, found {str(given)!r}")
+    values["driver_runfile_sha256"] = str(given).lower()
 
 
 def _cuda_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:

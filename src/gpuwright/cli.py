@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits
+from gpuwright import console, continuation, exits
 from gpuwright.errors import CommandError
 from gpuwright.parser import command_line, parse, wants_json
 
@@ -21,6 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json = wants_json(words)
     try:
         args = parse(words)
+        if args.verb != "completion":  # what a shell evaluates
+            continuation.tell_result()
         verb = importlib.import_module(f"gpuwright.commands.{args.verb}")
         return int(verb.run(args))
     except SystemExit as stop:  # argparse, after --help and --version

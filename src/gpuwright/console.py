@@ -24,6 +24,8 @@ _BY_WORD = {
     "incomplete": "yellow",
     "warn": "yellow",
     "skip": "dim",
+    "drift": "red",
+    "ok": "green",
 }
 _MIN_COLUMN = 16
 # What is to be pasted into a ticket is no wider than this, on a terminal or not.

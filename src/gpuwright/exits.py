@@ -35,6 +35,15 @@ def of_plan(plan: Mapping[str, Any]) -> int:
     return DONE if plan.get("ok") or plan.get("skipped") else FAILED
 
 
+def of_status(plan: Mapping[str, Any]) -> int:
+    """The exit code of one host of `status`: done where nothing drifts, whatever else would be changed there."""
+    if plan.get("error"):
+        return BAD_INPUT
+    if plan.get("conflicts"):
+        return REFUSED
+    return FAILED if plan["status"]["drift"] else DONE
+
+
 def of_judgement(record: Mapping[str, Any]) -> int:
     """The exit code of one host that was only looked at (`validate`, `doctor`): its verdict, fail closed.
 

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuwright import console, exits, knowledge, paths, privilege, progress, records, request, runner, show
+from gpuwright import (
+    console,
+    continuation,
+    exits,
+    knowledge,
+    paths,
+    privilege,
+    progress,
+    records,
+    request,
+    runner,
+    show,
+)
 from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -41,7 +55,9 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
     if not way.privileged:
         console.note("not root: what only root can see stays unknown and is named (run with sudo, or with -K)")
     run_dir = paths.make_run_directory(args.report)
-    return request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
+    wanted = request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
+    after_boot = continuation.prepare(args, wanted, os.environ)
+    return replace(wanted, extra_vars={**wanted.extra_vars, "gpuwright_resume": after_boot}) if after_boot else wanted
 
 
 def execute(wanted: Request, title: str, *, verbosity: int) -> Outcome:

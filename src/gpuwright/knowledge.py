@@ -68,8 +68,8 @@ def _asked(question: Question) -> tuple[Situation, Wish]:
     return where, wished
 
 
-def find_cards(pattern: str | None) -> list[dict[str, Any]]:
-    """The cards the rules know whose name or PCI id matches.
+def find_cards(pattern: str | None, few: int | None = None) -> list[dict[str, Any]]:
+    """The cards the rules know whose name or PCI id matches; of more than `few`, PyTorch alone of the frameworks.
 
     Raises:
         BadInput: none does.
@@ -77,7 +77,7 @@ def find_cards(pattern: str | None) -> list[dict[str, Any]]:
     with _their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import catalogue, rules
 
-        found: list[dict[str, Any]] = catalogue.find(pattern, rules.load_rules())
+        found: list[dict[str, Any]] = catalogue.find(pattern, rules.load_rules(), few=few)
         return found
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Verbs that the contract names and this version does not have yet. Not in the help: what is listed works.
-LATER = ("upgrade", "rollback", "remove", "bundle", "size", "init")
+LATER = ("bundle", "size", "init")
 
 # What must not reach ansible-playbook behind `--`, and what to use instead.
 _NOT_THROUGH = {
@@ -123,6 +123,15 @@ def build_parser() -> Parser:
     _host_verb(verbs, "plan", "show what `up` would do; changes nothing")
     _host_verb(verbs, "validate", "measure the node and write the report")
     _host_verb(verbs, "doctor", "look for what is wrong and name the remedy; changes nothing")
+    upgrade = _host_verb(
+        verbs, "upgrade", "move to the newest that the wish allows, prove it and lock it again", changes=True
+    )
+    upgrade.add_argument(
+        "--security", action="store_true", help="only to the lowest versions without a published vulnerability"
+    )
+    _host_verb(verbs, "rollback", "return to the driver that worked before the last change, and prove it", changes=True)
+    _host_verb(verbs, "remove", "take back everything that gpuwright brought", changes=True)
+    _host_verb(verbs, "status", "show which driver each host is on, held or drifting; changes nothing")
     _resolve(verbs)
     _gpus(verbs)
     _demo(verbs)
@@ -153,7 +162,7 @@ def _verb(verbs: _Verbs[Parser], name: str, summary: str, *, ansible: bool = Fal
     return parser
 
 
-def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool = False) -> None:
+def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool = False) -> Parser:
     parser = _verb(verbs, name, summary, ansible=True)
     hosts = parser.add_argument_group("hosts")
     hosts.add_argument(
@@ -182,6 +191,7 @@ def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool 
     )
     yes_help = "do not ask before changes" if changes else argparse.SUPPRESS
     parser.add_argument("--yes", action="store_true", help=yes_help)
+    return parser
 
 
 def _wish(parser: Parser, *, with_file: bool = False) -> None:
@@ -211,7 +221,7 @@ def _resolve(verbs: _Verbs[Parser]) -> None:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="what decides and is not given: secure_boot, kernel, desktop, python, wsl, nvswitch, glibc (repeat)",
+        help="what decides and is not given: secure_boot, kernel, desktop, python, wsl, nvswitch, glibc, windows_driver (repeat)",
     )
     _wish(parser)
     parser.add_argument("--lock", metavar="FILE", help="write the answer, for `up --lock`")

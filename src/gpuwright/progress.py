@@ -29,6 +29,8 @@ _STEPS_WITHOUT_ROLE = {
 _ROLE_NAMES = {"validate": "prove"}
 # Roles that the components share: to people their work is the component's.
 _SHARED_ROLES = {"packages", "repositories"}
+# Tasks whose message cannot wait for the report: the machine goes down after them. (A task of the role `reboot`.)
+_READ_BEFORE = {"Show what helps if the screen stays black"}
 _RESULTS = {
     "runner_on_ok": "ok",
     "runner_on_failed": "failed",
@@ -62,6 +64,7 @@ class State:
 
     clock: Callable[[], float] = time.monotonic
     say: Callable[[str], None] = lambda _line: None
+    tell: Callable[[str], None] = lambda _line: None
     hosts: dict[str, HostState] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
@@ -78,6 +81,8 @@ class State:
             state.component, state.since, state.ended, state.reason = component, self.clock(), "", ""
         state.task = str(data.get("task") or state.task)
         result = _RESULTS.get(str(name))
+        if result == "ok" and data.get("task") in _READ_BEFORE:
+            self._tell(host, data.get("res") or {})
         if result == "unreachable" or (result == "failed" and not data.get("ignore_errors")):
             self._end(host, state, str(result), data.get("res") or {})
 
@@ -98,6 +103,12 @@ class State:
     def _leave(self, host: str, state: HostState) -> None:
         if state.component and not state.ended:
             self.say(f"[{host}] {state.component}: done ({seconds(self.clock() - state.since)})")
+
+    def _tell(self, host: str, result: dict[str, Any]) -> None:
+        """What a person has to read before the next task, a line for each entry of a debug message that is a list."""
+        said = result.get("msg")
+        for line in said if isinstance(said, list) else []:
+            self.tell(f"[{host}] {line}")
 
     def _end(self, host: str, state: HostState, how: str, result: dict[str, Any]) -> None:
         reason = reasons.unreachable(result) if how == "unreachable" else reasons.failure(result)
@@ -143,13 +154,17 @@ def choose(title: str, *, verbosity: int) -> Progress:
     return PlainProgress(title, with_output=verbosity > 0)
 
 
+def _note(line: str) -> None:
+    console.note(console.clean(line))
+
+
 class PlainProgress:
     """Lines for a log; with `-v` Ansible's own words too."""
 
     def __init__(self, title: str, *, with_output: bool = False) -> None:
         self._title = title
         self._with_output = with_output
-        self._state = State(say=lambda line: console.note(console.clean(line)))
+        self._state = State(say=_note, tell=_note)
 
     def __enter__(self) -> Self:
         console.note(self._title)
@@ -175,7 +190,7 @@ class LiveProgress:
     def __init__(self, title: str) -> None:
         self._title = title
         self._began = time.monotonic()
-        self._state = State()
+        self._state = State(tell=self._tell)
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -199,6 +214,13 @@ class LiveProgress:
     def take(self, event: Event) -> None:
         """Note one event; the screen follows by itself."""
         self._state.take(event)
+
+    def _tell(self, line: str) -> None:
+        """A line that stays, above those that move."""
+        from rich.text import Text
+
+        if self._live is not None:
+            self._live.console.print(Text(console.clean(line)))
 
     def _render(self) -> RenderableType:
         from rich.console import Group

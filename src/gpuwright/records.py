@@ -17,8 +17,31 @@ PLAN_KEYS = ("changes", "reboot", "download_bytes", "disk_bytes", "stack", "warn
 RESULT_KEYS = ("verdict", "checks", "changes", "reboot")
 
 # Said only where there is something to say.
-_PLAN_EXTRAS = ("error", "suggestions", "conflicts", "refusals", "skipped", "reboot_reason", "gpus", "assumed")
-_RESULT_EXTRAS = ("error", "suggestions", "conflicts", "refusals", "skipped", "failure", "warnings", "stack")
+_PLAN_EXTRAS = (
+    "error",
+    "suggestions",
+    "conflicts",
+    "refusals",
+    "skipped",
+    "reboot_reason",
+    "rescue",
+    "gpus",
+    "assumed",
+)
+_RESULT_EXTRAS = (
+    "error",
+    "suggestions",
+    "conflicts",
+    "refusals",
+    "skipped",
+    "failure",
+    "returned",
+    "left",
+    "resume",
+    "rescue",
+    "warnings",
+    "stack",
+)
 
 
 def plans(run_dir: Path) -> dict[str, Record]:
@@ -44,6 +67,14 @@ def result_document(record: Record) -> Record:
     document["changes"] = document["changes"] or []
     document["reboot"] = bool(document["reboot"])
     return document | {key: record[key] for key in _RESULT_EXTRAS if record.get(key)} | _simulated(record)
+
+
+def status_document(plan: Record) -> Record:
+    """One host's entry in the JSON of `status`."""
+    told: Record = dict(plan["status"])
+    verdict = "skip" if plan.get("skipped") else "fail" if told["drift"] else "pass"
+    extras = ("error", "suggestions", "conflicts", "refusals", "skipped")
+    return {"verdict": verdict, **told} | {key: plan[key] for key in extras if plan.get(key)} | _simulated(plan)
 
 
 def without_record(message: str, verdict: str = "fail") -> Record:

@@ -117,11 +117,13 @@ def extra_vars(
         variables["ansible_become"] = False
     if args.want:
         variables["gpuwright_want"] = list(args.want)
+    if getattr(args, "security", False):
+        variables["gpuwright_security"] = True
     if wish:
         variables["gpuwright_wish"] = dict(wish)
     if args.gpu:
         # Named for `up` they may still be on order; named for a proof they are what must be there.
-        provisioning = args.verb in {"up", "plan"}
+        provisioning = args.verb in {"up", "plan", "upgrade"}
         variables["gpuwright_provision_for" if provisioning else "gpuwright_gpus_expected"] = list(args.gpu)
     return variables
 

@@ -24,10 +24,24 @@ _PLAN_PARTS = (
     "skipped",
     "warnings",
     "reboot",
+    "rescue",
     "download_bytes",
     "disk_bytes",
 )
-_RESULT_PARTS = ("verdict", "failure", "conflicts", "refusals", "error", "skipped", "warnings", "reboot")
+_RESULT_PARTS = (
+    "verdict",
+    "failure",
+    "returned",
+    "conflicts",
+    "refusals",
+    "error",
+    "skipped",
+    "warnings",
+    "reboot",
+    "left",
+    "resume",
+    "rescue",
+)
 # Hosts named one by one before the rest is a number.
 _MOST_UNREACHABLE = 20
 
@@ -168,10 +182,11 @@ def _plan(hosts: Sequence[str], plan: Record) -> None:
 
 def _hardware(plan: Record) -> str:
     cards = [str(card.get("name")) for card in plan.get("gpus") or () if isinstance(card, dict)]
-    return f": {', '.join(_counted(cards))}" if cards else ""
+    return f": {', '.join(counted(cards))}" if cards else ""
 
 
-def _counted(names: Sequence[str]) -> list[str]:
+def counted(names: Sequence[str]) -> list[str]:
+    """Equal names once, with their number: "2 × H100"."""
     return [f"{names.count(name)} × {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
 
 
@@ -201,6 +216,7 @@ def _changes(plan: Record) -> None:
         console.out(
             console.paragraph(f"a reboot is needed: {plan.get('reboot_reason') or 'the new driver is loaded then'}")
         )
+    _rescue(plan)
 
 
 def _packages(changes: Sequence[Record]) -> None:
@@ -234,11 +250,50 @@ def _result(hosts: Sequence[str], record: Record) -> None:
         console.out(console.paragraph(f"failed: {where + ': ' if where else ''}{str(failure.get('message')).strip()}"))
         for line in str(failure.get("output") or "").splitlines():
             console.out(f"    | {console.clean(line)}")
+    _returned(record.get("returned"))
     refused = [*(record.get("conflicts") or ()), *(record.get("refusals") or ())]
     conflicts(refused)
     warnings(record.get("warnings") or ())
     if not refused:  # else the checks tell of the node as it was, and their remedy is the very run that was refused
         _checks(record.get("checks") or [], _trouble(record))
+    _left(record)
+    _rescue(record)
+
+
+def _left(record: Record) -> None:
+    """What waits for the boot, and who does it."""
+    left = record.get("left") or ()
+    if not left:
+        return
+    rows = [(row["component"], row["reason"]) for row in left]
+    console.out(console.table(rows, ("left to do", "reason")))
+    resume = record.get("resume") or {}
+    if resume.get("prepared"):
+        text = f"boot when it suits you: the run goes on by itself then, and its report will be in {resume['report']}"
+        console.out(console.paragraph(f"{text} (called off by: sudo systemctl disable {resume['unit']})"))
+    else:
+        why = f" ({resume['why_not']})" if resume.get("why_not") else ""
+        console.out(console.paragraph(f"after the boot it does not go on by itself{why}"))
+
+
+def _rescue(record: Record) -> None:
+    """What to read before a workstation boots with another driver."""
+    lines = record.get("rescue") or ()
+    if lines:
+        console.out("  if the screen stays black after the boot:")
+    for line in lines:
+        console.out(console.paragraph(str(line), bullet="- "))
+
+
+def _returned(returned: Mapping[str, Any] | None) -> None:
+    """What became of a node whose new driver failed."""
+    if not returned:
+        return
+    if returned["failure"]:
+        text = f"the way back to driver {returned['version'] or 'before'} failed too: {returned['failure']}"
+    else:
+        text = f"returned to driver {returned['version']}: {returned['verdict']}"
+    console.out(console.paragraph(text))
 
 
 def _after(record: Record) -> str:

@@ -28,7 +28,16 @@ _LIMIT_SECONDS = 900
 _KEEP = bool(os.environ.get("GPUWRIGHT_SIM_KEEP"))
 
 #: The roles that are a component of a plan; the others are their helpers, or `preflight` and `validate`.
-COMPONENTS = {"repair", "nvidia_driver", "nouveau_blacklist", "cuda", "container_toolkit", "frameworks", "reboot"}
+COMPONENTS = {
+    "repair",
+    "nvidia_driver",
+    "nouveau_blacklist",
+    "mig",
+    "cuda",
+    "container_toolkit",
+    "frameworks",
+    "reboot",
+}
 
 
 @dataclass
@@ -110,6 +119,10 @@ class Node:
         """`gpuwright up --yes --json`."""
         return self._gpuwright("up", "--yes", *arguments)
 
+    def run(self, verb: str, *arguments: str) -> Run:
+        """`gpuwright VERB --json`."""
+        return self._gpuwright(verb, *arguments)
+
     def cut_up_when(self, moment: str) -> str:
         """Start `gpuwright up` and cut it off, here and on the node, as soon as the shell command MOMENT succeeds there.
 
@@ -164,8 +177,8 @@ def environment() -> dict[str, str]:
     }
 
 
-def gpuwright(*arguments: str | Path) -> Run:
-    """Run the command line to its end."""
+def gpuwright(*arguments: str | Path, limit: float = _LIMIT_SECONDS) -> Run:
+    """Run the command line to its end, which has to come within LIMIT seconds."""
     done = subprocess.run(
         [*command_line(), *map(str, arguments)],
         capture_output=True,
@@ -173,7 +186,7 @@ def gpuwright(*arguments: str | Path) -> Run:
         check=False,
         env=environment(),
         cwd=settings.CLONE,
-        timeout=_LIMIT_SECONDS,
+        timeout=limit,
     )
     given = [*map(str, arguments)]
     report = Path(given[given.index("--report") + 1]) if "--report" in given else None

@@ -148,11 +148,16 @@ def living_owner() -> str:
 
 def cut_off(node: str, process: subprocess.Popen[bytes]) -> str:
     """Kill a run with all its processes here, and all that it started on the node. What was killed there, one a line."""
+    kill(process)
+    return _on_node(node, _CUT)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a run with all its processes here; what it started on the node is not told."""
     for pid in [*_descendants(process.pid), process.pid]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
-    return _on_node(node, _CUT)
 
 
 def _descendants(pid: int) -> list[int]:

@@ -33,7 +33,11 @@ KERNELS = (
     "7.0.0-5-generic",
     "7.1.0-2-generic",
 )
-_NEW_OF_DISTROS = {"debian": ["contrib", "non-free", "non-free-firmware"], "ubuntu": ["restricted", "multiverse"]}
+_NEW_OF_DISTROS = {
+    "debian": ["contrib", "non-free", "non-free-firmware"],
+    "ubuntu": ["restricted", "multiverse"],
+    "rhel": [],
+}
 
 
 @dataclass(frozen=True)
@@ -309,4 +313,31 @@ def _seals(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-questions = st.builds(Question, machine=st.one_of(described(), observed()), wants=wishes())
+# wheels on cards that they are not for ------------------------------------------------------------------
+
+
+@st.composite
+def exceptions(draw: st.DrawFn) -> Question:
+    """Wheels for a card that a table excepts from them: by chance hardly a question comes there."""
+    row = draw(st.sampled_from([*naive.rows("frameworks", "embedded"), *naive.rows("jax", "limits")]))
+    cards = [each for each in naive.rows("gpus", "rows") if each["compute_capability"] in row["compute_capabilities"]]
+    card = draw(st.sampled_from(cards))
+    # A Python that the wheels are not for would be a reason of its own, and hide the one that is meant.
+    if "framework" in row:
+        wants, pythons = draw(WANTS[row["framework"]]), PYTHONS
+    else:
+        release = draw(st.sampled_from([each for each in JAX if _limited(each, row)]))
+        wants, pythons = f"jax[{row['variant']}]=={release['version']}", tuple(release["python"])
+    machine = draw(described())
+    said = [each for each in machine["assume"] if not each.startswith("python=")]
+    assume = [*said, f"python={draw(st.sampled_from(pythons))}"]
+    return Question({**machine, "gpus": [card["name"]], "assume": assume}, (wants,))
+
+
+def _limited(release: naive.Row, limit: naive.Row) -> bool:
+    return limit["variant"] in release["extras"] and naive.between(release["version"], limit)
+
+
+_any = st.builds(Question, machine=st.one_of(described(), observed()), wants=wishes())
+# Each as likely as its neighbours: one question in five is of the last kind.
+questions = st.one_of(_any, _any, _any, _any, exceptions())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
-from . import demo, engine, image, node, repository
+from . import demo, engine, image, metal, node, repository
 from .shell import SimulationError, say
 
 
@@ -31,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     create.add_argument(
         "--scenario", default="two-h100", help="a file, or a name under tests/sim/scenarios (default: %(default)s)"
     )
-    create.add_argument("--os", help="another operating system than the scenario's: debian-13, ubuntu-24.04")
+    create.add_argument("--os", help="another operating system than the scenario's: debian-13, ubuntu-24.04, rocky-9")
     _add(nodes, "rm", "remove nodes", _remove).add_argument("name", nargs="+")
     _add(nodes, "ls", "list the nodes", lambda options: print("\n".join(node.names())))
     execute = _add(
@@ -56,6 +57,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     fault.add_argument("--clear", action="store_true", help="take it back (KIND may be all)")
 
+    machines = verbs.add_parser("metal", help="create and use bare-metal machines (QEMU)").add_subparsers(
+        required=True, metavar="ACTION"
+    )
+    for action, text, what in (
+        ("create", "create and boot a machine", metal.create),
+        ("start", "switch a machine on", metal.start),
+        ("cut", "cut the power of a machine", metal.cut_power),
+        ("rm", "remove a machine", metal.remove),
+        ("console", "print what its serial console said", lambda name: print(metal.console(name))),
+    ):
+        _add(machines, action, text, _of_machine(what)).add_argument("name")
+    command = _add(
+        machines,
+        "exec",
+        "run a command on it as root",
+        lambda options: print(metal.shell(options.name, " ".join(options.command))),
+    )
+    command.add_argument("name")
+    command.add_argument("command", nargs=argparse.REMAINDER)
+    _add(
+        machines,
+        "inventory",
+        "print an Ansible inventory of the machines",
+        lambda options: print(metal.inventory(options.name), end=""),
+    ).add_argument("name", nargs="*", help="default: all")
+
     repositories = verbs.add_parser("repo", help="the simulated package repositories").add_subparsers(
         required=True, metavar="ACTION"
     )
@@ -69,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         verbs,
         "clean",
         "remove every trace of the simulation",
-        lambda options: node.clean(images=not options.keep_images),
+        _clean,
     )
     clean.add_argument("--keep-images", action="store_true", help="keep the images: the next node is quicker")
     return parser
@@ -82,6 +109,11 @@ def _add(
     parser = parent.add_parser(name, help=text, description=text)
     parser.set_defaults(run=action)
     return parser
+
+
+def _of_machine(action: Callable[[str], None]) -> Callable[[argparse.Namespace], None]:
+    """What a command does that takes nothing but the machine's name."""
+    return lambda options: action(options.name)
 
 
 def _image() -> str:
@@ -101,6 +133,12 @@ def _create(options: argparse.Namespace) -> None:
 
 def _inventory(options: argparse.Namespace) -> None:
     print(node.inventory(options.name, wrong_key=options.wrong_key), end="")
+
+
+def _clean(options: argparse.Namespace) -> None:
+    for name in metal.names():
+        metal.remove(name)
+    node.clean(images=not options.keep_images)
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -191,6 +191,10 @@ class SigningKey:
         """The public key, armoured as NVIDIA serves it."""
         return self._gpg("--armor", "--export", self.fingerprint)
 
+    def secret(self) -> str:
+        """The secret key, armoured: throw-away, and needed where something else than this signs."""
+        return self._gpg("--armor", "--export-secret-keys")
+
     def sign(self, release: Path) -> None:
         """InRelease and Release.gpg next to RELEASE."""
         self._gpg("--yes", "--clearsign", "--output", str(release.with_name("InRelease")), str(release))

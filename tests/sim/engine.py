@@ -26,6 +26,11 @@ _TEST_PROGRAMS: dict[str, tuple[str, ...]] = {
     "apt-ftparchive": ("apt-utils",),
     "dpkg-deb": ("dpkg",),
 }
+# Programs of the bare-metal machine.
+_METAL_PROGRAMS: dict[str, tuple[str, ...]] = {
+    "qemu-system-x86_64": ("qemu-system-x86",),
+    "qemu-img": ("qemu-utils",),
+}
 _SYSTEM_PATH = ":/usr/sbin:/sbin"
 _START_LIMIT_SECONDS = 60
 _LOG = Path("/var/log/gpuwright-sim-dockerd.log")
@@ -45,6 +50,12 @@ def ensure() -> None:
 def ensure_for_tests() -> None:
     """The same, with what the unit tests need besides."""
     _ensure_programs({**_PROGRAMS, **_TEST_PROGRAMS})
+    ensure()
+
+
+def ensure_for_metal() -> None:
+    """The same, with what a machine in QEMU needs instead."""
+    _ensure_programs(_METAL_PROGRAMS)
     ensure()
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from . import image, repository, scenario, settings
+from . import image, repository, rpm, scenario, settings
 from .engine import docker, docker_text
-from .onnode.gpuwright_sim.node import FAULTS
+from .onnode.gpuwright_sim.node import FAULTS, WSL_BUILD, WSL_LIBRARIES
 from .shell import SimulationError, run, say
 
 _SCRIPTS = tuple(sorted((settings.HERE / "onnode").glob("*.sh")))
@@ -29,6 +29,10 @@ _BOOT_LIMIT_SECONDS = 60
 _ALLOWED = (
     "--cap-add", "SYS_ADMIN", "--cap-add", "NET_ADMIN", "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined",
     "--cgroupns", "private", "--tmpfs", "/run", "--tmpfs", "/run/lock", "--tmpfs", "/tmp:exec", "--stop-signal", "SIGRTMIN+3",
+)  # fmt: skip
+# A simulated node is born with a new host key each time; nothing secret goes over this connection.
+SSH_OPTIONS = (
+    "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR",
 )  # fmt: skip
 _INIT = f"{settings.NODE_LIBRARY}/init.sh"
 
@@ -62,7 +66,7 @@ def create_from(name: str, wish: dict[str, Any]) -> None:
     if docker("container", "inspect", container, check=False).returncode == 0:
         raise SimulationError(f"there is a node {name} already: `python -m tests.sim node rm {name}`")
     prepared = prepare(wish)
-    port = _free_port()
+    port = free_port()
     docker(
         "create", "--name", container, "--hostname", name, "--restart", "unless-stopped",
         "--network", settings.NETWORK, "--network-alias", name,
@@ -73,8 +77,10 @@ def create_from(name: str, wish: dict[str, Any]) -> None:
     files = {
         f"{settings.NODE_CONFIG}/scenario.json": (json.dumps({**wish, "name": name}, indent=1).encode(), 0),
         f"{settings.NODE_CONFIG}/faults.json": (json.dumps(wish["faults"]).encode(), 0),
-        f"/home/{settings.NODE_USER}/.ssh/authorized_keys": (_public_key().encode(), 1000),
+        f"/home/{settings.NODE_USER}/.ssh/authorized_keys": (public_key().encode(), 1000),
     }
+    if wish["windows_driver"]:
+        files[f"{WSL_LIBRARIES}/libcuda.so.1"] = (repository.compiled("libcuda", WSL_BUILD), 0)
     docker("cp", "-", f"{container}:/", stdin=_tar(files))
     docker("start", container)
     _wait_for_boot(container)
@@ -123,6 +129,14 @@ def reboot(name: str) -> None:
     raise SimulationError(f"the node {name} did not come back within {_BOOT_LIMIT_SECONDS} s")
 
 
+def power_cut(name: str) -> None:
+    """Switch the node off in the middle of whatever it does, and on again."""
+    container = settings.container_name(name)
+    docker("kill", "--signal", "KILL", container)
+    docker("start", container)
+    _wait_for_boot(container)
+
+
 def fault(name: str, kind: str, *, clear: bool = False) -> None:
     """Inject the fault KIND (KIND:N for card N), or take it back."""
     if not clear and kind.partition(":")[0] not in FAULTS:
@@ -155,12 +169,15 @@ def fault(name: str, kind: str, *, clear: bool = False) -> None:
 
 def prepare(wish: dict[str, Any]) -> str:
     """The image of a node of this system with these kernels: made once, then nodes of it start in seconds."""
-    base = image.ensure()
-    repository.serve(base)
+    repository.serve(image.ensure())
+    base = rpm.ensure_image() if scenario.is_rpm(wish["os"]) else image.ensure()
     kernels = ["linux-image-amd64"]
-    if not wish["real_packages"]:
+    if not wish["real_packages"] or wish["kernel"]["chosen"]:
         kernels = [f"linux-image-{release}" for release in wish["kernel"]["installed"]]
         kernels += [f"linux-headers-{release}" for release in wish["kernel"]["headers"]]
+    if scenario.is_rpm(wish["os"]):
+        kernels = [f"kernel-core-{release}" for release in wish["kernel"]["installed"]]
+        kernels += [f"kernel-devel-{release}" for release in wish["kernel"]["headers"]]
     trusted = "" if wish["real_packages"] else repository.build_information()["fingerprint"] + repository.digest()
     recipe = f"{base} {trusted} {settings.ARCHIVE_URL} {wish['os']} {kernels} {settings.recipe(*_SCRIPTS, *sorted(_PACKAGE.glob('*.py')))}"
     name = f"{settings.IMAGE}-prepared:{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
@@ -204,13 +221,14 @@ def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
     return stream.getvalue()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _public_key() -> str:
+def public_key() -> str:
     """The public half of a throw-away key of this clone."""
     if not settings.KEY.exists():
         settings.KEY.parent.mkdir(parents=True, exist_ok=True)
@@ -244,14 +262,28 @@ def inventory(wanted: list[str], *, wrong_key: bool = False) -> str:
     """An Ansible inventory (YAML) over real ssh; the simulated repositories as mirrors."""
     hosts = {}
     for name in wanted or names():
-        port = docker_text(
-            "inspect",
-            "--format",
-            f'{{{{index .Config.Labels "{settings.LABEL}.port"}}}}',
-            settings.container_name(name),
-        )
-        hosts[name] = {"ansible_host": "127.0.0.1", "ansible_port": int(port)}
+        hosts[name] = {"ansible_host": "127.0.0.1", "ansible_port": int(_label(name, "port"))}
+        if scenario.is_rpm(_label(name, "os")):
+            mirrors = _variables(wrong_key=wrong_key)["gpuwright_mirrors"]
+            rpm = f"{settings.REPOSITORY_URL}/libnvidia-container/stable/rpm"
+            hosts[name]["gpuwright_mirrors"] = {**mirrors, "nvidia-container-toolkit": rpm}
     return yaml.safe_dump({"all": {"hosts": hosts, "vars": _variables(wrong_key=wrong_key)}}, sort_keys=False)
+
+
+def login() -> dict[str, Any]:
+    """How Ansible gets in."""
+    return {
+        "ansible_user": settings.NODE_USER,
+        "ansible_ssh_private_key_file": str(settings.KEY),
+        "ansible_ssh_common_args": " ".join(SSH_OPTIONS),
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+
+
+def _label(name: str, key: str) -> str:
+    """What a node's container was labelled with when it was made."""
+    form = f'{{{{index .Config.Labels "{settings.LABEL}.{key}"}}}}'
+    return docker_text("inspect", "--format", form, settings.container_name(name))
 
 
 def _variables(*, wrong_key: bool) -> dict[str, Any]:
@@ -259,17 +291,15 @@ def _variables(*, wrong_key: bool) -> dict[str, Any]:
     fingerprint = repository.build_information()["fingerprint"]
     prefix = "/wrong-key" if wrong_key else ""
     return {
-        "ansible_user": settings.NODE_USER,
-        "ansible_ssh_private_key_file": str(settings.KEY),
-        # A simulated node is born with a new host key each time; nothing secret goes over this connection.
-        "ansible_ssh_common_args": "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o IdentitiesOnly=yes -o LogLevel=ERROR",
-        "ansible_python_interpreter": "/usr/bin/python3",
+        **login(),
         "gpuwright_mirrors": {
             "nvidia": f"{base}{prefix}/compute/cuda/repos",
             "nvidia-container-toolkit": f"{base}/libnvidia-container/stable/deb",
+            "epel": f"{base}/epel",
             "pytorch": f"{base}/whl",
+            "nvidia-runfile": f"{base}/driver",
         },
-        "gpuwright_repository_keys": {"nvidia": fingerprint, "nvidia-container-toolkit": fingerprint},
+        "gpuwright_repository_keys": dict.fromkeys(("nvidia", "nvidia-container-toolkit", "epel"), fingerprint),
     }
 
 

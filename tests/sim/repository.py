@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from . import deb, settings, wheels
+from . import deb, rpm, runfile, settings, wheels
 from .engine import docker
 from .onnode.gpuwright_sim import elf
 from .shell import SimulationError, run, say
@@ -28,7 +28,7 @@ _LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 _BIN = f"{settings.NODE_LIBRARY}/bin"
 
 # Which versions a driver of this branch belongs to; also what cuDriverGetVersion answers.
-_CUDA_OF_BRANCH = {"580": 13000, "595": 13020}
+_CUDA_OF_BRANCH = {"570": 12080, "580": 13000, "595": 13020}
 
 
 def ensure() -> Path:
@@ -63,8 +63,9 @@ def _make_current(folder: Path) -> None:
 
 def digest() -> str:
     """Twelve hex digits over the list of packages, the stubs and the code that builds them."""
-    code = (settings.HERE / f"{name}.py" for name in ("repository", "deb", "wheels"))
-    return settings.recipe(_PACKAGES, *sorted(_STUBS.iterdir()), _ONNODE / "gpuwright_sim/elf.py", *code)
+    code = (settings.HERE / f"{name}.py" for name in ("repository", "deb", "rpm", "wheels", "runfile"))
+    lists = (_PACKAGES, settings.HERE / "packages-rpm.yaml")
+    return settings.recipe(*lists, *sorted(_STUBS.iterdir()), _ONNODE / "gpuwright_sim/elf.py", *code)
 
 
 def build_information() -> dict[str, Any]:
@@ -96,7 +97,10 @@ def _build(folder: Path) -> int:
                 (place / file).resolve().write_text(key.public())
             if name in ("debian13", "ubuntu2404"):
                 _copy_with_wrong_key(place, folder / "wrong-key" / repository["path"], repository["origin"], wrong)
+        count += rpm.build(folder, key, _PAYLOADS)
         count += _build_wheels(plan["wheels"], folder / "whl")
+        for version in plan["runfiles"]:
+            runfile.write(folder, version, compiled)
         (folder / "build.json").write_text(
             json.dumps({"fingerprint": key.fingerprint, "wrong_fingerprint": wrong.fingerprint})
         )
@@ -184,7 +188,7 @@ def _library(package: deb.Package, words: dict[str, str], name: str) -> None:
     package.scripts["postinst"] = "#!/bin/sh\nset -e\nldconfig\n"
 
 
-def compiled(name: str, version: str) -> bytes:
+def compiled(name: str, version: str, *more: str) -> bytes:
     """The bytes of the stand-in library NAME for driver VERSION."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / f"{name}.c"
@@ -197,6 +201,7 @@ def compiled(name: str, version: str) -> bytes:
             f'-DVERSION="{version}"',
             f"-DCUDA={_CUDA_OF_BRANCH.get(version.split('.', maxsplit=1)[0], 13000)}",
             f"-Wl,-soname,{name}.so.1",
+            *more,
         ]
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
@@ -273,6 +278,38 @@ def _persistenced(package: deb.Package, words: dict[str, str]) -> None:
     _unit(package, "nvidia-persistenced.service", _PERSISTENCED_UNIT)
 
 
+_FABRICMANAGER_UNIT = """[Unit]
+Description=NVIDIA fabric manager service
+After=network-online.target
+
+[Service]
+User=root
+Type=forking
+RuntimeDirectory=nvidia-fabricmanager
+PIDFile=/run/nvidia-fabricmanager/nv-fabricmanager.pid
+ExecStart=/usr/bin/nv-fabricmanager
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _fabricmanager(package: deb.Package, words: dict[str, str]) -> None:
+    """As NVIDIA's package: the service comes disabled, and nobody restarts it after an upgrade."""
+    _script(package, "/usr/bin/nv-fabricmanager", "nv-fabricmanager")
+    program = package.files["/usr/bin/nv-fabricmanager"].decode().replace('"$@"', f'{words["build"]} "$@"')
+    package.files["/usr/bin/nv-fabricmanager"] = program.encode()
+    package.files["/usr/lib/systemd/system/nvidia-fabricmanager.service"] = _FABRICMANAGER_UNIT.encode()
+    package.scripts["postinst"] = (
+        "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl --system daemon-reload || true; fi\n"
+    )
+
+
+def _nvlsm(package: deb.Package, words: dict[str, str]) -> None:
+    package.files["/opt/nvidia/nvlsm/sbin/nvlsm"] = b"#!/bin/sh\nexit 0\n"
+    package.executables.add("/opt/nvidia/nvlsm/sbin/nvlsm")
+
+
 def _unit(package: deb.Package, name: str, text: str) -> None:
     package.files[f"/usr/lib/systemd/system/{name}"] = text.encode()
     package.scripts["postinst"] = (
@@ -312,7 +349,7 @@ def _dkms_source(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
 
 def _prebuilt(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
     def add(package: deb.Package, words: dict[str, str]) -> None:
-        kernel = "6.8.0-134-generic"
+        kernel = package.name[package.name.index("6.8.0") :]
         for name in ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm"):
             content = elf.nvidia(
                 name,
@@ -372,7 +409,7 @@ def _cudart(package: deb.Package, words: dict[str, str]) -> None:
 
 def _compat(package: deb.Package, words: dict[str, str]) -> None:
     folder = f"/usr/local/cuda-{'.'.join(package.name.split('-')[-2:])}/compat"
-    package.files[f"{folder}/libcuda.so.{words['build']}"] = b"simulated\n"
+    package.files[f"{folder}/libcuda.so.{words['build']}"] = compiled("libcuda", words["build"], "-DFORWARD=1")
     package.links[f"{folder}/libcuda.so.1"] = f"libcuda.so.{words['build']}"
     package.links[f"{folder}/libcuda.so"] = "libcuda.so.1"
 
@@ -462,6 +499,7 @@ def _dkms(package: deb.Package, words: dict[str, str]) -> None:
 
 _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     "nvml": _nvml, "cuda": _cuda, "libraries": _libraries, "smi": _smi, "firmware": _firmware, "persistenced": _persistenced,
+    "fabricmanager": _fabricmanager, "nvlsm": _nvlsm,
     "dkms_open": _dkms_source("open"), "dkms_proprietary": _dkms_source("proprietary"), "dkms": _dkms,
     "prebuilt_open": _prebuilt("open"), "prebuilt_proprietary": _prebuilt("proprietary"),
     "pin_branch": _pin("{branch}.*"), "pin_build": _pin("{build}-*"),

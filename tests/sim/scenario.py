@@ -26,10 +26,23 @@ OPERATING_SYSTEMS: dict[str, dict[str, Any]] = {
         "kernels": ["6.8.0-134-generic"],
         "compiler": "x86_64-linux-gnu-gcc-13 (Ubuntu 13.3.0-6ubuntu2~24.04) 13.3.0",
     },
+    # Another costume: dnf and rpm are Debian's, the packages that they install are made here.
+    "rocky-9": {
+        "repository": "rhel9",
+        "kernels": ["5.14.0-611.41.1.el9_7.x86_64"],
+        "compiler": "gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-11)",
+    },
 }
 
+
+def is_rpm(system: str) -> bool:
+    """Whether a simulated system's packages are rpm's."""
+    return system.startswith("rocky")
+
+
 _KEYS = {
-    "os", "gpus", "nouveau", "secure_boot", "desktop", "kernels", "headers", "running", "faults", "machine", "real_packages", "cmdline"
+    "os", "gpus", "nouveau", "secure_boot", "desktop", "kernels", "headers", "running", "faults", "machine", "real_packages", "cmdline",
+    "windows_driver", "other_gpus", "nvswitches", "fabric_ports", "adapters",
 }  # fmt: skip
 
 
@@ -69,20 +82,31 @@ def expand(given: dict[str, Any], name: str, operating_system: str | None = None
         "name": name,
         "os": system,
         "gpus": [_gpu(entry, index, name) for index, entry in enumerate(given.get("gpus") or [])],
+        "windows_driver": given.get("windows_driver"),
+        "other_gpus": [_other(entry, index) for index, entry in enumerate(given.get("other_gpus") or [])],
         "nouveau": bool(given.get("nouveau", True)),
         "secure_boot": given.get("secure_boot"),
         "desktop": {"connector": "HDMI-A-1", "gpu": 0, **desktop} if desktop else None,
         "machine": given.get("machine", "bare"),
+        "nvswitches": int(given.get("nvswitches", 0)),
+        "fabric_ports": int(given.get("fabric_ports", 0)),
+        "adapters": int(given.get("adapters", 0)),
         "cmdline": given.get("cmdline", ""),
         "real_packages": bool(given.get("real_packages")),
         "faults": list(given.get("faults") or []),
         "kernel": {
             "installed": kernels,
+            "chosen": bool(given.get("kernels")),
             "running": given.get("running", kernels[-1]),
             "headers": list(given.get("headers") or []),
             "compiler": OPERATING_SYSTEMS[system]["compiler"],
         },
     }
+
+
+def _other(entry: dict[str, Any], index: int) -> dict[str, Any]:
+    """A display controller of another vendor."""
+    return {"bus_id": f"0000:{0x0A + index:02x}:00.0", "class": "030000", "driver": None, **entry}
 
 
 def _gpu(entry: dict[str, Any], index: int, name: str) -> dict[str, Any]:

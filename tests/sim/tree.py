@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .onnode.gpuwright_sim import elf, grub, tree
+from .onnode.gpuwright_sim import elf, grub, hardware, tree
 
 _OS_RELEASE = {
     "debian-13": ("Debian GNU/Linux 13 (trixie)", "debian", "13", "trixie"),
@@ -32,7 +32,9 @@ def make_root(path: Path, scenario: dict[str, Any], driver: dict[str, Any] | Non
     elif scenario["nouveau"] and scenario["gpus"]:
         modules = {"nouveau": {"version": None}}
     tree.write_modules(path, modules)
-    tree.write_pci(path, scenario["gpus"], "nvidia" if driver else "nouveau" if modules else None)
+    tree.write_pci(
+        path, scenario["gpus"], "nvidia" if driver else "nouveau" if modules else None, None, hardware.beside(scenario)
+    )
     _system(path, scenario)
     _kernels(path, scenario, driver)
     _packages(path, scenario, driver)

@@ -25,6 +25,10 @@ _PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "jax": ("jax", {"__init__": "jax", "numpy": "jax_numpy", "_cards": "cards"}),
     "jax-cuda12-plugin": ("jax_cuda12_plugin", {"_versions": "jax_versions"}),
     "jax-cuda13-plugin": ("jax_cuda13_plugin", {"_versions": "jax_versions"}),
+    "nvidia-dali-cuda120": (
+        "nvidia/dali",
+        {"__init__": "dali", "fn": "dali_fn", "types": "dali_types", "_cards": "cards"},
+    ),
 }
 
 _EPOCH = (2026, 11, 20, 12, 0, 0)

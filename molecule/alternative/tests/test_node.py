@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 DRIVER = "580.126.20"
 
 
@@ -37,6 +39,30 @@ def test_the_wished_container_toolkit_is_installed_in_all_four_packages(host: An
 def test_pytorch_is_the_last_build_for_the_card_in_the_wished_place(host: Any) -> None:
     program = "import torch; print(torch.version.cuda, torch.cuda.get_device_name(0))"
     assert host.check_output(f'/srv/environments/pytorch/bin/python -c "{program}"') == "12.6 Tesla V100-SXM2-32GB"
+
+
+def test_the_wished_libraries_are_those_that_still_serve_the_card(host: Any) -> None:
+    assert host.package("libnccl2").version == "2.29.3-1+cuda12.9"
+    assert host.package("libnvinfer10").version == "10.4.0.26-1+cuda12.6"
+    assert not host.package("libnvinfer11").is_installed
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "said"),
+    [
+        ("tensorflow", "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))", "1"),
+        ("jax", "import jax; print(jax.devices()[0].device_kind)", "Tesla V100-SXM2-32GB"),
+        ("dali", "import nvidia.dali; print(nvidia.dali.__version__)", "2.4.0"),
+    ],
+)
+def test_each_framework_has_an_environment_of_its_own(host: Any, name: str, program: str, said: str) -> None:
+    assert host.check_output(f'/srv/environments/{name}/bin/python -c "{program}"') == said
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "jax"])
+def test_cudnn_is_the_last_one_that_serves_the_card(host: Any, name: str) -> None:
+    frozen = host.check_output(f"/srv/environments/{name}/bin/python -m pip freeze").replace("_", "-")
+    assert "nvidia-cudnn-cu12==9.10.2.21" in frozen
 
 
 def test_the_proof_is_written(host: Any) -> None:

@@ -7,14 +7,19 @@ from __future__ import annotations
 import time
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils import seals
+from ansible_collections.gpuwright.node.plugins.module_utils import history as earlier
+from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     containers,
     cuda,
     disks,
     display,
+    dkms,
     driver,
+    driver_set,
+    fabric,
+    foreign,
     kernel,
     packages,
     pci,
@@ -50,8 +55,11 @@ def _verified(
     return judged
 
 
-def observe(host: Host, environments: Iterable[str] = ()) -> dict[str, Any]:
-    """The whole observation. `environments`: paths of virtual environments to look at beside the known ones."""
+def observe(host: Host, environments: Iterable[str] = (), *, history: bool = False) -> dict[str, Any]:
+    """The whole observation. `environments`: paths of virtual environments to look at beside the known ones.
+
+    `history`: all that the node keeps to find its way back; most runs do not need it.
+    """
     found = seals.read_all(host)
     shown = services.properties(host, _named_in_seals(found, "services"))
     states = services.observe(shown)
@@ -60,6 +68,12 @@ def observe(host: Host, environments: Iterable[str] = ()) -> dict[str, Any]:
     kernels = kernel.observe(host)
     bus = pci.observe(host)
     owned = driver.observe(host, operating_system["arch"], kernels)
+    foreign.name_owner(host, where, owned)
+    smi = _smi(host, kernels, where, owned)
+    if where["kind"] == "wsl" and not bus["gpus"]:
+        bus["gpus"] = foreign.cards_of_windows(smi)
+    bus["vgpus"] = foreign.vgpus(host, bus["gpus"]) if where["kind"] == "vm" else []
+    owned["lock"] = driver_set.observe(host)
     judged = _verified(host, found, states)
     _initramfs_content(host, kernels, bus, judged)
     facts = {
@@ -71,12 +85,13 @@ def observe(host: Host, environments: Iterable[str] = ()) -> dict[str, Any]:
         "time": seals.iso(time.time()),
         "os": operating_system,
         "environment": where,
-        "boot": system.boot(host),
+        "boot": system.boot(host, operating_system["id"]),
         "kernel": kernels,
         "pci": bus,
         "display": display.observe(host, bus["gpus"]),
         "driver": owned,
-        "smi": _smi(host, kernels, where, owned),
+        "dkms": dkms.observe(host, kernels["installed"]),
+        "smi": smi,
         "cuda": cuda.observe(host),
         "containers": containers.observe(host, shown),
         "python": python_envs.observe(host),
@@ -86,10 +101,12 @@ def observe(host: Host, environments: Iterable[str] = ()) -> dict[str, Any]:
         "cpus": system.cpus(host),
         "packages": packages.observe(host),
         "services": states,
+        "fabric": fabric.observe(host, kernels["next"], shown),
         "sessions": {"display": display.graphical_session(host)},
         "seals": judged,
         "proof": seals.read_proof(host),
         "lock": seals.read_lock(host),
+        "history": earlier.observe(host, history),
     }
     facts["unknown"] = dict(sorted(host.unknown_facts.items()))
     return facts
@@ -100,7 +117,14 @@ def _smi(
 ) -> dict[str, Any] | None:
     """nvidia-smi's answer, where asking changes nothing: the module is loaded, or the driver is that of WSL's host."""
     if "nvidia" in kernels["loaded"] or (where["kind"] == "wsl" and owned["nvidia_smi"]):
-        return driver.ask_smi(host, owned["nvidia_smi"])
+        answer = driver.ask_smi(host, owned["nvidia_smi"])
+        if answer and any(
+            (gpu.get("mig") or {}).get("current") for gpu in (answer.get("data") or {}).get("gpus") or ()
+        ):
+            # What the instances are called is in no XML.
+            listed = host.run([owned["nvidia_smi"], "-L"])
+            answer["mig_devices"] = mig_layout.parse_list(listed.out) if listed.ok else None
+        return answer
     return None
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from typing import Iterator, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
@@ -123,12 +123,11 @@ def _grub_default_setting(host: Host) -> str | None:
     return found.group(1).strip() if found else None
 
 
-def _from_grub(host: Host, directory: str, config: str) -> Choice | None:
+def _from_grub(host: Host, directory: str, config: str, env: dict[str, str]) -> Choice | None:
     entries = parse_grub(config)
     if not entries:
         return None
     path = directory + "/grub.cfg"
-    env = parse_grubenv(host.read(directory + "/grubenv") or "")
     wanted = default_of(config, env, _grub_default_setting(host))
     entry = pick(entries, wanted)
     if entry is None:
@@ -178,18 +177,56 @@ def _systemd_boot_default(host: Host, directory: str) -> str:
     return found.group(1) if found else ""
 
 
-def next_kernel(host: Host) -> Choice | None:
-    """What the boot loader starts next; None where no boot loader's configuration is to be seen."""
+def grub_entries(host: Host) -> dict[str, str]:
+    """How GRUB's default names the entry of each kernel that has one of its own (the first of the menu starts whatever is newest)."""
+    config = next((text for place in _GRUB_DIRECTORIES if (text := host.read(place + "/grub.cfg")) is not None), "")
+    found: dict[str, str] = {}
+    for entry, path in _walk(parse_grub(config), ""):
+        image = _LINUX.search("\n".join(entry.body))
+        release = release_of_image(host, image.group(1)) if image else None
+        name = entry.entry_id or entry.title
+        if release and release in name and "recovery" not in name:
+            found.setdefault(release, path)
+    return found
+
+
+def _walk(entries: list[Entry], above: str) -> Iterator[tuple[Entry, str]]:
+    """Every entry that starts something, with the path that names it."""
+    for entry in entries:
+        path = above + (entry.entry_id or entry.title).replace(">", ">>")
+        if entry.kind == "submenu":
+            yield from _walk(entry.entries, path + ">")
+        else:
+            yield entry, path
+
+
+def may_start(host: Host) -> list[str]:
+    """Releases that the boot loader may start without anybody at its menu: the next time, and from then on."""
+    choices = (next_kernel(host), next_kernel(host, once=False))
+    return list(dict.fromkeys(choice.release for choice in choices if choice and choice.release))
+
+
+def _environment(host: Host, directory: str, once: bool) -> dict[str, str]:
+    """GRUB's environment block; without `once` as it is after the next boot, which uses up an entry for one boot only."""
+    env = parse_grubenv(host.read(directory + "/grubenv") or "")
+    return env if once else {name: value for name, value in env.items() if name != "next_entry"}
+
+
+def next_kernel(host: Host, once: bool = True) -> Choice | None:
+    """What the boot loader starts next; None where no boot loader's configuration is to be seen.
+
+    Without `once` what it starts from then on: an entry that was chosen for one boot only (`grub-reboot`) does not count.
+    """
     for directory in _GRUB_DIRECTORIES:
         config = host.read(directory + "/grub.cfg", "kernel.next")
         if config is None:
             continue
         if "blscfg" in config:
-            env = parse_grubenv(host.read(directory + "/grubenv") or "")
+            env = _environment(host, directory, once)
             choice = _from_bls(host, _ENTRY_DIRECTORIES[0], default_of(config, env, _grub_default_setting(host)))
             if choice:
                 return choice
-        choice = _from_grub(host, directory, config)
+        choice = _from_grub(host, directory, config, _environment(host, directory, once))
         if choice:
             return choice
     for directory in _ENTRY_DIRECTORIES:

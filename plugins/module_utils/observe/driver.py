@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import image, packages
 
 _PACKAGE = re.compile(
     r"^(?:nvidia-|libnvidia-|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|xserver-xorg-video-nvidia|xorg-x11-drv-nvidia|cuda-drivers"
@@ -58,6 +58,11 @@ def parse_proc_version(text: str) -> tuple[str | None, str | None]:
 def is_driver_package(name: str) -> bool:
     """Whether a package of this name belongs to an NVIDIA driver."""
     return _PACKAGE.match(name) is not None and _OTHER_PACKAGE.match(name) is None
+
+
+def is_other_package(name: str) -> bool:
+    """Whether a package of NVIDIA's belongs to no driver (a container toolkit, a CUDA toolkit, a profiler)."""
+    return _OTHER_PACKAGE.match(name) is not None
 
 
 def library(host: Host, arch: str | None, name: str) -> str | None:
@@ -177,7 +182,7 @@ def observe(host: Host, arch: str | None, kernel: dict[str, Any]) -> dict[str, A
             "neither names nor versions nor lists tell whose packages these are: " + ", ".join(sorted(found)[:5]),
         )
     program = next(
-        (path for path in (host.which("nvidia-smi"), "/usr/lib/wsl/lib/nvidia-smi") if path and host.exists(path)), None
+        (path for path in ("/usr/lib/wsl/lib/nvidia-smi", host.which("nvidia-smi")) if path and host.exists(path)), None
     )
     return {
         "owner": owner,
@@ -188,6 +193,7 @@ def observe(host: Host, arch: str | None, kernel: dict[str, Any]) -> dict[str, A
         "user_version": user_version,
         "libcuda": libcuda,
         "nvidia_smi": program,
+        "image": image.observe(host),
     }
 
 

@@ -204,6 +204,17 @@ def available(host: Host, release: str | None) -> dict[str, dict[str, str | None
     return {"nvidia": fields}
 
 
+def may_boot(
+    host: Host, release: str | None, there: dict[str, dict[str, str | None]]
+) -> dict[str, dict[str, str | None] | None]:
+    """NVIDIA's module, or None, for every kernel that may boot with nobody at the boot menu: `release`, of which it is known
+    already, and where that one was chosen for one boot only, the standing default.
+    """
+    releases = [release] if release else []
+    releases += [other for other in bootloader.may_start(host) if other != release]
+    return {each: (there if each == release else available(host, each)).get("nvidia") for each in releases}
+
+
 # The initramfs
 
 
@@ -252,6 +263,7 @@ def observe(host: Host) -> dict[str, Any]:
     present = installed(host)
     release, source = next_kernel(host, now, present)
     built_with = _built_with(host, release, now)
+    there = available(host, release)
     return {
         "running": now,
         "next": release,
@@ -260,6 +272,7 @@ def observe(host: Host) -> dict[str, Any]:
         "headers": headers(host),
         "compiler": {"built_with": built_with, "available": _available_compiler(host, built_with)},
         "loaded": loaded(host),
-        "available": available(host, release),
+        "available": there,
+        "may_boot": may_boot(host, release, there),
         "initramfs": initramfs(host, release),
     }

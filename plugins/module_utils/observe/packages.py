@@ -14,9 +14,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 DPKG_STATUS = "/var/lib/dpkg/status"
 
 INTERESTING = re.compile(
-    r"nvidia|cuda|cudnn|nccl|libnv|nvlsm|datacenter-gpu-manager|tensorrt"
+    r"nvidia|cuda|cudnn|nccl|libnv|nvlsm|^infiniband-diags$|datacenter-gpu-manager|tensorrt"
     r"|linux-(?:image|headers|modules|objects|generic)|^kernel(?:-|$)|^kmod-"
-    r"|docker|containerd|podman|dkms|^gcc|^make$|^build-essential"
+    r"|docker|containerd|podman|dkms|dnf-plugin-versionlock|^gcc|^make$|^libc6-dev$|^build-essential"
     r"|^python3(?:\.\d+)?(?:-minimal|-venv|-pip)?$|initramfs|dracut|^fio$|ubuntu-drivers|mokutil|unattended-upgrades"
 )
 """Names of the packages that an observation lists."""
@@ -63,6 +63,8 @@ class Package(NamedTuple):
     hold: bool
     vendor: str
     """Maintainer (dpkg) or vendor (rpm)."""
+    source: str = ""
+    """Name of the source package (dpkg); empty for rpm."""
 
 
 def manager(host: Host) -> str | None:
@@ -107,7 +109,11 @@ def parse_dpkg_status(text: str, native: str | None = None) -> dict[str, Package
         if native and arch not in (native, "all"):
             name += ":" + arch
         state = "reinstreq" if status[1] == "reinstreq" else status[2]
-        packages[name] = Package(_field(stanza, "Version"), state, status[0] == "hold", _field(stanza, "Maintainer"))
+        # dpkg leaves the field out where the source has the package's own name, and adds a version that differs.
+        source = (_field(stanza, "Source") or _field(stanza, "Package")).split(" ")[0]
+        packages[name] = Package(
+            _field(stanza, "Version"), state, status[0] == "hold", _field(stanza, "Maintainer"), source
+        )
     return packages
 
 
@@ -303,7 +309,10 @@ def observe(host: Host) -> dict[str, Any]:
     else:
         from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 
-        host.unknown("packages.interrupted", "rpm keeps no cheap record of an interrupted transaction")
+        seen["interrupted_detail"] = rpm.interrupted(host)
+        seen["interrupted"] = seen["interrupted_detail"] is not None
+        seen["duplicates"] = rpm.duplicated(host)
+        seen["streams"] = rpm.streams(host)
         seen["holds"] = rpm.versionlocks(host)
         seen["sources"] = rpm.sources(host)
     if "packages.interrupted" in host.unknown_facts and not seen["interrupted"]:

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import foreign
 
 _DEVICES = "/sys/bus/pci/devices/"
 _NVIDIA, _AMD, _INTEL, _MELLANOX = "10de", "1002", "8086", "15b3"
@@ -17,6 +17,7 @@ _GPU_CLASSES = ("0300", "0302")
 _ACCELERATOR = "1200"
 _NVSWITCH = "0680"
 _INFINIBAND = "0207"
+_ETHERNET = "0200"
 # Text in the VPD of the InfiniBand functions that manage an NVLink 5 fabric (HGX B200/B300 show no NVSwitch).
 _FABRIC_MARK = b"SW_MNG"
 
@@ -53,11 +54,6 @@ def _link(host: Host, path: str) -> dict[str, Any]:
     }
 
 
-def _driver(host: Host, path: str) -> str | None:
-    target = host.link(path + "/driver")
-    return os.path.basename(target) if target else None
-
-
 def _gpu(host: Host, address: str, device_class: str) -> dict[str, Any]:
     path = _DEVICES + address
     node = host.line(path + "/numa_node")
@@ -69,11 +65,17 @@ def _gpu(host: Host, address: str, device_class: str) -> dict[str, Any]:
         "subsystem": "{}:{}".format(*sub) if all(sub) else None,
         "class": device_class,
         "revision": _number(host, path + "/revision"),
-        "driver": _driver(host, path),
+        "driver": foreign.bound_to(host, path),
         # -1: the firmware tells no node.
         "numa_node": int(node) if node and node.isdigit() else None,
         "link": _link(host, path),
     }
+
+
+def _named(host: Host, address: str) -> dict[str, Any]:
+    """A device that is only named; `name` is filled in where the system has a list of names."""
+    vendor, device = (_number(host, _DEVICES + address + "/" + name) for name in ("vendor", "device"))
+    return {"vendor": vendor, "device": device, "bus_id": bus_id(address), "name": None}
 
 
 def _nvlink5(host: Host, ports: list[str]) -> bool | None:
@@ -95,31 +97,69 @@ def _nvlink5(host: Host, ports: list[str]) -> bool | None:
     return False
 
 
+def _sort(host: Host, address: str) -> str | None:
+    """What a device is to this system: gpu, function, reserved, switch, other, port (InfiniBand), ethernet (Mellanox's);
+    None for what nobody asks for.
+    """
+    path = _DEVICES + address
+    device_class = (_number(host, path + "/class") or "")[:4]
+    if device_class[:2] != "03" and device_class not in (_ACCELERATOR, _NVSWITCH, _INFINIBAND, _ETHERNET):
+        return None
+    vendor = _number(host, path + "/vendor")
+    shows = device_class[:2] == "03" or device_class == _ACCELERATOR
+    if vendor in (_AMD, _INTEL):
+        return "other" if shows else None
+    if vendor == _MELLANOX:
+        return {_INFINIBAND: "port", _ETHERNET: "ethernet"}.get(device_class)
+    return _sort_nvidia(host, path, device_class) if vendor == _NVIDIA else None
+
+
+def _sort_nvidia(host: Host, path: str, device_class: str) -> str | None:
+    if host.link(path + "/physfn"):
+        return "function"
+    if foreign.bound_to(host, path) in foreign.FOR_MACHINES:
+        return "reserved" if device_class in _GPU_CLASSES else None
+    if device_class in _GPU_CLASSES:
+        return "gpu"
+    return "switch" if device_class == _NVSWITCH else None
+
+
+def _class(host: Host, address: str) -> str:
+    return (_number(host, _DEVICES + address + "/class") or "")[:4]
+
+
 def observe(host: Host) -> dict[str, Any]:
-    """The part `pci`."""
-    gpus, switches, others, ports = [], [], [], []
+    """The part `pci`. `reserved` are cards held for a virtual machine, not this system's to drive; `virtual_functions` counts
+    the parts of a card that its own driver made for virtual machines (SR-IOV).
+    """
     addresses = host.names(_DEVICES, "pci")
     if not addresses and not host.isdir(_DEVICES):
         host.unknown("pci", f"there is no {_DEVICES}: this system shows no PCI bus")
+    found: dict[str | None, list[str]] = {}
     for address in addresses:
-        path = _DEVICES + address
-        device_class = (_number(host, path + "/class") or "")[:4]
-        if device_class[:2] != "03" and device_class not in (_ACCELERATOR, _NVSWITCH, _INFINIBAND):
-            continue
-        vendor = _number(host, path + "/vendor")
-        if vendor == _NVIDIA and device_class in _GPU_CLASSES:
-            gpus.append(_gpu(host, address, device_class))
-        elif vendor == _NVIDIA and device_class == _NVSWITCH:
-            switches.append({"bus_id": bus_id(address), "device": _number(host, path + "/device")})
-        elif vendor in (_AMD, _INTEL) and (device_class[:2] == "03" or device_class == _ACCELERATOR):
-            others.append({"vendor": vendor, "device": _number(host, path + "/device"), "bus_id": bus_id(address)})
-        elif vendor == _MELLANOX and device_class == _INFINIBAND:
-            ports.append(address)
+        found.setdefault(_sort(host, address), []).append(address)
+    gpus = [_gpu(host, address, _class(host, address)) for address in found.get("gpu", ())]
+    switches = [
+        {"bus_id": bus_id(address), "device": _number(host, _DEVICES + address + "/device")}
+        for address in found.get("switch", ())
+    ]
+    others = [_named(host, address) for address in found.get("other", ())]
+    reserved = [
+        {**_named(host, address), "driver": foreign.bound_to(host, _DEVICES + address)}
+        for address in found.get("reserved", ())
+    ]
+    titles = foreign.names(host, [*others, *reserved])
+    for device in [*others, *reserved]:
+        device["name"] = titles.get((device["vendor"], device["device"]))
     # The fabric question is asked only where it can be answered with yes: reading a VPD takes long.
-    nvlink5 = _nvlink5(host, ports) if gpus and not switches else False
+    nvlink5 = _nvlink5(host, found.get("port", [])) if gpus and not switches else False
     return {
         "gpus": sorted(gpus, key=lambda gpu: gpu["bus_id"]),
         "nvswitches": switches,
         "other_gpus": others,
+        "reserved": reserved,
+        "virtual_functions": len(found.get("function", ())),
         "nvlink5": nvlink5,
+        # Mellanox's: InfiniBand, and Ethernet that may speak RoCE.
+        "network_adapters": sorted(bus_id(address) for sort in ("port", "ethernet") for address in found.get(sort, ())),
     }

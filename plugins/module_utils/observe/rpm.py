@@ -8,35 +8,89 @@ import configparser
 import re
 from typing import Any
 
+from ansible_collections.gpuwright.node.plugins.module_utils import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
+from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
+# Kernels stand side by side; so do keys.
+_SIDE_BY_SIDE = re.compile(r"^(?:kernel(?:-|$)|kmod-|gpg-pubkey$)")
+_BY_KERNEL = ("kernel-core", "kernel-devel")
 _FORM = r"%{NAME}\t%{EPOCH}\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{VENDOR}\n"
 
 
 def parse_rpm(text: str) -> dict[str, Package]:
     """Packages from lines of name, epoch, version-release, architecture, vendor, separated by tabs.
 
-    Of several installed versions (kernels) the last one counts; epochs that are not 0 are kept.
+    Of several installed versions (kernels) the newest one counts; each kernel and its headers also stand under the name with their
+    version, as dnf takes it (kernel-devel-5.14.0-611.el9.x86_64). Epochs that are not 0 are kept.
     """
-    packages = {}
+    packages: dict[str, Package] = {}
     for line in text.splitlines():
         fields = line.split("\t")
         if len(fields) != 5 or fields[0] == "gpg-pubkey":
             continue
-        name, epoch, version, _arch, vendor = fields
+        name, epoch, version, arch, vendor = fields
+        if name in _BY_KERNEL:
+            packages[f"{name}-{version}.{arch}"] = Package(version, "installed", False, vendor)
         if epoch not in ("", "0", "(none)"):
             version = epoch + ":" + version
-        packages[name] = Package(version, "installed", False, vendor)
+        if name not in packages or versions.key(version) > versions.key(packages[name].version):
+            packages[name] = Package(version, "installed", False, vendor)
     return packages
+
+
+def duplicates(text: str) -> list[str]:
+    """Names of packages, in such lines, of which two versions are there that cannot stand side by side: an update was cut off."""
+    seen: dict[tuple[str, str], int] = {}
+    for line in text.splitlines():
+        fields = line.split("\t")
+        if len(fields) == 5 and not _SIDE_BY_SIDE.match(fields[0]):
+            seen[fields[0], fields[3]] = seen.get((fields[0], fields[3]), 0) + 1
+    return sorted({name for (name, _arch), count in seen.items() if count > 1})
+
+
+def _listing(host: Host) -> Result:
+    """rpm's list of what is installed (shared: it is asked once)."""
+    argv = ["rpm", "-qa", "--qf", _FORM]
+    if not host.live:
+        argv[1:1] = ["--root", host.root]
+    return host.once("rpm", lambda: host.run(argv, takes_root=True))
+
+
+def duplicated(host: Host) -> list[str]:
+    """Names of packages that an interrupted update left twice."""
+    result = _listing(host)
+    return duplicates(result.out) if result.ok else []
+
+
+def interrupted(host: Host) -> str | None:
+    """What an interrupted rpm left behind, as a sentence; None when nothing."""
+    result = _listing(host)
+    if not result.ok:
+        return "rpm's database does not answer: " + (result.error or result.err.strip()[-200:])
+    names = duplicated(host)
+    return "two versions are installed of " + ", ".join(names[:10]) if names else None
+
+
+def streams(host: Host) -> dict[str, str]:
+    """Module streams that are enabled, by the module's name."""
+    found = {}
+    for path in host.glob("/etc/dnf/modules.d/*.module", "packages.streams"):
+        parser = configparser.RawConfigParser(strict=False)
+        try:
+            parser.read_string(host.read(path, "packages.streams") or "")
+        except configparser.Error:
+            continue
+        for section in parser.sections():
+            if parser.get(section, "state", fallback="") == "enabled" and parser.get(section, "stream", fallback=""):
+                found[section] = parser.get(section, "stream")
+    return found
 
 
 def installed(host: Host) -> dict[str, Package]:
     """The packages in rpm's database; none and unknown when it does not answer."""
-    argv = ["rpm", "-qa", "--qf", _FORM]
-    if not host.live:
-        argv[1:1] = ["--root", host.root]
-    result = host.run(argv, takes_root=True)
+    result = _listing(host)
     if result.ok:
         return parse_rpm(result.out)
     host.unknown("packages.installed", result.error or "rpm -qa failed: " + result.err.strip()[-200:])

@@ -17,6 +17,7 @@ UNITS = (
     "nvidia-cdi-refresh.path",
     "nvidia-cdi-refresh.service",
     "nvidia-imex.service",
+    "gpuwright-mig.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",
     "display-manager.service",

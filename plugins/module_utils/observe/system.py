@@ -10,7 +10,7 @@ import shlex
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, signing_key
 from ansible_collections.gpuwright.node.plugins.module_utils.versions import upstream
 
 _DEBIAN_IDS = frozenset(("debian", "ubuntu"))
@@ -161,7 +161,13 @@ def _virtual(host: Host) -> str | None:
 
 
 def environment(host: Host) -> dict[str, Any]:
-    """The part `environment`: where the system runs. Container, WSL and Jetson count before virtual machine."""
+    """The part `environment`: where the system runs, and whether systemd manages its services (None: a tree does not tell)."""
+    systemd = host.isdir("/run/systemd/system") if host.live else None
+    return {**_place(host), "systemd": systemd}
+
+
+def _place(host: Host) -> dict[str, Any]:
+    """Kind of place and what it says of itself. Container, WSL and Jetson count before virtual machine."""
     container = _container(host)
     if container:
         return {"kind": "container", "detail": container}
@@ -206,15 +212,18 @@ def _secure_boot(host: Host) -> bool | None:
     return None
 
 
-def boot(host: Host) -> dict[str, Any]:
-    """The part `boot`."""
+def boot(host: Host, system: str | None = None) -> dict[str, Any]:
+    """The part `boot`. `system`: id of os-release."""
     boot_id = host.line("/proc/sys/kernel/random/boot_id", "boot.id")
     if boot_id is None:
         host.unknown("boot.id", "no /proc/sys/kernel/random/boot_id")
+    secure = _secure_boot(host)
     return {
         "id": boot_id,
         "efi": host.isdir("/sys/firmware/efi"),
-        "secure_boot": _secure_boot(host),
+        "secure_boot": secure,
+        # Looked for only where it decides something.
+        "signing_key": signing_key.observe(host, system) if secure else None,
         "cmdline": host.line("/proc/cmdline", "boot.cmdline"),
     }
 

@@ -8,7 +8,7 @@ and a task in ``playbooks/site.yml`` at the same place (a test holds the two ord
 
 from __future__ import annotations
 
-from . import container_toolkit, cuda, frameworks, nouveau_blacklist, nvidia_driver, reboot, repair
+from . import container_toolkit, cuda, frameworks, mig, nouveau_blacklist, nvidia_driver, reboot, repair
 from .base import Component, Context, Finding, Manages
 
 # Nouveau comes after the driver: it is only taken away once a module for the next kernel is verified, so that a cut in
@@ -17,6 +17,7 @@ COMPONENTS: dict[str, Component] = {
     "repair": repair,
     "nvidia_driver": nvidia_driver,
     "nouveau_blacklist": nouveau_blacklist,
+    "mig": mig,
     "cuda": cuda,
     "container_toolkit": container_toolkit,
     "frameworks": frameworks,
@@ -24,6 +25,6 @@ COMPONENTS: dict[str, Component] = {
 }
 
 #: Components that leave a seal.
-SEALED = ("nvidia_driver", "nouveau_blacklist", "cuda", "container_toolkit", "frameworks")
+SEALED = ("nvidia_driver", "nouveau_blacklist", "mig", "cuda", "container_toolkit", "frameworks")
 
 __all__ = ["COMPONENTS", "SEALED", "Component", "Context", "Finding", "Manages"]

@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+#: Where files of the host that were in the way are kept, below their whole path.
+BACKUP = "/var/lib/gpuwright/backup"
+
 
 @dataclass(frozen=True)
 class Context:
@@ -20,6 +23,7 @@ class Context:
     ``facts``: what node_facts returned. ``stack``: what the resolver decided. ``versions``: exact version by package name,
     from the node's own package index (absent where the index was not asked).
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
+    ``cards_missing``: the same, although the inventory or the last seal says that they are there.
     ``variables``: what is set for each role outside it.
     """
 
@@ -27,6 +31,7 @@ class Context:
     stack: Mapping[str, Any]
     versions: Mapping[str, str] = field(default_factory=dict)
     provision_only: bool = False
+    cards_missing: bool = False
     cpu_only: bool = False
     variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -105,7 +110,7 @@ def missing_packages(context: Context, names: Sequence[str]) -> list[str]:
 def repository_findings(context: Context, names: Sequence[str]) -> list[Finding]:
     """A finding for each of the named package sources that the stack wants and the node does not have yet."""
     known = {source["file"] for source in context.facts["packages"]["sources"] or ()}
-    return [
+    return _displaced(context, names) + [
         Finding(
             "configure",
             f"the package source {repository['name']} is not configured",
@@ -127,17 +132,36 @@ def repository_files(context: Context, names: Sequence[str]) -> list[str]:
     return files
 
 
+def _displaced(context: Context, names: Sequence[str]) -> list[Finding]:
+    """A finding for each file of the host that is in the way of the named package sources: it is moved to a backup."""
+    return [
+        Finding(
+            "repair", f"{entry['file']} is in the way: {entry['reason']}", files=[entry["file"], BACKUP + entry["file"]]
+        )
+        for repository in context.stack.get("repositories") or ()
+        if repository["name"] in names
+        for entry in repository.get("displaces") or ()
+    ]
+
+
 def _repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
     """The named package sources, without those that the host has by its own: a second source at the same address with
     another key would make apt stop with "Conflicting values set for option Signed-By".
     """
     wanted = [repository for repository in context.stack.get("repositories") or () if repository["name"] in names]
     ours = {repository["file"] for repository in wanted}
+    gone = {
+        (entry["file"], uri)
+        for repository in wanted
+        for entry in repository.get("displaces") or ()
+        for uri in entry["uris"]
+    }
     hosts = {
         uri.rstrip("/")
         for source in context.facts["packages"]["sources"] or ()
         if source["enabled"] and source["file"] not in ours
         for uri in source["uris"]
+        if (source["file"], uri) not in gone
     }
     return [
         repository

@@ -24,14 +24,19 @@ def findings(context: Context) -> list[Finding]:
     if missing:
         found.append(_installation(context, missing))
         return found
-    return found + _version_findings(context) + _configuration_findings(context)
+    return found + _version_findings(context) + (_configuration_findings(context) if _docker(context) else [])
+
+
+def _docker(context: Context) -> bool:
+    """Podman has no daemon and no configuration of its own: it reads the CDI specification."""
+    return str(context.stack["container_toolkit"]["engine"]["name"]) == "docker"
 
 
 def _installation(context: Context, missing: Sequence[str]) -> Finding:
     """The packages, and what follows from them: Docker's configuration gets the runtime, and Docker is restarted to read it."""
     before = context.facts["containers"]["toolkit"]["version"]
     after = context.versions.get("nvidia-container-toolkit") or context.stack["container_toolkit"]["version_spec"]
-    configured = _has_runtime(context)
+    configured = _has_runtime(context) or not _docker(context)
     running = ((context.facts["services"] or {}).get(SERVICE) or {}).get("active") == "active"
     return Finding(
         "install",
@@ -40,16 +45,16 @@ def _installation(context: Context, missing: Sequence[str]) -> Finding:
         after,
         packages=missing,
         files=[] if configured else [DAEMON_JSON],
-        services=[] if configured and running else [SERVICE],
+        services=[] if not _docker(context) or (configured and running) else [SERVICE],
     )
 
 
 def manages(context: Context) -> Manages:
     """The engine's version is not sealed: it is the distribution's, whose security updates are welcome."""
     return Manages(
-        files=[*repository_files(context, _sources(context)), DAEMON_JSON],
+        files=[*repository_files(context, _sources(context)), *([DAEMON_JSON] if _docker(context) else [])],
         packages=list(context.stack["container_toolkit"]["packages"]),
-        services=[SERVICE],
+        services=[SERVICE] if _docker(context) else [],
     )
 
 
@@ -69,9 +74,16 @@ def _wished_packages(context: Context) -> list[str]:
     return [*toolkit["engine"]["packages"], *toolkit["packages"]]
 
 
-def version_prefixes(stack: Mapping[str, Any]) -> dict[str, str]:
-    """What the packages' versions begin with, where one was asked for: 1.19.1 exactly, or any 1.19."""
+def toolkit_packages(context: Context) -> list[str]:
+    """The packages that carry the toolkit's own version."""
+    return list(context.stack["container_toolkit"]["packages"])
+
+
+def version_prefixes(stack: Mapping[str, Any], aim: str | None = None) -> dict[str, str]:
+    """What the packages' versions begin with, where one was asked for (1.19.1 exactly, or any 1.19) or is aimed at."""
     toolkit = stack.get("container_toolkit") or {}
+    if aim:
+        return dict.fromkeys(toolkit["packages"], f"{aim}-")
     specifier = toolkit.get("version_spec") or ""
     if not specifier.startswith("=="):
         return {}

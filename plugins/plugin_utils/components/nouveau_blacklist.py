@@ -10,10 +10,13 @@ from typing import Any
 from .base import Context, Finding, Manages
 
 BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
+#: dracut takes the machine's modprobe.d only where it is told to, in every initramfs from then on.
+DRACUT = "/etc/dracut.conf.d/gpuwright-nouveau.conf"
 
 
 def wanted(context: Context) -> bool:
-    return "driver" in context.stack
+    """Not where another one looks after the driver: then the initramfs is theirs too."""
+    return "driver" in context.stack and context.stack["driver"]["source"] != "preinstalled"
 
 
 def findings(context: Context) -> list[Finding]:
@@ -24,13 +27,17 @@ def findings(context: Context) -> list[Finding]:
         return []
     if not initramfs["blacklist_inside"]:
         reason = f"nouveau and nova are not blacklisted inside {initramfs['path']}"
-        return [Finding("configure", reason, files=[BLACKLIST, initramfs["path"]])]
+        return [Finding("configure", reason, files=[BLACKLIST, *_of_dracut(context), initramfs["path"]])]
     return []
 
 
 def manages(context: Context) -> Manages:
     path = context.facts["kernel"]["initramfs"]["path"]
-    return Manages(files=[BLACKLIST], light_files=[path] if path else [])
+    return Manages(files=[BLACKLIST, *_of_dracut(context)], light_files=[path] if path else [])
+
+
+def _of_dracut(context: Context) -> list[str]:
+    return [DRACUT] if context.facts["kernel"]["initramfs"]["tool"] == "dracut" else []
 
 
 def inputs(context: Context) -> Mapping[str, Any]:

@@ -8,11 +8,29 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from .. import driver_lock, secure_boot
+from . import fabric, runfile
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
 
 #: The package sources that a driver of each source comes from (names as the resolver gives them).
-SOURCES = {"nvidia": ["nvidia-cuda"], "distro": ["distro-non-free", "distro-restricted"]}
+SOURCES: Mapping[str, list[str]] = {
+    "nvidia": ["nvidia-cuda", "epel"],
+    "distro": ["distro-non-free", "distro-restricted"],
+    "runfile": [],
+}
+#: Headers follow the kernel and not the driver.
+HEADERS = ("linux-headers-", "kernel-devel")
 PERSISTENCE_SERVICE = "nvidia-persistenced.service"
+#: The kernel hook of the role, where each family of systems calls it. A test holds them to the role's own list.
+KERNEL_HOOKS = {
+    "debian": [
+        "/etc/kernel/postinst.d/zz-gpuwright",
+        "/etc/kernel/postinst.d/aa-gpuwright",
+        "/etc/kernel/header_postinst.d/zz-gpuwright",
+        "/etc/kernel/postrm.d/zz-gpuwright",
+    ],
+    "redhat": ["/etc/kernel/install.d/95-gpuwright.install"],
+}
 
 
 def wanted(context: Context) -> bool:
@@ -24,20 +42,31 @@ def findings(context: Context) -> list[Finding]:
     if driver["adopted"]:
         return []
     found = repository_findings(context, SOURCES[driver["source"]])
-    found += _package_findings(context, driver)
+    found += runfile.displaced(driver) + _stream_findings(context, driver)
+    found += runfile.findings(context, driver) if driver["source"] == "runfile" else _package_findings(context, driver)
     if not found:
         found += _lock_findings(context, driver) + _module_findings(context, driver) + _service_findings(context)
+        found += fabric.findings(context, driver)
     return found
 
 
 def manages(context: Context) -> Manages:
     driver = context.stack["driver"]
+    if driver["source"] == "preinstalled":
+        return Manages()  # its owner changes it when it likes
     if driver["adopted"]:
         return Manages(packages=sorted(context.facts["driver"]["packages"] or {}))
+    named = [name for name in driver["packages"] if not name.startswith(HEADERS)]
+    locked = driver_lock.of(context.facts, driver)
     return Manages(
-        files=repository_files(context, SOURCES[driver["source"]]),
-        packages=[name for name in driver["packages"] if not name.startswith("linux-headers-")],
-        services=[PERSISTENCE_SERVICE] if _persistence_wanted(context) else [],
+        files=[
+            *repository_files(context, SOURCES[driver["source"]]),
+            *KERNEL_HOOKS.get(context.facts["os"]["family"], []),
+            *driver_lock.files(context.facts, driver),
+            *fabric.files(driver),
+        ],
+        packages=[*named, *(name for name in locked.holds if name not in named)],
+        services=[*([PERSISTENCE_SERVICE] if _persistence_wanted(context) else []), *fabric.services(context, driver)],
     )
 
 
@@ -45,14 +74,20 @@ def inputs(context: Context) -> Mapping[str, Any]:
     driver = context.stack["driver"]
     keys = ("branch", "modules", "source", "set", "packages", "pin", "adopted")
     chosen = {key: driver.get(key) for key in keys}
+    chosen |= {key: driver[key] for key in ("fabric", "peermem") if driver.get(key)}
     return {**chosen, "version": driver["version"] if not driver["adopted"] else None}
 
 
 def load_needed(context: Context) -> bool:
     """The installed module is not the one that runs, and only a load or a reboot brings it in."""
-    if context.provision_only or not context.cards_present or "driver" not in context.stack:
+    if not _loads(context) or "driver" not in context.stack:
         return False
     return context.facts["driver"]["loaded_version"] is None or _loaded_is_stale(context)
+
+
+def _loads(context: Context) -> bool:
+    """Say whether there is a card that the module can be loaded for."""
+    return context.cards_present and not context.provision_only
 
 
 def reboot_reason(context: Context) -> str | None:
@@ -61,12 +96,17 @@ def reboot_reason(context: Context) -> str | None:
     Another driver holds the card (nouveau, nova), or another version of the NVIDIA module is loaded than the one
     that is or will be installed: a loaded module cannot be exchanged under a running user space.
     """
-    if context.provision_only or not context.cards_present or "driver" not in context.stack:
+    if not (context.cards_missing or _loads(context)) or "driver" not in context.stack:
         return None
+    if context.stack["driver"]["source"] == "preinstalled":
+        return None  # what its owner did not load is theirs to mend
     loaded = context.facts["kernel"]["loaded"] or {}
     other = [name for name in ("nouveau", "nova_core", "nova_drm", "nova") if name in loaded]
     if other:
         return f"{other[0]} holds the card; the NVIDIA module can only take it over after a boot"
+    console = secure_boot.waits_for_console(context.facts, context.stack["driver"])
+    if console:
+        return console
     if _loaded_is_stale(context):
         return "another version of the NVIDIA module is loaded than the one that is installed"
     kernel = context.facts["kernel"]
@@ -88,10 +128,23 @@ def _loaded_is_stale(context: Context) -> bool:
 
 def _wished_version(context: Context) -> str | None:
     """The version that this plan would install, where it is another one than what is there."""
+    if context.stack["driver"]["source"] == "runfile":
+        return str(context.stack["driver"]["version"])
+    if context.stack["driver"].get("displaces"):
+        return _target(context, context.stack["driver"])
     for name, version in context.versions.items():
         if name in context.stack["driver"]["packages"] and context.installed.get(name) not in (None, version):
             return version
     return None
+
+
+def _stream_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+    """The module stream decides which branch dnf sees at all."""
+    name, _colon, wished = (driver["pin"].get("stream") or "").partition(":")
+    found = (context.facts["packages"].get("streams") or {}).get(name)
+    if found == (wished or None):
+        return []
+    return [Finding("configure", f"the module stream {name} is {found or 'not enabled'}", found, wished)]
 
 
 def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
@@ -101,7 +154,15 @@ def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
         reason = f"{len(missing)} of its packages are missing: {', '.join(missing)}"
         after = f"{_target(context, driver)} ({driver['modules']} modules)"
         services = [PERSISTENCE_SERVICE] if _persistence_asked(context) else []
+        services += fabric.services(context, driver)
         return [Finding("install", reason, before, after, packages=driver["packages"], services=services)]
+    twice = sorted(
+        set(context.facts["driver"]["packages"] or {}) & set(context.facts["packages"].get("duplicates") or ())
+    )
+    if twice:
+        # The repair keeps the newer of two versions; the set goes to the version that is wished.
+        reason = f"an interrupted update left two versions of {', '.join(twice)}"
+        return [Finding("repair", reason, after=_target(context, driver), packages=driver["packages"])]
     wrong = [
         name for name in versioned_packages(driver) if not continues(context.installed[name], version_prefix(driver))
     ]
@@ -119,7 +180,9 @@ def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
     """The packages that carry the driver's own version. NVIDIA's repository versions them all alike, a distribution
     does not (Debian 13 pairs driver 550 with a persistence daemon of 535): its own are looked at where a version is wished.
     """
-    others: tuple[str, ...] = ("nvidia-driver-pinning-", "linux-", "nvlsm", "infiniband-")
+    others: tuple[str, ...] = ("nvidia-driver-pinning-", "python3-", "linux-", "kernel-", "nvlsm", "infiniband-")
+    if driver["source"] == "runfile":
+        return []
     if driver["source"] != "nvidia":
         if not driver.get("version"):
             return []
@@ -140,17 +203,17 @@ def continues(version: str, prefix: str) -> bool:
 
 def _target(context: Context, driver: Mapping[str, Any]) -> str:
     for name in versioned_packages(driver) or driver["packages"]:
-        if name in context.versions and not name.startswith("linux-headers-"):
+        if name in context.versions and not name.startswith(HEADERS):
             return str(context.versions[name])
     return str(driver.get("version") or f"branch {driver['branch']}")
 
 
 def _lock_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
-    held = set(context.facts["packages"]["holds"] or ())
-    free = [name for name in driver["pin"].get("hold", ()) if name not in held]
-    if free:
-        return [Finding("configure", f"not held against unattended upgrades: {', '.join(free)}")]
-    return []
+    files = driver_lock.files(context.facts, driver)
+    return [
+        Finding("configure", reason, files=[path for path in files if reason.startswith(path)])
+        for reason in driver_lock.differences(context.facts, driver)
+    ]
 
 
 def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:

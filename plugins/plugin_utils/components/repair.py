@@ -16,7 +16,38 @@ def wanted(context: Context) -> bool:
 
 def findings(context: Context) -> list[Finding]:
     detail = context.facts["packages"].get("interrupted_detail")
-    return [Finding("repair", f"the package manager was interrupted: {detail or 'unfinished packages'}")]
+    builds = [_build(context, build) for build in unbuildable(context.facts)]
+    reason = f"the package manager was interrupted: {detail or 'unfinished packages'}"
+    return [
+        Finding("repair", "; ".join([reason, *builds]), files=[_setting(build) for build in unbuildable(context.facts)])
+    ]
+
+
+def unbuildable(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Builds of the module that failed for a kernel that does not run, where another kernel has a module and can go on booting."""
+    dkms = facts.get("dkms") or {}
+    kernel = facts["kernel"]
+    return [
+        build
+        for build in dkms.get("failed") or ()
+        if not build["transient"]
+        and build["kernel"] != kernel["running"]
+        and build["kernel"] not in dkms["kernels"]
+        and dkms["kernels"]
+    ]
+
+
+def _build(context: Context, build: Mapping[str, Any]) -> str:
+    kernel, kept = build["kernel"], context.facts["dkms"]["kernels"][-1]
+    return (
+        f"{build['module']} {build['version']} did not build for kernel {kernel}; where it fails again, {kernel} is left out of its builds"
+        f" and {kept}, which has the module, boots next. Ways out: --want driver-modules=proprietary where the card allows it, a driver"
+        f" that knows {kernel}, or the older kernel"
+    )
+
+
+def _setting(build: Mapping[str, Any]) -> str:
+    return f"/etc/dkms/{build['module']}-{build['version']}-{build['kernel']}.conf"
 
 
 def manages(context: Context) -> Manages:

@@ -21,6 +21,9 @@ EMPTY: dict[str, Any] = {
     "changes": [],
     "checks": [],
     "reboot": False,
+    "left": [],
+    "resume": None,
+    "rescue": [],
     "failure": None,
     "simulated": False,
     "summary": {},
@@ -157,6 +160,7 @@ _NULLABLE: dict[str, Callable[[Any], Any]] = {
     "seconds": _seconds,
     "stack": lambda value: dict(value) if isinstance(value, Mapping) else None,
     "skipped": str,
+    "resume": lambda value: dict(value) if isinstance(value, Mapping) else None,
 }
 
 

@@ -8,8 +8,10 @@ resolve() below is the table of contents; each decision is a module of this pack
     branch            which driver branch                 compilers          what nvcc compiles with
     modules           open or proprietary modules         cudnn, nccl,       which libraries beside it
     package_set       desktop or compute                    tensorrt
+    mig               into what the cards are parted
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
+    foreign           where the driver is not ours
     repositories      package sources and their keys      frameworks         which wheels
     systems           the operating system                nearest            what to wish instead
 """
@@ -25,13 +27,14 @@ from ..rules import Row, Rules, age
 from ..situation import Situation
 from ..wish import Wish
 from . import (
-    branch,
     container_toolkit,
     cuda,
     cudnn,
     driver,
+    foreign,
     forward,
     frameworks,
+    mig,
     nccl,
     nearest,
     repositories,
@@ -40,9 +43,20 @@ from . import (
 )
 from .compatibility import compatible
 from .log import DESIGN, Entry, Log, Unresolved
-from .power import Power, family_floor, of_branch, reported
+from .power import Power, family_floor
 
-__all__ = ["compatible", "resolve"]
+__all__ = ["compatible", "resolve", "stack_for"]
+
+# Conflicts whose own remedy stays the first: a key or a checksum that can be given, an image's owner, a card to leave out, other wheels.
+_GIVEN = (
+    "repository.key",
+    "driver.runfile-",
+    "driver.preinstalled",
+    "cuda.cards",
+    "tensorrt.cards",
+    "frameworks.cards",
+    "frameworks.jetson",
+)
 
 # Rules that are older than this many days miss drivers and wheels that people ask for.
 OLD = 90
@@ -82,6 +96,14 @@ def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
     }
 
 
+def stack_for(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any] | None:
+    """Return only the stack of resolve()'s answer, None where there is none: without the search for a better wish."""
+    try:
+        return forward.where_needed(_decide, situation, wish, rules, Log(rules, trial=True))
+    except Unresolved:
+        return None
+
+
 def _age(situation: Situation, log: Log) -> None:
     """Warn of rules that know nothing of what appeared since."""
     days = age(log.rules, situation.today)["age_days"]
@@ -94,15 +116,17 @@ def _remedied(entry: dict[str, str], better: str | None) -> dict[str, str]:
     """Put the wish that works into a conflict; a key that can be given, a card to leave out, other wheels, stay the first remedy."""
     if better is None:
         return entry
-    given = entry["rule"].startswith(
-        ("repository.key", "cuda.cards", "tensorrt.cards", "frameworks.cards", "frameworks.jetson")
-    )
+    given = entry["rule"].startswith(_GIVEN)
     return {**entry, "remedy": f"{entry['remedy']}; or {better}" if given else better}
 
 
 def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[str, Any]:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
-    system = systems.find(situation, rules)
+    wish = foreign.allowed(situation, wish, log)
+    foreign.name_others(situation, log)
+    if situation.environment == "jetson" and not wish.frameworks:
+        return {}
+    system = foreign.repository(situation, systems.find(situation, rules), log)
     systems.warn(situation, system, log)
     if not situation.cards:
         return _without_cards(situation, wish, log)
@@ -116,6 +140,7 @@ def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[st
     if wish.cuda_compat:
         power = forward.extended(power, situation, rules)
     _toolkits(situation, wish, system, power, stack, log)
+    _put(stack, "mig", log.attempt(mig.choose, situation, wish, log))
     if wish.container_toolkit:
         stack["container_toolkit"] = container_toolkit.choose(situation, wish, system, stack.get("driver"), log)
     if wish.frameworks:
@@ -163,24 +188,7 @@ def _driver(situation: Situation, wish: Wish, system: Row, stack: dict[str, Any]
         chosen = driver.choose(situation, wish, system, log)
         stack["driver"] = chosen.stack
         return chosen.power
-    owner = {"wsl": "Windows", "jetson": "JetPack", "container": "the container's host"}[situation.environment]
-    log.decided("driver.not-ours", f"no driver is installed: it belongs to {owner}", DESIGN)
-    if wish.driver:
-        log.warn("driver.not-ours", f"the wish for a driver is left out: the driver belongs to {owner}", DESIGN)
-    if situation.cuda_reported:
-        return reported(situation.cuda_reported)
-    if situation.driver and situation.environment == "container":
-        return Power(*_of_host_driver(situation.driver.version, log.rules))
-    passed = branch.candidates(situation, Wish(), "nvidia", system, log.rules)[0]
-    row = passed[0].row if passed else log.rules["driver_branches"]["rows"][-1]
-    text = f"what the driver of {owner} can run is not known: taken for branch {row['branch']} (CUDA {row['max_cuda']})"
-    log.warn("driver.unknown", text, log.cite("driver_branches", row))
-    return of_branch(row)
-
-
-def _of_host_driver(version: str, rules: Rules) -> tuple[str, str, str]:
-    rows = [row for row in rules["driver_branches"]["rows"] if int(row["branch"]) <= int(version.split(".", 1)[0])]
-    return rows[-1]["max_cuda"], version, version
+    return foreign.power(situation, wish, system, log)
 
 
 def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack: dict[str, Any], log: Log) -> None:
@@ -195,11 +203,11 @@ def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack
         best = log.attempt(cuda.best, None, situation, system, power, log)
         versions = [best] if best else []
     if versions and wish.cudnn:
-        _put(stack, "cudnn", log.attempt(cudnn.choose, situation, wish, versions, log))
+        _put(stack, "cudnn", log.attempt(cudnn.choose, situation, wish, system, versions, log))
     if versions and wish.nccl:
-        _put(stack, "nccl", log.attempt(nccl.choose, wish, versions, log))
+        _put(stack, "nccl", log.attempt(nccl.choose, wish, system, versions, log))
     if versions and wish.tensorrt:
-        _put(stack, "tensorrt", log.attempt(tensorrt.choose, situation, wish, versions, log))
+        _put(stack, "tensorrt", log.attempt(tensorrt.choose, situation, wish, system, versions, log))
 
 
 def _put(stack: dict[str, Any], key: str, value: Any) -> None:

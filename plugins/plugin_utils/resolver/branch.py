@@ -18,7 +18,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ..rules import Row, Rules, cite
 from ..situation import Card, Situation
 from ..wish import Wish
-from . import cards, forward, modules, power, systems
+from . import cards, forward, modules, power, runfile, systems
 from .log import Entry, conflict, offered
 
 END_IS_NEAR = timedelta(days=180)
@@ -115,6 +115,10 @@ def _family(cuda: str, who: str, rules: Rules) -> list[Floor]:
 def _offered(source: str, system: Row, rules: Rules) -> Iterable[tuple[Row, str | None, bool]]:
     """Yield each branch that a source carries for a system, with the build where only one is carried."""
     for row in rules["driver_branches"]["rows"]:
+        if source == "runfile":
+            if runfile.serves(row["branch"], rules) and _packaged(row, rules):
+                yield row, None, False
+            continue
         if source == "nvidia":
             if int(row["branch"]) >= int(system["nvidia_first_branch"]) and _packaged(row, rules):
                 yield row, None, False

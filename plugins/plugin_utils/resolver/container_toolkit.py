@@ -29,8 +29,13 @@ def choose(situation: Situation, wish: Wish, system: Row, driver: dict[str, Any]
         spec = f">={floor['version']}"
         text = f"container toolkit from {floor['version']} on: {floor['text']}"
         log.decided("container-toolkit.version", text, log.cite("container_toolkit", floor))
-    engine = {"name": "docker", "packages": _engine(situation, system)}
-    _warn_of_engine(situation, system, log)
+    if system.get("podman") and not situation.docker:
+        engine = {"name": "podman", "packages": list(system["podman"])}
+        text = f"podman, which hands cards to containers by CDI: {system['name']} has no Docker of its own, and none is there"
+        log.decided("container-toolkit.engine", text, log.cite("systems", system))
+    else:
+        engine = {"name": "docker", "packages": _engine(situation, system)}
+        _warn_of_engine(situation, system, log)
     return {"version_spec": spec, "packages": list(table["packages"][0]["names"]), "engine": engine}
 
 

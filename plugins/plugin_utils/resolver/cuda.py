@@ -14,6 +14,7 @@ from ..situation import Card, Situation
 from ..wish import Wish
 from . import compilers, targets
 from .log import Entry, Log, Unresolved, conflict, offered
+from .naming import component
 from .power import Power, native_floor
 
 
@@ -74,7 +75,7 @@ def _one(version: str | None, situation: Situation, system: Row, power: Power, l
     cuda = best(version, situation, system, power, log)
     mode = power.mode(cuda, log.rules)
     major, minor = cuda.split(".")[:2]
-    row = log.rules["packages"]["components"][0]
+    row = component("cuda", log.rules)
     fill = {"{major}": major, "{minor}": minor}
     packages = [_filled(name, fill) for name in row["packages"]]
     entry = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}

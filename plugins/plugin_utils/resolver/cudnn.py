@@ -13,9 +13,10 @@ from ..rules import Row
 from ..situation import Situation
 from ..wish import Wish
 from .log import Log, Unresolved, conflict, offered
+from .naming import component, names
 
 
-def choose(situation: Situation, wish: Wish, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
     """Return version (None: the newest of the index) and packages for the CUDA majors in use. Raises Unresolved."""
     majors = sorted({dotted.major(cuda) for cuda in cuda_versions}, key=int)
     last = _ceiling(situation, majors, log)
@@ -23,8 +24,8 @@ def choose(situation: Situation, wish: Wish, cuda_versions: Sequence[str], log: 
     if version:
         _check(version, majors, situation, last, log)
     old = version is not None and dotted.major(version) == "8"
-    row = next(each for each in log.rules["packages"]["components"] if each["what"] == ("cudnn8" if old else "cudnn9"))
-    packages = [name.replace("{major}", major) for major in majors for name in row["packages"]]
+    row = component("cudnn8" if old else "cudnn9", log.rules)
+    packages = [name.replace("{major}", major) for major in majors for name in names(row, system)]
     if last and not wish.cudnn_version:
         text = f"cuDNN {version}: the last one that serves every card and CUDA {', '.join(majors)}"
         log.decided("cudnn.version", text, log.cite("cudnn", last))

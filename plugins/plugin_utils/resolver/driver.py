@@ -12,7 +12,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ..rules import Row, Rules, cite
 from ..situation import InstalledDriver, Situation
 from ..wish import Wish
-from . import adoption, branch, cards, modules, package_set, packages, power, source
+from . import adoption, branch, cards, fabric, modules, package_set, packages, power, preinstalled, runfile, source
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 
 _END = {
@@ -32,6 +32,8 @@ class Driver:
 
 def choose(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
     """Keep the driver that is there where it satisfies everything, else choose one. Raises Unresolved."""
+    if preinstalled.applies(situation, wish):
+        return _preinstalled(situation, wish, log)
     installed = situation.driver
     if installed is None:
         if situation.driver_owner == "runfile" and not wish.driver_source:
@@ -65,13 +67,14 @@ def _was_ours(situation: Situation) -> bool:
 
 def _not_swapped(installed: InstalledDriver, entry: Entry) -> Entry:
     text = f"{entry['text']}; the driver {installed.version} that is there came from {_origin(installed)} and is not swapped unasked"
-    remedy = "to have it replaced, say where from: driver-source=nvidia (a .run installation has to be removed first: nvidia-uninstall)"
+    by_itself = " (its own uninstaller takes it away first)" if installed.owner == "runfile" else ""
+    remedy = f"to have it replaced, say where from: driver-source=nvidia{by_itself}"
     return {**entry, "text": text, "remedy": remedy}
 
 
 def _broken_runfile() -> Entry:
     text = "a driver from a .run file is there and does not work; packages installed over it would mix with its files"
-    remedy = "remove it with nvidia-uninstall, or say where the new one comes from: driver-source=nvidia"
+    remedy = "say where the new one comes from, then its own uninstaller takes it away first: driver-source=nvidia"
     return conflict("driver.runfile", text, "the machine's facts", remedy)
 
 
@@ -80,6 +83,13 @@ def _origin(installed: InstalledDriver) -> str:
 
 
 # a driver that is there --------------------------------------------------------------------------------
+
+
+def _preinstalled(situation: Situation, wish: Wish, log: Log) -> Driver:
+    """Return the driver that another one looks after, as it is."""
+    adopted = _adopted(preinstalled.checked(situation, wish, log), situation, log)
+    reason = f"it belongs to {preinstalled.owner_of(situation)}: used and checked, never touched"
+    return replace(adopted, stack={**adopted.stack, "source": preinstalled.SOURCE, "source_reason": reason})
 
 
 def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driver:
@@ -116,6 +126,8 @@ def _kept(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver | N
     if not _was_ours(situation) or wish.driver_branch:
         return None
     kept = situation.kept or {}
+    if situation.moves and not _lives(kept.get("branch"), situation, log.rules):
+        return None
     same = replace(wish, driver_branch=kept.get("branch"), driver_modules=wish.driver_modules or kept.get("modules"))
     trial = Log(log.rules)
     try:
@@ -130,18 +142,27 @@ def _kept(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver | N
     return found
 
 
+def _lives(name: str | None, situation: Situation, rules: Rules) -> bool:
+    """Say whether a branch still gets builds, and will for a while: an upgrade leaves one that does not."""
+    row = next((each for each in rules["driver_branches"]["rows"] if each["branch"] == name), None)
+    return row is not None and branch.lifetime(row, situation.today) not in ("ended", "ending")
+
+
 # a driver to install -----------------------------------------------------------------------------------
 
 
 def _fresh(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
     candidate, origin = _candidate(situation, wish, system, log.rules)
     chosen = package_set.choose(situation, wish, log)
-    names = packages.of_driver(candidate, chosen, situation, wish, system, log.rules)
+    names_of = runfile.of_driver if candidate.source == "runfile" else packages.of_driver
+    names = names_of(candidate, chosen, situation, wish, system, log.rules)
+    version = names.pop("version", wish.driver_version)
     _explain(candidate, origin, wish, situation, log)
     _warn(candidate, names["build"], situation, wish, log)
+    fabric.explain(names.get("fabric", {}), log)
     stack = {
         "branch": candidate.branch,
-        "version": wish.driver_version,
+        "version": version,
         "modules": candidate.modules,
         "source": candidate.source,
         "source_reason": (situation.kept or {}).get("source_reason") or origin.reason,
@@ -150,8 +171,14 @@ def _fresh(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
         **names,
         "minimum": candidate.minimum,
         "adopted": False,
+        **({"peermem": True} if wish.driver_peermem else {}),
     }
-    return Driver(stack, power.of_branch(candidate.row, wish.driver_version, candidate.build))
+    displaced = runfile.displaced(situation, wish, candidate.source)
+    if displaced:
+        stack["displaces"] = displaced
+        text = f"the installation {displaced} by a .run file is taken away by its own uninstaller before packages are installed"
+        log.decided("driver.displaces", text, "the machine's facts")
+    return Driver(stack, power.of_branch(candidate.row, version, candidate.build))
 
 
 def _candidate(situation: Situation, wish: Wish, system: Row, rules: Rules) -> tuple[branch.Candidate, source.Source]:
@@ -306,8 +333,7 @@ def _warn(candidate: branch.Candidate, build: str, situation: Situation, wish: W
     if wish.driver_version or candidate.build:
         _security(wish.driver_version or candidate.build or "", log)
     if situation.secure_boot and build == "dkms":
-        text = "Secure Boot is on: modules built on this machine are signed by a key that has to be enrolled by hand at the next boot"
-        log.warn("driver.secure-boot", text, DESIGN)
+        _secure_boot(situation, log)
     for doubt in log.rules["systems"]["doubts"]:
         if candidate.source == "nvidia" and (doubt["os"], doubt["what"], doubt["version"]) == (
             situation.os,
@@ -324,6 +350,18 @@ def _warn(candidate: branch.Candidate, build: str, situation: Situation, wish: W
         if not card.known:
             text = f"the rules do not name the card {card.name}: it is taken for {card.architecture or 'a card newer than the rules'}"
             log.warn("gpu.unlisted", text, "compat/gpus.yaml (device_ranges)")
+
+
+def _secure_boot(situation: Situation, log: Log) -> None:
+    if situation.signing_key == "enrolled":
+        log.decided(
+            "driver.secure-boot",
+            "Secure Boot is on, and the key that signs modules built on this machine is enrolled",
+            DESIGN,
+        )
+        return
+    text = "Secure Boot is on: modules built on this machine are signed by a key that has to be enrolled by hand at the next boot"
+    log.warn("driver.secure-boot", text, DESIGN)
 
 
 def _reaches(failure: Row, candidate: branch.Candidate) -> bool:

@@ -17,6 +17,7 @@ from ..rules import Row, Rules
 from ..situation import Card, Situation
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict
+from .naming import component
 from .power import Power
 
 Stack = dict[str, Any]
@@ -48,7 +49,7 @@ def versions(branch: str, cards: Iterable[Card], rules: Rules) -> tuple[str, ...
 
 def package(cuda: str, rules: Rules) -> tuple[str, str]:
     """Return the name of the package for a CUDA version (13.0), and the directory of its libraries."""
-    row = next(each for each in rules["packages"]["components"] if each["what"] == "cuda-compat")
+    row = component("cuda-compat", rules)
     major, minor = cuda.split(".")[:2]
     name, path = (
         text.replace("{major}", major).replace("{minor}", minor) for text in (row["packages"][0], row["path"])

@@ -12,15 +12,16 @@ from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ..rules import Row
 from ..wish import Wish
 from .log import Log, Unresolved, conflict
+from .naming import component, names
 
 
-def choose(wish: Wish, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+def choose(wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
     """Return version (None: the newest of the index), packages and the CUDA major they are built for. Raises Unresolved.
 
     One name serves all CUDA versions: the newest major version in use is the one that counts.
     """
     major = max((dotted.major(cuda) for cuda in cuda_versions), key=int)
-    row = next(each for each in log.rules["packages"]["components"] if each["what"] == "nccl")
+    row = component("nccl", log.rules)
     version = wish.nccl_version
     if version:
         _check(version, major, log)
@@ -28,7 +29,7 @@ def choose(wish: Wish, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]
     else:
         text = f"NCCL: the newest of the machine's package index that was built for CUDA {major}"
         log.decided("nccl.version", text, log.cite("packages", row))
-    return {"version": version, "packages": list(row["packages"]), "cuda": major}
+    return {"version": version, "packages": names(row, system), "cuda": major}
 
 
 def _check(version: str, major: str, log: Log) -> None:

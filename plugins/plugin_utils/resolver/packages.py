@@ -9,7 +9,7 @@ from typing import Any
 from ..rules import Row, Rules
 from ..situation import Situation
 from ..wish import Wish
-from . import systems
+from . import fabric, kernel_flavours, systems
 from .branch import Candidate
 from .log import Unresolved, conflict
 
@@ -27,24 +27,28 @@ def of_driver(
     Raises Unresolved where no names are known.
     """
     row = _row(candidate, package_set, system, rules)
-    names = [_filled(name, candidate, situation, system) for name in row["packages"]]
+    names = [filled for name in row["packages"] for filled in _filled(name, candidate, situation, system)]
+    of_next = _module_of_next(row, candidate, situation)
     headers = systems.headers(situation, system, rules)
-    fabric = _fabric(candidate, situation, rules)
+    switched = fabric.choose(candidate, situation, wish, system, rules)
+    beside = switched.get("packages", [])
     # Modules built for each kernel follow the kernel; held back, the next kernel would boot without a driver. Their names
     # carry the branch, which is lock enough.
-    pin = _pin(candidate, wish, [] if row["build"] == "prebuilt-signed" else [*names, *fabric], rules)
-    before = [pin["package"]] if "package" in pin else []
+    pin = _pin(candidate, wish, [] if row["build"] == "prebuilt-signed" else [*names, *beside], system, rules)
+    before = [pin[key] for key in ("package", "plugin") if key in pin]
     if row["build"] == "dkms":
         before.append(headers)
     result: dict[str, Any] = {
-        "packages": [*before, *names, *fabric],
+        "packages": [*before, *([of_next["package"]] if of_next else []), *names, *beside],
         "pin": pin,
         "build": row["build"],
         "kernel_module": row["kernel_module"],
         "headers": headers,
     }
-    if fabric:
-        result["fabric"] = {"packages": fabric, "services": ["nvidia-fabricmanager.service"]}
+    if of_next:
+        result["module_of_next"] = of_next
+    if switched:
+        result["fabric"] = switched
     return result
 
 
@@ -63,28 +67,50 @@ def _in(branch: str, row: Row) -> bool:
     return above and (row["last_branch"] is None or int(branch) <= int(row["last_branch"]))
 
 
-def _filled(name: str, candidate: Candidate, situation: Situation, system: Row) -> str:
-    return name.replace("{branch}", candidate.branch).replace("{series}", systems.series(situation, system) or "")
+def _filled(name: str, candidate: Candidate, situation: Situation, system: Row) -> list[str]:
+    """Return the package's name; of modules that are built for each kernel series, one name a series that may boot."""
+    plain = name.replace("{branch}", candidate.branch)
+    if "{series}" not in plain:
+        return [plain]
+    return [plain.replace("{series}", series) for series in kernel_flavours.every_series(situation, system)]
 
 
-def _pin(candidate: Candidate, wish: Wish, names: list[str], rules: Rules) -> dict[str, Any]:
-    """Return the pinning package of NVIDIA's repository where there is one, else the packages to hold; never both."""
+def _module_of_next(row: Row, candidate: Candidate, situation: Situation) -> dict[str, str] | None:
+    """Return the package with the signed module of exactly the kernel that boots next: the series' own may lag behind it."""
+    if row["build"] != "prebuilt-signed" or situation.installed is None or not situation.kernel:
+        return None
+    name = next((name for name in row["packages"] if "{series}" in name), None)
+    if name is None:
+        return None
+    package = name.replace("{branch}", candidate.branch).replace("{series}", situation.kernel)
+    return {"kernel": situation.kernel, "package": package}
+
+
+def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: Rules) -> dict[str, Any]:
+    """Return what locks the driver: NVIDIA's pinning package of the exact version where that was wished, else holds.
+
+    The pinning package of a branch keeps the branch and leaves its builds free: an upgrade of everything would still move the
+    driver under a loaded module. It is installed, and the set is held. dnf holds by a plugin, which is a package of its own;
+    the module stream narrows what it sees to the branch.
+    """
     for row in rules["packages"]["pinning"]:
-        if row["from"] == candidate.source and _in(candidate.branch, row):
-            return {"package": row["package"].replace("{version}", wish.driver_version or candidate.branch)}
-    return {"hold": names}
+        if row["from"] == candidate.source and system["family"] in row["families"] and _in(candidate.branch, row):
+            package = row["package"].replace("{version}", wish.driver_version or candidate.branch)
+            return {"package": package} if wish.driver_version else {"package": package, "hold": held}
+    pin: dict[str, Any] = {"hold": held}
+    stream = _stream(candidate, system, rules)
+    if stream:
+        pin["stream"] = stream
+    plugins = [row["package"] for row in rules["packages"]["versionlock"] if row["family"] == system["family"]]
+    if plugins and held:
+        pin["plugin"] = plugins[0]
+    return pin
 
 
-def _fabric(candidate: Candidate, situation: Situation, rules: Rules) -> list[str]:
-    """Return what NVSwitch boards need: without the fabric manager CUDA does not start there."""
-    if not situation.nvswitch:
-        return []
-    rows = [
-        row
-        for row in rules["packages"]["fabric_manager"]
-        if row["from"] == candidate.source and _in(candidate.branch, row)
-    ]
-    names = [name.replace("{branch}", candidate.branch) for row in rows[:1] for name in row["packages"]]
-    if situation.nvlink5:
-        names += [name for row in rules["packages"]["nvlink5"] for name in row["packages"]]
-    return names
+def _stream(candidate: Candidate, system: Row, rules: Rules) -> str | None:
+    """Return the module stream of a branch (nvidia-driver:580-open) where the system has modularity."""
+    if not system.get("modularity"):
+        return None
+    rows = rules["packages"]["streams"]
+    fitting = (row for row in rows if (row["from"], row["modules"]) == (candidate.source, candidate.modules))
+    return next((str(row["stream"]).replace("{branch}", candidate.branch) for row in fitting), None)

@@ -10,11 +10,14 @@ from typing import Any
 from ..rules import Row
 from ..situation import Situation
 from ..wish import Wish
-from . import keys, systems, upstreams
+from . import foreign, keys, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
+from .naming import RPM_FAMILY
 
 KEYRINGS = "/usr/share/keyrings"
 LISTS = "/etc/apt/sources.list.d"
+RPM_KEYS = "/etc/pki/rpm-gpg"
+RPM_LISTS = "/etc/yum.repos.d"
 TOOLKIT = "nvidia-container-toolkit"
 _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 # Parts of the stack whose packages are in NVIDIA's CUDA repository.
@@ -40,8 +43,24 @@ def choose(situation: Situation, wish: Wish, system: Row, stack: Mapping[str, An
     if (installs and driver["source"] == "nvidia") or libraries or (toolkit and shared):
         found.append(_cuda(situation, wish, system, driver, log))
     if toolkit and not shared:
-        found.append(_toolkit(situation, wish, log))
-    return found
+        found.append(_toolkit(situation, wish, system, log))
+    if installs and driver["build"] == "dkms" and system.get("epel") and not _has_epel(situation):
+        found.append(_epel(situation, wish, system, log))
+    return [_displacing(each, situation, driver if installs else {}, log) for each in found]
+
+
+def _displacing(
+    repository: dict[str, Any], situation: Situation, driver: Mapping[str, Any], log: Log
+) -> dict[str, Any]:
+    """Add the files of the host that are in a vendor's repository's way; without any, the repository as it is."""
+    if repository["components"]:
+        return repository
+    offers = repository["name"] == "nvidia-cuda" and driver.get("source") == "nvidia"
+    found = source_files.in_the_way(repository, situation.package_sources, driver=offers)
+    for each in found:
+        text = f"{each['file']} is moved to {source_files.BACKUP}: {each['reason']}"
+        log.decided("repository.displaces", text, "the machine's facts")
+    return {**repository, "displaces": found} if found else repository
 
 
 def _cuda(situation: Situation, wish: Wish, system: Row, driver: Mapping[str, Any], log: Log) -> dict[str, Any]:
@@ -55,23 +74,59 @@ def _cuda(situation: Situation, wish: Wish, system: Row, driver: Mapping[str, An
     file = row["file"] if row else f"{(fingerprint or '')[-8:]}.pub"
     text = f"NVIDIA's repository {system['nvidia_repository']}, signed by {fingerprint}"
     log.decided("repository.nvidia", text, log.cite("upstreams", repository))
-    result = _source("nvidia-cuda", "nvidia", base, f"{base}{file}", fingerprint)
-    if driver and driver["source"] != "nvidia":
+    result = _source("nvidia-cuda", "nvidia", base, f"{base}{file}", fingerprint, system)
+    if situation.brings_own_driver:
+        result["exclude"] = foreign.barred(_DRIVER_PACKAGES, _NOT_DRIVER)
+    elif driver and driver["source"] != "nvidia":
         result["exclude"] = {"release": f"l={_LABEL}", "packages": _DRIVER_PACKAGES, "except": _NOT_DRIVER}
     return result
 
 
-def _toolkit(situation: Situation, wish: Wish, log: Log) -> dict[str, Any]:
-    base = upstreams.url(TOOLKIT, wish, log.rules)
+def _toolkit(situation: Situation, wish: Wish, system: Row, log: Log) -> dict[str, Any]:
+    rpm = system["family"] == RPM_FAMILY
+    base = upstreams.url(TOOLKIT, wish, log.rules, f"{TOOLKIT}-rpm" if rpm else TOOLKIT)
     row = keys.by_id("F796ECB0", log.rules)
     fingerprint = keys.fingerprint(TOOLKIT, wish, row)
     url = row["url"] if TOOLKIT not in wish.mirrors else f"{base}/{row['file']}"
     text = f"the container toolkit's own repository, signed by {fingerprint}"
     log.decided("repository.container-toolkit", text, log.cite("upstreams", row))
-    return _source(TOOLKIT, "nvidia", f"{base}/{_DEBIAN_ARCH[situation.arch]}/", url, fingerprint)
+    arch = situation.arch if rpm else _DEBIAN_ARCH[situation.arch]
+    # Of its rpm repository the index is signed and the packages are not.
+    return _source(TOOLKIT, "nvidia", f"{base}/{arch}/", url, fingerprint, system, signed="index")
 
 
-def _source(name: str, upstream: str, uri: str, key_url: str, fingerprint: str | None) -> dict[str, Any]:
+def _has_epel(situation: Situation) -> bool:
+    """Say whether the machine has EPEL by its own: a mirror list or a site's copy is as good."""
+    sources = situation.package_sources or ()
+    return any(each["enabled"] and each.get("name") == "epel" for each in sources)
+
+
+def _epel(situation: Situation, wish: Wish, system: Row, log: Log) -> dict[str, Any]:
+    row = keys.by_id(system["epel"].upper(), log.rules)
+    base = upstreams.url("epel", wish, log.rules)
+    fingerprint = keys.fingerprint("epel", wish, row)
+    text = f"EPEL, which DKMS comes from, signed by {fingerprint}"
+    log.decided("repository.epel", text, log.cite("upstreams", row))
+    uri = f"{base}/{system['version']}/Everything/{situation.arch}/"
+    return _source("epel", "epel", uri, f"{base}/{row['file']}", fingerprint, system)
+
+
+def _source(
+    name: str, upstream: str, uri: str, key_url: str, fingerprint: str | None, system: Row, signed: str = "packages"
+) -> dict[str, Any]:
+    """Return a vendor's package source. ``signed``: what of an rpm repository its key signs; of apt's it is always the index."""
+    if system["family"] == RPM_FAMILY:
+        path = f"{RPM_KEYS}/RPM-GPG-KEY-gpuwright-{name}"
+        return {
+            "name": name,
+            "upstream": upstream,
+            "uris": [uri],
+            "suites": [],
+            "components": [],
+            "key": {"url": key_url, "fingerprint": fingerprint, "path": path},
+            "signed": signed,
+            "file": f"{RPM_LISTS}/gpuwright-{name}.repo",
+        }
     return {
         "name": name,
         "upstream": upstream,
@@ -89,6 +144,8 @@ def _source(name: str, upstream: str, uri: str, key_url: str, fingerprint: str |
 def _of_host(situation: Situation, system: Row, branch: str, log: Log) -> list[dict[str, Any]]:
     """Return the components of the distribution that carry its driver, from the mirror that the host uses already."""
     carried = systems.distro_driver(system, branch, log.rules)
+    if system["family"] == RPM_FAMILY:
+        return _signed_of_host(situation, system, log)
     needed = list(carried["components"]) if carried else []
     sources = [each for each in situation.package_sources or () if _is_archive(each, system)]
     present = {component for each in sources for component in each["components"]}
@@ -116,6 +173,26 @@ def _of_host(situation: Situation, system: Row, branch: str, log: Log) -> list[d
             "file": f"{LISTS}/gpuwright-{name}.sources",
         },
     ]
+
+
+def _signed_of_host(situation: Situation, system: Row, log: Log) -> list[dict[str, Any]]:
+    """Return nothing: the distribution's repository with signed modules is one that the machine has. Raises Unresolved.
+
+    It comes with a subscription or with a package of the distribution, which only its administrator can choose.
+    """
+    rows = [row for row in log.rules["systems"]["signed_repositories"] if row["os"] == system["os"]]
+    enabled = [str(each.get("name")) for each in situation.package_sources or () if each["enabled"]]
+    row = rows[0]
+    if situation.package_sources is None:
+        text = f"the repository with the signed modules of {system['name']} has to be there: {row['steps']}"
+        log.warn("repository.signed", text, log.cite("systems", row))
+    elif not any(row["repository"] in name and "cuda" not in name for name in enabled):
+        text = f"the repository with the signed modules of {system['name']} is not enabled on this machine"
+        remedy = (
+            f"run: {row['steps']}; or use driver-source=nvidia, whose modules need a key of your own under Secure Boot"
+        )
+        raise Unresolved(conflict("repository.signed", text, log.cite("systems", row), remedy))
+    return []
 
 
 def _is_archive(source: Mapping[str, Any], system: Row) -> bool:

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Where the driver comes from: NVIDIA's repository or the distribution's."""
+"""Where the driver comes from: NVIDIA's repository, the distribution's, or a file of NVIDIA's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..rules import Row, Rules
 from ..situation import Situation
 from ..wish import Wish
-from . import keys
+from . import keys, systems
 from .log import DESIGN, Entry
 
 
@@ -30,11 +30,11 @@ def candidates(situation: Situation, wish: Wish, system: Row, rules: Rules) -> t
     distribution's modules, which it has signed, come first; then NVIDIA's repository, then the distribution's.
     """
     out = keys.obstacles(situation, wish, system, rules)
-    order = _order(situation, wish, system)
+    order = _order(situation, wish, system, rules)
     return [source for source in order if source.name != "nvidia" or not out], out
 
 
-def _order(situation: Situation, wish: Wish, system: Row) -> Sequence[Source]:
+def _order(situation: Situation, wish: Wish, system: Row, rules: Rules) -> Sequence[Source]:
     if wish.driver_source:
         return [Source(wish.driver_source, "asked for", "the wish")]
     nvidia = Source("nvidia", "NVIDIA's repository is preferred: it has the choice of branches", DESIGN)
@@ -48,7 +48,7 @@ def _order(situation: Situation, wish: Wish, system: Row) -> Sequence[Source]:
                 "the machine's facts",
             )
         ]
-    if situation.secure_boot and system["family"] == "ubuntu":
+    if situation.secure_boot and systems.signs(situation, system, rules):
         signed = "Secure Boot is on: the distribution signs its prebuilt modules, no key has to be enrolled"
         return [Source("distro", signed, "compat/systems.yaml (distro_drivers)"), nvidia]
     return [nvidia, distro]
@@ -57,7 +57,7 @@ def _order(situation: Situation, wish: Wish, system: Row) -> Sequence[Source]:
 def _present(situation: Situation) -> str | None:
     """Return the source of what is in force: of the stack that was applied, else of the packages that are there."""
     kept = (situation.kept or {}).get("source")
-    if kept in ("nvidia", "distro"):
+    if kept in ("nvidia", "distro", "runfile"):
         return str(kept)
     packaged = situation.driver_owner == "packages" and situation.driver_source in ("nvidia", "distro")
     return situation.driver_source if packaged else None

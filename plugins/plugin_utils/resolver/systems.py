@@ -15,7 +15,7 @@ from .log import Log, Unresolved, conflict
 
 END_IS_NEAR = timedelta(days=180)
 _FLAVOUR = re.compile(r"^\d+(?:\.\d+)*-\d+(?:\.\d+)*-(?P<flavour>[a-z][a-z0-9-]*)$")
-_EXTENDED = {"debian": "Debian LTS", "ubuntu": "Ubuntu Pro (ESM)"}
+_EXTENDED = {"debian": "Debian LTS", "ubuntu": "Ubuntu Pro (ESM)", "rhel": "Red Hat's extended life cycle support"}
 
 
 def find(situation: Situation, rules: Rules) -> Row:
@@ -69,9 +69,20 @@ def headers(situation: Situation, system: Row, rules: Rules) -> str:
         fits = row["family"] == system["family"]
         fits = fits and row["arch"] in ("any", situation.arch) and row["flavour"] in ("any", flavour)
         if fits:
-            return str(row["headers"]).replace("{series}", series(situation, system) or "generic")
+            name = str(row["headers"]).replace("{series}", series(situation, system) or "generic")
+            # Nobody looked at the machine: the name without a kernel stands for it.
+            return name.replace("{kernel}", situation.kernel) if situation.kernel else name.removesuffix("-{kernel}")
     text = f"no package of kernel headers is known for {situation.os} on {situation.arch}"
     raise Unresolved(conflict("os.headers", text, "compat/systems.yaml", "use x86_64 or aarch64"))
+
+
+def signs(situation: Situation, system: Row, rules: Rules) -> bool:
+    """Say whether the distribution signs the driver's modules for its kernels, so that Secure Boot takes them as they are."""
+    rows = [row for row in rules["systems"]["distro_drivers"] if row["os"] == system["os"] and row["prebuilt"]]
+    release = situation.release
+    return any(
+        not row.get("first_release") or (release and dotted.at_least(release, row["first_release"])) for row in rows
+    )
 
 
 def distro_driver(system: Row, branch: str, rules: Rules) -> Row | None:

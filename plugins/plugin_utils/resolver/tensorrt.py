@@ -13,9 +13,10 @@ from ..rules import Row
 from ..situation import Card, Situation
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict, offered
+from .naming import component, names
 
 
-def choose(situation: Situation, wish: Wish, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
     """Return version (None: the newest of its generation in the index), packages and the CUDA major they are built for.
 
     The newest release that serves every card and has packages for CUDA is taken. Raises Unresolved.
@@ -29,7 +30,7 @@ def choose(situation: Situation, wish: Wish, cuda_versions: Sequence[str], log: 
     return {
         "version": version,
         "generation": dotted.major(row["version"]),
-        "packages": list(package["packages"]),
+        "packages": names(package, system),
         "cuda": major,
     }
 
@@ -59,9 +60,7 @@ def _newest(generation: str, log: Log) -> Row:
 
 
 def _packages(row: Row, log: Log) -> Row:
-    what = f"tensorrt{dotted.major(row['version'])}"
-    found: Row = next(each for each in log.rules["packages"]["components"] if each["what"] == what)
-    return found
+    return component(f"tensorrt{dotted.major(row['version'])}", log.rules)
 
 
 def _obstacles(row: Row, cards: Sequence[Card], major: str, log: Log) -> list[Entry]:

@@ -8,10 +8,10 @@ from ..rules import Rules
 from ..wish import Wish
 
 
-def url(name: str, wish: Wish, rules: Rules) -> str:
-    """Return the base address of an upstream, without a slash at its end."""
+def url(name: str, wish: Wish, rules: Rules, form: str | None = None) -> str:
+    """Return the base address of an upstream, without a slash at its end. ``form``: the row where one upstream has several."""
     mirror = wish.mirrors.get(name)
     if mirror:
         return mirror
-    row = next(each for each in rules["upstreams"]["rows"] if each["name"] == name)
+    row = next(each for each in rules["upstreams"]["rows"] if each["name"] == (form or name))
     return str(row["url"]).rstrip("/")

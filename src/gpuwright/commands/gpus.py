@@ -23,7 +23,7 @@ _STATES = {"alive": "", "ending": "ends soon", "unknown": "end not published"}
 
 def run(args: argparse.Namespace) -> int:
     """Show the cards whose name or PCI id matches."""
-    found = knowledge.find_cards(args.pattern)
+    found = knowledge.find_cards(args.pattern, None if args.json else _FEW)
     age = knowledge.rules_age()
     if args.json:
         console.json_document({"ok": True, "gpus": found, "rules": age})

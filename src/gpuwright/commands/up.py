@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from gpuwright.runner import Outcome
 
 
+_PLAYBOOKS = {"remove": "remove"}
+_TITLES = {"up": "bringing the node up", "upgrade": "upgrading", "rollback": "rolling back", "remove": "removing"}
+
+
 def run(args: argparse.Namespace) -> int:
-    """Bring the hosts to the wished state. The plan is shown and confirmed first, unless `--yes`."""
-    wanted = hostrun.prepare(args, playbook="site", needs_root=True)
+    """Bring the hosts to what the verb means. The plan is shown and confirmed first, unless `--yes`."""
+    wanted = hostrun.prepare(args, playbook=_PLAYBOOKS.get(args.verb, "site"), needs_root=True)
     if args.yes:
         return _apply(args, wanted)
     plans, outcome = planning.look(wanted, verbosity=args.verbose)
@@ -37,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _apply(args: argparse.Namespace, wanted: Request) -> int:
-    outcome = hostrun.execute(wanted, "bringing the node up", verbosity=args.verbose)
+    outcome = hostrun.execute(wanted, _TITLES[args.verb], verbosity=args.verbose)
     return hostrun.tell_results(args, wanted, outcome, code_of=exits.of_result)
 
 

@@ -15,8 +15,12 @@ _shtab_gpuwright_commands() {
     doctor:'Look for what is wrong and name the remedy; changes nothing.'
     gpus:'Show what the rules know of a card.'
     plan:'Show what `up` would do; changes nothing.'
+    remove:'Take back everything that gpuwright brought.'
     resolve:'Answer which versions fit together; needs no host and no network.'
+    rollback:'Return to the driver that worked before the last change, and prove it.'
+    status:'Show which driver each host is on, held or drifting; changes nothing.'
     up:'Observe, plan, apply what is missing and prove it.'
+    upgrade:'Move to the newest that the wish allows, prove it and lock it again.'
     validate:'Measure the node and write the report.'
   )
   _describe 'gpuwright commands' _commands
@@ -102,6 +106,28 @@ _shtab_gpuwright_plan_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gpuwright_plan_defaults_added=0
 
+_shtab_gpuwright_remove_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
+  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
+  "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
+  "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
+  "--wish[the same as a YAML file of variables]:FILE:_files"
+  "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
+  "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
+  "--full[look at everything again, also where a seal is good]"
+  "--no-reboot[never reboot a host]"
+  "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
+  "--yes[do not ask before changes]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_remove_defaults_added=0
+
 _shtab_gpuwright_resolve_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print one JSON document on stdout]"
@@ -110,13 +136,56 @@ _shtab_gpuwright_resolve_options=(
   "--os[for example ubuntu-24.04 (default\: this machine)]:ID-VERSION:"
   "--arch[x86_64 or aarch64 (default\: this machine)]:ARCH:"
   "--facts[an observation that a run wrote (facts\/HOST.json)]:FILE:_files"
-  "*--assume[what decides and is not given\: secure_boot, kernel, desktop, python, wsl, nvswitch, glibc (repeat)]:KEY=VALUE:"
+  "*--assume[what decides and is not given\: secure_boot, kernel, desktop, python, wsl, nvswitch, glibc, windows_driver (repeat)]:KEY=VALUE:"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--lock[write the answer, for \`up --lock\`]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gpuwright_resolve_defaults_added=0
+
+_shtab_gpuwright_rollback_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
+  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
+  "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
+  "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
+  "--wish[the same as a YAML file of variables]:FILE:_files"
+  "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
+  "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
+  "--full[look at everything again, also where a seal is good]"
+  "--no-reboot[never reboot a host]"
+  "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
+  "--yes[do not ask before changes]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_rollback_defaults_added=0
+
+_shtab_gpuwright_status_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
+  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
+  "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
+  "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
+  "--wish[the same as a YAML file of variables]:FILE:_files"
+  "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
+  "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
+  "--full[look at everything again, also where a seal is good]"
+  "--no-reboot[never reboot a host]"
+  "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_status_defaults_added=0
 
 _shtab_gpuwright_up_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -139,6 +208,29 @@ _shtab_gpuwright_up_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gpuwright_up_defaults_added=0
+
+_shtab_gpuwright_upgrade_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
+  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
+  "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
+  "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
+  "--wish[the same as a YAML file of variables]:FILE:_files"
+  "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
+  "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
+  "--full[look at everything again, also where a seal is good]"
+  "--no-reboot[never reboot a host]"
+  "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
+  "--yes[do not ask before changes]"
+  "--security[only to the lowest versions without a published vulnerability]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_upgrade_defaults_added=0
 
 _shtab_gpuwright_validate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -185,8 +277,12 @@ _shtab_gpuwright() {
         doctor) _arguments -C -s $_shtab_gpuwright_doctor_options ;;
         gpus) _arguments -C -s $_shtab_gpuwright_gpus_options ;;
         plan) _arguments -C -s $_shtab_gpuwright_plan_options ;;
+        remove) _arguments -C -s $_shtab_gpuwright_remove_options ;;
         resolve) _arguments -C -s $_shtab_gpuwright_resolve_options ;;
+        rollback) _arguments -C -s $_shtab_gpuwright_rollback_options ;;
+        status) _arguments -C -s $_shtab_gpuwright_status_options ;;
         up) _arguments -C -s $_shtab_gpuwright_up_options ;;
+        upgrade) _arguments -C -s $_shtab_gpuwright_upgrade_options ;;
         validate) _arguments -C -s $_shtab_gpuwright_validate_options ;;
       esac
   esac

@@ -13,10 +13,23 @@ from typing import Any
 
 from tests.property.naive import cuda, driver, wheels
 from tests.property.naive.asked import component, leaves_out, unmet
+from tests.property.naive.cuda import between
 from tests.property.naive.driver import better_branches
-from tests.property.naive.tables import COMPAT, row, rows, tables, within, yanked
+from tests.property.naive.tables import COMPAT, Row, row, rows, tables, within, yanked
 
-__all__ = ["better_branches", "component", "faults", "leaves_out", "row", "rows", "unmet", "within", "yanked"]
+__all__ = [
+    "Row",
+    "better_branches",
+    "between",
+    "component",
+    "faults",
+    "leaves_out",
+    "row",
+    "rows",
+    "unmet",
+    "within",
+    "yanked",
+]
 
 Stack = Mapping[str, Any]
 

@@ -173,7 +173,7 @@ def _packages(situation: Any, driver: Mapping[str, Any]) -> Iterator[str]:
             yield f"the package {name} is missing"
     if not names:
         yield f"no packages of {driver['source']} are known for {driver['modules']} modules of {driver['branch']}"
-    if situation.nvswitch and not any("fabricmanager" in name for name in driver["packages"]):
+    if situation.nvswitch and not any(re.search("fabric-?manager", name) for name in driver["packages"]):
         yield "there is an NVSwitch and no fabric manager"
 
 

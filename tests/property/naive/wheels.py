@@ -41,6 +41,16 @@ def faults(situation: Any, found: Mapping[str, Any], stack: Stack, warned: set[s
         yield f"{found['name']} with CUDA {cuda} for a machine without a card"
     if cuda and runs(situation, stack, cuda) is None and not covered(stack, cuda):
         yield f"{found['name']} {found['version']} needs CUDA {cuda}, which the driver does not run"
+    if cuda:
+        yield from _boards(situation, found)
+
+
+def _boards(situation: Any, found: Mapping[str, Any]) -> Iterator[str]:
+    """Hold wheels with CUDA against the boards that they are not made for, whether a source confirms that or not."""
+    for board in rows("frameworks", "embedded"):
+        for card in situation.cards:
+            if board["framework"] == found["name"] and card.compute_capability in board["compute_capabilities"]:
+                yield f"{found['name']} {found['version']} has no wheels for the {card.name}"
 
 
 def _torch(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
@@ -132,9 +142,24 @@ def _jax(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator
     for card in situation.cards:
         if card.compute_capability and below(card.compute_capability, needs["min_compute_capability"]):
             yield f"{name} needs compute capability {needs['min_compute_capability']}, the {card.name} has less"
+    yield from _jax_before(name, situation, found, warned)
     yield from _required(name, plugin["requires"], needs["cuda_major"], found, situation)
     if not (release["confirmed"] and plugin["confirmed"]) and "frameworks.unconfirmed" not in warned:
         yield f"{name} is not confirmed, and nothing says so"
+
+
+def _jax_before(name: str, situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    """Hold a release against the cards that came after it: what is confirmed rules it out, the rest has to be said."""
+    for limit in rows("jax", "limits"):
+        if limit["variant"] != found["variant"] or not between(found["version"], limit):
+            continue
+        for card in situation.cards:
+            if card.compute_capability not in limit["compute_capabilities"]:
+                continue
+            if limit["confirmed"]:
+                yield f"{name} does not run on the {card.name}: {limit['text']}"
+            elif "frameworks.unconfirmed" not in warned:
+                yield f"{name} may not run on the {card.name} ({limit['text']}), and nothing says so"
 
 
 def _dali(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:

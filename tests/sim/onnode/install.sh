@@ -33,8 +33,10 @@ divert() { # <path>
 mkdir -p $library/bin /etc/gpuwright-sim /etc/gpuwright
 launcher $library/bin/nvidia-smi smi
 launcher $library/bin/nvidia-persistenced persistenced
+launcher $library/bin/nv-fabricmanager fabricmanager
 launcher $library/bin/dkms dkms
 launcher $library/bin/boot boot
+launcher /usr/bin/mokutil mok
 for program in modprobe rmmod insmod lsmod; do
     divert /usr/sbin/$program
     launcher /usr/sbin/$program modprobe $program
@@ -120,6 +122,10 @@ END
     cp /etc/os-release /usr/lib/os-release
     printf 'DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE=24.04\nDISTRIB_CODENAME=noble\nDISTRIB_DESCRIPTION="Ubuntu 24.04.3 LTS"\n' >/etc/lsb-release
     echo trixie/sid >/etc/debian_version
+fi
+
+if [ "$os" = rocky-9 ]; then
+    exec sh $library/rocky.sh "$packages" "$distribution" "$@"
 fi
 
 if [ -z "$distribution" ]; then

@@ -14,13 +14,24 @@
 #endif
 
 enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
-       SYSTEM_DRIVER_MISMATCH = 803, UNKNOWN = 999 };
+       SYSTEM_DRIVER_MISMATCH = 803, COMPAT_NOT_SUPPORTED_ON_DEVICE = 804, UNKNOWN = 999 };
+
+#ifndef FORWARD   /* 1: the library of a cuda-compat package, which runs on an older kernel module, and on data-centre cards only */
+#define FORWARD 0
+#endif
 enum { MAX_GPUS = 16 };
 
 typedef struct { uint64_t mib; int major, minor; char uuid[64], bus[32], name[128]; } gpu_t;
 
 static gpu_t gpus[MAX_GPUS];
 static int count = -1;
+
+static int forward(const char *kernel, int result) {
+    if (atoi(kernel) >= atoi(VERSION)) return SYSTEM_DRIVER_MISMATCH;
+    for (int index = 0; index < count; index++)
+        if (strstr(gpus[index].name, "GeForce") != NULL) return COMPAT_NOT_SUPPORTED_ON_DEVICE;
+    return result;
+}
 
 int cuInit(unsigned flags) {
     char line[512], kernel[64] = "-";
@@ -38,7 +49,7 @@ int cuInit(unsigned flags) {
     }
     fclose(state);
     if (strcmp(kernel, "-") == 0) result = NO_DEVICE;
-    else if (strcmp(kernel, VERSION) != 0) result = SYSTEM_DRIVER_MISMATCH;
+    else if (strcmp(kernel, VERSION) != 0) result = FORWARD ? forward(kernel, result) : SYSTEM_DRIVER_MISMATCH;
     if (result != SUCCESS) count = -1;
     return result;
 }
@@ -136,6 +147,7 @@ static const char *name_of(int code) {
         case NO_DEVICE: return "CUDA_ERROR_NO_DEVICE";
         case INVALID_DEVICE: return "CUDA_ERROR_INVALID_DEVICE";
         case SYSTEM_DRIVER_MISMATCH: return "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH";
+        case COMPAT_NOT_SUPPORTED_ON_DEVICE: return "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE";
         case UNKNOWN: return "CUDA_ERROR_UNKNOWN";
         default: return NULL;
     }

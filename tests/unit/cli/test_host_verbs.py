@@ -287,6 +287,50 @@ def test_a_needed_reboot_is_4_and_said(gpuwright: Callable[..., Any], ansible: F
     assert "a reboot is needed to finish" in done.out
 
 
+LEFT = [
+    {"component": "reboot", "reason": "nouveau holds the card"},
+    {"component": "validate", "reason": "after the boot"},
+]
+
+
+def test_what_is_left_who_goes_on_and_what_helps_is_shown_and_in_the_json(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible
+) -> None:
+    resume = {
+        "prepared": True,
+        "why_not": None,
+        "unit": "gpuwright-resume.service",
+        "report": "/var/lib/gpuwright/resume/report",
+    }
+    said = {"verdict": "incomplete", "reboot": True, "left": LEFT, "resume": resume, "rescue": ["ssh to desk"]}
+    ansible.results = {"a": result_record("a", **said)}
+    done = gpuwright("up", "--yes")
+    for words in (
+        "nouveau holds the card",
+        "goes on by itself",
+        "systemctl disable gpuwright-resume.service",
+        "ssh to desk",
+    ):
+        assert words in done.out
+    document = gpuwright("up", "--yes", "--json").json["hosts"]["a"]
+    assert (document["left"], document["resume"], document["rescue"]) == (LEFT, resume, ["ssh to desk"])
+
+
+def test_who_does_not_go_on_by_itself_is_told_why(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
+    resume = {"prepared": False, "why_not": "the variable x may hold a secret", "unit": None, "report": None}
+    ansible.results = {"a": result_record("a", verdict="incomplete", reboot=True, left=LEFT, resume=resume)}
+    said = gpuwright("up", "--yes").out
+    assert "after the boot it does not go on by itself (the variable x may hold a secret)" in said
+    assert "the run goes on by itself" not in said
+
+
+def test_what_helps_with_a_black_screen_is_in_the_plan_that_is_confirmed(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible
+) -> None:
+    ansible.plans = {"a": plan_record("a", rescue=["ssh to desk"])}
+    assert "ssh to desk" in gpuwright("plan").out
+
+
 def test_ansibles_own_exit_status_is_never_passed_on(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
     ansible.results, ansible.rc = {"a": result_record("a")}, 4
     assert gpuwright("up", "--yes").code == 0

@@ -19,7 +19,7 @@ HEAVY = {"ansible", "ansible_runner", "rich", "yaml", "jinja2"}
 
 
 def break_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_pattern: str | None) -> Any:
+    def broken(_pattern: str | None, _few: int | None = None) -> Any:
         raise KeyError("no such column")
 
     monkeypatch.setattr(knowledge, "find_cards", broken)
@@ -51,7 +51,7 @@ def test_a_mistake_of_ours_is_one_json_document_too(
 
 
 def test_ctrl_c_outside_a_run_is_130(gpuwright: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_pattern: str | None) -> Any:
+    def interrupted(_pattern: str | None, _few: int | None = None) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(knowledge, "find_cards", interrupted)

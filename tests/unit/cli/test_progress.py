@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from gpuwright import progress, reasons
 from tests.unit.cli.conftest import event
@@ -68,6 +70,16 @@ def test_a_host_that_was_rescued_goes_on() -> None:
     assert state.hosts["a"].ended == "failed"
     state.take(event("runner_on_start", "a", role="validate"))
     assert (state.hosts["a"].ended, state.hosts["a"].component) == ("", "prove")
+
+
+def test_what_helps_with_a_black_screen_is_read_before_the_reboot() -> None:
+    told: list[str] = []
+    state = progress.State(tell=told.append)
+    tasks = yaml.safe_load((Path(__file__).parents[3] / "roles/reboot/tasks/main.yml").read_text())
+    (task,) = [row["name"] for row in tasks if "rescue" in str(row.get("ansible.builtin.debug"))]
+    state.take(event("runner_on_ok", "desk", task=task, role="reboot", res={"msg": ["ssh to desk", "press e"]}))
+    state.take(event("runner_on_ok", "desk", task="Other", role="reboot", res={"msg": ["not this"]}))
+    assert told == ["[desk] ssh to desk", "[desk] press e"]
 
 
 def test_events_without_a_host_are_nothing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import INTERESTING
 from tools import compat_tables
 from tools.compat_facts import Facts, Row
 from tools.compat_tables import TableFile
@@ -152,3 +153,18 @@ def test_every_table_of_ours_keeps_its_rows_when_they_are_written_again() -> Non
         for table, rows in yaml.safe_load(path.read_text()).items():
             for row in rows if isinstance(rows, list) else ():
                 assert yaml.safe_load("\n".join(compat_tables.lines(row))) == [row], (path.name, table)
+
+
+def test_an_observation_lists_every_package_that_the_rules_install() -> None:
+    """What is not listed would be missing for ever."""
+    tables = yaml.safe_load((Path(__file__).parents[3] / "compat/packages.yaml").read_text(encoding="utf-8"))
+    names = {
+        name.format(branch="580", series="generic", version="580.178.04", major="13", minor="0")
+        for rows in tables.values()
+        if isinstance(rows, list)
+        for row in rows
+        for name in row.get("packages", ())
+        if row.get("what", "cuda") == "cuda"
+    }
+    assert "infiniband-diags" in names
+    assert {name for name in names if not INTERESTING.search(name)} == set()

@@ -84,6 +84,27 @@ def test_a_saved_entry_and_a_next_entry_are_read_from_the_environment_block(tree
     assert kernel.observe(tree.host())["next"] == NEW
 
 
+def test_every_kernel_that_may_boot_with_nobody_at_the_menu_is_named_with_its_module(tree: Tree) -> None:
+    with_kernels(tree).file("/boot/grub/grub.cfg", GRUB.replace("DEFAULT", "0"))
+    tree.file(f"/lib/modules/{NEW}/modules.dep", "updates/dkms/nvidia.ko:\n")
+    tree.file(
+        f"/lib/modules/{NEW}/updates/dkms/nvidia.ko",
+        elf.nvidia("nvidia", "580.95.05", NEW, open_source=True),
+    )
+    seen = kernel.observe(tree.host())
+    assert list(seen["may_boot"]) == [NEW]
+    assert seen["may_boot"][NEW] == seen["available"]["nvidia"]
+    assert seen["may_boot"][NEW]["version"] == "580.95.05"
+    # For one boot only: the one after it is the standing default's again.
+    tree.file(
+        "/boot/grub/grubenv", "# GRUB Environment Block\nnext_entry=gnulinux-advanced-1>gnulinux-45-advanced-1\n##"
+    )
+    seen = kernel.observe(tree.host())
+    assert list(seen["may_boot"]) == [OLD, NEW]
+    assert seen["may_boot"][OLD] is None
+    assert seen["may_boot"][NEW]["version"] == "580.95.05"
+
+
 def test_grub_default_of_etc_counts_only_where_grub_cfg_sets_none() -> None:
     assert bootloader.default_of('set default="2"\n', {}, "saved") == "2"
     assert bootloader.default_of("menuentry", {"saved_entry": "x"}, "saved") == "x"

@@ -168,3 +168,12 @@ def test_an_address_that_does_not_answer_is_named(options: dict[str, Any]) -> No
     answer = run_module(repository_key, timeout=5, **options)
     assert answer["failed"] is True
     assert "127.0.0.1:9" in answer["msg"]
+
+
+def test_a_keyring_for_rpm_has_an_armour_and_one_for_apt_has_none(options: dict[str, Any]) -> None:
+    path = Path(options["path"])
+    for form, armour in (("armoured", True), ("binary", False), ("armoured", True)):
+        seen = run_module(repository_key, **options, form=form)
+        assert seen["changed"] is True
+        assert path.read_bytes().startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----") is armour
+        assert run_module(repository_key, **options, form=form)["changed"] is False

@@ -137,7 +137,7 @@ def test_rpm_is_asked_for_the_tree_and_keeps_what_it_says(tree: Tree) -> None:
     assert seen["installed"] == {"docker-ce": "3:26.1.5-1.el9", "nvidia-driver": "580.95.05-1.el9"}
     assert programs.calls[0][:3] == ["rpm", "--root", str(tree.root)]
     assert seen["sources"][0]["uris"] == ["http://r.example/rhel9/"]
-    assert seen["interrupted"] is None
+    assert seen["interrupted"] is False
 
 
 def test_a_machine_without_package_manager_is_unknown_not_empty(tree: Tree) -> None:

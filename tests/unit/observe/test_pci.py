@@ -41,7 +41,7 @@ def test_audio_functions_other_vendors_and_switches_are_told_apart(tree: Tree) -
     seen = pci.observe(tree.host())
     assert [gpu["device"] for gpu in seen["gpus"]] == ["2684"]
     assert seen["nvswitches"] == [{"bus_id": "00000000:02:00.0", "device": "22a3"}]
-    assert seen["other_gpus"] == [{"vendor": "1002", "device": "744c", "bus_id": "00000000:03:00.0"}]
+    assert seen["other_gpus"] == [{"vendor": "1002", "device": "744c", "bus_id": "00000000:03:00.0", "name": None}]
 
 
 def test_an_unknown_link_or_node_is_none_not_zero(tree: Tree) -> None:

@@ -253,8 +253,8 @@ def test_the_whole_observation_has_every_part_and_changes_nothing(node: Tree) ->
     assert snapshot(node.root) == before
     assert set(facts) == {
         "schema", "root", "privileged", "unknown", "simulated", "hostname", "time", "os", "environment", "boot", "kernel", "pci", "display",
-        "driver", "smi", "cuda", "containers", "python", "environments", "disks", "memory", "cpus", "packages", "services", "sessions",
-        "seals", "proof", "lock",
+        "driver", "dkms", "smi", "cuda", "containers", "python", "environments", "disks", "memory", "cpus", "packages", "services",
+        "sessions", "seals", "proof", "lock", "history", "fabric",
     }  # fmt: skip
     assert facts["seals"]["nouveau_blacklist"]["state"] == "good"
     assert facts["seals"]["nouveau_blacklist"]["digest"] == "abc"
@@ -265,3 +265,43 @@ def test_the_whole_observation_has_every_part_and_changes_nothing(node: Tree) ->
 
 def test_a_root_that_is_no_directory_is_refused(tmp_path: Path) -> None:
     assert "no directory" in run_module(node_facts, root=str(tmp_path / "absent"))["msg"]
+
+
+# --- what an earlier run left for the next boot -----------------------------------------------------------------------
+
+UNITS = "/etc/systemd/system"
+JOB = [
+    f"{UNITS}/multi-user.target.wants/gpuwright-resume.service",
+    f"{UNITS}/gpuwright-resume.service",
+    "/var/lib/gpuwright/resume/run",
+    "/var/lib/gpuwright/resume/wish.json",
+]
+REPORT = ["/var/lib/gpuwright/resume/notice", "/var/lib/gpuwright/resume/report/report.json"]
+
+
+@pytest.fixture
+def armed(node: Tree) -> Tree:
+    for path in (*JOB[1:], *REPORT):
+        node.file(path, "x")
+    node.link(JOB[0], JOB[1])
+    return node
+
+
+def there(node: Tree) -> list[str]:
+    return [path for path in (*JOB, *REPORT) if os.path.lexists(node.root / path.lstrip("/"))]
+
+
+def test_who_begins_to_change_the_node_calls_off_what_waits_for_its_boot(armed: Tree) -> None:
+    begin: dict[str, Any] = {"state": "begun", "seals": BEGIN, "owner": "me@here:1", "root": str(armed.root)}
+    assert sorted(run_module(node_seal, True, **begin)["removed"]) == sorted(JOB)
+    assert there(armed) == [*JOB, *REPORT]
+    assert sorted(run_module(node_seal, **begin)["removed"]) == sorted(JOB)
+    assert there(armed) == REPORT
+
+
+def test_a_run_that_failed_calls_it_off_and_one_that_did_not_leaves_it(armed: Tree) -> None:
+    release: dict[str, Any] = {"state": "released", "owner": "me@here:1", "root": str(armed.root)}
+    assert run_module(node_seal, **release)["removed"] == []
+    assert there(armed) == [*JOB, *REPORT]
+    run_module(node_seal, **release, failed=True)
+    assert there(armed) == REPORT

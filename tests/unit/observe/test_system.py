@@ -65,7 +65,7 @@ def test_a_missing_os_release_is_unknown(tree: Tree) -> None:
 def test_the_kind_of_machine_is_told(tree: Tree, files: dict[str, str], kind: str, detail: str | None) -> None:
     for path, text in files.items():
         tree.file(path, text)
-    assert system.environment(tree.host()) == {"kind": kind, "detail": detail}
+    assert system.environment(tree.host()) == {"kind": kind, "detail": detail, "systemd": None}
 
 
 @pytest.mark.parametrize(("value", "shim", "said"), [(1, None, True), (0, None, False), (1, 1, False), (1, 0, True)])

@@ -71,6 +71,7 @@ def bare(**changes: Any) -> dict[str, Any]:
             "user_version": None,
             "libcuda": None,
             "nvidia_smi": None,
+            "lock": {"set": [], "held": [], "excluded": None, "pins": {}, "would_move": None},
         },
         "smi": None,
         "cuda": {"toolkits": [], "cudnn": []},
@@ -139,6 +140,18 @@ def merged(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def locked(*names: str) -> dict[str, Any]:
+    """What is observed of a whole lock over the packages of these names."""
+    pin = "nvidia-driver-pinning-580"
+    return {
+        "set": list(names),
+        "held": [*names, pin],
+        "excluded": [f"^{name}$" for name in names],
+        "pins": {pin: {"files": [f"/etc/apt/preferences.d/{pin}"], "missing": []}},
+        "would_move": None,
+    }
+
+
 def provisioned(**changes: Any) -> dict[str, Any]:
     """The same host after a run: driver loaded, toolkits, Docker configured, the environment made. No seals yet."""
     kernel = "6.12.94+deb13-amd64"
@@ -194,7 +207,9 @@ def provisioned(**changes: Any) -> dict[str, Any]:
         "loaded_version": DRIVER,
         "loaded_modules": "open",
         "user_version": DRIVER,
+        "lock": locked("nvidia-driver-cuda", "nvidia-kernel-open-dkms"),
     }
+    facts["packages"]["holds"] = ["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-driver-pinning-580"]
     facts["containers"]["docker"] |= {
         "installed": True,
         "version": "26.1.5",

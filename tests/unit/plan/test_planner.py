@@ -18,6 +18,8 @@ from tests.unit.plan import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 TODAY = date(2026, 11, 20)
+#: Components that every node has; the others are there where they were asked for.
+USUAL = [name for name in SEALED if name != "mig"]
 
 
 def wish(**variables: Any) -> Wish:
@@ -97,7 +99,23 @@ def test_a_bare_node_needs_every_component_in_order_and_a_boot() -> None:
     ]
     assert made["reboot"]
     assert "nouveau" in made["reboot_reason"]
+    assert made["rescue"] == []
     assert made["refusals"] == []
+
+
+def test_a_workstation_reads_what_helps_with_a_black_screen_only_before_a_boot() -> None:
+    screen = {"nvidia_screens": [{"card": "card0", "connector": "DP-1", "bus_id": "00000000:18:00.0"}]}
+    assert any("nomodeset" in line for line in plan(nodes.bare(display=screen))["rescue"])
+    assert plan(nodes.provisioned(display=screen))["rescue"] == []
+
+
+def test_a_plan_whose_packages_bring_another_kernel_is_refused() -> None:
+    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    index = index_of(drafted)
+    row = {"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1", "download_bytes": 1}
+    (refusal,) = planner.finish(drafted, index | {"install": [*index["install"], row]})["refusals"]
+    assert refusal["rule"] == "kernel-unasked"
 
 
 def test_the_plan_names_packages_with_the_versions_of_the_index() -> None:
@@ -154,7 +172,7 @@ def test_a_sealed_and_proven_node_needs_nothing(done: dict[str, Any]) -> None:
     assert made["why_not"] is None or "proof" not in made["why_not"]
 
 
-@pytest.mark.parametrize("component", SEALED)
+@pytest.mark.parametrize("component", USUAL)
 def test_a_broken_seal_brings_just_its_component_and_the_proof(done: dict[str, Any], component: str) -> None:
     broken = {"state": "broken", "reason": "/etc/x changed"}
     made = plan(nodes.merged(done, {"seals": {component: broken}}))
@@ -162,7 +180,7 @@ def test_a_broken_seal_brings_just_its_component_and_the_proof(done: dict[str, A
     assert made["changes"][0]["reason"] == "/etc/x changed"
 
 
-@pytest.mark.parametrize("component", SEALED)
+@pytest.mark.parametrize("component", USUAL)
 def test_a_run_that_was_cut_off_is_healed(done: dict[str, Any], component: str) -> None:
     mark = {"state": "begun", "reason": "a run that began did not end"}
     made = plan(nodes.merged(done, {"seals": {component: mark}}))
@@ -187,7 +205,7 @@ def test_a_changed_input_makes_the_seal_stale(done: dict[str, Any]) -> None:
 
 
 def test_full_looks_at_everything_again(done: dict[str, Any]) -> None:
-    assert plan(done, full=True)["components"] == [*SEALED, "validate"]
+    assert plan(done, full=True)["components"] == [*USUAL, "validate"]
 
 
 @pytest.mark.parametrize(
@@ -252,6 +270,60 @@ def test_cards_that_are_yet_to_come_are_provisioned_for_without_a_boot() -> None
     assert "nvidia_driver" in made["components"]
     assert "reboot" not in made["components"]
     assert not any(check["id"] == "gpu.count" and check["status"] == "fail" for check in made["checks"])
+
+
+def test_cards_that_the_inventory_says_are_there_are_provisioned_for_booted_for_and_missed() -> None:
+    expected = wish(gpuwright_provision_for=["H100"], gpuwright_gpus_expected=1)
+    made = plan(nodes.bare(pci={"gpus": []}), expected)
+    assert made["provision_only"]
+    assert made["cards_missing"]
+    assert "nvidia_driver" in made["components"]
+    assert made["reboot_reason"].startswith("nouveau holds")
+    (bus,) = [check for check in made["checks"] if check["id"] == "gpu.on_bus"]
+    assert (bus["status"], bus["measured"], bus["expected"]) == ("fail", 0, 1)
+
+
+def test_cards_that_were_sealed_and_are_gone_are_missed_even_where_a_card_is_named(done: dict[str, Any]) -> None:
+    made = plan(nodes.merged(done, {"pci": {"gpus": []}}), wish(gpuwright_provision_for=["H100"]))
+    assert made["cards_missing"]
+    assert made["verdict"] == "fail"
+
+
+def _stuck(**build: Any) -> dict[str, Any]:
+    """A node whose kernel update was cut short by a module that does not build."""
+    log = {
+        "module": "nvidia-current-open",
+        "version": "550.163.01",
+        "kernel": "6.8.0-200-generic",
+        "log": "/var/lib/dkms/x/make.log",
+        "errors": ["nv-pci.c:292: error: too few arguments"],
+        "end": ["# exit code: 2"],
+        "transient": False,
+        "left_out": False,
+    }
+    facts = nodes.provisioned(
+        packages={"interrupted": True, "interrupted_detail": "packages left unfinished: half-configured: linux-headers"}
+    )
+    facts["dkms"] = {"failed": [{**log, **build}], "kernels": [facts["kernel"]["running"]], "boot_entries": {}}
+    return facts
+
+
+def test_a_kernel_for_which_the_module_does_not_build_is_named_with_what_is_done_and_the_ways_out() -> None:
+    made = plan(_stuck())
+    (change,) = [change for change in made["changes"] if change["component"] == "repair"]
+    assert "did not build for kernel 6.8.0-200-generic" in change["reason"]
+    assert "driver-modules=proprietary" in change["reason"]
+    assert change["files"] == ["/etc/dkms/nvidia-current-open-550.163.01-6.8.0-200-generic.conf"]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [{"transient": True}, {"kernel": nodes.provisioned()["kernel"]["running"]}],
+    ids=["no room", "the running one"],
+)
+def test_a_build_that_may_yet_go_well_is_not_left_out(build: dict[str, Any]) -> None:
+    (change,) = [change for change in plan(_stuck(**build))["changes"] if change["component"] == "repair"]
+    assert change["files"] == []
 
 
 def test_an_ordinary_user_is_refused_a_change_but_not_a_plan() -> None:

@@ -76,6 +76,13 @@ def facts() -> dict[str, Any]:
             "loaded_version": "580.95.05",
             "loaded_modules": "open",
             "user_version": "580.95.05",
+            "lock": {
+                "set": ["libcuda1"],
+                "held": ["libcuda1"],
+                "excluded": ["^libcuda1$"],
+                "pins": {},
+                "would_move": None,
+            },
         },
         "smi": {
             "rc": 0,
@@ -89,7 +96,13 @@ def facts() -> dict[str, Any]:
         },
         "containers": {"docker": {"installed": False}},
         "disks": [{"mount": "/", "free_bytes": 50_000_000_000, "read_only": False}],
-        "packages": {"manager": "apt", "interrupted": False, "interrupted_detail": None, "busy": None},
+        "packages": {
+            "manager": "apt",
+            "interrupted": False,
+            "interrupted_detail": None,
+            "busy": None,
+            "holds": ["libcuda1"],
+        },
         "services": {},
         "seals": {"nvidia_driver": {"state": "good", "reason": None}},
         "proof": {"verdict": "pass", "time": "2026-11-19T12:00:00Z", "boot_id": "boot-1", "driver": "580.95.05"},

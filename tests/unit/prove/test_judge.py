@@ -11,7 +11,15 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils import judge
 
 Facts = dict[str, Any]
 ById = Callable[[list[checks.Check]], dict[str, checks.Check]]
-STACK = {"driver": {"branch": "580", "modules": "open", "minimum": "525.60.13", "adopted": False}}
+STACK = {
+    "driver": {
+        "branch": "580",
+        "modules": "open",
+        "minimum": "525.60.13",
+        "adopted": False,
+        "pin": {"hold": ["libcuda1"]},
+    }
+}
 
 
 def put(facts: Facts, path: str, value: Any) -> Facts:
@@ -219,3 +227,47 @@ def test_parts_can_be_left_out(facts: Facts) -> None:
         checks.group(check) for check in judge.judge(facts, STACK, {"seals": False, "proof": False, "gpus": False})
     }
     assert groups.isdisjoint({"seals", "proof", "driver", "gpu", "smi"})
+
+
+_BUILD = {
+    "module": "nvidia-current-open", "version": "550.163.01", "kernel": "6.12.107+deb13-amd64", "log": "/var/lib/dkms/make.log",
+    "errors": ["nv-pci.c:292:13: error: too few arguments to function 'pci_resize_resource'"], "end": ["# exit code: 2"],
+    "transient": False, "left_out": False,
+}  # fmt: skip
+
+
+def _build_check(facts: Facts, by_id: ById, following: str, **build: Any) -> checks.Check | None:
+    changed = put(
+        facts, "dkms", {"failed": [{**_BUILD, **build}], "kernels": ["6.12.94+deb13-amd64"], "boot_entries": {}}
+    )
+    return by_id(judge.judge(put(changed, "kernel.next", following), STACK, {"count": 1})).get("driver.build")
+
+
+def test_a_build_that_failed_for_the_kernel_that_boots_next_is_named_with_its_log_and_the_ways_out(
+    facts: Facts, by_id: ById
+) -> None:
+    check = _build_check(facts, by_id, "6.12.107+deb13-amd64")
+    assert check is not None
+    assert check["status"] == "fail"
+    assert "after a reboot there is no driver" in check["reason"]
+    assert "pci_resize_resource" in check["reason"]
+    assert check["evidence"].endswith("# exit code: 2")
+    assert "stay on 6.12.94" in check["remedy"]
+    assert "driver-modules=proprietary" in check["remedy"]
+
+
+def test_a_build_that_is_left_out_while_an_older_kernel_boots_is_only_a_warning(facts: Facts, by_id: ById) -> None:
+    check = _build_check(facts, by_id, "6.12.94+deb13-amd64", left_out=True)
+    assert check is not None
+    assert check["status"] == "warn"
+    assert "6.12.94+deb13-amd64 boots next, which has a module" in check["reason"]
+
+
+def test_a_build_that_failed_for_want_of_room_asks_for_room(facts: Facts, by_id: ById) -> None:
+    check = _build_check(facts, by_id, "6.12.107+deb13-amd64", transient=True)
+    assert check is not None
+    assert check["remedy"].startswith("make room")
+
+
+def test_a_build_that_went_well_later_is_not_held_against_the_node(facts: Facts, by_id: ById) -> None:
+    assert _build_check(facts, by_id, "6.12.94+deb13-amd64", kernel="6.12.94+deb13-amd64") is None

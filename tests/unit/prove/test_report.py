@@ -203,6 +203,9 @@ def hostile_record() -> dict[str, Any]:
         why=[{"text": HOSTILE}],
         warnings=[HOSTILE],
         skipped=HOSTILE,
+        left=[{"component": HOSTILE, "reason": HOSTILE}],
+        resume={"prepared": False, "why_not": HOSTILE, "unit": None, "report": None},
+        rescue=[HOSTILE],
         summary={"os": {"name": HOSTILE}, "kernel": {"running": HOSTILE}, "driver": {"loaded_version": HOSTILE}},
         gpus=[{"name": HOSTILE}],
         stack={"driver": {"branch": HOSTILE}, "frameworks": [{"name": HOSTILE, "version": HOSTILE}]},
@@ -224,6 +227,27 @@ def test_what_a_node_says_stays_text_in_the_page(run: Path) -> None:
         attributes["href"] and attributes["href"].startswith("#h") for tag, attributes in found.tags if tag == "a"
     )
     assert "{{ 7*7 }}" in found.words
+
+
+def test_what_is_left_for_after_a_boot_is_in_the_report_and_on_the_page(run: Path, schema: dict[str, Any]) -> None:
+    left = [{"component": "reboot", "reason": "nouveau holds the card"}]
+    resume = {
+        "prepared": True,
+        "why_not": None,
+        "unit": "gpuwright-resume.service",
+        "report": "/var/lib/gpuwright/resume/report",
+    }
+    report.write_host(run, "desk", record(reboot=True, left=left, resume=resume, rescue=["ssh to desk"]))
+    words = rendered(run).words
+    for said in (
+        "reboot: nouveau holds the card",
+        "goes on by itself",
+        "/var/lib/gpuwright/resume/report",
+        "ssh to desk",
+    ):
+        assert said in words
+    host = valid(run, schema)["hosts"]["desk"]
+    assert (host["left"], host["resume"], host["rescue"]) == (left, resume, ["ssh to desk"])
 
 
 def test_the_page_asks_for_nothing_from_outside(run: Path) -> None:

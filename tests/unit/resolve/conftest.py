@@ -80,6 +80,7 @@ FACTS: dict[str, Any] = {
         "loaded_version": None,
         "loaded_modules": None,
         "user_version": None,
+        "lock": {"set": [], "held": [], "excluded": None, "pins": {}, "would_move": None},
     },
     "smi": None,
     "cuda": {"toolkits": [], "cudnn": []},

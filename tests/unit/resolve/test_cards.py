@@ -215,7 +215,12 @@ def test_what_fits_an_old_card_stops_where_its_support_does(rules: dict[str, Any
     assert card["cudnn"] == {"first": None, "last": "9.10.2.21"}
     (kepler,) = catalogue.find("K80", rules, today=TODAY)
     assert kepler["cudnn"]["last"] == "8.7.0.84"
-    assert [each["os"] for each in kepler["systems"] if each["branch"]] == ["ubuntu-22.04"]
+    assert [each["os"] for each in kepler["systems"] if each["branch"]] == [
+        "ubuntu-22.04",
+        "rhel-8",
+        "rocky-8",
+        "almalinux-8",
+    ]
     (fermi,) = catalogue.find("NVS 315", rules, today=TODAY)
     assert (fermi["cudnn"], fermi["cuda"], fermi["frameworks"], fermi["pytorch"]) == (None, [], {}, None)
 
@@ -228,6 +233,13 @@ def test_a_card_on_an_arm_board_is_asked_for_with_arm_wheels(rules: dict[str, An
 
 def test_without_a_pattern_every_card_is_listed(rules: dict[str, Any]) -> None:
     assert len(catalogue.find(None, rules)) == len(rules["gpus"]["rows"])
+
+
+def test_of_many_cards_all_but_the_other_frameworks_is_told(rules: dict[str, Any]) -> None:
+    every = catalogue.find("RTX 50", rules, today=TODAY)
+    brief = catalogue.find("RTX 50", rules, today=TODAY, few=len(every) - 1)
+    assert [{**card, "frameworks": {"pytorch": card["frameworks"]["pytorch"]}} for card in every] == brief
+    assert catalogue.find("RTX 50", rules, today=TODAY, few=len(every)) == every
 
 
 def test_an_architecture_is_a_pattern_too(rules: dict[str, Any]) -> None:

@@ -189,10 +189,13 @@ def test_packages_have_the_names_of_their_repository(
     assert stack(resolve(card, os, *wants))["driver"]["packages"] == packages
 
 
-def test_a_pinning_package_and_held_packages_never_come_together(resolve: Resolve) -> None:
-    new = stack(resolve("H100", "ubuntu-24.04"))["driver"]["pin"]
+def test_the_pinning_package_of_a_branch_leaves_its_builds_free_so_the_set_is_held(resolve: Resolve) -> None:
+    branch = stack(resolve("H100", "ubuntu-24.04"))["driver"]["pin"]
+    exact = stack(resolve("H100", "ubuntu-24.04", "driver=580.178.04"))["driver"]["pin"]
     old = stack(resolve("H100", "ubuntu-22.04", "driver=535"))["driver"]["pin"]
-    assert new == {"package": "nvidia-driver-pinning-580"}
+    names = ["libnvidia-compute-580", "nvidia-utils-580", "nvidia-dkms-580-open"]
+    assert branch == {"package": "nvidia-driver-pinning-580", "hold": names}
+    assert exact == {"package": "nvidia-driver-pinning-580.178.04"}
     assert old == {"hold": ["libnvidia-compute-535", "nvidia-utils-535", "nvidia-dkms-535-open"]}
 
 

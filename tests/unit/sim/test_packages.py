@@ -21,7 +21,7 @@ PLAN = yaml.safe_load((Path(repository.__file__).parent / "packages.yaml").read_
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shared libraries are compiled only when a repository is built; the index needs no compiler."""
-    monkeypatch.setattr(repository, "compiled", lambda name, version: b"library")
+    monkeypatch.setattr(repository, "compiled", lambda name, version, *_more: b"library")
 
 
 def packages_of(name: str) -> dict[tuple[str, str], deb.Package]:

@@ -14,9 +14,10 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from . import kernel, node, tree
+from . import kernel, mok, node, tree
 
 _BOOTED_ONCE = node.CONFIG / "booted-once"
+_WSL_KERNEL = "5.15.167.4-microsoft-standard-WSL2"
 _GRUB = Path("/boot/grub/grub.cfg")
 
 
@@ -35,17 +36,36 @@ def main(_arguments: list[str]) -> None:
     # No leftovers of the container: what looks for one must find what a machine would show.
     Path("/.dockerenv").unlink(missing_ok=True)
     Path("/run/systemd/container").unlink(missing_ok=True)
-    tree.write_machine(node.VIEW, scenario, booted, str(uuid.uuid4()))
+    shown = _WSL_KERNEL if scenario.get("windows_driver") else booted
+    tree.write_machine(node.VIEW, scenario, shown, str(uuid.uuid4()))
+    mok.boot()
+    mok.show(node.VIEW)
     kernel.refresh()
     _mount(scenario)
+    if scenario.get("windows_driver"):
+        _show_windows_driver()
+        return
     _load(scenario, booted)
+
+
+def _show_windows_driver() -> None:
+    """What WSL puts into a distribution: Windows' libraries (libcuda is there already), its nvidia-smi, where to find them."""
+    program = node.WSL_LIBRARIES / "nvidia-smi"
+    program.write_text('#!/bin/sh\nexec /usr/lib/gpuwright-sim/bin/nvidia-smi "$@"\n')
+    program.chmod(0o755)
+    Path("/etc/ld.so.conf.d/ld.wsl.conf").write_text(f"{node.WSL_LIBRARIES}\n")
+    _run("ldconfig")
 
 
 def default_kernel(grub: str) -> str:
     """The kernel of the entry that grub.cfg boots."""
-    chosen = re.search(r'^set default="?(\d+)"?', grub, re.MULTILINE)
+    chosen = re.search(r'^set default="?([^"\n]+)"?', grub, re.MULTILINE)
     kernels = re.findall(r"^\s*linux\s+/boot/vmlinuz-(\S+)", grub, re.MULTILINE)
-    return kernels[int(chosen[1]) if chosen else 0]
+    names = re.findall(r"\$menuentry_id_option '([^']+)'", grub)
+    wanted = chosen[1] if chosen else "0"
+    if wanted.isdigit():
+        return kernels[int(wanted)]
+    return kernels[names.index(wanted) if wanted in names else 0]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -116,7 +136,21 @@ def _load(scenario: dict[str, Any], booted: str) -> None:
             kernel.insert(name)
         except (FileNotFoundError, kernel.InsertionError) as error:
             node.log(f"systemd-modules-load: Failed to insert module '{name}': {error}")
-        return
+        break
+    _load_listed()
+
+
+def _load_listed() -> None:
+    """What /etc/modules-load.d names, as systemd-modules-load does (in a container it does nothing itself)."""
+    for path in sorted(Path("/etc/modules-load.d").glob("*.conf")):
+        for line in path.read_text().splitlines():
+            name = line.strip()
+            if not name or name.startswith(("#", ";")) or not kernel.is_simulated(name):
+                continue
+            try:
+                kernel.insert(name)
+            except (FileNotFoundError, kernel.InsertionError) as error:
+                node.log(f"systemd-modules-load: Failed to insert module '{name}': {error}")
 
 
 def _nouveau_comes(booted: str) -> bool:
@@ -127,8 +161,9 @@ def _nouveau_comes(booted: str) -> bool:
 
 
 def _initramfs_loads_nouveau(booted: str) -> bool:
-    image = Path(f"/boot/initrd.img-{booted}")
-    if not image.exists():
+    names = (f"/boot/initrd.img-{booted}", f"/boot/initramfs-{booted}.img")
+    image = next((path for path in map(Path, names) if path.exists()), None)
+    if image is None:
         return False
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["unmkinitramfs", str(image), folder], capture_output=True, check=False)

@@ -12,11 +12,20 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from . import node
+from . import hardware, node
 
 _NVIDIA = ("nvidia", "nvidia-current")
-_COMPANIONS = ("nvidia-modeset", "nvidia-drm", "nvidia-uvm")
+_COMPANIONS = ("nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem")
+# Of the kernel itself, without a file on a simulated node.
+_PLAIN = ("ib-umad",)
 _MAJOR_NVIDIA = 195
+_WINDOWS_ADAPTER = {
+    "bus_id": "0f2a:00:00.0",
+    "vendor": "1414",
+    "device": "008e",
+    "class": "030200",
+    "driver": "dxgkrnl",
+}
 # Released with CUDA; what `nvidia-smi` names as "CUDA Version".
 CUDA_OF_BRANCH = {
     "535": "12.2",
@@ -56,7 +65,7 @@ def modinfo(name: str, kernel: str) -> dict[str, str] | None:
 def is_simulated(name: str) -> bool:
     """Whether the insertion of module NAME is simulated (everything else goes to the real kernel)."""
     plain = name.replace("_", "-")
-    return plain.startswith("nvidia") or plain == "nouveau"
+    return plain.startswith("nvidia") or plain == "nouveau" or plain in _PLAIN
 
 
 def insert(name: str) -> None:
@@ -69,6 +78,9 @@ def insert(name: str) -> None:
     plain = name.replace("_", "-")
     if plain == "nouveau":
         _insert_nouveau()
+        return
+    if plain in _PLAIN:
+        _store({**node.loaded(), plain.replace("-", "_"): {"version": None}})
         return
     if plain.startswith(_COMPANIONS) or plain.startswith("nvidia-current-"):
         _insert_companion(plain)
@@ -106,6 +118,9 @@ def _insert_companion(name: str) -> None:
     info = modinfo(name, release())
     if info is None:
         raise FileNotFoundError(name)
+    if name.endswith("-peermem") and not node.scenario().get("adapters"):
+        # Without an InfiniBand stack there is nobody to register with.
+        raise InsertionError("Invalid argument")
     modules = node.loaded()
     if "nvidia" not in modules:
         insert("nvidia" if modinfo("nvidia", release()) else "nvidia-current")
@@ -124,7 +139,7 @@ def _insert_nvidia(name: str) -> None:
     scenario = node.scenario()
     if node.fault("module-not-loaded") is not None:
         raise InsertionError("Exec format error")
-    if scenario.get("secure_boot") and not info.get("signer"):
+    if scenario.get("secure_boot") and not _accepted(info.get("signer")):
         node.log("Loading of unsigned module is rejected")
         raise InsertionError("Key was rejected by service")
     # A real module, of the distribution's own packages, finds what there really is: nothing.
@@ -155,8 +170,19 @@ def _insert_nvidia(name: str) -> None:
     )
 
 
+def _accepted(signer: str | None) -> bool:
+    """Whether the firmware takes a module: signed by the distribution, or by a machine owner key that is enrolled."""
+    from . import dkms, mok
+
+    if signer != dkms.SIGNER:
+        return bool(signer)
+    return dkms.KEY.exists() and mok.accepts(dkms.KEY.read_bytes())
+
+
 def _initialise(gpu: dict[str, Any], *, open_source: bool) -> bool:
     """Whether the modules of this flavour can drive the card; if not, the log says why in NVIDIA's words."""
+    if gpu.get("bound"):
+        return False
     needs = gpu["modules"]
     if needs == "proprietary" and open_source:
         node.log(f"NVRM: The NVIDIA GPU {gpu['bus_id']} (PCI ID: {gpu['vendor']}:{gpu['device']})")
@@ -213,12 +239,21 @@ def refresh() -> None:
             name: {**info, "version": module["version"]} if name.startswith("nvidia") else info
             for name, info in modules.items()
         }
-    gpus = node.scenario()["gpus"]
+    scenario = node.scenario()
+    gpus = scenario["gpus"]
+    if scenario.get("windows_driver"):
+        # Windows has the bus and the module; inside there is one device, through which its libraries reach the cards.
+        tree.write_modules(node.VIEW, {})
+        tree.write_pci(node.VIEW, [], None, None, [_WINDOWS_ADAPTER])
+        tree.write_driver(node.VIEW, [], None)
+        _write_cuda_state(gpus, {"version": node.WSL_BUILD, "working": [gpu["uuid"] for gpu in gpus]})
+        return
     driver = "nvidia" if module else "nouveau" if "nouveau" in modules else None
     tree.write_modules(node.VIEW, modules)
-    tree.write_pci(node.VIEW, gpus, driver, node.fault("narrow-pcie"))
-    tree.write_driver(node.VIEW, gpus, module)
-    _write_device_nodes(gpus if module else [])
+    tree.write_pci(node.VIEW, gpus, driver, node.fault("narrow-pcie"), hardware.beside(scenario))
+    ours = [gpu for gpu in gpus if not gpu.get("bound")]
+    tree.write_driver(node.VIEW, ours, module)
+    _write_device_nodes(ours if module else [])
     _write_cuda_state(gpus, module)
 
 
@@ -232,11 +267,27 @@ def _write_device_nodes(gpus: list[dict[str, Any]]) -> None:
         os.chmod(f"/dev/{name}", 0o666)
 
 
+def _cuda_devices(gpu: dict[str, Any]) -> list[dict[str, Any]]:
+    """What CUDA takes for a device: the card, or its MIG devices; a card in MIG mode without any is none."""
+    from . import mig
+
+    if not mig.state(gpu)["mode"]:
+        return [gpu]
+    return [
+        {**gpu, "name": f"{gpu['name']} MIG {each['profile']}", "uuid": each["uuid"], "memory_mib": each["memory_mib"]}
+        for each in mig.devices(gpu)
+    ]
+
+
 def _write_cuda_state(gpus: list[dict[str, Any]], module: dict[str, Any] | None) -> None:
     """The lines that the stand-in libcuda reads: result of cuInit, the module's version, one line a card."""
-    no_device, unknown = 100, 999
-    working = [gpu for gpu in gpus if module and gpu["uuid"] in module["working"]]
+    no_device, not_ready, unknown = 100, 802, 999
+    working = [part for gpu in gpus if module and gpu["uuid"] in module["working"] for part in _cuda_devices(gpu)]
+    # CUDA shows one MIG device and no more.
+    working = [part for part in working if part["uuid"].startswith("MIG-")][:1] or working
     result = 0 if working else no_device
+    if working and hardware.fabric_state() == "In Progress":
+        result = not_ready
     if node.fault("fallen-off-bus") is not None or node.fault("cuda-unknown") is not None:
         result = unknown if working else no_device
     lines = [f"result {result}", f"kernel {module['version'] if module else '-'}"]

@@ -11,7 +11,11 @@ from typing import Any
 
 CONFIG = Path("/etc/gpuwright-sim")
 VIEW = Path("/run/gpuwright-sim")
-LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+LIBRARIES = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"))
+
+# Inside WSL: where Windows shows its driver, and the build of Linux that its libraries are of.
+WSL_LIBRARIES = Path("/usr/lib/wsl/lib")
+WSL_BUILD = "580.178.04"
 
 Scenario = dict[str, Any]
 Gpu = dict[str, Any]
@@ -59,10 +63,8 @@ def loaded() -> dict[str, dict[str, Any]]:
 
 def library_version(name: str = "libnvidia-ml.so.1") -> str | None:
     """The version of the installed user space, from the real name of one of its libraries."""
-    path = LIBRARIES / name
-    if not path.exists():
-        return None
-    return path.resolve().name.split(".so.", 1)[1]
+    path = next((folder / name for folder in LIBRARIES if (folder / name).exists()), None)
+    return path.resolve().name.split(".so.", 1)[1] if path else None
 
 
 def log(line: str) -> None:

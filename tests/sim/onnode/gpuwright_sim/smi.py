@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import kernel, node
+from . import hardware, kernel, mig, node
 
 Gpu = dict[str, Any]
 
@@ -69,18 +69,35 @@ def _answer(arguments: list[str]) -> str:
     _refuse_lost(working)
     if "-pm" in arguments or any(argument.startswith("--persistence-mode") for argument in arguments):
         return "".join(f"Enabled persistence mode for GPU {_long_bus_id(gpu)}.\n" for gpu in working) + "All done.\n"
+    if "-mig" in arguments or arguments[:1] == ["mig"]:
+        return _mig(working, arguments)
     if "-L" in arguments or "--list-gpus" in arguments:
-        return "".join(f"GPU {index}: {gpu['name']} (UUID: {gpu['uuid']})\n" for index, gpu in enumerate(working))
+        return "".join(
+            f"GPU {index}: {gpu['name']} (UUID: {gpu['uuid']})\n" + mig.listed(gpu) for index, gpu in enumerate(working)
+        )
     for argument in arguments:
         if argument.startswith("--query-gpu="):
             return csv(working, argument.split("=", 1)[1], _format(arguments), library)
     if "-x" in arguments or "--xml-format" in arguments:
-        return xml(working, library, _conditions(), time.strftime("%a %b %d %H:%M:%S %Y"))
+        return xml(working, library, _conditions(), time.strftime("%a %b %d %H:%M:%S %Y"), hardware.fabric_state())
     return table(working, library)
+
+
+def _mig(gpus: list[Gpu], arguments: list[str]) -> str:
+    try:
+        said = mig.command(gpus, arguments) if arguments[:1] == ["mig"] else mig.switch(gpus, arguments)
+    except mig.MigError as error:
+        raise Refusal(str(error), error.status) from None
+    kernel.refresh()
+    return said
 
 
 def _connect() -> tuple[str, dict[str, Any]]:
     """The version of the library and the loaded module, as NVML finds them when it starts."""
+    windows = node.scenario().get("windows_driver")
+    if windows:
+        # Inside WSL it names the driver of Windows, by Windows' number.
+        return windows, {"version": windows, "working": [gpu["uuid"] for gpu in node.scenario()["gpus"]]}
     library = node.library_version()
     if library is None:
         raise Refusal(NO_LIBRARY, 12)
@@ -147,7 +164,7 @@ _FIELDS: dict[str, tuple[str, Callable[[int, Gpu, str], str]]] = {
     "persistence_mode": ("", lambda index, gpu, library: _persistence()),
     "pcie.link.gen.current": ("", lambda index, gpu, library: str(gpu["pcie_gen"])),
     "pcie.link.width.current": ("", lambda index, gpu, library: str(gpu["pcie_width"])),
-    "mig.mode.current": ("", lambda index, gpu, library: "Disabled" if gpu["mig"] else "[N/A]"),
+    "mig.mode.current": ("", lambda index, gpu, library: _mig_mode(gpu) if gpu["mig"] else "[N/A]"),
     "ecc.mode.current": ("", lambda index, gpu, library: "Enabled" if gpu["ecc"] else "[N/A]"),
     "compute_mode": ("", lambda index, gpu, library: "Default"),
     "count": ("", lambda index, gpu, library: "1"),
@@ -210,8 +227,10 @@ def _persistence() -> str:
 Node = tuple[str, Any]
 
 
-def xml(gpus: list[Gpu], library: str, conditions: dict[str, int | None], now: str) -> str:
-    """The answer to -q -x, in the shape of branch 580. CONDITIONS: fault to the index of the card that it strikes, or None."""
+def xml(gpus: list[Gpu], library: str, conditions: dict[str, int | None], now: str, fabric: str | None = None) -> str:
+    """The answer to -q -x, in the shape of branch 580. CONDITIONS: fault to the index of the card that it strikes, or None.
+    FABRIC: state of the NVSwitch fabric, None where there is none.
+    """
     tree: list[Node] = [
         ("timestamp", now),
         ("driver_version", library),
@@ -222,7 +241,7 @@ def xml(gpus: list[Gpu], library: str, conditions: dict[str, int | None], now: s
     body = "".join(_render(entry, 1) for entry in tree)
     for index, gpu in enumerate(gpus):
         here = {kind for kind, struck in conditions.items() if struck == index}
-        inner = "".join(_render(entry, 2) for entry in _gpu(index, gpu, library, here))
+        inner = "".join(_render(entry, 2) for entry in _gpu(index, gpu, library, here, fabric))
         body += f'\t<gpu id="{_long_bus_id(gpu)}">\n{inner}\t</gpu>\n'
     return head + body + "</nvidia_smi_log>\n"
 
@@ -245,10 +264,10 @@ def _all(names: str, value: str = "N/A") -> list[Node]:
     return [(name, value) for name in names.split()]
 
 
-def _gpu(index: int, gpu: Gpu, library: str, faults: set[str]) -> list[Node]:
+def _gpu(index: int, gpu: Gpu, library: str, faults: set[str], fabric: str | None) -> list[Node]:
     hot = "throttling" in faults
     ecc_text = "Enabled" if gpu["ecc"] else "N/A"
-    mig = "Disabled" if gpu["mig"] else "N/A"
+    mode = _mig_mode(gpu) if gpu["mig"] else "N/A"
     return [
         ("product_name", gpu["name"]),
         ("product_brand", gpu["brand"]),
@@ -258,8 +277,8 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str]) -> list[Node]:
         ("display_active", "Enabled" if gpu.get("boot_vga") else "Disabled"),
         ("persistence_mode", _persistence()),
         ("addressing_mode", "None" if gpu["ecc"] else "HMM"),
-        ("mig_mode", _all("current_mig pending_mig", mig)),
-        ("mig_devices", "None"),
+        ("mig_mode", _all("current_mig pending_mig", mode)),
+        ("mig_devices", [_mig_device(each) for each in mig.devices(gpu)] or "None"),
         ("accounting_mode", "Disabled"),
         ("accounting_mode_buffer_size", "4000"),
         ("driver_model", _all("current_dm pending_dm")),
@@ -327,10 +346,30 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str]) -> list[Node]:
         ),
         ("max_clocks", _clocks(gpu, gpu["sm_mhz"])),
         ("clock_policy", _all("auto_boost auto_boost_default")),
-        ("fabric", _fabric(gpu)),
+        ("fabric", _fabric(fabric)),
         ("processes", []),
         ("accounted_processes", []),
     ]
+
+
+def _mig_mode(gpu: Gpu) -> str:
+    return "Enabled" if mig.state(gpu)["mode"] else "Disabled"
+
+
+def _mig_device(device: dict[str, Any]) -> Node:
+    memory = device["memory_mib"]
+    return (
+        "mig_device",
+        [
+            ("index", str(device["index"])),
+            ("gpu_instance_id", str(device["gi"])),
+            ("compute_instance_id", "0"),
+            (
+                "fb_memory_usage",
+                [("total", f"{memory} MiB"), ("reserved", "0 MiB"), ("used", "12 MiB"), ("free", f"{memory - 12} MiB")],
+            ),
+        ],
+    )
 
 
 def _pci(gpu: Gpu, *, narrow: bool) -> list[Node]:
@@ -446,5 +485,13 @@ def _clocks(gpu: Gpu, clock: int) -> list[Node]:
     ]
 
 
-def _fabric(gpu: Gpu) -> list[Node]:
-    return _all("state status cliqueId clusterUuid")
+def _fabric(state: str | None) -> list[Node]:
+    if state is None:
+        return _all("state status cliqueId clusterUuid")
+    done = state == "Completed"
+    return [
+        ("state", state),
+        ("status", "Success" if done else "N/A"),
+        ("cliqueId", "0" if done else "N/A"),
+        ("clusterUuid", "00000000-0000-0000-0000-000000000000" if done else "N/A"),
+    ]

@@ -23,7 +23,7 @@ _TRANSFERS = {
 }
 
 # Neighbours that every server has, so that nobody may take "a PCI device" for "a GPU".
-_OTHER_DEVICES = (
+_OTHER_DEVICES: tuple[dict[str, Any], ...] = (
     {"bus_id": "0000:00:00.0", "vendor": "8086", "device": "3258", "class": "060000", "driver": None},
     {"bus_id": "0000:02:00.0", "vendor": "8086", "device": "1563", "class": "020000", "driver": "ixgbe"},
     {"bus_id": "0000:03:00.0", "vendor": "1a03", "device": "2000", "class": "030000", "driver": "ast"},
@@ -34,18 +34,22 @@ _SECURE_BOOT_VARIABLE = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _EFI_ATTRIBUTES = b"\x06\x00\x00\x00"
 
 
-def write_pci(base: Path, gpus: list[Gpu], driver: str | None, narrow: int | None = None) -> None:
-    """sys/bus/pci below BASE: the cards, bound to DRIVER, and a few other devices; card NARROW has a link of 4 lanes."""
+def write_pci(
+    base: Path, gpus: list[Gpu], driver: str | None, narrow: int | None = None, others: list[Gpu] | None = None
+) -> None:
+    """sys/bus/pci below BASE: the cards, bound to DRIVER or to what holds them, OTHERS (hardware.beside), and a few more devices;
+    card NARROW has a link of 4 lanes.
+    """
     devices = base / "sys/bus/pci/devices"
     # Emptied, not removed: on a node the folder itself is mounted at its real place.
     for part in ("devices", "drivers", "slots"):
         shutil.rmtree(base / "sys/bus/pci" / part, ignore_errors=True)
-    for device in _OTHER_DEVICES:
+    for device in (*_OTHER_DEVICES, *(others or ())):
         _device(devices / str(device["bus_id"]), device)
     for index, gpu in enumerate(gpus):
         width = 4 if index == narrow else gpu["pcie_width"]
         folder = devices / gpu["bus_id"]
-        _device(folder, {**gpu, "driver": driver})
+        _device(folder, {**gpu, "driver": gpu.get("bound") or driver})
         write(folder / "numa_node", str(gpu.get("numa", 0)))
         write(folder / "boot_vga", "1" if gpu.get("boot_vga") else "0")
         write(folder / "current_link_speed", _TRANSFERS[gpu["pcie_gen"]])
@@ -75,6 +79,8 @@ def _device(folder: Path, device: dict[str, Any]) -> None:
     (folder / "config").write_bytes(
         _configuration_space(vendor, number, class_code, subsystem_vendor, subsystem_device)
     )
+    if device.get("vpd"):
+        (folder / "vpd").write_bytes(device["vpd"])
     if device.get("driver"):
         drivers = folder.parents[1] / "drivers" / device["driver"]
         drivers.mkdir(parents=True, exist_ok=True)
@@ -161,6 +167,16 @@ def write_machine(base: Path, scenario: dict[str, Any], kernel: str, boot_id: st
     write(dmi / "bios_vendor", "SeaBIOS" if virtual else "Simulated Systems")
     write(dmi / "chassis_type", "1" if virtual else "23")
     _write_screens(base, scenario)
+
+
+def write_efi_variable(base: Path, name: str, content: bytes | None) -> None:
+    """One of shim's variables below BASE; none where CONTENT is None."""
+    path = base / f"sys/firmware/efi/efivars/{name}-605dab50-e046-4300-abb6-3dd810dd8b23"
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def _write_screens(base: Path, scenario: dict[str, Any]) -> None:

@@ -1,0 +1,261 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The part of private_dnf that runs under the Python that has dnf's bindings.
+
+That is the system's own, on RHEL 8 a 3.6 that Ansible itself no longer runs under. So private_dnf hands it this source, and
+nothing here may be younger than Python 3.6 but the first import, which is taken out, or come from the collection.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import shutil
+import sys
+from typing import Any
+
+EVERY_PACKAGE = "/./"
+_SIGNATURE_WORDS = ("gpg", "signature", "openpgp", "public key", "repomd.xml.asc")
+
+
+def evr(package: Any) -> str:
+    """Version of a package as rpm is asked for it elsewhere: an epoch of 0 is left out."""
+    epoch = f"{package.epoch}:" if package.epoch else ""
+    return f"{epoch}{package.version}-{package.release}"
+
+
+def continues(version: str, start: str) -> bool:
+    """Say whether a version, with or without its epoch, begins so. A star in that stands for anything."""
+    pattern = start if start.endswith("*") else start + "*"
+    return any(fnmatch.fnmatchcase(each, pattern) for each in (version, version.split(":", 1)[-1]))
+
+
+def kind_of(text: str) -> str:
+    """Kind of the problem that a repository's error tells."""
+    lower = text.lower()
+    if any(word in lower for word in _SIGNATURE_WORDS):
+        return "bad-signature"
+    return "timeout" if "timed out" in lower or "timeout" in lower else "unreachable"
+
+
+class Question:
+    """dnf on a state of its own. `given`: the question as private_dnf writes it."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        self.problems = []  # type: Any
+        self.base = None  # type: Any
+
+    def problem(self, kind: str, text: str, repository: Any = None, package: Any = None) -> None:
+        """Remember why the answer is not complete."""
+        self.problems.append({"kind": kind, "text": text, "repository": repository, "package": package})
+
+    def open(self) -> None:
+        """Read the machine's settings and repositories, put everything that is written elsewhere, add what is asked."""
+        import dnf
+
+        base = self.base = dnf.Base()
+        base.conf.read()
+        place = self.given["directory"]
+        self.copy_cache(base.conf.cachedir)
+        for name in ("cachedir", "persistdir", "logdir"):
+            path = os.path.join(place, name)
+            if not os.path.isdir(path):
+                os.makedirs(path)
+            setattr(base.conf, name, path)
+        base.conf.timeout = 15
+        base.conf.retries = 1
+        base.conf.best = True
+        base.conf.install_weak_deps = self.given["recommends"]
+        base.conf.substitutions.update_from_etc(base.conf.installroot)
+        if base.conf.substitutions.get("releasever", "") is None:
+            # No package tells the release; addresses with $releasever then fail by themselves, and are named.
+            del base.conf.substitutions["releasever"]
+        base.read_all_repos()
+        asked = {uri.rstrip("/") for repository in self.given["repositories"] for uri in repository["uris"]}
+        for repository in base.repos.iter_enabled():
+            if asked & {uri.rstrip("/") for uri in repository.baseurl or ()}:
+                repository.disable()
+        for repository in self.given["repositories"]:
+            self.add(repository)
+        self.load()
+
+    def copy_cache(self, cache: str) -> None:
+        """The machine's indexes: what did not change since is not downloaded again. Packages are left where they are."""
+        target = os.path.join(self.given["directory"], "cachedir")
+        if os.path.isdir(cache) and os.access(cache, os.R_OK | os.X_OK):
+            shutil.copytree(
+                cache, target, symlinks=True, ignore=shutil.ignore_patterns("packages", "*_lock.pid", "*.lock")
+            )
+
+    def add(self, repository: Any) -> None:
+        """A repository that is not configured yet. Streams do not hide its packages: the versions that are kept choose the branch."""
+        options = {"gpgcheck": repository["signed"] != "index", "repo_gpgcheck": repository["signed"] == "index"}
+        if repository["key"]:
+            options["gpgkey"] = ["file://" + repository["key"]]
+        added = self.base.repos.add_new_repo(
+            "gpuwright-asked-" + repository["name"],
+            self.base.conf,
+            baseurl=repository["uris"],
+            module_hotfixes=True,
+            skip_if_unavailable=False,
+            **options,
+        )
+        added.enable()
+
+    def load(self) -> None:
+        """Fetch the indexes, each by itself, so that one that does not come is named and the others still answer."""
+        import dnf
+
+        for repository in list(self.base.repos.iter_enabled()):
+            try:
+                repository.load()
+            except dnf.exceptions.RepoError as error:  # noqa: PERF203 - each repository fails for itself
+                name = repository.id.split("gpuwright-asked-", 1)[-1] if "gpuwright-asked-" in repository.id else None
+                self.problem(kind_of(str(error)), str(error), name)
+                repository.disable()
+        self.base.fill_sack()
+
+    def available(self, name: str) -> Any:
+        """What repositories offer under a name (or a name with its version, as of headers), for this machine."""
+        import dnf
+
+        sack = self.base.sack
+        arches = [self.base.conf.basearch, "noarch"]
+        found = sack.query().available().filterm(name=name, arch=arches)
+        if found:
+            return found
+        by_version = dnf.subject.Subject(name).get_best_query(sack, with_provides=False, with_filenames=False)
+        return by_version.available().filterm(arch=arches)
+
+    def versions(self, name: str) -> Any:
+        """Versions that repositories offer, newest first."""
+        return list(dict.fromkeys(evr(package) for package in sorted(self.available(name), reverse=True)))
+
+    def keep(self) -> None:
+        """Leave out of the question what does not begin as it has to, where something is there that does."""
+        kept = self.given["keep"]
+        every = kept.get(EVERY_PACKAGE)
+        by_name = {}  # type: Any
+        for package in self.base.sack.query().available():
+            by_name.setdefault(package.name, []).append(package)
+        out = []
+        for name, packages in by_name.items():
+            start = kept.get(name) or every
+            if start and any(continues(evr(package), start) for package in packages):
+                out += [package for package in packages if not continues(evr(package), start)]
+        if out:
+            self.base.sack.add_excludes(self.base.sack.query().filterm(pkg=out))
+
+    def policy(self, names: Any, seen: Any) -> Any:
+        """Candidate and versions of the packages that are known."""
+        found = {}
+        for name in names:
+            offered = self.available(name).latest(1)
+            installed = self.base.sack.query().installed().filterm(name=name).latest(1)
+            candidate = next((evr(package) for rows in (offered, installed) for package in rows), None)
+            if candidate or seen.get(name):
+                found[name] = {"candidate": candidate, "versions": seen.get(name) or []}
+        return found
+
+    def simulate(self, wanted: Any) -> Any:
+        """What installing would install and remove, with sizes."""
+        import dnf
+
+        for item in wanted:
+            name, equals, version = item.partition("=")
+            try:
+                self.base.install(f"{name}-{version}" if equals else self.newest(name))
+            except dnf.exceptions.MarkingError as error:
+                self.problem("unsolvable", str(error))
+                return [], [], 0
+        for name in self.of_the_set():
+            self.base.install(self.newest(name))
+        try:
+            self.base.resolve(allow_erasing=True)
+        except dnf.exceptions.DepsolveError as error:
+            self.problem("unsolvable", str(error).strip()[-1500:])
+            return [], [], 0
+        transaction = self.base.transaction or ()
+        before = {}
+        gone = set(transaction.remove_set) if transaction else set()
+        for package in gone:
+            before[package.name] = evr(package)
+        arriving = sorted(transaction.install_set) if transaction else []
+        install = [
+            {
+                # Headers are asked for, and told, under the name with their version.
+                "name": full if full in wanted else package.name,
+                "version": evr(package),
+                "from": before.get(package.name),
+                "download_bytes": package.downloadsize,
+                "installed_bytes": package.installsize,
+            }
+            for package in arriving
+            for full in [f"{package.name}-{package.version}-{package.release}.{package.arch}"]
+        ]
+        names = {package.name for package in arriving}
+        remove = sorted({package.name for package in gone} - names)
+        return install, remove, sum(package.installsize for package in gone)
+
+    def of_the_set(self) -> Any:
+        """Installed packages that have another version now than what is kept for every package: a loose dependency would leave them."""
+        start = self.given["keep"].get(EVERY_PACKAGE)
+        if not start:
+            return []
+        found = []
+        for package in self.base.sack.query().installed():
+            offered = list(self.available(package.name).latest(1)) if not continues(evr(package), start) else []
+            if offered and continues(evr(offered[0]), start):
+                found.append(package.name)
+        return found
+
+    def newest(self, name: str) -> str:
+        """The candidate of a name as it is asked for, so that an older one that is kept replaces a newer one."""
+        offered = list(self.available(name).latest(1))
+        if not offered:
+            return name
+        package = offered[0]
+        return f"{package.name}-{package.epoch}:{package.version}-{package.release}.{package.arch}"
+
+    def answer(self) -> Any:
+        """Versions, what would be installed and removed, problems."""
+        self.open()
+        wanted = self.given["packages"]
+        names = list(dict.fromkeys([item.partition("=")[0] for item in wanted]))
+        also = [name for name in self.given["also"] if name not in names]
+        seen = {name: self.versions(name) for name in [*names, *also]}
+        self.keep()
+        known = self.policy(names, seen)
+        there = [item for item in wanted if self.offered(known, item)]
+        install, remove, gone = self.simulate(there) if there else ([], [], 0)
+        return {
+            "packages": known,
+            "others": {name: seen[name] for name in also if seen[name]},
+            "install": install,
+            "remove": remove,
+            "freed_bytes": gone,
+            "problems": self.problems,
+        }
+
+    def offered(self, known: Any, item: str) -> bool:
+        """Say whether a package (in this version) is to be had; if not it becomes a problem."""
+        name, equals, version = item.partition("=")
+        entry = known.get(name)
+        if entry is None or (not equals and not entry["candidate"]):
+            self.problem("no-such-package", "no repository offers the package " + name, package=name)
+            return False
+        if equals and version not in entry["versions"] and version != entry["candidate"]:
+            there = ", ".join(entry["versions"][:5]) or "none"
+            text = f"no repository offers {name} in version {version}; offered: {there}"
+            self.problem("no-such-package", text, package=name)
+            return False
+        return True
+
+
+def main() -> None:
+    """Answer the question in the file that the first argument names, as JSON on stdout."""
+    with open(sys.argv[1]) as stream:
+        given = json.load(stream)
+    json.dump(Question(given).answer(), sys.stdout)

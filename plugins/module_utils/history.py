@@ -1,0 +1,71 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a node keeps to find its way back: the drivers that worked before, their packages, and what gpuwright brought.
+
+One record, readable by root only; here it is read, `remembering` writes it. ``states``: the drivers that worked, newest first, each
+with its packages and versions; ``original``: the one that somebody else had installed. ``brought``: packages that appeared while runs
+were at work, by version. ``before``: the packages that were there when a run began that has not ended yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import seals
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+
+DIRECTORY = "/var/lib/gpuwright"
+PATH = DIRECTORY + "/history.json"
+COPIES = DIRECTORY + "/packages"
+
+
+def read(host: Host) -> dict[str, Any]:
+    """The record; an empty one where there is none. Raises SealError for one that cannot be read."""
+    record = seals.read_object(host, PATH) or {}
+    return {
+        "original": record.get("original"),
+        "states": record.get("states") or [],
+        "brought": record.get("brought") or {},
+        "before": record.get("before"),
+    }
+
+
+def observe(host: Host, full: bool = False) -> dict[str, Any] | None:
+    """The fact `history`: the versions of the drivers that worked; `full`: all of the record, and what is kept as files.
+
+    None where it cannot be read.
+    """
+    try:
+        record = read(host)
+    except seals.SealError as exc:
+        host.unknown("history", str(exc))
+        return None
+    drivers = [state.get("version") for state in record["states"]]
+    if not full:
+        return {"drivers": drivers}
+    there = packages.installed(host)
+    before = record.pop("before")
+    # A run that was cut off brought something too.
+    names = set(record["brought"]) | (set(there) - set(before) if before is not None else set())
+    record["brought"] = sorted(name for name in names if name in there)
+    copies = [name for name in host.names(COPIES) if name.endswith(".deb")]
+    return dict(record, drivers=drivers, copies=copies, **_left(host))
+
+
+def _left(host: Host) -> dict[str, list[str]]:
+    """Files and environments that the seals name and that are there, services, and whose seals they are."""
+    found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
+    return {
+        "files": sorted({path for seal in found for path in seal.get("files") or {} if host.exists(path)}),
+        "environments": sorted(
+            {path for seal in found for path in seal.get("environments") or {} if host.exists(path)}
+        ),
+        "services": sorted({unit for seal in found for unit in seal.get("services") or {}}),
+        "components": sorted(str(seal.get("component")) for seal in found),
+    }
+
+
+def copy_name(name: str, version: str, arch: str) -> str:
+    """The file of a package as apt calls it in its cache."""
+    return "{}_{}_{}.deb".format(name.partition(":")[0], version.replace(":", "%3a"), arch)

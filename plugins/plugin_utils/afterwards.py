@@ -1,0 +1,43 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a run that ends before a needed boot leaves to be done, and who does it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: Variables of the run that decide who goes on after the boot.
+VARIABLES = ("gpuwright_resume", "gpuwright_local", "gpuwright_no_reboot")
+
+_DIRECTORY = "/var/lib/gpuwright/resume"
+
+
+def of(plan: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts ``left``, ``resume`` and ``rescue`` of a host's record."""
+    return {"left": left(plan), "resume": resume(variables), "rescue": list(plan.get("rescue") or ())}
+
+
+def left(plan: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The components that wait for the boot, in their order. Everything else was applied before it."""
+    reason = plan.get("reboot_reason") or "the driver that is loaded is not the one that is installed"
+    return [
+        {"component": "reboot", "reason": str(reason)},
+        {"component": "validate", "reason": "the node is proven after the boot, with the driver that is loaded then"},
+    ]
+
+
+def resume(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether the machine goes on by itself after its boot; where not, why."""
+    given = variables.get("gpuwright_resume") or {}
+    if not variables.get("gpuwright_local"):
+        return _not("only the machine one sits at goes on by itself")
+    if variables.get("gpuwright_no_reboot"):
+        return _not("--no-reboot was given")
+    if "command" not in given:
+        return _not(str(given.get("refused") or "the run was not started by the command line"))
+    return {"prepared": True, "why_not": None, "unit": "gpuwright-resume.service", "report": f"{_DIRECTORY}/report"}
+
+
+def _not(why: str) -> dict[str, Any]:
+    return {"prepared": False, "why_not": why, "unit": None, "report": None}

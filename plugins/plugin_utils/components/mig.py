@@ -1,0 +1,79 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The MIG layout of the cards, and the service that brings it back after every boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
+
+from .base import Context, Finding, Manages
+
+SERVICE = "gpuwright-mig.service"
+LAYOUT = "/etc/gpuwright/mig.json"
+PROGRAM = "/usr/local/libexec/gpuwright/mig_layout.py"
+UNIT = f"/etc/systemd/system/{SERVICE}"
+
+
+def wanted(context: Context) -> bool:
+    return "mig" in context.stack
+
+
+def findings(context: Context) -> list[Finding]:
+    return [*_layout_findings(context), *_service_findings(context)]
+
+
+def manages(context: Context) -> Manages:
+    return Manages(files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE] if _runs_here(context) else [])
+
+
+def inputs(context: Context) -> Mapping[str, Any]:
+    return {"cards": context.stack["mig"]["cards"]}
+
+
+def wrong_cards(facts: Mapping[str, Any], stack: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Cards that are not parted as wished: place, what is there, what is wished. A card whose mode waits for a reset is none: only
+    a boot helps it. Nothing where nvidia-smi was not asked.
+    """
+    rows = {row["pci_bus_id"]: row for row in ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()}
+    listed = (facts["smi"] or {}).get("mig_devices") or {}
+    wrong = []
+    for card in (stack.get("mig") or {}).get("cards") or ():
+        row = rows.get(card["bus_id"])
+        if row is None or waits(row, bool(card["profiles"])):
+            continue
+        state = {**row["mig"], "profiles": listed.get(row["uuid"], [])}
+        if not mig_layout.is_right(state, card["profiles"]):
+            there = ", ".join(state["profiles"]) or ("no instances" if state["current"] else "MIG is off")
+            wrong.append((card["bus_id"], there, ", ".join(card["profiles"]) or "MIG off"))
+    return wrong
+
+
+def waits(row: Mapping[str, Any], on: bool) -> bool:
+    """The mode is set as wished and takes effect with a reset or a boot."""
+    mig = row["mig"]
+    return mig["pending"] is on and mig["current"] is not None and mig["current"] is not on
+
+
+def _runs_here(context: Context) -> bool:
+    return context.cards_present and not context.provision_only
+
+
+def _layout_findings(context: Context) -> list[Finding]:
+    return [
+        Finding("configure", f"the card {bus_id} has {there}, wished is {wished}", there, wished, services=[SERVICE])
+        for bus_id, there, wished in wrong_cards(context.facts, context.stack)
+    ]
+
+
+def _service_findings(context: Context) -> list[Finding]:
+    """Without it the layout is gone after the next boot."""
+    if not _runs_here(context):
+        return []
+    state = (context.facts["services"] or {}).get(SERVICE) or {}
+    if state.get("enabled") == "enabled":
+        return []
+    reason = "no service brings the MIG layout back after a boot"
+    return [Finding("configure", reason, files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE])]

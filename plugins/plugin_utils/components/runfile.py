@@ -1,0 +1,52 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What is not as wished where the driver comes from a file of NVIDIA's, or has to give way to packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .base import Context, Finding, missing_packages
+
+#: The program by which an installation of a .run file is taken away.
+UNINSTALLER = "/usr/bin/nvidia-uninstall"
+
+
+def findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+    """The tools that the installer compiles with, and the very build and flavour that it brought."""
+    missing = missing_packages(context, driver["packages"])
+    seen = context.facts["driver"]
+    there = seen["user_version"] if seen["owner"] == "runfile" else None
+    after = f"{driver['version']} ({driver['modules']} modules)"
+    files = [driver["runfile"]["name"]]
+    if there is None:
+        reason = f"no driver of a .run file is there, {driver['runfile']['name']} is wished"
+        return [Finding("install", reason, seen["user_version"], after, packages=missing, files=files)]
+    if there != driver["version"]:
+        reason = f"the .run file installed {there}, wished is {driver['version']}"
+        return [Finding("upgrade", reason, there, after, packages=missing, files=files)]
+    flavour = _flavour(context)
+    if flavour not in (None, driver["modules"]):
+        reason = f"the .run file installed the {flavour} modules, wished are the {driver['modules']} ones"
+        return [Finding("upgrade", reason, there, after, packages=missing, files=files)]
+    if missing:
+        reason = f"what rebuilds the module for another kernel is missing: {', '.join(missing)}"
+        return [Finding("configure", reason, packages=missing)]
+    return []
+
+
+def displaced(driver: Mapping[str, Any]) -> list[Finding]:
+    """The installation by a .run file that has to go before packages come."""
+    if not driver.get("displaces"):
+        return []
+    reason = "a driver of a .run file is in the way of the packages: its own uninstaller takes it away"
+    return [Finding("remove", reason, driver["displaces"], files=[UNINSTALLER])]
+
+
+def _flavour(context: Context) -> str | None:
+    """The flavour of the module for the next kernel, by its licence; None where there is no module to ask."""
+    licence = ((context.facts["kernel"]["available"] or {}).get("nvidia") or {}).get("license")
+    if not licence:
+        return None
+    return "open" if "GPL" in licence else "proprietary"

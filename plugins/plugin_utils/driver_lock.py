@@ -1,0 +1,108 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The one lock over the driver's set: what it has to be on a node, and in what it is not so.
+
+Pure, from the observation (``driver.lock``, made by ``module_utils/observe/driver_set.py``) and the driver's part of the stack.
+Three kinds: ``holds`` (every package of the set is held), ``pin`` (NVIDIA's pinning package of the exact version) and ``kernel``
+(prebuilt modules: they follow the kernel, so their branch is in their names and nothing is held).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..module_utils.observe.driver_set import UNATTENDED_FILE
+
+#: Names told one by one before the rest is a number.
+_MOST = 6
+
+
+@dataclass(frozen=True)
+class Lock:
+    """What a node's lock has to be.
+
+    ``holds``: packages to hold. ``release``: held ones that are no part of it any more. ``excluded``: patterns for
+    unattended-upgrades.
+    """
+
+    kind: str
+    holds: tuple[str, ...] = ()
+    release: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+
+def of(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> Lock:
+    """The lock that a driver which gpuwright installed has to have."""
+    kind = _kind(driver)
+    if facts["packages"]["manager"] != "apt":
+        # dnf's versionlock names packages; whose they are beyond those that were asked for is not observed yet.
+        return Lock(kind, tuple(driver["pin"].get("hold") or ()))
+    seen = facts["driver"]["lock"]
+    members = tuple(seen["set"]) if kind != "kernel" else ()
+    # The pin of a branch has a version too: an upgrade of everything would move it, and its seal would be broken.
+    pin = [driver["pin"].get("package")] if driver["pin"].get("package") in seen["pins"] else []
+    holds = (*members, *pin) if kind == "holds" else ()
+    release = tuple(name for name in seen["held"] if name not in holds)
+    return Lock(kind, holds, release, tuple(pattern(name) for name in members))
+
+
+def _kind(driver: Mapping[str, Any]) -> str:
+    if driver["pin"].get("hold"):
+        return "holds"
+    return "pin" if "package" in driver["pin"] else "kernel"
+
+
+def pattern(name: str) -> str:
+    """The regular expression for exactly this package, as unattended-upgrades matches names."""
+    return "^" + name.replace(".", r"\.").replace("+", r"\+") + "$"
+
+
+def differences(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> list[str]:
+    """In what the lock is not as it has to be, one sentence each; empty when it is whole."""
+    lock = of(facts, driver)
+    held = set(facts["packages"]["holds"] or ())
+    found = []
+    free = [name for name in lock.holds if name not in held]
+    if free:
+        found.append(f"not held against unattended upgrades: {_names(free)}")
+    if lock.release:
+        found.append(f"held, and no part of the lock any more: {_names(lock.release)}")
+    if facts["packages"]["manager"] == "apt":
+        found += _exclusion(facts, lock) + _pins(facts, driver)
+    return found
+
+
+def _exclusion(facts: Mapping[str, Any], lock: Lock) -> list[str]:
+    there = facts["driver"]["lock"]["excluded"]
+    if there is None and lock.excluded:
+        return [f"{UNATTENDED_FILE}, which keeps unattended upgrades from the set, is missing"]
+    if there is not None and sorted(there) != sorted(lock.excluded):
+        return [f"{UNATTENDED_FILE} names other packages than those of the set"]
+    return []
+
+
+def _pins(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> list[str]:
+    package = driver["pin"].get("package")
+    pins = facts["driver"]["lock"]["pins"].get(package) or {}
+    return [f"{path}, the pin of {package}, is gone" for path in pins.get("missing") or ()]
+
+
+def moving(facts: Mapping[str, Any]) -> list[str]:
+    """What the real apt would move of the set; empty where it moves nothing or was not asked (only a full look asks it)."""
+    rows = (facts["driver"].get("lock") or {}).get("would_move") or ()
+    return [f"{row['name']} {row['from']} -> {row['to']}" for row in rows]
+
+
+def files(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> list[str]:
+    """The files that the lock consists of, for the seal."""
+    if facts["packages"]["manager"] != "apt":
+        return []
+    pins = facts["driver"]["lock"]["pins"].get(driver["pin"].get("package")) or {}
+    return [*([UNATTENDED_FILE] if of(facts, driver).excluded else []), *(pins.get("files") or ())]
+
+
+def _names(names: list[str] | tuple[str, ...]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more

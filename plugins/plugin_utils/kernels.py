@@ -1,0 +1,44 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Kernels that a plan would install without having been asked to. Pure.
+
+A module package can depend on a newer kernel than the one that is there (Ubuntu's meta packages of prebuilt modules, RHEL's
+kernel-devel-matched): the machine would boot another kernel only because it was given a driver.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .components.base import Context
+
+#: Debian's and Ubuntu's images carry their release in their name, Red Hat's in their version.
+_IMAGE = re.compile(r"^linux-image-(?:unsigned-)?(?P<release>\d\S*?)(?:-unsigned)?(?::\w+)?$")
+_RPM = re.compile(r"^kernel(?:-(?:rt|64k|uek|azure|lt|ml))?(?:-core)?$")
+
+
+def unasked(install: Iterable[Mapping[str, Any]], present: Iterable[str]) -> list[str]:
+    """Packages, with their versions, that bring a kernel whose release is not among those present."""
+    there = list(present)
+    found = []
+    for row in install:
+        image = _IMAGE.match(row["name"])
+        version = str(row.get("version") or "").split(":", 1)[-1]
+        if image and not image["release"].endswith("-dbg") and image["release"] not in there:
+            found.append(str(row["name"]))
+        elif _RPM.match(row["name"]) and not any(version and release.startswith(version) for release in there):
+            found.append(f"{row['name']} {version}".rstrip())
+    return found
+
+
+def refusals(install: Iterable[Mapping[str, Any]], context: Context) -> list[dict[str, Any]]:
+    """The refusal of a plan that would install another kernel, unless ``nvidia_driver_allow_kernel`` is set."""
+    allowed = context.variables.get("nvidia_driver", {}).get("nvidia_driver_allow_kernel", False)
+    found = [] if allowed else unasked(install, context.facts["kernel"]["installed"] or ())
+    if not found:
+        return []
+    text = f"the driver would bring another kernel with it: {', '.join(found)}"
+    remedy = "update the kernel first, by itself, and boot it; or allow it with -e nvidia_driver_allow_kernel=true"
+    return [{"rule": "kernel-unasked", "text": text, "source": "gpuwright", "remedy": remedy}]

@@ -1,0 +1,106 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Taking everything back: what gpuwright brought to a node and what that leaves to do.
+
+From the record on the node alone (module_utils/history.py and the seals): no wish and no rules decide what goes, and nothing goes that
+is not named there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from . import way_back
+from .components import Finding, nouveau_blacklist
+
+Facts = Mapping[str, Any]
+
+#: Files that a seal names and that are the host's own: what was merged into them is taken out again.
+MERGED = ("/etc/docker/daemon.json",)
+#: What a machine boots from stays, whoever brought it: another program may have updated the kernel while a run was at work.
+BOOTS = re.compile(
+    r"(linux-(image|modules(?!-nvidia)|base)|kernel(-core|-modules.*)?$|grub|shim|systemd-boot|initramfs-tools|dracut)"
+)
+#: Where the host's own files lie that were in the way.
+BACKUP = "/var/lib/gpuwright/backup"
+
+
+def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding]]:
+    """What there is to take back, by component; nothing where gpuwright never was. ``kept``: packages that stay all the same."""
+    history = facts.get("history") or {}
+    found: dict[str, list[Finding]] = {}
+    original = history.get("original")
+    if original and _replaced(original, facts):
+        found["nvidia_driver"] = [way_back.finding(original, facts)]
+    if history.get("environments"):
+        reason = "the environments of frameworks"
+        found["frameworks"] = [Finding("remove", reason, files=list(history["environments"]))]
+    drivers, others = _sorted(facts, kept)
+    if drivers:
+        before = facts["driver"]["user_version"]
+        reason = f"{len(drivers)} packages of the driver that came with gpuwright"
+        found.setdefault("nvidia_driver", []).append(Finding("remove", reason, before, packages=drivers))
+    if others:
+        reason = f"{len(others)} packages that came with gpuwright"
+        found["packages"] = [Finding("remove", reason, packages=others)]
+    files = [path for path in history.get("files") or () if path not in MERGED]
+    if files or history.get("components"):
+        found["files"] = [Finding("remove", "files that gpuwright wrote, and its records", files=files)]
+    return found
+
+
+def _replaced(original: Mapping[str, Any], facts: Facts) -> bool:
+    """Whether another driver is there than the one that somebody else had installed."""
+    return bool(original["packages"] != (facts["driver"]["packages"] or {}))
+
+
+def _sorted(facts: Facts, kept: Collection[str]) -> tuple[list[str], list[str]]:
+    """The packages that go: those of the driver, and the others."""
+    of_driver = set(facts["driver"]["packages"] or {})
+    going = [name for name in packages(facts) if name not in kept]
+    return [name for name in going if name in of_driver], [name for name in going if name not in of_driver]
+
+
+def packages(facts: Facts) -> list[str]:
+    """What came with gpuwright, without what the driver that was there before needs again, and what the machine boots from."""
+    history = facts.get("history") or {}
+    keep = set((history.get("original") or {}).get("packages") or ())
+    return [name for name in history.get("brought") or () if name not in keep and not BOOTS.match(name)]
+
+
+def work(facts: Facts) -> dict[str, Any]:
+    """What the role `remove` does."""
+    history = facts.get("history") or {}
+    original = history.get("original")
+    files = [path for path in history.get("files") or () if path not in MERGED]
+    return {
+        "packages": packages(facts),
+        "files": files,
+        "environments": list(history.get("environments") or ()),
+        "services": list(history.get("services") or ()),
+        "docker": "container_toolkit" in (history.get("components") or ()),
+        "initramfs": nouveau_blacklist.BLACKLIST in files,
+        "restore": way_back.work(original, facts) if original and _replaced(original, facts) else None,
+    }
+
+
+def reboot_reason(facts: Facts) -> str | None:
+    """Why the node has to boot again: a module without its packages runs on."""
+    loaded = facts["driver"]["loaded_version"]
+    if not loaded or "nvidia" not in (facts["kernel"]["loaded"] or {}):
+        return None
+    history = facts.get("history") or {}
+    if (history.get("original") or {}).get("version") == loaded or not history.get("brought"):
+        return None
+    return f"driver {loaded} stays in the kernel until the next boot, and no other driver can have the card"
+
+
+def left(facts: Facts, kept: Collection[str]) -> str:
+    """What is still there after a removal, as a sentence; nothing where all is gone. The records go after this look."""
+    found = findings(facts, kept)
+    files = found.pop("files", None)
+    told = [row.reason for rows in found.values() for row in rows]
+    told += [f"the file {path}" for path in (files[0].files if files else ())]
+    return f"still there: {'; '.join(told)}" if told else ""

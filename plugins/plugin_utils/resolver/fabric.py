@@ -1,0 +1,93 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What boards with NVSwitches need beside the driver: without the fabric manager CUDA does not start there (error 802).
+
+The packages of the driver's own version (fabric manager, NSCQ, IMEX) are told apart from those with a calendar of their own
+(nvlsm): the former have to be exactly as old as the driver, the fabric manager refuses to start otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..rules import Row, Rules
+from ..situation import Situation
+from ..wish import Wish
+from .branch import Candidate
+from .log import Log, Unresolved, conflict
+
+MANAGER = "nvidia-fabricmanager.service"
+SOURCE = "compat/packages.yaml (fabric_manager, nscq, imex, nvlink5)"
+#: Where a site names the nodes that share memory.
+NODES = "/etc/nvidia-imex/nodes_config.cfg"
+
+
+def choose(candidate: Candidate, situation: Situation, wish: Wish, system: Row, rules: Rules) -> dict[str, Any]:
+    """Return packages, those of them that follow the driver's version exactly, services and kernel modules; empty where there is
+    no NVSwitch and no rack.
+
+    Raises Unresolved where the source of the driver has not what the fabric needs.
+    """
+    rack = _is_rack(situation, wish)
+    if not (situation.nvswitch or situation.nvlink5 or rack):
+        return {}
+    exact: list[str] = []
+    services: list[str] = []
+    loaded: list[str] = []
+    others: list[str] = []
+    if situation.nvswitch or situation.nvlink5:
+        exact += _names("fabric_manager", candidate, system, rules) + _names("nscq", candidate, system, rules)
+        services.append(MANAGER)
+    if rack:
+        exact += _names("imex", candidate, system, rules)
+    if situation.nvlink5:
+        row = _nvlink5(candidate, rules)
+        others, loaded = row["packages"], row["modules"]
+    return {"packages": [*exact, *others], "exact": exact, "services": services, "modules": list(loaded)}
+
+
+def explain(chosen: dict[str, Any], log: Log) -> None:
+    """Say why the packages are there, and what is left to the site."""
+    if MANAGER in chosen.get("services", ()):
+        log.decided("driver.fabric", "the NVSwitches need the fabric manager, of exactly the driver's version", SOURCE)
+    if any(name.startswith("nvidia-imex") for name in chosen.get("packages", ())):
+        text = (
+            f"nvidia-imex is installed and not started: the addresses of the rack's nodes have to be in {NODES} first"
+        )
+        log.warn("driver.imex", text, SOURCE)
+
+
+def _is_rack(situation: Situation, wish: Wish) -> bool:
+    """Say whether the machine is a tray of an NVL72 rack, whose nodes share memory: asked for, or told by its cards."""
+    if wish.driver_imex is not None:
+        return wish.driver_imex
+    return any(card.name in ("GB200", "GB300") for card in situation.cards)
+
+
+def _names(table: str, candidate: Candidate, system: Row, rules: Rules) -> list[str]:
+    """Return the packages of a table; raises Unresolved where the source of the driver has none."""
+    for row in rules["packages"][table]:
+        if row.get("family") not in (None, system["family"]):
+            continue
+        if row["from"] == candidate.source and _in(candidate.branch, row):
+            return [name.replace("{branch}", candidate.branch) for name in row["packages"]]
+    text = f"no {table.replace('_', ' ')} of branch {candidate.branch} is known from {candidate.source}"
+    raise Unresolved(
+        conflict("driver.fabric", text, "compat/packages.yaml", "take the driver from NVIDIA: driver-source=nvidia")
+    )
+
+
+def _nvlink5(candidate: Candidate, rules: Rules) -> Row:
+    for row in rules["packages"]["nvlink5"]:
+        found: Row = row
+        if candidate.source in row["from"] and int(candidate.branch) >= int(row["first_branch"]):
+            return found
+    text = f"the subnet manager of an NVLink 5 fabric (nvlsm) is not to be had for branch {candidate.branch} from {candidate.source}"
+    raise Unresolved(
+        conflict("driver.nvlsm", text, "compat/packages.yaml", "take the driver from NVIDIA: driver-source=nvidia")
+    )
+
+
+def _in(branch: str, row: Row) -> bool:
+    above = row["first_branch"] is None or int(branch) >= int(row["first_branch"])
+    return above and (row["last_branch"] is None or int(branch) <= int(row["last_branch"]))

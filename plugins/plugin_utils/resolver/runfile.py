@@ -1,0 +1,141 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NVIDIA's driver as a file (.run), for systems without a repository: which build, from where, how it is called.
+
+compat/runfile.yaml has the arguments of the installer by branch. A file is never run without a checksum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from ..rules import Row, Rules
+from ..situation import Situation
+from ..wish import Wish
+from . import systems, upstreams
+from .log import Unresolved, conflict
+
+if TYPE_CHECKING:
+    from .branch import Candidate
+
+
+def serves(branch: str, rules: Rules) -> bool:
+    """Say whether the installer of a branch can be run without taking down what uses the cards."""
+    rows = rules["runfile"]["arguments"]
+    return any(row["when"] == "always" and _in(branch, row) for row in rows)
+
+
+def of_driver(
+    candidate: Candidate, package_set: str, situation: Situation, wish: Wish, system: Row, rules: Rules
+) -> dict[str, Any]:
+    """Return version, packages, pin, build, kernel_module, headers and runfile of a driver that a file brings.
+
+    runfile: its name, its addresses in the order in which they are tried (or the path that was given), its SHA256 (None
+    where this very build is there already), the arguments, and those that are added where nouveau is loaded or somebody
+    has a desktop. Raises Unresolved where packages are in the way, a fabric manager is needed, or no checksum is known.
+    """
+    _refuse(situation)
+    version = _version(candidate, situation, wish)
+    headers = systems.headers(situation, system, rules)
+    tools = _tools(system, rules)
+    name = f"NVIDIA-Linux-{situation.arch}-{version}.run"
+    always = ("always", candidate.modules, *(["compute"] if package_set == "compute" else []))
+    return {
+        "version": version,
+        "packages": [headers, *tools],
+        "pin": {},
+        "build": "dkms",
+        "kernel_module": "nvidia",
+        "headers": headers,
+        "runfile": {
+            "name": name,
+            "addresses": _addresses(version, situation, wish, rules),
+            "sha256": _checksum(version, situation, wish, rules),
+            "arguments": _arguments(candidate.branch, always, rules),
+            "with_nouveau": _arguments(candidate.branch, ("nouveau",), rules),
+            "with_session": _arguments(candidate.branch, ("session",), rules),
+        },
+    }
+
+
+def displaced(situation: Situation, wish: Wish, source: str) -> str | None:
+    """Return the version of an installation by a .run file that packages take the place of; None where there is none.
+
+    Only where another source was asked for by name: what another owner installed is not swapped unasked.
+    """
+    if situation.driver_owner != "runfile" or source == "runfile" or not wish.driver_source:
+        return None
+    return situation.driver.version if situation.driver else "unknown"
+
+
+def _refuse(situation: Situation) -> None:
+    if situation.driver_owner == "packages":
+        text = f"packages of {situation.driver_source or 'an unknown source'} have a driver here; a .run file would write over their files"
+        remedy = "remove them first, or use driver-source=nvidia or driver-source=distro"
+        raise Unresolved(conflict("driver.runfile-packages", text, "the machine's facts", remedy))
+    if situation.nvswitch:
+        text = (
+            "the machine has NVSwitches, and the .run file brings no fabric manager: CUDA would not start (error 802)"
+        )
+        raise Unresolved(
+            conflict("driver.runfile-fabric", text, "compat/packages.yaml (fabric_manager)", "use driver-source=nvidia")
+        )
+
+
+def _tools(system: Row, rules: Rules) -> list[str]:
+    for row in rules["runfile"]["tools"]:
+        if row["family"] == system["family"]:
+            return list(row["packages"])
+    text = f"what the installer of a .run file compiles with is not known for {system['os']}"
+    remedy = "use driver-source=nvidia or driver-source=distro"
+    raise Unresolved(conflict("driver.runfile-tools", text, "compat/runfile.yaml (tools)", remedy))
+
+
+def _version(candidate: Candidate, situation: Situation, wish: Wish) -> str:
+    """Return the build: the one that was asked for, the one that is in force, else the newest that the rules know."""
+    if wish.driver_version:
+        return wish.driver_version
+    kept = situation.kept or {}
+    version = kept.get("version") if kept.get("source") == "runfile" and not kept.get("adopted") else None
+    if version and dotted.major(version) == candidate.branch and dotted.at_least(version, candidate.minimum or version):
+        return str(version)
+    return str(candidate.row["latest"])
+
+
+def _addresses(version: str, situation: Situation, wish: Wish, rules: Rules) -> list[str]:
+    if wish.driver_runfile:
+        return [wish.driver_runfile]
+    base = upstreams.url("nvidia-runfile", wish, rules)
+    places = (row["path"] for row in rules["runfile"]["places"])
+    return [f"{base}/{place.replace('{version}', version).replace('{arch}', situation.arch)}" for place in places]
+
+
+def _checksum(version: str, situation: Situation, wish: Wish, rules: Rules) -> str | None:
+    if wish.driver_runfile_sha256:
+        return wish.driver_runfile_sha256
+    for row in rules["runfile"]["checksums"]:
+        if (row["version"], row["arch"]) == (version, situation.arch):
+            return str(row["sha256"])
+    if situation.driver_owner == "runfile" and situation.driver and situation.driver.version == version:
+        return None
+    known = [row["version"] for row in rules["runfile"]["checksums"] if row["arch"] == situation.arch]
+    text = f"no checksum is known of NVIDIA-Linux-{situation.arch}-{version}.run, and no file is run unseen"
+    remedy = (
+        "set nvidia_driver_runfile_sha256 to what `sha256sum` says of a file that you trust (NVIDIA's page of the driver shows it"
+        f" too), or ask for a build whose checksum the rules have: {', '.join(known) or 'none for this processor'}"
+    )
+    raise Unresolved(conflict("driver.runfile-checksum", text, "compat/runfile.yaml (checksums)", remedy))
+
+
+def _arguments(branch: str, when: Iterable[str], rules: Rules) -> list[str]:
+    rows = [row for row in rules["runfile"]["arguments"] if row["when"] in when and _in(branch, row)]
+    return [argument for row in rows for argument in row["arguments"]]
+
+
+def _in(branch: str, row: Row) -> bool:
+    return int(branch) >= int(row["first_branch"]) and (
+        row["last_branch"] is None or int(branch) <= int(row["last_branch"])
+    )

@@ -1,0 +1,147 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The way back to a driver that worked: what is remembered of one before a change, and what returning to it takes.
+
+A state is remembered on the node (module_utils/history.py) before its packages change, and returned to as a whole: every package of the
+driver at the version that it had, the ones that came since removed, in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..module_utils import history
+from .components import Finding
+from .wish import Wish
+
+Facts = Mapping[str, Any]
+State = Mapping[str, Any]
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def working(facts: Facts) -> dict[str, Any] | None:
+    """The driver that works now, as it is remembered before it changes; None where none works, or none of packages does.
+
+    It works where the kernel runs the version that user space has and nvidia-smi answers. ``proven``: the last proof was of it.
+    """
+    driver, smi, proof = facts["driver"], facts["smi"] or {}, facts["proof"] or {}
+    version = driver["loaded_version"]
+    if driver["owner"] != "packages" or version is None or driver["user_version"] != version or smi.get("rc") != 0:
+        return None
+    packages = dict(driver["packages"] or {})
+    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
+    return {
+        "version": version,
+        "modules": driver["loaded_modules"],
+        "source": driver["source"],
+        "packages": packages,
+        "holds": sorted(set(facts["packages"]["holds"] or ()) & set(packages)),
+        "stack": seal.get("stack") or {},
+        "arch": _ARCHITECTURES.get(facts["os"]["arch"] or ""),
+        "kernel": facts["kernel"]["running"],
+        "proven": proof.get("verdict") == "pass" and proof.get("driver") == version,
+        "time": facts["time"],
+    }
+
+
+def is_there(facts: Facts, remembered: State | None) -> bool:
+    """Whether a driver that fails now can give way to another: one that works before the change, or one that is remembered."""
+    earlier = (facts.get("history") or {}).get("drivers") or ()
+    return remembered is not None or any(version != facts["driver"]["user_version"] for version in earlier)
+
+
+def target(facts: Facts) -> State | None:
+    """The newest remembered state that is not the present one."""
+    present = facts["driver"]["packages"] or {}
+    states: Sequence[State] = (facts.get("history") or {}).get("states") or ()
+    return next((state for state in states if state["packages"] != present), None)
+
+
+def without_driver(wish: Wish) -> Wish:
+    """A wish that leaves the driver to the state that is returned to."""
+    return replace(wish, driver_source=None, driver_branch=None, driver_version=None, driver_modules=None)
+
+
+def stack_of(state: State) -> dict[str, Any]:
+    """The driver part of the stack: the one that was sealed, else one that is as it was found and adopted."""
+    if state["stack"]:
+        return dict(state["stack"])
+    return {
+        "branch": str(state["version"]).partition(".")[0],
+        "version": state["version"],
+        "modules": state["modules"] or "proprietary",
+        "source": state["source"] or "unknown",
+        "source_reason": "it worked before",
+        "build": None,
+        "set": None,
+        "packages": [],
+        "pin": {},
+        "kernel_module": "nvidia-current"
+        if "nvidia-kernel-dkms" in state["packages"] and state["source"] == "distro"
+        else "nvidia",
+        "minimum": None,
+        "adopted": True,
+        "headers": None,
+    }
+
+
+def finding(state: State, facts: Facts) -> Finding:
+    """The change that returns to a state."""
+    before = facts["driver"]["user_version"] or facts["driver"]["loaded_version"]
+    how = "proven" if state["proven"] else "worked"
+    reason = f"back to the driver that {how} until {state['time']}"
+    return Finding("upgrade", reason, before, state["version"], packages=sorted(state["packages"]))
+
+
+def copies(state: State, facts: Facts) -> dict[str, str]:
+    """The packages of a state that are kept on the node, by name, with their files."""
+    kept = set((facts.get("history") or {}).get("copies") or ())
+    found = {}
+    for name, version in state["packages"].items():
+        for arch in filter(None, (state.get("arch"), "all")):
+            file = history.copy_name(name, version, arch)
+            if file in kept:
+                found[name] = f"{history.COPIES}/{file}"
+    return found
+
+
+def work(state: State, facts: Facts) -> dict[str, Any]:
+    """What the role does: packages at their versions or from their files, what goes, and the holds."""
+    files = copies(state, facts)
+    present = facts["driver"]["packages"] or {}
+    held = set(facts["packages"]["holds"] or ()) & {*present, *state["packages"]}
+    return {
+        "version": state["version"],
+        "packages": dict(state["packages"]),
+        "install": [files.get(name) or f"{name}={version}" for name, version in sorted(state["packages"].items())],
+        "remove": sorted(set(present) - set(state["packages"])),
+        "hold": list(state["holds"]),
+        "unhold": sorted(held - set(state["holds"])),
+    }
+
+
+def refusals(state: State, facts: Facts, versions: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Packages that are neither kept on the node nor in its index."""
+    files = copies(state, facts)
+    lost = [
+        f"{name} {version}"
+        for name, version in sorted(state["packages"].items())
+        if name not in files and versions.get(name) != version
+    ]
+    if not lost:
+        return []
+    text = f"{len(lost)} packages of driver {state['version']} are neither in the package index nor kept on the node: {', '.join(lost[:5])}"
+    remedy = f"name a mirror that has them (gpuwright_mirrors), or put the files into {history.COPIES} and run again"
+    return [{"rule": "rollback-packages", "text": text, "source": "gpuwright", "remedy": remedy}]
+
+
+def nowhere(facts: Facts) -> dict[str, Any]:
+    """Why there is no way back."""
+    states = (facts.get("history") or {}).get("states") or ()
+    told = f"only driver {states[0]['version']}, which is the present one" if states else "none"
+    text = f"no earlier driver that worked is remembered on this node ({told})"
+    remedy = "choose one: gpuwright upgrade --want driver=VERSION; or take everything back: gpuwright remove"
+    return {"rule": "rollback-nowhere", "text": text, "source": "gpuwright", "remedy": remedy}

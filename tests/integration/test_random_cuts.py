@@ -1,0 +1,129 @@
+"""An upgrade, a rollback or a change of branch cut off at any moment, in several ways: the next run heals the node.
+
+A few cuts by default; GPUWRIGHT_CUTS=60 for many. Each is told with the seed that gives it again (GPUWRIGHT_CUT_SEED).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.sim import node, settings
+
+from . import witness
+from .conftest import Node, Proven, command_line, environment
+
+pytestmark = pytest.mark.sim
+
+_CUTS = int(os.environ.get("GPUWRIGHT_CUTS", "4"))
+_SEED = int(os.environ.get("GPUWRIGHT_CUT_SEED", str(random.randrange(10**6))))  # noqa: S311 (no secret)
+_BUILDS = ("580.126.20", "580.178.04", "595.112.07")
+_WANT = ("--want", "cuda=13.0")
+_ARCHIVES = "/var/cache/apt/archives"
+_LONGEST_SECONDS = 45.0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One interruption: what was at work, after how long, and how it ended."""
+
+    seed: int
+    kind: str
+    target: str
+    after: float
+
+
+def _cuts() -> Iterator[Cut]:
+    kinds = ("kill", "power", "connection", "disk")
+    for number in range(_CUTS):
+        chance = random.Random(_SEED + number)  # noqa: S311 (no secret)
+        yield Cut(
+            _SEED + number, kinds[number % len(kinds)], chance.choice(_BUILDS), chance.uniform(2, _LONGEST_SECONDS)
+        )
+
+
+@pytest.fixture(scope="module")
+def machine(proven: Proven) -> Iterator[Node]:
+    """A node with a driver of the oldest build, which the cuts take turns with."""
+    name = "it-cuts"
+    node.remove(name)
+    node.create(name, "two-h100")
+    path = proven.folder / "cuts.yml"
+    path.write_text(node.inventory([name]))
+    made = Node(name, path)
+    run = made.up("--want", f"driver={_BUILDS[0]}", *_WANT)
+    assert run.code == 0, str(run)
+    yield made
+    node.remove(name)
+
+
+@pytest.mark.parametrize("cut", list(_cuts()), ids=lambda cut: f"{cut.seed}-{cut.kind}-{cut.target}-{cut.after:.0f}s")
+def test_the_next_run_heals_what_was_cut_off(machine: Node, cut: Cut) -> None:
+    _interrupt(machine, cut)
+    healed = machine.up(*_WANT)
+    assert healed.code == 0, f"{cut}\n{healed}"
+    assert healed.host["verdict"] == "pass", f"{cut}\n{healed}"
+    versions = _versions(machine)
+    assert len(versions) == 1, f"{cut}: {versions}"
+    assert versions.pop().removesuffix("-1") in machine.shell("cat /proc/driver/nvidia/version")
+    assert machine.shell("dpkg --audit; ls /var/lib/dpkg/updates") == ""
+    assert not machine.shell("cat /run/gpuwright/lock.json", check=False)
+    again = machine.up(*_WANT)
+    assert (again.code, again.roles, again.host["changes"]) == (0, [], []), f"{cut}\n{again}"
+
+
+def _interrupt(machine: Node, cut: Cut) -> None:
+    """Begin to move the node to the cut's driver, and end that as the cut says."""
+    words = ["upgrade", "--yes", *_WANT, "--want", f"driver={cut.target}", "-i", str(machine.inventory)]
+    process = subprocess.Popen(
+        [*command_line(), *words, "--report", tempfile.mkdtemp(dir=machine.inventory.parent)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        cwd=settings.CLONE,
+        start_new_session=True,
+    )
+    try:
+        process.wait(cut.after)
+    except subprocess.TimeoutExpired:
+        _END[cut.kind](machine, process)
+    finally:
+        witness.kill(process)
+        machine.shell(f"umount {_ARCHIVES} 2>/dev/null || true")
+
+
+def _power(machine: Node, process: subprocess.Popen[bytes]) -> None:
+    node.power_cut(machine.name)
+    witness.kill(process)
+
+
+def _connection(machine: Node, process: subprocess.Popen[bytes]) -> None:
+    """The controller is gone; what it started on the node goes on for a while, alone."""
+    witness.kill(process)
+    time.sleep(random.uniform(0, 3))  # noqa: S311 (no secret)
+
+
+def _disk(machine: Node, process: subprocess.Popen[bytes]) -> None:
+    """The disk that takes the downloads is full from now on; the run ends by itself."""
+    machine.shell(f"mount -t tmpfs -o size=64k tmpfs {_ARCHIVES} && mkdir -p {_ARCHIVES}/partial")
+    process.wait(600)
+
+
+_END = {
+    "kill": lambda machine, process: witness.cut_off(machine.name, process),
+    "power": _power,
+    "connection": _connection,
+    "disk": _disk,
+}
+
+
+def _versions(machine: Node) -> set[str]:
+    names = "nvidia-driver-cuda libcuda1 libnvidia-ml1 nvidia-kernel-open-dkms nvidia-persistenced firmware-nvidia-gsp"
+    return set(machine.shell(f"dpkg-query -W -f '${{Version}}\\n' {names}").split())

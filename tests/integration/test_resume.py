@@ -1,0 +1,129 @@
+"""The machine one sits at needs a boot: the run ends, and goes on by itself after it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.sim import node, settings
+
+from .conftest import Node
+from .test_hosts import install
+
+pytestmark = pytest.mark.sim
+
+_UNIT = "gpuwright-resume.service"
+_JOB = f"/etc/systemd/system/{_UNIT} /etc/systemd/system/multi-user.target.wants/{_UNIT} /var/lib/gpuwright/resume/run"
+_RESUME_SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def desk(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A workstation whose NVIDIA card drives the screen through nouveau, with gpuwright installed from the wheel."""
+    name = "it-desk"
+    node.remove(name)
+    node.create(name, "workstation-rtx5090")
+    folder = tmp_path_factory.mktemp("desk")
+    (folder / "desk.yml").write_text(node.inventory([name]))
+    machine = Node(name, folder / "desk.yml")
+    install(machine, folder)
+    yield machine
+    node.remove(name)
+
+
+def mirrors(machine: Node) -> str:
+    """The simulated repositories, as variables of `-e`."""
+    variables = yaml.safe_load(machine.inventory.read_text())["all"]["vars"]
+    return json.dumps({name: value for name, value in variables.items() if name.startswith("gpuwright_")})
+
+
+def up(machine: Node, *words: str) -> tuple[int, dict[str, Any]]:
+    """`gpuwright up` on the node itself: exit code, and what it said of its only host."""
+    line = " ".join(["/opt/gw/bin/gpuwright up --yes --json --want driver=580", f"-e '{mirrors(machine)}'", *words])
+    said = machine.shell(f"{line} 2>/root/words; code=$?; echo; echo $code")
+    document, _, code = said.strip().rpartition("\n")
+    return int(code), json.loads(document)["hosts"]["localhost"]
+
+
+def waiting(machine: Node) -> list[str]:
+    """What lies on the node for its next boot."""
+    return machine.shell(f"ls {_JOB} 2>/dev/null", check=False).split()
+
+
+def test_a_run_that_may_not_boot_leaves_nothing_for_the_boot_and_says_what_is_left(desk: Node) -> None:
+    code, host = up(desk, "--no-reboot")
+    assert code == 4, host
+    assert [row["component"] for row in host["left"]] == ["reboot", "validate"]
+    assert host["resume"] == {"prepared": False, "why_not": "--no-reboot was given", "unit": None, "report": None}
+    assert any("nomodeset" in line for line in host["rescue"])
+    assert waiting(desk) == []
+
+
+def test_a_run_with_a_variable_that_may_be_a_secret_writes_nothing_and_says_which(desk: Node) -> None:
+    code, host = up(desk, "-e", "repository_token=s3cr3t")
+    assert code == 4, host
+    assert host["resume"]["prepared"] is False
+    assert "repository_token" in host["resume"]["why_not"]
+    assert waiting(desk) == []
+    assert desk.shell("grep -rl s3cr3t /etc /var/lib/gpuwright 2>/dev/null || true") == ""
+
+
+def test_the_run_goes_on_after_the_boot_once_and_leaves_its_report(desk: Node) -> None:
+    boot = desk.shell("cat /proc/sys/kernel/random/boot_id")
+    for _ in range(2):  # the second replaces what the first prepared
+        code, host = up(desk)
+        assert code == 4, host
+        assert host["resume"]["prepared"] is True
+        assert waiting(desk) == _JOB.split()
+    assert desk.shell("cat /proc/sys/kernel/random/boot_id") == boot
+    assert desk.shell("stat -c %a /var/lib/gpuwright/resume/run").strip() == "700"
+    desk.reboot()
+    ended = time.monotonic() + _RESUME_SECONDS
+    while time.monotonic() < ended and desk.shell("test -e /run/motd.d/gpuwright-resume; echo $?").strip() != "0":
+        time.sleep(2)
+    told = desk.shell("cat /var/lib/gpuwright/resume/notice")
+    assert "went on after the boot: done and proven" in told, desk.shell("cat /var/lib/gpuwright/resume/output.txt")
+    assert waiting(desk) == []
+    assert desk.shell("ls /var/lib/gpuwright/resume").split() == ["notice", "output.txt", "report"]
+    assert "done and proven" in desk.shell(f"journalctl --unit {_UNIT} --output cat")
+    (record,) = json.loads(desk.shell("cat /var/lib/gpuwright/resume/report/report.json"))["hosts"].values()
+    assert record["verdict"] == "pass"
+    assert [change["component"] for change in record["changes"]] == ["validate"]
+    assert "done and proven" in login(desk)
+
+
+def login(machine: Node) -> str:
+    """What an ordinary user sees at a login over ssh."""
+    host = yaml.safe_load(machine.inventory.read_text())["all"]["hosts"][machine.name]
+    options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"]
+    target = ["-i", str(settings.KEY), "-p", str(host["ansible_port"]), f"{settings.NODE_USER}@127.0.0.1"]
+    done = subprocess.run(
+        ["ssh", "-tt", *options, *target], input="exit\n", capture_output=True, text=True, check=False
+    )
+    return done.stdout
+
+
+def test_the_result_is_told_once_to_each_user_and_root_takes_it_away(desk: Node) -> None:
+    ask = "/opt/gw/bin/gpuwright --version 2>&1; /opt/gw/bin/gpuwright gpus H100 2>&1 >/dev/null"
+    user = f"runuser -u {settings.NODE_USER} -- sh -c '{ask}'"
+    assert desk.shell(user).count("went on after the boot") == 1
+    assert desk.shell(user).count("went on after the boot") == 0
+    assert desk.shell(ask).count("went on after the boot") == 1
+    assert desk.shell("ls /run/motd.d/gpuwright-resume /var/lib/gpuwright/resume/notice 2>/dev/null", check=False) == ""
+    assert "went on" not in login(desk)
+
+
+def test_the_next_boot_is_an_ordinary_one(desk: Node) -> None:
+    desk.reboot()
+    assert desk.shell(f"systemctl is-active {_UNIT}", check=False).strip() == "inactive"
+    code, host = up(desk)
+    assert code == 0, host
+    assert [change["component"] for change in host["changes"]] == ["validate"]
+    assert Path(_JOB.split(maxsplit=1)[0]).name not in desk.shell("ls /etc/systemd/system")

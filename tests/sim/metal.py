@@ -1,0 +1,230 @@
+"""A bare-metal machine: a real kernel, boot loader and init in QEMU, without KVM. No card, not even a simulated one.
+
+It is what a container cannot be: nouveau is really loaded, an initramfs really decides what the next boot does, the kernel itself
+says what it finds, and its power can be cut. The disk image is made once from the node image (``onmetal/*.sh``) and cached in
+the clone's state under the digest of its recipe; a machine is an overlay of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from . import engine, image, node, settings
+from .engine import docker
+from .shell import SimulationError, run, say
+
+_SCRIPTS = settings.HERE / "onmetal"
+_FOLDER = settings.STATE / "metal"
+_DISK_MEBIBYTES = 8192
+_BOOT_LIMIT_SECONDS = 900
+#: The distribution's driver as the rules resolve it, with what it is compiled by.
+_DRIVER = ("nvidia-smi", "libcuda1", "nvidia-kernel-dkms", "nvidia-persistenced", "firmware-nvidia-gsp")
+_LOADED_BEFORE = "nouveau"
+# Never KVM: its device may exist and hang. The emulated processor has what a compiler of today may emit.
+_MACHINE = (
+    "-machine", "q35", "-cpu", "max", "-accel", "tcg,thread=multi,tb-size=1024", "-smp", "2", "-m", "2048",
+    "-display", "none", "-monitor", "none", "-device", "virtio-rng-pci", "-device", "virtio-net-pci,netdev=net",
+)  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The life of a machine
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def create(name: str) -> None:
+    """A machine called NAME, booted and reachable over ssh."""
+    folder = _FOLDER / name
+    if folder.exists():
+        raise SimulationError(f"there is a machine {name} already: `python -m tests.sim metal rm {name}`")
+    disk = ensure_disk()
+    folder.mkdir(parents=True)
+    run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", disk, folder / "disk.qcow2"])
+    (folder / "machine.json").write_text(json.dumps({"port": node.free_port(), "pid": None}))
+    start(name)
+
+
+def start(name: str) -> None:
+    """Switch the machine on and wait for its ssh."""
+    begun = time.monotonic()
+    switch_on(name)
+    wait(name)
+    say(f"machine {name} is up after {time.monotonic() - begun:.0f} s, ssh on 127.0.0.1:{_state(name)['port']}")
+
+
+def switch_on(name: str) -> None:
+    """Switch the machine on and return at once."""
+    folder, state = _FOLDER / name, _state(name)
+    console = folder / "console.log"
+    command = [
+        "qemu-system-x86_64", *_MACHINE,
+        "-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{state['port']}-:22",
+        "-drive", f"file={folder / 'disk.qcow2'},if=virtio,format=qcow2,cache=writeback",
+        "-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console",
+    ]  # fmt: skip
+    with (folder / "qemu.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    (folder / "machine.json").write_text(json.dumps({**state, "pid": process.pid}))
+
+
+def cut_power(name: str) -> None:
+    """Take the power from the machine in this instant: what its kernel had not yet written is gone."""
+    pid = _state(name)["pid"]
+    if not _runs(pid):
+        return
+    os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+    # A process that is killed keeps its lock on the disk until the last of its threads is gone.
+    disk = _FOLDER / name / "disk.qcow2"
+    while run(["qemu-img", "info", disk], check=False).returncode != 0:
+        time.sleep(0.1)
+
+
+def remove(name: str) -> None:
+    """The machine and its disk; the image stays."""
+    if (_FOLDER / name).exists():
+        cut_power(name)
+        shutil.rmtree(_FOLDER / name)
+
+
+def names() -> list[str]:
+    """Every machine that there is, running or not."""
+    return sorted(path.parent.name for path in _FOLDER.glob("*/machine.json"))
+
+
+def shell(name: str, command: str, *, check: bool = True) -> str:
+    """What COMMAND prints on the machine, run by a shell as root."""
+    return run(over_ssh(name, command), check=check).stdout
+
+
+def over_ssh(name: str, command: str) -> list[str | Path]:
+    """What runs COMMAND there by a shell as root."""
+    return [*_ssh(name), "sudo", "sh", "-c", _quoted(command)]
+
+
+def console(name: str) -> str:
+    """What the serial console said since the machine was made."""
+    return (_FOLDER / name / "console.log").read_text(errors="replace")
+
+
+def inventory(wanted: list[str]) -> str:
+    """An Ansible inventory (YAML) over real ssh. A task takes seconds on an emulated processor, and so does a login."""
+    hosts = {name: {"ansible_host": "127.0.0.1", "ansible_port": _state(name)["port"]} for name in wanted or names()}
+    variables: dict[str, Any] = {**node.login(), "ansible_timeout": 120}
+    return yaml.safe_dump({"all": {"hosts": hosts, "vars": variables}}, sort_keys=False)
+
+
+def wait(name: str, limit: float = _BOOT_LIMIT_SECONDS) -> None:
+    """Return when the machine lets its account in and its boot is finished.
+
+    Raises:
+        SimulationError: it did not within LIMIT seconds; with the end of its console.
+    """
+    until = time.monotonic() + limit
+    while time.monotonic() < until:
+        answer = run([*_ssh(name), "systemctl", "is-system-running"], check=False, timeout=None)
+        if answer.stdout.strip() in ("running", "degraded"):
+            return
+        if not _runs(_state(name)["pid"]):
+            raise SimulationError(f"QEMU ended:\n{(_FOLDER / name / 'qemu.log').read_text(errors='replace')[-2000:]}")
+        time.sleep(2)
+    raise SimulationError(
+        f"the machine {name} did not boot within {limit:.0f} s. The end of its console:\n{console(name)[-3000:]}"
+    )
+
+
+def _state(name: str) -> dict[str, Any]:
+    path = _FOLDER / name / "machine.json"
+    if not path.exists():
+        raise SimulationError(f"there is no machine {name}: `python -m tests.sim metal create {name}`")
+    return dict(json.loads(path.read_text()))
+
+
+def _runs(pid: int | None) -> bool:
+    if pid is None:
+        return False
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    command = Path(f"/proc/{pid}/cmdline")
+    return command.exists() and b"qemu-system" in command.read_bytes()
+
+
+def _ssh(name: str) -> list[str | Path]:
+    return [
+        "ssh", "-q", "-p", str(_state(name)["port"]), "-i", settings.KEY, *node.SSH_OPTIONS, "-o", "ConnectTimeout=10",
+        "-o", "BatchMode=yes", f"{settings.NODE_USER}@127.0.0.1",
+    ]  # fmt: skip
+
+
+def _quoted(command: str) -> str:
+    """The words for the shell at the other end of ssh."""
+    return "'" + command.replace("'", "'\\''") + "'"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The disk
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def ensure_disk() -> Path:
+    """The disk that every machine begins with; it is built first where it is not there."""
+    engine.ensure_for_metal()
+    base = image.ensure()
+    scripts = sorted(_SCRIPTS.glob("*.sh"))
+    recipe = f"{base} {settings.recipe(*scripts)} {_DRIVER} {_LOADED_BEFORE} {_DISK_MEBIBYTES} {node.public_key()}"
+    disk = _FOLDER / f"disk-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}.raw"
+    with settings.locked("metal"):
+        if not disk.exists():
+            begun = time.monotonic()
+            say("building the disk of a bare-metal machine (once; some minutes)")
+            _build(base, disk)
+            say(f"the disk is there after {time.monotonic() - begun:.0f} s")
+    return disk
+
+
+def _build(base: str, disk: Path) -> None:
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    for old in _FOLDER.glob("disk-*.raw"):
+        old.unlink()
+    system = f"{settings.CONTAINER_PREFIX}metal-system"
+    work = _FOLDER / "work"
+    work.mkdir(exist_ok=True)
+    try:
+        _step(base, "system.sh", work, _LOADED_BEFORE, keep=system)
+        say("DKMS compiles the driver for it")
+        _step(system, "module.sh", work, *_DRIVER)
+        _step(system, "disk.sh", work, str(_DISK_MEBIBYTES), node.public_key().strip(), settings.NODE_USER)
+        (work / "disk.raw").rename(disk)
+    finally:
+        docker("rmi", "-f", system, check=False)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _step(base: str, script: str, work: Path, *arguments: str, keep: str | None = None) -> None:
+    """Run one of the scripts in a container of BASE; KEEP is the name of the image that it becomes."""
+    container = f"{settings.CONTAINER_PREFIX}metal-build"
+    docker("rm", "-f", container, check=False)
+    docker("create", "--name", container, "--label", settings.INSTANCE_LABEL, "-v", f"{work}:/out",
+           "-v", f"{_SCRIPTS}:/onmetal:ro", base, "sh", f"/onmetal/{script}", *arguments)  # fmt: skip
+    try:
+        done = docker("start", "--attach", container, check=False)
+        if done.returncode != 0:
+            raise SimulationError(f"{script} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+        if keep:
+            docker("commit", container, keep)
+    finally:
+        docker("rm", "-f", container, check=False)

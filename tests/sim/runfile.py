@@ -1,0 +1,56 @@
+"""NVIDIA's driver as a file: a shell archive with the stand-in installer and the stand-in libraries of a version."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+_STUBS = Path(__file__).resolve().parent / "stubs"
+_EPOCH = 1763640000
+_SMI = '#!/bin/sh\nexec /usr/lib/gpuwright-sim/bin/nvidia-smi "$@"\n'
+
+
+def name(version: str) -> str:
+    """The file's name, as NVIDIA gives it."""
+    return f"NVIDIA-Linux-x86_64-{version}.run"
+
+
+def place(folder: Path, version: str) -> Path:
+    """Where the file of a version lies below the server's folder, at the place of the data-centre drivers."""
+    return folder / "driver" / "tesla" / version / name(version)
+
+
+def write(folder: Path, version: str, compiled: Callable[[str, str], bytes]) -> None:
+    """Write the file and beside it its checksum. `compiled` makes a library of a version."""
+    installer = (_STUBS / "nvidia-installer.py").read_text().replace("@VERSION@", version)
+    members = {
+        "nvidia-installer": installer.encode(),
+        "nvidia-smi": _SMI.encode(),
+        "libcuda.so": compiled("libcuda", version),
+        "libnvidia-ml.so": compiled("libnvidia-ml", version),
+    }
+    head = (_STUBS / "runfile.sh").read_text().replace("@VERSION@", version)
+    head = head.replace("@LINES@", str(head.count("\n") + 1))
+    target = place(folder, version)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(head.encode() + _archive(members))
+    target.with_name(target.name + ".sha256sum").write_text(f"{checksum(target)}  {target.name}\n")
+
+
+def checksum(path: Path) -> str:
+    """SHA256 of a file in hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _archive(members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path, content in sorted(members.items()):
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mtime, entry.mode = len(content), _EPOCH, 0o755
+            tar.addfile(entry, io.BytesIO(content))
+    return gzip.compress(stream.getvalue(), compresslevel=1, mtime=_EPOCH)

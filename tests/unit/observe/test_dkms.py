@@ -1,0 +1,98 @@
+"""What DKMS left of a build that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, dkms
+
+_OLD, _NEW = "6.12.94+deb13-amd64", "6.12.107+deb13-amd64"
+_LOG = f"""DKMS (dkms-3.2.2) make.log for nvidia-current-open/550.163.01 for kernel {_NEW} (x86_64)
+Wed Nov 18 20:11:40 UTC 2026
+
+Building module(s)
+# command: make -j2 KERNEL_UNAME={_NEW} modules
+nvidia/nv-pci.c:292:13: error: too few arguments to function 'pci_resize_resource'
+make[2]: *** [scripts/Makefile.build:249: nvidia/nv-pci.o] Error 1
+
+# exit code: 2
+"""
+_GRUB = f"""set default="0"
+menuentry 'Debian GNU/Linux' --class debian $menuentry_id_option 'gnulinux-simple-0c5d' {{
+	linux	/boot/vmlinuz-{_NEW} root=UUID=0c5d ro quiet
+}}
+submenu 'Advanced options for Debian GNU/Linux' $menuentry_id_option 'gnulinux-advanced-0c5d' {{
+	menuentry 'Debian GNU/Linux, with Linux {_NEW}' $menuentry_id_option 'gnulinux-{_NEW}-advanced-0c5d' {{
+		linux	/boot/vmlinuz-{_NEW} root=UUID=0c5d ro quiet
+	}}
+	menuentry 'Debian GNU/Linux, with Linux {_OLD}' $menuentry_id_option 'gnulinux-{_OLD}-advanced-0c5d' {{
+		linux	/boot/vmlinuz-{_OLD} root=UUID=0c5d ro quiet
+	}}
+	menuentry 'Debian GNU/Linux, with Linux {_OLD} (recovery mode)' $menuentry_id_option 'gnulinux-{_OLD}-recovery-0c5d' {{
+		linux	/boot/vmlinuz-{_OLD} root=UUID=0c5d ro single
+	}}
+}}
+"""
+
+
+def _write(root: Path, files: dict[str, str]) -> Host:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Host(str(root))
+
+
+def _node(root: Path, log: str = _LOG) -> Host:
+    return _write(
+        root,
+        {
+            "var/lib/dkms/nvidia-current-open/550.163.01/build/make.log": log,
+            f"var/lib/dkms/nvidia-current-open/550.163.01/{_OLD}/x86_64/log/make.log": _LOG,
+            f"lib/modules/{_OLD}/updates/dkms/nvidia-current-open.ko.xz": "",
+            f"lib/modules/{_NEW}/modules.dep": "",
+            "boot/grub/grub.cfg": _GRUB,
+        },
+    )
+
+
+def test_a_failed_build_is_told_with_its_kernel_the_error_and_the_end_of_its_log(tmp_path: Path) -> None:
+    seen = dkms.observe(_node(tmp_path), [_OLD, _NEW])
+    (build,) = seen["failed"]
+    assert (build["module"], build["version"], build["kernel"]) == ("nvidia-current-open", "550.163.01", _NEW)
+    assert "pci_resize_resource" in build["errors"][0]
+    assert build["end"][-1] == "# exit code: 2"
+    assert not build["transient"]
+    assert not build["left_out"]
+    assert seen["kernels"] == [_OLD]
+    assert seen["boot_entries"][_OLD] == f"gnulinux-advanced-0c5d>gnulinux-{_OLD}-advanced-0c5d"
+
+
+def test_a_full_disk_is_no_fault_of_the_source(tmp_path: Path) -> None:
+    full = _LOG.replace(
+        "error: too few arguments to function 'pci_resize_resource'", "fatal error: No space left on device"
+    )
+    assert dkms.observe(_node(tmp_path, full), [_OLD, _NEW])["failed"][0]["transient"]
+
+
+def test_a_build_that_is_left_out_says_so(tmp_path: Path) -> None:
+    host = _node(tmp_path)
+    _write(tmp_path, {f"etc/dkms/nvidia-current-open-550.163.01-{_NEW}.conf": ""})
+    assert dkms.observe(host, [_OLD, _NEW])["failed"][0]["left_out"]
+
+
+def test_a_machine_without_dkms_has_nothing_to_tell(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    assert dkms.observe(host, [_OLD]) == {"failed": [], "kernels": [], "boot_entries": {}}
+    assert not host.unknown_facts
+
+
+def test_a_log_that_dkms_did_not_write_is_not_believed(tmp_path: Path) -> None:
+    assert dkms.observe(_node(tmp_path, "make: nothing to be done\n"), [_OLD, _NEW])["failed"] == []
+
+
+def test_the_first_entry_of_the_menu_is_not_taken_for_the_kernel_it_starts_now(tmp_path: Path) -> None:
+    """It starts whatever is the newest, so as a default it holds nothing."""
+    entries = bootloader.grub_entries(_node(tmp_path))
+    assert entries == {name: f"gnulinux-advanced-0c5d>gnulinux-{name}-advanced-0c5d" for name in (_NEW, _OLD)}

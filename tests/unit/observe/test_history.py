@@ -1,0 +1,112 @@
+"""What a node keeps to find its way back, written and read on a tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import history, remembering
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.modules import node_seal
+from tests.unit.observe.modules import run_module
+from tests.unit.observe.trees import Tree
+
+CACHE = "/var/cache/apt/archives"
+OURS = {"branch": "580", "adopted": False}
+
+
+def state(version: str, **changes: Any) -> dict[str, Any]:
+    return {"version": version, "packages": {"libcuda1": f"{version}-1"}, "stack": OURS, "arch": "amd64", **changes}
+
+
+def begin(node: Tree, remembered: dict[str, Any] | None = None) -> None:
+    host = node.host()
+    remembering.begin(host, remembered, packages.installed(host))
+
+
+def end(node: Tree) -> None:
+    host = node.host()
+    remembering.end(host, packages.installed(host))
+
+
+def seen(node: Tree) -> dict[str, Any]:
+    found = history.observe(node.host(), full=True)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def node(tree: Tree) -> Tree:
+    tree.packages({"docker.io": "26.1", "bash": "5.2"})
+    return tree
+
+
+def test_packages_that_appear_while_a_run_is_at_work_were_brought_by_it(node: Tree) -> None:
+    begin(node)
+    node.packages({"docker.io": "26.1", "bash": "5.2", "fio": "3.39"})
+    end(node)
+    assert seen(node)["brought"] == ["fio"]
+
+
+def test_a_run_that_was_cut_off_counts_until_another_one_ends(node: Tree) -> None:
+    begin(node)
+    node.packages({"docker.io": "26.1", "bash": "5.2", "fio": "3.39"})
+    assert seen(node)["brought"] == ["fio"]
+    begin(node)
+    node.packages({"docker.io": "26.1", "bash": "5.2", "fio": "3.39", "dkms": "3"})
+    end(node)
+    assert seen(node)["brought"] == ["dkms", "fio"]
+
+
+def test_what_was_removed_since_is_no_longer_told(node: Tree) -> None:
+    begin(node)
+    node.packages({"bash": "5.2", "fio": "3.39"})
+    end(node)
+    node.packages({"bash": "5.2"})
+    assert seen(node)["brought"] == []
+
+
+def test_the_last_two_drivers_that_worked_are_kept_newest_first(node: Tree) -> None:
+    for version in ("1", "2", "3", "2"):
+        begin(node, state(version))
+    assert [each["version"] for each in seen(node)["states"]] == ["2", "3"]
+
+
+def test_the_driver_of_somebody_else_is_kept_for_good(node: Tree) -> None:
+    begin(node, state("535", stack={}))
+    for version in ("1", "2", "3"):
+        begin(node, state(version))
+    assert history.read(node.host())["original"]["version"] == "535"
+
+
+def test_one_that_gpuwright_installed_is_not_somebody_elses(node: Tree) -> None:
+    begin(node, state("1"))
+    assert history.read(node.host())["original"] is None
+
+
+def test_packages_in_apts_cache_are_kept_and_those_of_forgotten_drivers_go(node: Tree) -> None:
+    for version in ("1", "2", "3"):
+        node.file(f"{CACHE}/libcuda1_{version}-1_amd64.deb", version)
+        begin(node, state(version))
+    assert sorted(seen(node)["copies"]) == ["libcuda1_2-1_amd64.deb", "libcuda1_3-1_amd64.deb"]
+    kept = node.root / history.COPIES.lstrip("/") / "libcuda1_3-1_amd64.deb"
+    assert kept.stat().st_ino == (node.root / CACHE.lstrip("/") / "libcuda1_3-1_amd64.deb").stat().st_ino
+
+
+def test_an_epoch_is_written_as_apt_writes_it() -> None:
+    assert history.copy_name("libcuda1:amd64", "1:580.1-1", "amd64") == "libcuda1_1%3a580.1-1_amd64.deb"
+
+
+def test_removed_leaves_no_record(node: Tree) -> None:
+    begin(node, state("1"))
+    run_module(node_seal, False, state="begun", seals={}, owner="me", root=str(node.root))
+    answer = run_module(node_seal, False, state="removed", root=str(node.root))
+    assert answer["changed"] is True
+    assert not (node.root / "var/lib/gpuwright").exists()
+    assert not (node.root / "run/gpuwright").exists()
+
+
+def test_in_check_mode_nothing_is_remembered(node: Tree) -> None:
+    run_module(node_seal, True, state="begun", seals={}, owner="me", remember=state("1"), root=str(node.root))
+    assert not (node.root / "var/lib/gpuwright").exists()

@@ -1,0 +1,162 @@
+"""What is told of dnf's answer; dnf itself is asked on the simulated node (tests/integration/test_rocky.py)."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import dnf_question, openpgp, private_dnf
+from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from tests.unit.observe.test_openpgp import armoured, fingerprint, key_file
+
+ARMOURED, FINGERPRINT = armoured(key_file(1)), fingerprint(1)
+ROW = {"name": "nvidia-driver-cuda", "version": "3:580.178.04-1.el9", "from": None}
+TOLD: dict[str, Any] = {
+    "packages": {"nvidia-driver-cuda": {"candidate": "3:580.178.04-1.el9", "versions": ["3:580.178.04-1.el9"]}},
+    "others": {},
+    "install": [{**ROW, "download_bytes": 100, "installed_bytes": 300}],
+    "remove": [],
+    "freed_bytes": 50,
+    "problems": [],
+}
+
+
+class Dnf:
+    """A Python with dnf's bindings that answers as it is told; remembers the question and the program."""
+
+    def __init__(self, told: dict[str, Any] | None, error: str = "", *, bindings: bool = True) -> None:
+        self.told, self.error, self.bindings = told, error, bindings
+        self.question: dict[str, Any] = {}
+        self.program = ""
+
+    def __call__(self, argv: list[str], timeout: float = 0, stdin: bytes | None = None, **_other: Any) -> Result:
+        if "-c" in argv:
+            return Result(0 if self.bindings else 1, "", "", 0.0, None)
+        self.question = json.loads(Path(argv[-1]).read_text())
+        self.program = (stdin or b"").decode()
+        if self.told is None:
+            return Result(1, "", self.error, 0.0, None)
+        return Result(0, json.dumps(self.told), "", 0.0, None)
+
+
+def repository(**more: Any) -> dict[str, Any]:
+    key = {"url": "http://m.example/key", "fingerprint": FINGERPRINT, "path": "/none"}
+    return {"name": "nvidia-cuda", "uris": ["http://m.example/"], "key": key, "signed": "packages", **more}
+
+
+def asked(dnf: Dnf, *, key: bytes = ARMOURED, **more: Any) -> dict[str, Any]:
+    wanted = ["nvidia-driver-cuda"]
+    return private_dnf.ask([repository(**more)], wanted, {"/./": "580."}, 5, runner=dnf, getter=lambda *_: key)
+
+
+def test_versions_and_bytes_are_told() -> None:
+    dnf = Dnf(TOLD)
+    seen = asked(dnf)
+    assert seen["problems"] == []
+    assert seen["packages"] == TOLD["packages"]
+    assert (seen["download_bytes"], seen["disk_bytes"]) == (100, 250)
+    assert dnf.question["keep"] == {"/./": "580."}
+    assert not Path(dnf.question["directory"]).exists()
+
+
+def test_the_key_is_checked_before_dnf_sees_the_repository() -> None:
+    dnf = Dnf({**TOLD, "packages": {}, "install": []})
+    seen = asked(dnf, key=b"a page of a portal")
+    assert dnf.question["repositories"] == []
+    assert [(row["kind"], row["repository"]) for row in seen["problems"]] == [("wrong-key", "nvidia-cuda")]
+
+
+def test_a_key_that_cannot_be_fetched_is_unreachable() -> None:
+    def fails(*_arguments: Any) -> bytes:
+        raise FetchError("no route")
+
+    seen = private_dnf.ask([repository()], ["x"], {}, 5, runner=Dnf(TOLD), getter=fails)
+    assert seen["problems"][0]["kind"] == "unreachable"
+
+
+def test_a_bad_signature_names_the_key_that_was_expected() -> None:
+    problems = [{"kind": "bad-signature", "text": "bad GPG signature", "repository": "nvidia-cuda", "package": None}]
+    (row,) = asked(Dnf({**TOLD, "problems": problems}))["problems"]
+    assert FINGERPRINT in row["text"]
+    assert row["remedy"]
+
+
+def test_headers_that_are_gone_have_a_remedy_of_their_own() -> None:
+    name = "kernel-devel-5.14.0-1.el9.x86_64"
+    problems = [{"kind": "no-such-package", "text": "no repository offers it", "repository": None, "package": name}]
+    (row,) = asked(Dnf({**TOLD, "problems": problems}))["problems"]
+    assert "dnf upgrade kernel" in row["remedy"]
+
+
+def test_without_bindings_and_without_an_answer_there_is_a_problem_and_no_traceback() -> None:
+    (row,) = asked(Dnf(TOLD, bindings=False))["problems"]
+    assert "dnf's bindings" in row["text"]
+    assert row["remedy"] == "install python3-dnf"
+    seen = asked(Dnf(None, "Error: cannot lock"))
+    assert [(row["kind"], row["text"]) for row in seen["problems"]] == [("unsolvable", "Error: cannot lock")]
+    assert (seen["download_bytes"], seen["packages"]) == (None, {})
+
+
+def test_the_program_runs_under_the_python_of_rhel_8() -> None:
+    dnf = Dnf(TOLD)
+    asked(dnf)
+    tree = ast.parse(dnf.program, feature_version=(3, 6))
+    imports = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    imports |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imports == {"dnf", "fnmatch", "json", "os", "shutil", "sys", "typing"}
+    # 3.6 evaluates annotations, and knows neither list[str] nor str | None.
+    hints = [
+        node.annotation for node in ast.walk(tree) if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation
+    ]
+    hints += [node.returns for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.returns]
+    assert all(isinstance(hint, ast.Name | ast.Constant) for hint in hints)
+
+
+@pytest.mark.parametrize(
+    ("version", "start", "yes"),
+    [
+        ("3:580.178.04-1.el9", "580.", True),
+        ("3:580.178.04-1.el9", "3:580.178.04-1.el9", True),
+        ("3:595.112.07-1.el9", "580.", False),
+        ("2.30.7-1+cuda13.2", "*+cuda13.?", True),
+        ("2.30.7-1+cuda12.9", "*+cuda13.?", False),
+    ],
+)
+def test_a_version_continues_with_or_without_its_epoch(version: str, start: str, yes: bool) -> None:
+    assert dnf_question.continues(version, start) is yes
+
+
+def test_an_epoch_of_zero_is_left_out() -> None:
+    package = SimpleNamespace(epoch=0, version="1.20.0", release="1")
+    assert dnf_question.evr(package) == "1.20.0-1"
+    package.epoch = 3
+    assert dnf_question.evr(package) == "3:1.20.0-1"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("repomd.xml GPG signature verification error: Bad GPG signature", "bad-signature"),
+        ("Curl error (28): Timeout was reached", "timeout"),
+        ("Cannot download repomd.xml: All mirrors were tried", "unreachable"),
+    ],
+)
+def test_errors_of_a_repository_have_the_kinds_of_apts(text: str, kind: str) -> None:
+    assert dnf_question.kind_of(text) == kind
+
+
+def test_a_key_gets_an_armour_for_rpm() -> None:
+    data = openpgp.binary(ARMOURED)
+    assert openpgp.armoured(ARMOURED) == ARMOURED
+    made = openpgp.armoured(data)
+    assert made.startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n" + base64.encodebytes(data)[:20])
+    assert openpgp.binary(made) == data
+    with pytest.raises(openpgp.KeyFileError):
+        openpgp.armoured(b"no key")

@@ -1,0 +1,79 @@
+"""rpm systems: kernels side by side, what an interrupted update leaves, streams and locks."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
+from tests.unit.observe.trees import FakePrograms, Tree, answer
+
+KERNELS = (
+    "kernel-devel\t(none)\t5.14.0-611.9.1.el9_7\tx86_64\tRocky\n"
+    "kernel-devel\t(none)\t5.14.0-611.41.1.el9_7\tx86_64\tRocky\n"
+    "kernel-devel\t(none)\t5.14.0-570.58.1.el9_6\tx86_64\tRocky\n"
+    "glibc\t(none)\t2.34-231.el9\tx86_64\tRocky\nglibc\t(none)\t2.34-231.el9\ti686\tRocky\n"
+)
+CUT_OFF = KERNELS + (
+    "nvidia-driver-cuda\t3\t580.126.20-1.el9\tx86_64\tNVIDIA\nnvidia-driver-cuda\t3\t580.178.04-1.el9\tx86_64\tNVIDIA\n"
+)
+
+
+def observed(tree: Tree, listing: str) -> dict[str, object]:
+    tree.directory("/var/lib/rpm")
+    return packages.observe(tree.host(FakePrograms({"rpm -": answer(listing)})))
+
+
+def test_headers_stand_under_the_name_of_each_kernel_and_the_newest_under_their_own() -> None:
+    found = rpm.parse_rpm(KERNELS)
+    assert found["kernel-devel"].version == "5.14.0-611.41.1.el9_7"
+    assert "kernel-devel-5.14.0-570.58.1.el9_6.x86_64" in found
+    assert "glibc-2.34-231.el9.x86_64" not in found
+
+
+def test_kernels_and_other_architectures_are_no_interruption(tree: Tree) -> None:
+    seen = observed(tree, KERNELS)
+    assert (seen["interrupted"], seen["interrupted_detail"]) == (False, None)
+
+
+def test_two_versions_of_one_package_are_what_an_interrupted_update_leaves(tree: Tree) -> None:
+    seen = observed(tree, CUT_OFF)
+    assert seen["interrupted"] is True
+    assert seen["interrupted_detail"] == "two versions are installed of nvidia-driver-cuda"
+
+
+def test_a_database_that_does_not_answer_is_an_interruption(tree: Tree) -> None:
+    tree.directory("/var/lib/rpm")
+    host = tree.host(FakePrograms({"rpm -": answer("", 1, "error: cannot open Packages database")}))
+    seen = packages.observe(host)
+    assert seen["interrupted"] is True
+    assert "cannot open Packages database" in str(seen["interrupted_detail"])
+    assert "packages.installed" in host.unknown_facts
+
+
+@pytest.mark.parametrize(
+    ("text", "streams"),
+    [
+        (
+            "[nvidia-driver]\nname=nvidia-driver\nstream=580-open\nprofiles=\nstate=enabled\n",
+            {"nvidia-driver": "580-open"},
+        ),
+        ("[nvidia-driver]\nname=nvidia-driver\nstream=\nprofiles=\nstate=\n", {}),
+        ("no section\n", {}),
+    ],
+)
+def test_streams_are_those_that_are_enabled(tree: Tree, text: str, streams: dict[str, str]) -> None:
+    tree.file("/etc/dnf/modules.d/nvidia-driver.module", text)
+    assert rpm.streams(tree.host()) == streams
+
+
+def test_the_locks_of_the_role_are_read_as_the_names_they_hold(tree: Tree) -> None:
+    tree.file(
+        "/etc/dnf/plugins/versionlock.list",
+        "# BEGIN driver (gpuwright)\nnvidia-driver-cuda-3:580.178.04-1.el9.*\nkmod-nvidia-open-dkms-3:580.178.04-1.el9.*\n# END\n",
+    )
+    assert rpm.versionlocks(tree.host()) == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
+
+
+def test_the_plugin_that_locks_is_among_what_is_listed(tree: Tree) -> None:
+    line = "python3-dnf-plugin-versionlock\t(none)\t4.3.0-24.el9\tnoarch\tRocky\n"
+    assert observed(tree, line)["installed"] == {"python3-dnf-plugin-versionlock": "4.3.0-24.el9"}

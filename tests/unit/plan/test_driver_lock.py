@@ -1,0 +1,168 @@
+"""The lock over the driver's set: what it has to be, what is missing of it, and what a node drifted by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import drift, driver_lock, judge
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
+from tests.unit.plan import nodes
+from tests.unit.plan.test_planner import plan, proven
+
+HOLDS = {"package": "nvidia-driver-pinning-580", "hold": ["nvidia-driver-cuda"]}
+PIN = {"package": "nvidia-driver-pinning-580.178.04"}
+KERNEL: dict[str, Any] = {"hold": []}
+SET = ("nvidia-driver-cuda", "nvidia-kernel-open-dkms")
+#: The pin of a branch has a version of its own, which an upgrade of everything would move: it is held with the set.
+BRANCH_PIN = "nvidia-driver-pinning-580"
+FILE = "/etc/apt/apt.conf.d/52gpuwright-nvidia-driver"
+
+
+def facts_with(**lock: Any) -> dict[str, Any]:
+    return nodes.provisioned(driver={"lock": lock})
+
+
+def test_a_whole_lock_has_no_differences() -> None:
+    assert driver_lock.differences(nodes.provisioned(), {"pin": HOLDS}) == []
+
+
+@pytest.mark.parametrize(
+    ("pin", "kind", "holds", "release", "excluded"),
+    [
+        (HOLDS, "holds", (*SET, BRANCH_PIN), (), 2),
+        (PIN, "pin", (), (*SET, BRANCH_PIN), 2),
+        (KERNEL, "kernel", (), (*SET, BRANCH_PIN), 0),
+    ],
+)
+def test_each_kind_of_lock_takes_back_what_another_left(
+    pin: dict[str, Any], kind: str, holds: tuple[str, ...], release: tuple[str, ...], excluded: int
+) -> None:
+    lock = driver_lock.of(nodes.provisioned(), {"pin": pin})
+    assert (lock.kind, lock.holds, lock.release, len(lock.excluded)) == (kind, holds, release, excluded)
+
+
+def test_every_package_of_the_set_has_to_be_held_not_only_the_named_ones() -> None:
+    facts = facts_with(set=[*SET, "libcuda1", "libnvidia-ml1"])
+    reasons = driver_lock.differences(facts, {"pin": HOLDS})
+    assert reasons[0] == "not held against unattended upgrades: libcuda1, libnvidia-ml1"
+    assert reasons[1] == f"{FILE} names other packages than those of the set"
+
+
+def test_a_missing_exclusion_and_a_missing_pin_file_are_named() -> None:
+    path = "/etc/apt/preferences.d/nvidia-driver-pinning-580"
+    facts = facts_with(excluded=None, pins={HOLDS["package"]: {"files": [path], "missing": [path]}})
+    assert driver_lock.differences(facts, {"pin": HOLDS}) == [
+        f"{FILE}, which keeps unattended upgrades from the set, is missing",
+        f"{path}, the pin of nvidia-driver-pinning-580, is gone",
+    ]
+
+
+def test_patterns_are_anchored_and_exact() -> None:
+    assert driver_lock.pattern("nvidia-firmware-580-580.126.20") == r"^nvidia-firmware-580-580\.126\.20$"
+
+
+def test_the_plan_mends_a_broken_lock_and_the_seal_covers_it() -> None:
+    facts = proven(nodes.provisioned())
+    assert plan(facts)["changes"] == []
+    facts["packages"]["holds"] = ["nvidia-driver-cuda", BRANCH_PIN]
+    changes = plan(facts)["changes"]
+    assert [(row["component"], row["action"]) for row in changes] == [
+        ("nvidia_driver", "configure"),
+        ("validate", "prove"),
+    ]
+    assert changes[0]["reason"] == "not held against unattended upgrades: nvidia-kernel-open-dkms"
+    stack = plan(facts)["stack"]
+    manages = COMPONENTS["nvidia_driver"].manages(Context(facts=facts_with(set=[*SET, "libcuda1"]), stack=stack))
+    assert "libcuda1" in manages.packages
+    assert {FILE, "/etc/apt/preferences.d/nvidia-driver-pinning-580"} <= set(manages.files)
+
+
+def lock_check(facts: dict[str, Any], **driver: Any) -> dict[str, Any]:
+    stack = {"driver": {"branch": "580", "adopted": False, "pin": HOLDS, **driver}}
+    (check,) = [each for each in judge.judge(facts, stack) if each["id"] == "driver.lock"]
+    return check
+
+
+def test_the_doctor_judges_the_lock() -> None:
+    assert lock_check(nodes.provisioned())["status"] == "pass"
+    broken = lock_check(facts_with(excluded=None))
+    assert (broken["status"], broken["measured"], broken["expected"]) == ("fail", "broken", "holds")
+    assert "gpuwright up" in broken["remedy"]
+    assert lock_check(nodes.provisioned(), adopted=True)["status"] == "skip"
+    assert lock_check(nodes.bare())["status"] == "skip"
+
+
+def test_what_apt_would_move_breaks_a_lock_that_looks_whole() -> None:
+    moving = [{"name": "libcuda1", "from": "580.126.20-1", "to": "580.178.04-1"}]
+    check = lock_check(facts_with(would_move=moving))
+    assert check["status"] == "fail"
+    assert check["reason"] == "apt-get dist-upgrade would move libcuda1 580.126.20-1 -> 580.178.04-1"
+
+
+def test_an_apt_that_did_not_answer_is_incomplete() -> None:
+    facts = {**nodes.provisioned(), "unknown": {"driver.would_move": "apt did not answer in 20 s"}}
+    assert lock_check(facts)["status"] == "incomplete"
+
+
+# --- drift ------------------------------------------------------------------------------------------------------------
+
+
+def told(facts: dict[str, Any]) -> dict[str, Any]:
+    return drift.status(facts, plan(facts, verb="status"))
+
+
+def sealed() -> dict[str, Any]:
+    """A proven node whose seal knows the versions of its packages."""
+    facts = proven(nodes.provisioned())
+    facts["seals"]["nvidia_driver"] |= {
+        "packages": {"nvidia-driver-pinning-580": "580-1", **dict.fromkeys(SET, f"{nodes.DRIVER}-1")},
+        "stack": plan(facts)["stack"]["driver"],
+    }
+    return facts
+
+
+def test_a_proven_node_does_not_drift() -> None:
+    facts = sealed()
+    status = told(facts)
+    assert (status["drift"], status["held"]) == ([], True)
+    assert {status["versions"][key] for key in ("kernel", "user", "next", "wanted")} == {nodes.DRIVER}
+    assert status["proof"]["verdict"] == "pass"
+    assert status["proof"]["age_seconds"] is not None
+
+
+def test_a_node_without_a_driver_drifts_from_the_wish() -> None:
+    status = told(nodes.bare())
+    assert status["drift"]
+    assert status["versions"] == {
+        "kernel": None,
+        "user": None,
+        "next": None,
+        "next_kernel": nodes.bare()["kernel"]["next"],
+        "wanted": "branch 580",
+    }
+    assert (status["held"], status["proof"]) == (None, None)
+
+
+def test_libraries_that_moved_under_the_module_are_drift_and_the_sealed_version_is_wanted() -> None:
+    facts = sealed()
+    facts["driver"]["user_version"] = "580.200.01"
+    facts["seals"]["nvidia_driver"] |= {"state": "broken", "reason": "package libcuda1 is 580.200.01-1 instead of old"}
+    status = told(facts)
+    assert status["versions"]["wanted"] == nodes.DRIVER
+    assert any("580.200.01" in sentence and "a reboot is needed" in sentence for sentence in status["drift"])
+
+
+def test_a_reason_is_told_once() -> None:
+    facts = proven(nodes.provisioned())
+    facts["packages"]["holds"] = []
+    facts["driver"]["lock"] |= {"excluded": None}
+    drifted = told(facts)["drift"]
+    assert len(drifted) == 2, drifted
+    assert told(facts)["held"] is False
+
+
+def test_a_host_without_cards_does_not_drift() -> None:
+    facts = nodes.bare(pci={"gpus": []})
+    assert told(facts)["drift"] == []

@@ -1,0 +1,102 @@
+"""The component mig: what is not as wished, and what waits for a boot."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import judge, judge_datacentre, lock, planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.unit.plan import nodes
+
+LAYOUT = {"all": "3g.40gb,3g.40gb"}
+SERVICE = "gpuwright-mig.service"
+
+
+def parted(*profiles: str, current: bool = True, pending: bool | None = None) -> dict[str, Any]:
+    """A host with two cards, both parted so, and the service enabled."""
+    facts = nodes.provisioned()
+    rows = [
+        {
+            "pci_bus_id": card["bus_id"],
+            "uuid": f"GPU-{index}",
+            "name": "NVIDIA H100 80GB HBM3",
+            "mig": {"current": current, "pending": current if pending is None else pending, "devices": []},
+        }
+        for index, card in enumerate(facts["pci"]["gpus"])
+    ]
+    listed = {row["uuid"]: list(profiles) for row in rows}
+    facts["smi"] = {"rc": 0, "seconds": 0.1, "error": None, "data": {"gpus": rows}, "mig_devices": listed}
+    facts["services"][SERVICE] = {"active": "active", "enabled": "enabled"}
+    return facts
+
+
+def reasons(facts: dict[str, Any], layout: Any = None) -> list[str]:
+    asked = Wish.from_variables({"gpuwright_want": ["driver=580"], "mig_layout": LAYOUT if layout is None else layout})
+    draft = planner.draft(facts, asked, load_rules(), planner.Request(host="node", today=date(2026, 11, 20)))
+    assert isinstance(draft, planner.Draft), draft
+    return [finding.reason for finding in draft.findings.get("mig", ()) if finding.action != "adopt"]
+
+
+def test_cards_that_are_parted_as_wished_have_nothing_to_say() -> None:
+    assert reasons(parted("3g.40gb", "3g.40gb")) == []
+
+
+def test_each_card_that_is_parted_otherwise_is_named() -> None:
+    facts = parted("7g.80gb")
+    assert reasons(facts) == [
+        f"the card {card['bus_id']} has 7g.80gb, wished is 3g.40gb, 3g.40gb" for card in facts["pci"]["gpus"]
+    ]
+    assert "MIG is off" in reasons(parted(current=False))[0]
+    assert "no instances" in reasons(parted())[0]
+
+
+def test_off_is_wished_and_found() -> None:
+    assert reasons(parted(current=False), {"all": "off"}) == []
+    assert "wished is MIG off" in reasons(parted("7g.80gb"), {"all": "off"})[0]
+
+
+def test_a_mode_that_waits_for_a_boot_is_no_change_to_make() -> None:
+    assert reasons(parted(current=False, pending=True)) == []
+    assert reasons(parted(current=True, pending=False), {"all": "off"}) == []
+
+
+def test_without_the_service_the_layout_would_be_gone_after_a_boot() -> None:
+    facts = parted("3g.40gb", "3g.40gb")
+    facts["services"][SERVICE] = {"active": "inactive", "enabled": "not-found"}
+    assert reasons(facts) == ["no service brings the MIG layout back after a boot"]
+
+
+def test_before_the_driver_runs_the_service_is_all_that_is_asked_for() -> None:
+    facts = nodes.bare()
+    assert reasons(facts) == ["no service brings the MIG layout back after a boot"]
+    facts["services"] = {SERVICE: {"active": "inactive", "enabled": "enabled"}}
+    assert reasons(facts) == []
+
+
+def test_the_component_comes_after_the_driver_and_before_what_hands_out_cards() -> None:
+    asked = Wish.from_variables({"mig_layout": LAYOUT}).with_defaults()
+    draft = planner.draft(nodes.bare(), asked, load_rules(), planner.Request(host="node", today=date(2026, 11, 20)))
+    assert isinstance(draft, planner.Draft)
+    order = list(draft.findings)
+    assert order.index("nvidia_driver") < order.index("mig") < order.index("container_toolkit")
+
+
+@pytest.mark.parametrize(("profiles", "status"), [(("3g.40gb", "3g.40gb"), "pass"), (("7g.80gb",), "fail")])
+def test_the_doctor_judges_the_layout(profiles: tuple[str, ...], status: str) -> None:
+    facts = parted(*profiles)
+    cards = [
+        {"index": index, "bus_id": card["bus_id"], "name": "H100 SXM5 80GB", "profiles": ["3g.40gb", "3g.40gb"]}
+        for index, card in enumerate(facts["pci"]["gpus"])
+    ]
+    found = {check["id"]: check for check in judge_datacentre.judge_mig(judge.Facts(facts), {"mig": {"cards": cards}})}
+    assert found["mig.layout"]["status"] == status
+    assert judge_datacentre.judge_mig(judge.Facts(facts), {}) == []
+
+
+def test_a_lock_leaves_the_layout_to_the_host() -> None:
+    assert {"mig_layout", "nvidia_driver_peermem", "nvidia_driver_imex"} <= set(lock.HOST_VARIABLES)
+    assert lock.as_wish({"stack": {}}, {"mig_layout": LAYOUT}).mig_layout == {"all": ("3g.40gb", "3g.40gb")}

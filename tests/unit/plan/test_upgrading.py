@@ -1,0 +1,109 @@
+"""What `upgrade` moves, and what `upgrade --security` leaves where it is."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, upgrading
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from tests.unit.plan import nodes
+
+from .test_planner import index_of, plan, proven, request, wish
+
+RULES = load_rules()
+NEWER = "580.999.01"
+
+
+def warm(version: str | None = None) -> dict[str, Any]:
+    """A proven node; with ``version`` its driver packages have that one."""
+    facts = proven(nodes.provisioned())
+    if version:
+        names = facts["seals"]["nvidia_driver"]["stack"]["packages"]
+        moved = {name: f"{version}-1" for name in names if name in facts["packages"]["installed"]}
+        module = {"nvidia": {**facts["kernel"]["available"]["nvidia"], "version": version}}
+        driver = {"user_version": version, "loaded_version": version}
+        facts = nodes.merged(
+            facts, {"packages": {"installed": moved}, "driver": driver, "kernel": {"available": module}}
+        )
+    return facts
+
+
+def drafted(facts: dict[str, Any], **changes: Any) -> planner.Draft:
+    made = planner.draft(facts, wish(), RULES, request(**{"verb": "upgrade", **changes}))
+    assert isinstance(made, planner.Draft)
+    return made
+
+
+def offering(draft: planner.Draft, *versions: str) -> dict[str, Any]:
+    """An index that has these builds of the driver, and of all else what is installed."""
+    index = index_of(draft)
+    start = draft.keep.get(planner.EVERY_PACKAGE, "")
+    ours = draft.context.stack["driver"]["packages"]
+    for name, row in index["packages"].items():
+        row["candidate"] = draft.context.installed.get(name, row["candidate"])
+        row["versions"] = [row["candidate"]]
+        if name in ours and not name.startswith("linux-"):
+            row["versions"] = [f"{version}-1" for version in sorted(versions, reverse=True)]
+            row["candidate"] = next((each for each in row["versions"] if each.startswith(start)), None)
+    return index
+
+
+def test_up_leaves_a_node_where_it_is_though_the_index_has_newer() -> None:
+    assert plan(warm())["changes"] == []
+
+
+def test_upgrade_moves_the_driver_to_the_newest_build_of_its_branch() -> None:
+    draft = drafted(warm())
+    made = planner.finish(draft, offering(draft, NEWER, nodes.DRIVER))
+    change = next(row for row in made["changes"] if row["component"] == "nvidia_driver")
+    assert (change["action"], change["from"], change["to"]) == ("upgrade", f"{nodes.DRIVER}-1", f"{NEWER}-1")
+    assert "validate" in made["components"]
+
+
+def test_upgrade_of_a_node_that_has_the_newest_changes_nothing() -> None:
+    draft = drafted(warm())
+    assert planner.finish(draft, offering(draft, nodes.DRIVER))["changes"] == []
+
+
+def test_an_index_that_has_only_older_builds_moves_nothing_back() -> None:
+    draft = drafted(warm())
+    assert planner.finish(draft, offering(draft, "580.65.06"))["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("installed", "expected"), [("580.126.20", "580.159.03"), ("580.159.03", None), (nodes.DRIVER, None)]
+)
+def test_security_goes_to_the_lowest_build_above_the_floor_and_no_further(installed: str, expected: str | None) -> None:
+    draft = drafted(warm(installed), security=True)
+    offer = ("580.126.20", "580.159.03", "580.173.02", NEWER)
+    aimed = upgrading.to_the_floor(draft, offering(draft, *offer), RULES)
+    made = planner.finish(aimed, offering(aimed, *offer, installed))
+    moved = [row["to"] for row in made["changes"] if row["component"] == "nvidia_driver"]
+    assert moved == ([f"{expected}-1"] if expected else [])
+
+
+def test_a_floor_that_the_index_does_not_reach_is_refused_with_what_is_there() -> None:
+    draft = drafted(warm("580.126.20"), security=True)
+    aimed = upgrading.to_the_floor(draft, offering(draft, "580.126.20"), RULES)
+    made = planner.finish(aimed, offering(aimed, "580.126.20"))
+    assert not made["ok"]
+    (row,) = made["refusals"]
+    assert row["rule"] == "security-floor"
+    assert "580.159.03" in row["text"]
+    assert "580.126.20" in row["text"]
+
+
+@pytest.mark.parametrize(("today", "branch"), [(date(2026, 3, 1), "595"), (date(2027, 12, 1), "580")])
+def test_an_upgrade_leaves_a_branch_that_has_ended(today: date, branch: str) -> None:
+    facts = warm()
+    seal = facts["seals"]["nvidia_driver"]
+    facts["seals"]["nvidia_driver"] = {**seal, "stack": {**seal["stack"], "branch": "595"}}
+    kept = planner.draft(facts, wish(), RULES, request(today=today))
+    moved = planner.draft(facts, wish(), RULES, request(today=today, verb="upgrade"))
+    assert isinstance(kept, planner.Draft)
+    assert isinstance(moved, planner.Draft)
+    assert kept.context.stack["driver"]["branch"] == "595"
+    assert moved.context.stack["driver"]["branch"] == branch

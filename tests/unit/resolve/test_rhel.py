@@ -1,0 +1,162 @@
+"""RHEL, Rocky Linux and AlmaLinux: names, module streams, locks, repositories and signed modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.unit.resolve.conftest import FACTS, TODAY, Resolve
+
+KERNEL = "5.14.0-611.41.1.el9_7.x86_64"
+
+
+def stack_of(answer: dict[str, Any]) -> dict[str, Any]:
+    assert answer["ok"], answer["conflicts"]
+    return dict(answer["stack"])
+
+
+def observed(rules: dict[str, Any], system: str, *wants: str, **changes: Any) -> dict[str, Any]:
+    identity, version = system.rsplit("-", 1)
+    facts: dict[str, Any] = {**FACTS, "os": {**FACTS["os"], "id": identity, "version": version, "family": "redhat"}}
+    facts["pci"] = {**FACTS["pci"], "gpus": [{"bus_id": "00000000:18:00.0", "vendor": "10de", "device": "2330"}]}
+    facts["kernel"] = {**FACTS["kernel"], "next": KERNEL, "running": KERNEL}
+    facts["packages"] = {**FACTS["packages"], "sources": changes.pop("sources", [])}
+    facts["boot"] = {**FACTS["boot"], **changes}
+    wish = Wish.from_variables({"gpuwright_want": list(wants)}, rules)
+    where = situation.situation_from_facts(facts, wish, rules, today=TODAY)
+    return resolver.resolve(where, wish, rules)
+
+
+def source(name: str, file: str = "/etc/yum.repos.d/x.repo") -> dict[str, Any]:
+    uris = [f"http://mirror.example/{name}"]
+    return {"name": name, "file": file, "types": ["rpm"], "uris": uris, "suites": [], "components": [], "enabled": True}
+
+
+@pytest.mark.parametrize(
+    ("card", "desktop", "names", "stream"),
+    [
+        ("H100", False, ["nvidia-driver-cuda", "kmod-nvidia-open-dkms"], "nvidia-driver:580-open"),
+        ("V100", False, ["nvidia-driver-cuda", "kmod-nvidia-latest-dkms"], "nvidia-driver:580-dkms"),
+        ("H100", True, ["nvidia-open"], "nvidia-driver:580-open"),
+        ("V100", True, ["cuda-drivers"], "nvidia-driver:580-dkms"),
+    ],
+)
+@pytest.mark.parametrize("system", ["rhel-8", "rocky-9", "almalinux-9"])
+def test_names_and_stream_follow_the_set_and_the_modules(
+    resolve: Resolve, system: str, card: str, desktop: bool, names: list[str], stream: str
+) -> None:
+    driver = stack_of(resolve(card, system, "driver", desktop=str(desktop).lower()))["driver"]
+    assert driver["packages"] == ["python3-dnf-plugin-versionlock", "kernel-devel", *names]
+    assert driver["pin"] == {"hold": names, "stream": stream, "plugin": "python3-dnf-plugin-versionlock"}
+
+
+def test_rhel_10_has_no_streams_and_its_key_has_to_be_given(resolve: Resolve) -> None:
+    answer = resolve("H100", "rocky-10", "driver=580")
+    assert [row["rule"] for row in answer["conflicts"]] == ["repository.key-unknown"]
+    keys = {"gpuwright_repository_keys": {"nvidia": "0" * 40}}
+    answer = resolve("H100", "rocky-10", "driver=580", wish=keys)
+    pin = stack_of(answer)["driver"]["pin"]
+    assert pin == {
+        "hold": ["nvidia-driver-cuda", "kmod-nvidia-open-dkms"],
+        "plugin": "python3-dnf-plugin-versionlock",
+    }
+    assert "os.unconfirmed" in [row["rule"] for row in answer["warnings"]]
+
+
+def test_a_minor_release_is_the_same_system(rules: dict[str, Any], resolve: Resolve) -> None:
+    assert resolve("H100", "rocky-9.6", "driver")["os"] == "rocky-9"
+    assert observed(rules, "rhel-9.7", "driver")["os"] == "rhel-9"
+    assert resolve("H100", "ubuntu-22.04", "driver")["os"] == "ubuntu-22.04"
+
+
+def test_the_headers_are_those_of_exactly_the_kernel_that_boots_next(rules: dict[str, Any]) -> None:
+    driver = stack_of(observed(rules, "rocky-9.6", "driver"))["driver"]
+    assert driver["headers"] == f"kernel-devel-{KERNEL}"
+    assert driver["headers"] in driver["packages"]
+    assert not any("matched" in name for name in driver["packages"])
+
+
+def test_repositories_are_files_of_dnf_with_pinned_keys(rules: dict[str, Any], resolve: Resolve) -> None:
+    stack = stack_of(resolve("H100", "rocky-9", "driver", "container-toolkit"))
+    rows = {row["name"]: row for row in stack["repositories"]}
+    assert {name: row["file"] for name, row in rows.items()} == {
+        name: f"/etc/yum.repos.d/gpuwright-{name}.repo" for name in ("nvidia-cuda", "nvidia-container-toolkit", "epel")
+    }
+    assert rows["nvidia-cuda"]["key"]["fingerprint"] == "610C7B14E068A878070DA4E99CD0A493D42D0685"
+    assert rows["nvidia-cuda"]["uris"] == ["https://developer.download.nvidia.com/compute/cuda/repos/rhel9/x86_64/"]
+    assert rows["nvidia-container-toolkit"]["uris"][0].endswith("/stable/rpm/x86_64/")
+    assert {name: row["signed"] for name, row in rows.items()} == {
+        "nvidia-cuda": "packages",
+        "nvidia-container-toolkit": "index",
+        "epel": "packages",
+    }
+    mirrors = {"gpuwright_mirrors": {"nvidia": "http://m.example/cuda", "epel": "http://m.example/epel"}}
+    stack = stack_of(resolve("H100", "almalinux-8", "driver", wish=mirrors))
+    uris = {row["name"]: row["uris"][0] for row in stack["repositories"]}
+    assert uris == {
+        "nvidia-cuda": "http://m.example/cuda/rhel8/x86_64/",
+        "epel": "http://m.example/epel/8/Everything/x86_64/",
+    }
+
+
+def test_epel_of_the_machine_is_used_as_it_is(rules: dict[str, Any]) -> None:
+    names = [row["name"] for row in stack_of(observed(rules, "rocky-9.6", "driver"))["repositories"]]
+    assert names == ["nvidia-cuda", "epel"]
+    there = observed(rules, "rocky-9.6", "driver", sources=[source("epel")])
+    assert [row["name"] for row in stack_of(there)["repositories"]] == ["nvidia-cuda"]
+
+
+def test_libraries_have_the_names_of_rpm(resolve: Resolve) -> None:
+    stack = stack_of(resolve("H100", "rocky-9", "cuda=13.0", "cudnn", "nccl", "tensorrt"))
+    assert stack["cuda"][0]["packages"] == ["cuda-toolkit-13-0"]
+    assert stack["cudnn"]["packages"] == [
+        "libcudnn9-cuda-13",
+        "libcudnn9-devel-cuda-13",
+        "libcudnn9-headers-cuda-13",
+    ]
+    assert stack["nccl"]["packages"] == ["libnccl", "libnccl-devel"]
+    assert "libnvinfer-headers-devel" in stack["tensorrt"]["packages"]
+    assert not any(name.endswith("-dev") for name in stack["tensorrt"]["packages"])
+
+
+def test_containers_get_podman_where_there_is_no_docker(rules: dict[str, Any], resolve: Resolve) -> None:
+    engine = stack_of(resolve("H100", "rocky-9", "container-toolkit"))["container_toolkit"]["engine"]
+    assert engine == {"name": "podman", "packages": ["podman"]}
+    assert (
+        stack_of(resolve("H100", "debian-13", "container-toolkit"))["container_toolkit"]["engine"]["name"] == "docker"
+    )
+
+
+@pytest.mark.parametrize(
+    ("system", "signed"),
+    [("rhel-10.0", False), ("rhel-10.1", True), ("almalinux-9.6", True), ("rocky-9.6", False), ("rhel-9.6", False)],
+)
+def test_with_secure_boot_signed_modules_come_first_where_the_distribution_has_them(
+    resolve: Resolve, system: str, signed: bool
+) -> None:
+    keys = {"gpuwright_repository_keys": {"nvidia": "0" * 40}}
+    answer = resolve("H100", system, "driver", secure_boot="true", wish=keys)
+    driver = stack_of(answer)["driver"]
+    assert (driver["source"], driver["build"]) == (("distro", "prebuilt-signed") if signed else ("nvidia", "dkms"))
+    rules_of_warnings = [row["rule"] for row in answer["warnings"]]
+    assert ("repository.signed" in rules_of_warnings) == signed
+    assert ("driver.secure-boot" in rules_of_warnings) != signed
+
+
+def test_signed_modules_need_the_repository_that_the_machine_has_to_have(rules: dict[str, Any]) -> None:
+    answer = observed(rules, "almalinux-9.6", "driver", secure_boot=True)
+    assert [row["rule"] for row in answer["conflicts"]] == ["repository.signed"]
+    assert "dnf install almalinux-release-nvidia-driver" in answer["conflicts"][0]["remedy"]
+    there = observed(rules, "almalinux-9.6", "driver", secure_boot=True, sources=[source("almalinux-nvidia")])
+    assert stack_of(there)["driver"]["source"] == "distro"
+
+
+def test_the_end_of_support_says_what_goes_on(resolve: Resolve) -> None:
+    late = {"today": TODAY.replace(year=2029, month=7)}
+    told = {row["rule"]: row["text"] for row in resolve("H100", "rhel-8", "driver", **late)["warnings"]}
+    assert "extended life cycle support goes on until 2032-05-31" in told["os.end-of-life"]
+    told = {row["rule"]: row["text"] for row in resolve("H100", "rocky-8", "driver", **late)["warnings"]}
+    assert "goes on" not in told["os.end-of-life"]
