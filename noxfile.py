@@ -83,7 +83,9 @@ def integration(session: nox.Session) -> None:
     """Whole runs of the command line on simulated nodes, on this environment's ansible-core."""
     # A bare Debian or Ubuntu has no container engine yet: this installs and starts one, or says why not.
     session.run("python", "-c", "from tests.sim import engine; engine.ensure()")
-    session.run("pytest", "-q", "-m", "not metal", "tests/integration", *session.posargs)
+    # A file has one worker: its tests share a node. Most of a run is waiting for one ansible-playbook, so two fit two cores.
+    workers = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
+    session.run("pytest", "-q", "-m", "not metal", *workers, "tests/integration", *session.posargs)
 
 
 @nox.session

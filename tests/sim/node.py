@@ -96,7 +96,8 @@ def names() -> list[str]:
     """Every node that there is."""
     filters = ("--filter", f"label={settings.LABEL}=node", "--filter", f"label={settings.INSTANCE_LABEL}")
     text = docker_text("ps", "-a", *filters, "--format", "{{.Names}}")
-    return sorted(line.removeprefix(settings.CONTAINER_PREFIX) for line in text.splitlines())
+    ours = [line for line in text.splitlines() if line.startswith(settings.NODE_PREFIX)]
+    return sorted(line.removeprefix(settings.NODE_PREFIX) for line in ours)
 
 
 def execute(name: str, command: list[str]) -> int:

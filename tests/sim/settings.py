@@ -31,6 +31,8 @@ INSTANCE_LABEL = f"{LABEL}.instance={INSTANCE}"
 NETWORK = f"gpuwright-sim-{INSTANCE}"
 IMAGE = "gpuwright-node"
 CONTAINER_PREFIX = f"gpuwright-sim-{INSTANCE}-"
+# Where pytest runs the integration tests in several processes, each has nodes of its own; image and packages are shared.
+NODE_PREFIX = CONTAINER_PREFIX + os.environ.get("PYTEST_XDIST_WORKER", "")
 
 REPOSITORY_CONTAINER = CONTAINER_PREFIX + "packages"
 # The name under which the nodes reach the package server: given by the container network, so it needs no port on the host.
@@ -75,4 +77,4 @@ def locked(name: str) -> Iterator[None]:
 
 def container_name(node: str) -> str:
     """The container of the node called NODE."""
-    return CONTAINER_PREFIX + node
+    return NODE_PREFIX + node
