@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every molecule scenario, one after another; with arguments only the named ones: tests/molecule.sh default
+# Every molecule scenario, as many at a time as there are cores; with arguments only the named ones: tests/molecule.sh default
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -13,9 +13,27 @@ python -c 'from tests.sim import engine; engine.ensure()'
 
 export MOLECULE_GLOB='molecule/*/molecule.yml'
 export ANSIBLE_COLLECTIONS_PATH=$PWD/collections
-for scenario in "${scenarios[@]}"; do
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# One scenario, told as a whole when it is through.
+one() {
+    local scenario=$1 verdict=passed begun
     begun=$(date +%s)
+    if ! molecule test --scenario-name "$scenario" >"$logs/$scenario" 2>&1; then
+        verdict=FAILED
+        touch "$logs/failed"
+    fi
     printf -- '--- molecule: %s\n' "$scenario"
-    molecule test --scenario-name "$scenario"
-    printf -- '--- molecule: %s passed after %s s\n' "$scenario" "$(($(date +%s) - begun))"
+    cat "$logs/$scenario"
+    printf -- '--- molecule: %s %s after %s s\n' "$scenario" "$verdict" "$(($(date +%s) - begun))"
+}
+
+# The longest, distro, is the last by name and begins first.
+for scenario in $(printf '%s\n' "${scenarios[@]}" | sort -r); do
+    if [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; then wait -n; fi
+    printf -- '--- molecule: %s begins\n' "$scenario"
+    one "$scenario" &
 done
+wait
+[ ! -e "$logs/failed" ]
