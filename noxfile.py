@@ -26,6 +26,8 @@ NEWEST_LINE = "2.21"
 NEWEST_PYTHONS = ("3.13", "3.12", "3.14")
 
 PYTHON_TREES = ["plugins", "src", "tests", "molecule", "tools", "benchmarks", "noxfile.py"]
+# As many processes of pytest as there are cores, four at most; the tests of a file stay together, they share what they prepared.
+_WORKERS = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
 SHELL_SHEBANGS = (b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash", b"#!/usr/bin/env sh")
 
 
@@ -83,9 +85,7 @@ def integration(session: nox.Session) -> None:
     """Whole runs of the command line on simulated nodes, on this environment's ansible-core."""
     # A bare Debian or Ubuntu has no container engine yet: this installs and starts one, or says why not.
     session.run("python", "-c", "from tests.sim import engine; engine.ensure()")
-    # A file has one worker: its tests share a node. Most of a run is waiting for one ansible-playbook, so two fit two cores.
-    workers = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
-    session.run("pytest", "-q", "-m", "not metal", *workers, "tests/integration", *session.posargs)
+    session.run("pytest", "-q", "-m", "not metal", *_WORKERS, "tests/integration", *session.posargs)
 
 
 @nox.session
@@ -109,7 +109,8 @@ def unit(session: nox.Session) -> None:
     The properties of the resolver are of its own: no ansible-core has a part in them, so they run once.
     """
     session.run("pytest", "-q", "tests/property")
-    _both_lines(session, "pytest", "-q", "-m", "not sim", "tests/unit", "tests/packaging", *session.posargs)
+    both = ["tests/unit", "tests/packaging"]
+    _both_lines(session, "pytest", "-q", "-m", "not sim", *_WORKERS, *both, *session.posargs)
 
 
 @nox.session

@@ -25,6 +25,7 @@ _TEST_PROGRAMS: dict[str, tuple[str, ...]] = {
     "modinfo": ("kmod",),
     "apt-ftparchive": ("apt-utils",),
     "dpkg-deb": ("dpkg",),
+    "shellcheck": ("shellcheck",),
 }
 # Programs of the bare-metal machine.
 _METAL_PROGRAMS: dict[str, tuple[str, ...]] = {
