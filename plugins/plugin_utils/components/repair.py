@@ -37,6 +37,14 @@ def unbuildable(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
+def kernel_kept(facts: Mapping[str, Any]) -> str | None:
+    """The kernel that the repair makes the one that boots next; None where it leaves that as it is."""
+    builds = unbuildable(facts) if facts["packages"]["interrupted"] else []
+    if facts["kernel"]["next"] not in [build["kernel"] for build in builds]:
+        return None
+    return str(facts["dkms"]["kernels"][-1])
+
+
 def _build(context: Context, build: Mapping[str, Any]) -> str:
     kernel, kept = build["kernel"], context.facts["dkms"]["kernels"][-1]
     return (
