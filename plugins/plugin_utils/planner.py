@@ -209,7 +209,11 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         variables=request.inputs,
     )
     findings = _with_return(_all_findings(context, request), state, facts)
-    also = [*availability.also(answer["stack"], rules), *filter(None, [kernels.headers_alone(context)])] if findings else ()
+    also = (
+        [*availability.also(answer["stack"], rules), *filter(None, [kernels.headers_alone(context)])]
+        if findings
+        else ()
+    )
     return Draft(request, wish, context, answer, findings, also, state)
 
 

@@ -1,4 +1,4 @@
-"""Ubuntu's signed modules on a node with kernels of two flavours: each one that may boot gets its module, and one that has none is refused."""
+"""Ubuntu's signed modules on a node with kernels of two flavours: each that may boot gets its module, one without is refused."""
 
 from __future__ import annotations
 

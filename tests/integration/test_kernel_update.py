@@ -1,6 +1,7 @@
 """A kernel update that breaks the driver, with Debian's own kernels, packages and compiler: the open modules of 550 and kernel 6.12.107.
 
-DKMS compiles twice: for the kernel on which the modules build, when they are installed, and for the one on which they do not, when it comes.
+DKMS compiles twice: for the kernel on which the modules build, when the node is prepared,
+and for the one on which they do not, when it comes.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def _the_driver_brings_no_kernel(machine: Node) -> None:
 
 def _the_kernel_comes(machine: Node) -> None:
     """As an administrator brings it. Somebody makes the boot menu anew then, for whatever reason, without what the hook had set."""
-    command = "DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends linux-image-amd64 linux-headers-amd64 2>&1; echo rc=$?"
-    said = machine.shell(command)
+    update = "apt-get install -qqy --no-install-recommends linux-image-amd64 linux-headers-amd64"
+    said = machine.shell(f"DEBIAN_FRONTEND=noninteractive {update} 2>&1; echo rc=$?")
     assert "rc=100" in said, said
     assert "pci_resize_resource" in machine.shell(f"cat /var/lib/dkms/{_MODULE}/550.163.01/build/make.log")
     assert f"linux-image-{_BAD}" in machine.shell("dpkg --audit")

@@ -41,8 +41,8 @@ def is_rpm(system: str) -> bool:
 
 
 _KEYS = {
-    "os", "gpus", "nouveau", "secure_boot", "desktop", "kernels", "headers", "running", "faults", "machine", "real_packages", "packages", "cmdline",
-    "windows_driver", "other_gpus", "nvswitches", "fabric_ports", "adapters",
+    "os", "gpus", "nouveau", "secure_boot", "desktop", "kernels", "headers", "running", "faults", "machine", "real_packages", "packages",
+    "cmdline", "windows_driver", "other_gpus", "nvswitches", "fabric_ports", "adapters",
 }  # fmt: skip
 
 

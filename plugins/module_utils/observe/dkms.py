@@ -21,7 +21,8 @@ _NO_SPACE = re.compile(r"No space left on device|Cannot allocate memory|Killed")
 def failed_build(text: str, path: str) -> dict[str, Any] | None:
     """What the log of a build tells: its module, version and kernel, and its end. None for a text that is no such log.
 
-    ``transient``: it was not the source that failed, but the disk or the memory. ``compiler``: the compiler refused the source, and would again.
+    ``transient``: it was not the source that failed, but the disk or the memory. ``compiler``: the compiler refused the source, and
+    would again.
     """
     title = _TITLE.search(text[:400])
     if title is None:

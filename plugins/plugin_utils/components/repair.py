@@ -48,7 +48,8 @@ def kernel_kept(facts: Mapping[str, Any]) -> str | None:
 def _build(context: Context, build: Mapping[str, Any]) -> str:
     kernel, kept = build["kernel"], context.facts["dkms"]["kernels"][-1]
     return (
-        f"{build['module']} {build['version']} did not build for kernel {kernel}; {kernel} is left out of its builds{'' if build.get('compiler') else ' where it fails again'}"
+        f"{build['module']} {build['version']} did not build for kernel {kernel};"
+        f" {kernel} is left out of its builds{'' if build.get('compiler') else ' where it fails again'}"
         f" and {kept}, which has the module, boots next. Ways out: --want driver-modules=proprietary where the card allows it, a driver"
         f" that knows {kernel}, or the older kernel"
     )

@@ -79,7 +79,7 @@ def test_a_full_disk_is_no_fault_of_the_source(tmp_path: Path) -> None:
 
 
 def test_a_build_that_was_cut_off_may_go_well_the_next_time(tmp_path: Path) -> None:
-    (build,) = dkms.observe(_node(tmp_path, _LOG.split("nvidia/nv-pci.c")[0]), [_OLD, _NEW])["failed"]
+    (build,) = dkms.observe(_node(tmp_path, _LOG.partition("nvidia/nv-pci.c")[0]), [_OLD, _NEW])["failed"]
     assert (build["transient"], build["compiler"]) == (False, False)
 
 
