@@ -117,7 +117,7 @@ def _load(scenario: dict[str, Any], booted: str) -> None:
     node.log(f"Linux version {booted} (simulated)")
     if scenario["gpus"] and scenario.get("nouveau") and _nouveau_comes(booted):
         kernel.insert("nouveau")
-    for name in ("nvidia", "nvidia-current"):
+    for name in kernel.NVIDIA:
         if kernel.modinfo(name, booted) is None or _is_blacklisted(Path("/"), name):
             continue
         try:
