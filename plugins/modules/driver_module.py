@@ -13,7 +13,7 @@ description:
   - A module that does not load is no failure of this module; read the returned checks.
 options:
   name:
-    description: The module as C(modprobe) takes it. Debian's own is called C(nvidia-current).
+    description: The module as C(modprobe) takes it. Debian's own are called C(nvidia-current) and C(nvidia-current-open).
     type: str
     default: nvidia
   expected_gpus:

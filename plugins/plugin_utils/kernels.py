@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .components.base import Context
+from .resolver import systems
 
 #: Debian's and Ubuntu's images carry their release in their name, Red Hat's in their version.
 _IMAGE = re.compile(r"^linux-image-(?:unsigned-)?(?P<release>\d\S*?)(?:-unsigned)?(?::\w+)?$")
@@ -33,10 +34,35 @@ def unasked(install: Iterable[Mapping[str, Any]], present: Iterable[str]) -> lis
     return found
 
 
+def headers_alone(context: Context) -> str | None:
+    """Return the package with the headers of exactly the kernel that boots next, where the driver is built on this node."""
+    driver = context.stack.get("driver") or {}
+    if driver.get("build") != "dkms" or not driver.get("headers"):
+        return None
+    return systems.headers_alone(driver["headers"], context.facts["kernel"]["next"])
+
+
+def headers_absent(index: Mapping[str, Any], context: Context) -> dict[str, list[str]]:
+    """Return the headers' meta package as a thing that the index lacks, where it would bring another kernel and the headers of the kernel
+    that boots next are to be had without: Debian's headers depend on their kernel.
+    """
+    alone = headers_alone(context)
+    meta = (context.stack.get("driver") or {}).get("headers")
+    if alone is None or meta == alone or not _brought(index["install"], context):
+        return {}
+    known = alone in context.installed or (index["packages"].get(alone) or {}).get("candidate")
+    return {f"headers={meta}": [alone]} if known else {}
+
+
+def _brought(install: Iterable[Mapping[str, Any]], context: Context) -> list[str]:
+    """Return the kernels that come unasked: none where ``nvidia_driver_allow_kernel`` asks for them."""
+    allowed = context.variables.get("nvidia_driver", {}).get("nvidia_driver_allow_kernel", False)
+    return [] if allowed else unasked(install, context.facts["kernel"]["installed"] or ())
+
+
 def refusals(install: Iterable[Mapping[str, Any]], context: Context) -> list[dict[str, Any]]:
     """The refusal of a plan that would install another kernel, unless ``nvidia_driver_allow_kernel`` is set."""
-    allowed = context.variables.get("nvidia_driver", {}).get("nvidia_driver_allow_kernel", False)
-    found = [] if allowed else unasked(install, context.facts["kernel"]["installed"] or ())
+    found = _brought(install, context)
     if not found:
         return []
     text = f"the driver would bring another kernel with it: {', '.join(found)}"

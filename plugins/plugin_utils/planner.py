@@ -31,7 +31,7 @@ from . import (
     upgrading,
     way_back,
 )
-from .components import COMPONENTS, SEALED, Context, Finding, container_toolkit, cuda, fabric, nvidia_driver
+from .components import COMPONENTS, SEALED, Context, Finding, container_toolkit, cuda, fabric, nvidia_driver, repair
 from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
@@ -193,7 +193,7 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
             previous=_previous(request, state),
             absent=request.absent,
         )
-        where = replace(where, moves=request.moves)
+        where = replace(where, moves=request.moves, kernel=repair.kernel_kept(facts) or where.kernel)
         answer = resolver.resolve(where, wish, rules)
     except BadInput as error:
         return bad_input(facts, request, error)
@@ -209,7 +209,11 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         variables=request.inputs,
     )
     findings = _with_return(_all_findings(context, request), state, facts)
-    also = availability.also(answer["stack"], rules) if findings else ()
+    also = (
+        [*availability.also(answer["stack"], rules), *filter(None, [kernels.headers_alone(context)])]
+        if findings
+        else ()
+    )
     return Draft(request, wish, context, answer, findings, also, state)
 
 
@@ -251,13 +255,15 @@ def _with_return(
 
 
 def absent(drafted: Draft, index: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Parts of the stack that the index turned out not to have, with the versions that are there; empty where it did not answer,
-    and under a lock, which leaves nothing to choose again.
+    """Parts of the stack that the index turned out not to have, with the versions that are there; empty where it did not answer.
+    A lock leaves nothing to choose again but the headers, which it says nothing of.
     """
-    if drafted.request.lock is not None or drafted.state is not None or not availability.answered(index):
+    if drafted.state is not None or not availability.answered(index):
         return {}
-    demands = availability.demands(drafted.context.stack, drafted.wish)
-    found = availability.absent(demands, index, drafted.packages)
+    found = kernels.headers_absent(index, drafted.context)
+    if drafted.request.lock is None:
+        demands = availability.demands(drafted.context.stack, drafted.wish)
+        found |= availability.absent(demands, index, drafted.packages)
     return {key: there for key, there in found.items() if key not in drafted.request.absent}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..module_utils import history
 from .components import Finding
+from .resolver import adoption
 from .wish import Wish
 
 Facts = Mapping[str, Any]
@@ -79,9 +80,7 @@ def stack_of(state: State) -> dict[str, Any]:
         "set": None,
         "packages": [],
         "pin": {},
-        "kernel_module": "nvidia-current"
-        if "nvidia-kernel-dkms" in state["packages"] and state["source"] == "distro"
-        else "nvidia",
+        "kernel_module": adoption.kernel_module(state["packages"], state["source"]),
         "minimum": None,
         "adopted": True,
         "headers": None,

@@ -176,6 +176,7 @@ def prepare(wish: dict[str, Any]) -> str:
     if not wish["real_packages"] or wish["kernel"]["chosen"]:
         kernels = [f"linux-image-{release}" for release in wish["kernel"]["installed"]]
         kernels += [f"linux-headers-{release}" for release in wish["kernel"]["headers"]]
+    kernels += wish["packages"]
     if scenario.is_rpm(wish["os"]):
         kernels = [f"kernel-core-{release}" for release in wish["kernel"]["installed"]]
         kernels += [f"kernel-devel-{release}" for release in wish["kernel"]["headers"]]

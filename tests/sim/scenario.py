@@ -41,8 +41,8 @@ def is_rpm(system: str) -> bool:
 
 
 _KEYS = {
-    "os", "gpus", "nouveau", "secure_boot", "desktop", "kernels", "headers", "running", "faults", "machine", "real_packages", "cmdline",
-    "windows_driver", "other_gpus", "nvswitches", "fabric_ports", "adapters",
+    "os", "gpus", "nouveau", "secure_boot", "desktop", "kernels", "headers", "running", "faults", "machine", "real_packages", "packages",
+    "cmdline", "windows_driver", "other_gpus", "nvswitches", "fabric_ports", "adapters",
 }  # fmt: skip
 
 
@@ -93,6 +93,7 @@ def expand(given: dict[str, Any], name: str, operating_system: str | None = None
         "adapters": int(given.get("adapters", 0)),
         "cmdline": given.get("cmdline", ""),
         "real_packages": bool(given.get("real_packages")),
+        "packages": list(given.get("packages") or []),
         "faults": list(given.get("faults") or []),
         "kernel": {
             "installed": kernels,

@@ -21,12 +21,14 @@ _NO_SPACE = re.compile(r"No space left on device|Cannot allocate memory|Killed")
 def failed_build(text: str, path: str) -> dict[str, Any] | None:
     """What the log of a build tells: its module, version and kernel, and its end. None for a text that is no such log.
 
-    ``transient``: it was not the source that failed, but the disk or the memory.
+    ``transient``: it was not the source that failed, but the disk or the memory. ``compiler``: the compiler refused the source, and
+    would again.
     """
     title = _TITLE.search(text[:400])
     if title is None:
         return None
     lines = [line for line in text.splitlines() if line.strip()]
+    transient = _NO_SPACE.search(text) is not None
     errors = [line for line in lines if re.search(r"\berror:|\bError \d+", line)]
     return {
         "module": title[1],
@@ -35,7 +37,8 @@ def failed_build(text: str, path: str) -> dict[str, Any] | None:
         "log": path,
         "errors": errors[:3],
         "end": lines[-LOG_LINES:],
-        "transient": _NO_SPACE.search(text) is not None,
+        "transient": transient,
+        "compiler": not transient and any(re.search(r"\berror: ", line) for line in errors),
     }
 
 

@@ -72,8 +72,9 @@ def manages(context: Context) -> Manages:
 
 def inputs(context: Context) -> Mapping[str, Any]:
     driver = context.stack["driver"]
-    keys = ("branch", "modules", "source", "set", "packages", "pin", "adopted")
+    keys = ("branch", "modules", "source", "set", "pin", "adopted")
     chosen = {key: driver.get(key) for key in keys}
+    chosen["packages"] = [name for name in driver["packages"] if not name.startswith(HEADERS)]
     chosen |= {key: driver[key] for key in ("fabric", "peermem") if driver.get(key)}
     return {**chosen, "version": driver["version"] if not driver["adopted"] else None}
 

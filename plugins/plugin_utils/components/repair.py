@@ -37,10 +37,19 @@ def unbuildable(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
+def kernel_kept(facts: Mapping[str, Any]) -> str | None:
+    """The kernel that the repair makes the one that boots next; None where it leaves that as it is."""
+    builds = unbuildable(facts) if facts["packages"]["interrupted"] else []
+    if facts["kernel"]["next"] not in [build["kernel"] for build in builds]:
+        return None
+    return str(facts["dkms"]["kernels"][-1])
+
+
 def _build(context: Context, build: Mapping[str, Any]) -> str:
     kernel, kept = build["kernel"], context.facts["dkms"]["kernels"][-1]
     return (
-        f"{build['module']} {build['version']} did not build for kernel {kernel}; where it fails again, {kernel} is left out of its builds"
+        f"{build['module']} {build['version']} did not build for kernel {kernel};"
+        f" {kernel} is left out of its builds{'' if build.get('compiler') else ' where it fails again'}"
         f" and {kept}, which has the module, boots next. Ways out: --want driver-modules=proprietary where the card allows it, a driver"
         f" that knows {kernel}, or the older kernel"
     )

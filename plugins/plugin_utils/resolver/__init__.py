@@ -11,7 +11,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     mig               into what the cards are parted
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
-    foreign           where the driver is not ours
+    foreign           where the driver is not ours       older_kernel       which kernel to boot instead
     repositories      package sources and their keys      frameworks         which wheels
     systems           the operating system                nearest            what to wish instead
 """
@@ -37,6 +37,7 @@ from . import (
     mig,
     nccl,
     nearest,
+    older_kernel,
     repositories,
     systems,
     tensorrt,
@@ -76,7 +77,12 @@ def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
             return forward.where_needed(_decide, situation, other, rules, Log(rules, trial=True))
 
         better = nearest.remedy(wish, decide)
-        entries = [_remedied(entry, better) for entry in error.conflicts]
+
+        def works(other: Situation) -> bool:
+            return stack_for(other, wish, rules) is not None
+
+        named = older_kernel.named(error.conflicts, situation, works)
+        entries = [_remedied(entry, better) for entry in named]
         return {
             "ok": False,
             "conflicts": forward.remedied(entries, decide, wish),
@@ -113,9 +119,13 @@ def _age(situation: Situation, log: Log) -> None:
 
 
 def _remedied(entry: dict[str, str], better: str | None) -> dict[str, str]:
-    """Put the wish that works into a conflict; a key that can be given, a card to leave out, other wheels, stay the first remedy."""
+    """Put the wish that works into a conflict; a key that can be given, a card to leave out, other wheels, stay the first remedy, and
+    another kernel the second.
+    """
     if better is None:
         return entry
+    if entry["rule"] == older_kernel.RULE:
+        return {**entry, "remedy": f"{better}, or {entry['remedy']}"}
     given = entry["rule"].startswith(_GIVEN)
     return {**entry, "remedy": f"{entry['remedy']}; or {better}" if given else better}
 

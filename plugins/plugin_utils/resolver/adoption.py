@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
 from ..rules import Row, Rules, cite
@@ -28,6 +30,14 @@ def branch_of(installed: InstalledDriver, rules: Rules) -> Row | None:
     """Return the row of the driver's branch; None for a branch the rules do not know."""
     rows: list[Row] = rules["driver_branches"]["rows"]
     return next((row for row in rows if row["branch"] == dotted.major(installed.version)), None)
+
+
+def kernel_module(packages: Collection[str], source: str | None) -> str:
+    """Return how modprobe calls the module that came with these packages: Debian's have names of their own."""
+    if source != "distro":
+        return "nvidia"
+    names = {"nvidia-kernel-dkms": "nvidia-current", "nvidia-open-kernel-dkms": "nvidia-current-open"}
+    return next((module for package, module in names.items() if package in packages), "nvidia")
 
 
 def power_of(installed: InstalledDriver, rules: Rules) -> power.Power:

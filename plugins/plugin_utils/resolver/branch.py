@@ -10,7 +10,7 @@ newest first.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
@@ -22,6 +22,8 @@ from . import cards, forward, modules, power, runfile, systems
 from .log import Entry, conflict, offered
 
 END_IS_NEAR = timedelta(days=180)
+# A failure of every build is a floor that no build reaches.
+_NO_BUILD = "99999"
 _TYPES = {"long-term": 0, "production": 1, "new-feature": 2}
 
 
@@ -46,13 +48,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Floor:
-    """A lowest driver build, and what asks for it; cuda is the CUDA version (13, 12.8) that does."""
+    """A lowest driver build, and what asks for it; cuda is the CUDA version (13, 12.8) that does, kernel the first kernel."""
 
     build: str
     rule: str
     text: str
     source: str
     cuda: str | None = None
+    kernel: str | None = None
 
 
 def candidates(
@@ -183,13 +186,20 @@ def _lowest(  # noqa: PLR0913 - each is a fact of its own
         if dotted.at_least(newest, floor.build):
             continue
         text = f"{floor.text}; {'asked for' if wish.driver_version else 'the newest of branch ' + row['branch']} is {newest}"
-        reasons.append(conflict(floor.rule, text, floor.source, f"use a driver from {floor.build} on"))
+        reasons.append(conflict(floor.rule, text, floor.source, _remedy(floor)))
     if wish.driver_version and build and not dotted.at_least(build, wish.driver_version):
         text = f"the distribution carries {build}, not {wish.driver_version}"
         reasons.append(
             conflict("driver.distro-build", text, "compat/systems.yaml (distro_drivers)", "use driver-source=nvidia")
         )
     return dotted.highest(*(floor.build for floor in demands)), reasons
+
+
+def _remedy(floor: Floor) -> str:
+    ways = [] if floor.build == _NO_BUILD else [f"use a driver from {floor.build} on"]
+    if floor.kernel:
+        ways.append(f"boot a kernel older than {floor.kernel}")
+    return ", or ".join(ways)
 
 
 def _card_floors(situation: Situation, row: Row, rules: Rules) -> list[Floor]:
@@ -210,6 +220,6 @@ def _kernel_floors(situation: Situation, row: Row, source: str, flavour: str | N
         which = f" below {failure['builds_below']}" if failure["builds_below"] else ""
         doubt = "" if failure["confirmed"] else " (one report, not confirmed)"
         text = f"builds of branch {row['branch']}{which} do not compile on kernel {situation.kernel}{doubt}"
-        # A failure of every build is a floor that no build reaches.
-        floors.append(Floor(failure["builds_below"] or "99999", "driver.kernel", text, cite(rules, "kernels", failure)))
+        floor = Floor(failure["builds_below"] or _NO_BUILD, "driver.kernel", text, cite(rules, "kernels", failure))
+        floors.append(replace(floor, kernel=failure["kernel_first"]))
     return floors

@@ -111,9 +111,7 @@ def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driv
         "set": None,
         "packages": [],
         "pin": {},
-        "kernel_module": "nvidia-current"
-        if "nvidia-kernel-dkms" in installed.packages and installed.source == "distro"
-        else "nvidia",
+        "kernel_module": adoption.kernel_module(installed.packages, installed.source),
         "minimum": None,
         "adopted": True,
         "headers": None,

@@ -63,7 +63,21 @@ def series(situation: Situation, system: Row) -> str | None:
 
 
 def headers(situation: Situation, system: Row, rules: Rules) -> str:
-    """Return the package that keeps the kernel's headers in step with the kernel."""
+    """Return the package that keeps the kernel's headers in step with the kernel. Where that one would bring another kernel, those of
+    exactly the kernel that boots next; they stay it until somebody installs the other.
+    """
+    name = _in_step(situation, system, rules)
+    alone = headers_alone(name, situation.kernel)
+    kept = (situation.kept or {}).get("headers") == alone and name not in (situation.installed or {})
+    return alone if alone and (kept or f"headers={name}" in situation.absent) else name
+
+
+def headers_alone(headers: str, kernel: str | None) -> str | None:
+    """Return the package with the headers of one kernel and no other, where the usual one follows the newest."""
+    return f"linux-headers-{kernel}" if kernel and headers.startswith("linux-headers-") else None
+
+
+def _in_step(situation: Situation, system: Row, rules: Rules) -> str:
     flavour = "cloud" if situation.kernel and "-cloud-" in situation.kernel else "default"
     for row in rules["systems"]["headers"]:
         fits = row["family"] == system["family"]

@@ -129,7 +129,8 @@ if [ "$os" = rocky-9 ]; then
 fi
 
 if [ -z "$distribution" ]; then
-    # Nothing but the distribution's own packages: its kernel comes from the mirror.
+    # Nothing but the distribution's own packages: its kernel comes from the mirror, and a driver from its non-free part.
+    case "$*" in *nvidia*) sed -i 's/^Components: main$/Components: main contrib non-free non-free-firmware/' /etc/apt/sources.list.d/*.sources ;; esac
     apt-get update -q
     apt-get install -qy --no-install-recommends "$@"
     exit 0

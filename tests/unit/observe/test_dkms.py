@@ -64,6 +64,7 @@ def test_a_failed_build_is_told_with_its_kernel_the_error_and_the_end_of_its_log
     assert "pci_resize_resource" in build["errors"][0]
     assert build["end"][-1] == "# exit code: 2"
     assert not build["transient"]
+    assert build["compiler"]
     assert not build["left_out"]
     assert seen["kernels"] == [_OLD]
     assert seen["boot_entries"][_OLD] == f"gnulinux-advanced-0c5d>gnulinux-{_OLD}-advanced-0c5d"
@@ -73,7 +74,13 @@ def test_a_full_disk_is_no_fault_of_the_source(tmp_path: Path) -> None:
     full = _LOG.replace(
         "error: too few arguments to function 'pci_resize_resource'", "fatal error: No space left on device"
     )
-    assert dkms.observe(_node(tmp_path, full), [_OLD, _NEW])["failed"][0]["transient"]
+    (build,) = dkms.observe(_node(tmp_path, full), [_OLD, _NEW])["failed"]
+    assert (build["transient"], build["compiler"]) == (True, False)
+
+
+def test_a_build_that_was_cut_off_may_go_well_the_next_time(tmp_path: Path) -> None:
+    (build,) = dkms.observe(_node(tmp_path, _LOG.partition("nvidia/nv-pci.c")[0]), [_OLD, _NEW])["failed"]
+    assert (build["transient"], build["compiler"]) == (False, False)
 
 
 def test_a_build_that_is_left_out_says_so(tmp_path: Path) -> None:

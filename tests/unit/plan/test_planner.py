@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,40 @@ def test_a_plan_whose_packages_bring_another_kernel_is_refused() -> None:
     row = {"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1", "download_bytes": 1}
     (refusal,) = planner.finish(drafted, index | {"install": [*index["install"], row]})["refusals"]
     assert refusal["rule"] == "kernel-unasked"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_headers_that_would_bring_another_kernel_are_taken_of_the_kernel_alone(known: bool) -> None:
+    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    alone = f"linux-headers-{nodes.bare()['kernel']['next']}"
+    assert alone in drafted.also
+    index = index_of(drafted)
+    row = {"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1", "download_bytes": 1}
+    more = {alone: {"candidate": "6.12.94-1", "versions": ["6.12.94-1"]}} if known else {}
+    index |= {"install": [*index["install"], row], "packages": index["packages"] | more}
+    absent = planner.absent(drafted, index)
+    assert absent == ({"headers=linux-headers-amd64": [alone]} if known else {})
+    again = planner.draft(nodes.bare(), wish(), load_rules(), replace(request(), absent=absent))
+    assert isinstance(again, planner.Draft)
+    assert (alone in again.packages) == known
+    assert planner.absent(again, index) == {}
+
+
+def test_the_wish_is_held_against_the_kernel_that_the_repair_keeps() -> None:
+    """Who called update-grub by hand after the failure made the kernel without a module the one that boots next."""
+    old, new = "6.12.94+deb13-amd64", "6.12.107+deb13-amd64"
+    facts = nodes.bare()
+    facts["kernel"] |= {"running": old, "next": new, "installed": [old, new]}
+    failed = {"module": "nvidia-current-open", "version": "550.163.01", "kernel": new, "transient": False, "left_out": False, "errors": [],
+              "end": [], "log": "/var/lib/dkms/make.log"}  # fmt: skip
+    facts["dkms"] = {"failed": [failed], "kernels": [old], "boot_entries": {}}
+    asked = wish(gpuwright_want=["driver-source=distro", "driver-modules=open"])
+    assert plan(facts, asked)["conflicts"]
+    facts["packages"] |= {"interrupted": True, "interrupted_detail": "linux-image-amd64"}
+    made = plan(facts, asked)
+    assert made["conflicts"] == []
+    assert made["components"][0] == "repair"
 
 
 def test_the_plan_names_packages_with_the_versions_of_the_index() -> None:

@@ -241,3 +241,30 @@ def test_the_kernel_that_boots_next_decides(facts: Facts, answer: Answer) -> Non
     assert stack(answer(facts, "driver-source=distro"))["driver"]["modules"] == "proprietary"
     facts["kernel"]["next"] = "6.12.94+deb13-amd64"
     assert stack(answer(facts, "driver-source=distro"))["driver"]["modules"] == "open"
+
+
+@pytest.mark.parametrize(
+    ("installed", "way_out"),
+    [
+        (["6.12.80+deb13-amd64", "6.12.94+deb13-amd64", "6.12.107+deb13-amd64"], "boot kernel 6.12.94+deb13-amd64, which is installed"),
+        (["6.12.107+deb13-amd64", "6.12.117+deb13-amd64"], "boot a kernel older than 6.12.107"),
+    ],
+)  # fmt: skip
+def test_a_kernel_for_which_the_wish_does_not_build_is_refused_with_every_way_out(
+    facts: Facts, answer: Answer, installed: list[str], way_out: str
+) -> None:
+    facts["kernel"] |= {"next": "6.12.107+deb13-amd64", "installed": installed}
+    (entry,) = answer(facts, "driver-source=distro", "driver-modules=open")["conflicts"]
+    assert "do not compile on kernel 6.12.107+deb13-amd64" in entry["text"]
+    assert entry["remedy"].startswith("ask for driver-modules=proprietary")
+    assert way_out in entry["remedy"]
+
+
+def test_headers_are_those_of_one_kernel_where_the_usual_ones_would_bring_another(facts: Facts, answer: Answer) -> None:
+    alone = f"linux-headers-{facts['kernel']['next']}"
+    driver = stack(answer(facts, "driver=580"))["driver"]
+    assert driver["headers"] == "linux-headers-amd64"
+    driver = stack(answer(facts, "driver=580", absent={"headers=linux-headers-amd64": [alone]}))["driver"]
+    assert driver["headers"] == alone
+    assert alone in driver["packages"]
+    assert "linux-headers-amd64" not in driver["packages"]

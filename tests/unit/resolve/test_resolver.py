@@ -251,6 +251,8 @@ def test_a_card_that_needs_them_there_is_refused(resolve: Resolve) -> None:
 
 def test_debians_own_module_has_debians_name(resolve: Resolve) -> None:
     assert stack(resolve("H100", "debian-13", "driver-source=distro"))["driver"]["kernel_module"] == "nvidia-current"
+    opened = resolve("H100", "debian-13", "driver-source=distro", kernel="6.12.94+deb13-amd64")
+    assert stack(opened)["driver"]["kernel_module"] == "nvidia-current-open"
     assert stack(resolve("H100", "debian-13"))["driver"]["kernel_module"] == "nvidia"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim import scenario, tree
-from tests.sim.onnode.gpuwright_sim import boot, elf, grub
+from tests.sim.onnode.gpuwright_sim import elf, grub
 
 DRIVER = {"version": "580.178.04", "open": True}
 
@@ -39,14 +39,40 @@ def test_a_screen_hangs_on_the_card_that_drives_it(tmp_path: Path) -> None:
     assert (tmp_path / "sys/class/drm/card0/device").readlink().name == "0000:18:00.0"
 
 
+_OLD, _NEW = "6.12.94+deb13-amd64", "6.12.107+deb13-amd64"
+
+
 def test_the_newest_kernel_is_the_one_that_boots_next(tmp_path: Path) -> None:
     tree.make_root(tmp_path, scenario.load("kernel-behind"))
-    assert boot.default_kernel((tmp_path / "boot/grub/grub.cfg").read_text()) == "6.12.107+deb13-amd64"
+    assert grub.chosen((tmp_path / "boot/grub/grub.cfg").read_text(), {}) == _NEW
 
 
-def test_another_default_entry_is_obeyed() -> None:
-    text = grub.configuration(["6.12.94+deb13-amd64", "6.12.107+deb13-amd64"], "1")
-    assert boot.default_kernel(text) == "6.12.94+deb13-amd64"
+@pytest.mark.parametrize(
+    ("default", "environment", "booted"),
+    [
+        ("0", {}, _NEW),
+        ("1>2", {}, _OLD),  # after the newest one and its recovery
+        (f"Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux {_OLD}", {}, _OLD),
+        (f"gnulinux-advanced-0c5d1f5e-6f0b-4a53-9a53-7a7d1f0f4c11>gnulinux-{_OLD}-advanced-0c5d1f5e-6f0b-4a53-9a53-7a7d1f0f4c11", {}, _OLD),
+        (f"gnulinux-{_OLD}-advanced-0c5d1f5e-6f0b-4a53-9a53-7a7d1f0f4c11", {}, _NEW),  # it is inside the submenu
+        ("an entry that is not there", {}, _NEW),
+        ("saved", {"saved_entry": "1>2"}, _OLD),
+        ("saved", {}, _NEW),
+        ("0", {"next_entry": "1>2"}, _OLD),
+    ],
+)  # fmt: skip
+def test_the_boot_follows_the_menu_as_grub_does(default: str, environment: dict[str, str], booted: str) -> None:
+    text = grub.configuration([_OLD, _NEW], default)
+    assert grub.chosen(text, environment) == booted
+
+
+def test_an_entry_for_one_boot_is_used_up_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grub, "CONFIGURATION", tmp_path / "grub.cfg")
+    monkeypatch.setattr(grub, "ENVIRONMENT", tmp_path / "grubenv")
+    grub.CONFIGURATION.write_text(grub.configuration([_OLD, _NEW], "0"))
+    grub.ENVIRONMENT.write_text("# GRUB Environment Block\nnext_entry=1>2\nsaved_entry=0\n".ljust(1024, "#"))
+    assert [grub.boot(), grub.boot()] == [_OLD, _NEW]
+    assert "saved_entry=0" in grub.ENVIRONMENT.read_text()
 
 
 @pytest.mark.skipif(shutil.which("modinfo") is None, reason="kmod is not installed")

@@ -14,11 +14,10 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from . import kernel, mok, node, tree
+from . import grub, kernel, mok, node, tree
 
 _BOOTED_ONCE = node.CONFIG / "booted-once"
 _WSL_KERNEL = "5.15.167.4-microsoft-standard-WSL2"
-_GRUB = Path("/boot/grub/grub.cfg")
 
 
 def main(_arguments: list[str]) -> None:
@@ -30,7 +29,7 @@ def main(_arguments: list[str]) -> None:
     booted = scenario["kernel"]["running"]
     # A node with the distribution's real kernel has whichever the mirror had.
     if _BOOTED_ONCE.exists() or not Path(f"/lib/modules/{booted}").is_dir():
-        booted = default_kernel(_GRUB.read_text())
+        booted = grub.boot()
     _BOOTED_ONCE.touch()
     (node.VIEW / "kernel").write_text(booted + "\n")
     # No leftovers of the container: what looks for one must find what a machine would show.
@@ -55,17 +54,6 @@ def _show_windows_driver() -> None:
     program.chmod(0o755)
     Path("/etc/ld.so.conf.d/ld.wsl.conf").write_text(f"{node.WSL_LIBRARIES}\n")
     _run("ldconfig")
-
-
-def default_kernel(grub: str) -> str:
-    """The kernel of the entry that grub.cfg boots."""
-    chosen = re.search(r'^set default="?([^"\n]+)"?', grub, re.MULTILINE)
-    kernels = re.findall(r"^\s*linux\s+/boot/vmlinuz-(\S+)", grub, re.MULTILINE)
-    names = re.findall(r"\$menuentry_id_option '([^']+)'", grub)
-    wanted = chosen[1] if chosen else "0"
-    if wanted.isdigit():
-        return kernels[int(wanted)]
-    return kernels[names.index(wanted) if wanted in names else 0]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -129,7 +117,7 @@ def _load(scenario: dict[str, Any], booted: str) -> None:
     node.log(f"Linux version {booted} (simulated)")
     if scenario["gpus"] and scenario.get("nouveau") and _nouveau_comes(booted):
         kernel.insert("nouveau")
-    for name in ("nvidia", "nvidia-current"):
+    for name in kernel.NVIDIA:
         if kernel.modinfo(name, booted) is None or _is_blacklisted(Path("/"), name):
             continue
         try:

@@ -14,8 +14,8 @@ from typing import Any
 
 from . import hardware, node
 
-_NVIDIA = ("nvidia", "nvidia-current")
-_COMPANIONS = ("nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem")
+# The names of its module: NVIDIA's own, and those of Debian's packages.
+NVIDIA = ("nvidia", "nvidia-current", "nvidia-current-open")
 # Of the kernel itself, without a file on a simulated node.
 _PLAIN = ("ib-umad",)
 _MAJOR_NVIDIA = 195
@@ -82,10 +82,10 @@ def insert(name: str) -> None:
     if plain in _PLAIN:
         _store({**node.loaded(), plain.replace("-", "_"): {"version": None}})
         return
-    if plain.startswith(_COMPANIONS) or plain.startswith("nvidia-current-"):
-        _insert_companion(plain)
+    if plain in NVIDIA:
+        _insert_nvidia(plain)
         return
-    _insert_nvidia(plain)
+    _insert_companion(plain)
 
 
 def remove(name: str) -> None:
@@ -95,7 +95,7 @@ def remove(name: str) -> None:
     gone = [
         entry
         for entry in modules
-        if entry == plain or (plain in _NVIDIA and entry.replace("_", "-").startswith("nvidia"))
+        if entry == plain or (plain in NVIDIA and entry.replace("_", "-").startswith("nvidia"))
     ]
     gone += [entry for entry in modules if entry.replace("_", "-") == plain and entry not in gone]
     if not gone:
@@ -123,9 +123,9 @@ def _insert_companion(name: str) -> None:
         raise InsertionError("Invalid argument")
     modules = node.loaded()
     if "nvidia" not in modules:
-        insert("nvidia" if modinfo("nvidia", release()) else "nvidia-current")
+        insert(next((each for each in NVIDIA if modinfo(each, release())), "nvidia"))
         modules = node.loaded()
-    key = name.replace("nvidia-current-", "nvidia-").replace("-", "_")
+    key = name.replace("-current", "").replace("nvidia-open-", "nvidia-").replace("-", "_")
     _store({**modules, key: {"version": info.get("version")}})
 
 
