@@ -131,7 +131,7 @@ def test_an_upgrade_to_another_build_takes_its_place(machine: Node) -> None:
 
 def test_rollback_runs_the_kept_file_of_the_build_before(machine: Node) -> None:
     kept = machine.shell("stat -c %i /var/lib/gpuwright/packages/*.run")
-    back = run(machine, "rollback")
+    back = run(machine, "rollback", "--want", "driver")
     assert back.code == 0, str(back)
     assert back.host["verdict"] == "pass"
     is_at(machine, _OLD)
@@ -228,7 +228,7 @@ def test_where_it_does_not_work_its_owner_is_named_and_nothing_is_installed(imag
 
 
 def test_rollback_returns_from_packages_to_the_file(machine: Node) -> None:
-    back = run(machine, "rollback")
+    back = run(machine, "rollback", "--want", "driver")
     assert back.code == 0, str(back)
     assert machine.shell("dpkg-query -W -f '${Package} ' 'libcuda1*' 'nvidia-*' 2>/dev/null || true").strip() == ""
     is_at(machine, _OLD)
