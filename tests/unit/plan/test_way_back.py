@@ -195,8 +195,9 @@ def test_rollback_leads_from_packages_to_a_file_and_from_a_file_to_packages() ->
 
 
 def test_the_return_of_a_failed_run_leads_to_the_driver_before_it_also_where_nothing_had_changed_yet() -> None:
-    facts = node(state(nodes.DRIVER, packages={**at(nodes.DRIVER), "nvidia-new": f"{nodes.DRIVER}-1"}), state())
+    facts = node()
     begun = way_back.working(facts)
+    facts["history"]["states"] = [begun, state()]
     drafted = planner.draft(
         facts, wish(), load_rules(), request(verb="rollback", begun={"remember": begun, "brings": None})
     )
