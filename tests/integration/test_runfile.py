@@ -150,6 +150,11 @@ def test_a_build_that_does_not_compile_gives_way_to_the_one_that_worked(machine:
         machine.shell(f"rm {_BROKEN}")
     is_at(machine, _OLD)
     keeps(machine, _OLD, _NEW)
+    refused = machine.plan(*wish(_NEW))
+    assert refused.code == 3, str(refused)
+    assert [row["rule"] for row in refused.host["refusals"]] == ["driver-failed-before"]
+    asked = machine.plan(*wish(_NEW), "-e", "gpuwright_retry=true")
+    assert asked.code == 0, str(asked)
 
 
 def test_packages_take_its_place_after_its_own_uninstaller(machine: Node) -> None:
