@@ -3,13 +3,15 @@
 """What a node keeps to find its way back: the drivers that worked before, their packages, and what gpuwright brought.
 
 One record, readable by root only; here it is read, `remembering` writes it. ``states``: the drivers that worked, newest first, each
-with its packages and versions; ``original``: the one that somebody else had installed. ``brought``: packages that appeared while runs
-were at work, by version. ``before``: the packages that were there when a run began that has not ended yet.
+with its packages and versions, or with the file of NVIDIA's that brought it; ``original``: the one that somebody else had installed.
+``failed``: the drivers that a run returned from, newest first, each with the kernel, the reason and the place of a log.
+``brought``: packages that appeared while runs were at work, by version; ``files``: what the seals of those runs named. ``before``: the
+packages that were there when a run began that has not ended yet.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils import seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
@@ -18,6 +20,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import pack
 DIRECTORY = "/var/lib/gpuwright"
 PATH = DIRECTORY + "/history.json"
 COPIES = DIRECTORY + "/packages"
+LOGS = DIRECTORY + "/failed"
 
 
 def read(host: Host) -> dict[str, Any]:
@@ -25,14 +28,17 @@ def read(host: Host) -> dict[str, Any]:
     record = seals.read_object(host, PATH) or {}
     return {
         "original": record.get("original"),
+        "failed": record.get("failed") or [],
         "states": record.get("states") or [],
         "brought": record.get("brought") or {},
+        "files": record.get("files") or [],
         "before": record.get("before"),
     }
 
 
 def observe(host: Host, full: bool = False) -> dict[str, Any] | None:
-    """The fact `history`: the versions of the drivers that worked; `full`: all of the record, and what is kept as files.
+    """The fact `history`: the versions of the drivers that worked, and the drivers that failed; `full`: all of the record, and what is
+    kept as files.
 
     None where it cannot be read.
     """
@@ -43,27 +49,50 @@ def observe(host: Host, full: bool = False) -> dict[str, Any] | None:
         return None
     drivers = [state.get("version") for state in record["states"]]
     if not full:
-        return {"drivers": drivers}
+        return {"drivers": drivers, "failed": record["failed"]}
     there = packages.installed(host)
     before = record.pop("before")
     # A run that was cut off brought something too.
     names = set(record["brought"]) | (set(there) - set(before) if before is not None else set())
     record["brought"] = sorted(name for name in names if name in there)
-    copies = [name for name in host.names(COPIES) if name.endswith(".deb")]
-    return dict(record, drivers=drivers, copies=copies, **_left(host))
+    copies = [name for name in host.names(COPIES) if name.endswith((".deb", ".run"))]
+    return dict(record, drivers=drivers, copies=copies, **_left(host, record["files"]))
 
 
-def _left(host: Host) -> dict[str, list[str]]:
-    """Files and environments that the seals name and that are there, services, and whose seals they are."""
+def _left(host: Host, files: list[str]) -> dict[str, list[str]]:
+    """Files and environments that the seals name (or named: `files`) and that are there, services, and whose seals they are."""
     found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
     return {
-        "files": sorted({path for seal in found for path in seal.get("files") or {} if host.exists(path)}),
+        "files": sorted(path for path in sealed_files(found) | set(files) if host.exists(path)),
         "environments": sorted(
             {path for seal in found for path in seal.get("environments") or {} if host.exists(path)}
         ),
         "services": sorted({unit for seal in found for unit in seal.get("services") or {}}),
         "components": sorted(str(seal.get("component")) for seal in found),
     }
+
+
+def sealed_files(found: list[dict[str, Any]]) -> set[str]:
+    """Paths of the files that seals name."""
+    return {path for seal in found for path in seal.get("files") or {}}
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two states are one driver: the same packages; of NVIDIA's file, which leaves no packages, the same build and flavour."""
+    if "runfile" not in (one.get("source"), other.get("source")):
+        return bool(one.get("packages") == other.get("packages"))
+    return all(one.get(key) == other.get(key) for key in ("source", "version", "modules"))
+
+
+def is_driver(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two mean one driver for one kernel."""
+    return all(one.get(key) == other.get(key) for key in ("version", "modules", "source", "kernel"))
+
+
+def file_of(stack: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """NVIDIA's file that a driver's part of the stack comes from, where it can be fetched or kept: with a checksum."""
+    file: Mapping[str, Any] = (stack or {}).get("runfile") or {}
+    return file if file.get("sha256") else None
 
 
 def copy_name(name: str, version: str, arch: str) -> str:

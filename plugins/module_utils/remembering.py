@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils import history, sealing, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
@@ -14,10 +14,14 @@ from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 _CACHE = "/var/cache/apt/archives"
 _MOST = 2
 """Drivers that are kept: the one before, and one more for the way out of two bad upgrades."""
+_MOST_FAILED = 8
 
 
-def begin(host: Host, state: Mapping[str, Any] | None, installed: Mapping[str, Any]) -> None:
-    """Remember, before the first change, the driver that works, and the packages that are there.
+def begin(
+    host: Host, state: Mapping[str, Any] | None, installed: Mapping[str, Any], failed: Mapping[str, Any] | None = None
+) -> None:
+    """Remember, before the first change, the driver that works, and the packages that are there; before the return from a driver, that
+    it `failed`.
 
     A run that was cut off has not ended: what was there before it is still what was there before.
     """
@@ -27,10 +31,41 @@ def begin(host: Host, state: Mapping[str, Any] | None, installed: Mapping[str, A
     if state and not record["original"] and not _ours(state):
         record["original"] = dict(state)
     if state:
-        others = [each for each in record["states"] if each.get("packages") != state.get("packages")]
+        others = [each for each in record["states"] if not history.same(each, state)]
         record["states"] = [dict(state), *others][:_MOST]
+    if failed:
+        record["failed"] = _with_failed(host, record["failed"], failed)
     _write(host, record)
     _keep_copies(host, [*record["states"], *filter(None, [record["original"]])])
+
+
+def works(host: Host, version: str | None) -> None:
+    """Forget that a driver failed, now that it is proven."""
+    record = history.read(host)
+    left = [each for each in record["failed"] if each.get("version") != version]
+    if left != record["failed"]:
+        _write(host, dict(record, failed=left))
+
+
+def _with_failed(host: Host, rows: list[dict[str, Any]], driver: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The drivers that failed, this one (``version``, ``modules``, ``source``, ``kernel``, ``reason``, ``time``) first. What its build
+    said is kept too: the return takes that away with the driver.
+    """
+    others = [each for each in rows if not history.is_driver(each, driver)]
+    return [dict(driver, log=_keep_log(host, driver)), *others][:_MOST_FAILED]
+
+
+def _keep_log(host: Host, driver: Mapping[str, Any]) -> str | None:
+    """Copy what DKMS, or NVIDIA's installer, wrote of the build; the path of the copy, None where there is nothing."""
+    found = list(host.glob(f"/var/lib/dkms/*/{driver['version']}/build/make.log"))
+    if driver["source"] == "runfile":
+        found += host.glob("/var/log/nvidia-installer.log")
+    if not found:
+        return None
+    target = f"{history.LOGS}/{driver['version']}-{driver['kernel']}.log"
+    os.makedirs(host.at(history.LOGS), mode=0o700, exist_ok=True)
+    shutil.copyfile(host.at(found[0]), host.at(target))
+    return target
 
 
 def forget(host: Host, check: bool = False) -> list[str]:
@@ -47,14 +82,16 @@ def _ours(state: Mapping[str, Any]) -> bool:
 
 
 def end(host: Host, installed: Mapping[str, Any]) -> None:
-    """Note which packages the run brought."""
+    """Note which packages the run brought, and the files that are sealed now: another driver's seal names others."""
     record = history.read(host)
     if record["before"] is None:
         return
     before = set(record["before"])
     brought = {name: version for name, version in record["brought"].items() if name in installed}
     brought.update({name: package.version for name, package in installed.items() if name not in before})
-    _write(host, dict(record, brought=brought, before=None))
+    sealed = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
+    files = sorted(history.sealed_files(sealed) | set(record["files"]))
+    _write(host, dict(record, brought=brought, files=files, before=None))
 
 
 def _write(host: Host, record: Mapping[str, Any]) -> None:
@@ -62,7 +99,8 @@ def _write(host: Host, record: Mapping[str, Any]) -> None:
 
 
 def _keep_copies(host: Host, states: list[dict[str, Any]]) -> None:
-    """Keep the packages of the remembered drivers that apt still has in its cache; those of others go.
+    """Keep the packages of the remembered drivers that apt still has in its cache, and NVIDIA's files of theirs and of the one that
+    is sealed, which the role put there; those of others go.
 
     An index may drop a version at any time. What is in neither is named when somebody wants to go back.
     """
@@ -73,6 +111,7 @@ def _keep_copies(host: Host, states: list[dict[str, Any]]) -> None:
         for arch in (state.get("arch"), "all")
         if arch
     }
+    wanted |= {str(file["name"]) for file in map(history.file_of, _stacks(host, states)) if file}
     there = set(host.names(history.COPIES))
     cached = {name for name in wanted - there if host.exists(f"{_CACHE}/{name}")}
     if cached:
@@ -81,6 +120,16 @@ def _keep_copies(host: Host, states: list[dict[str, Any]]) -> None:
         _copy(host.at(f"{_CACHE}/{name}"), host.at(f"{history.COPIES}/{name}"))
     for name in there - wanted:
         os.unlink(host.at(f"{history.COPIES}/{name}"))
+
+
+def _stacks(host: Host, states: list[dict[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The driver's part of the stack of each state, and of its seal or of the mark of a run in its place."""
+    yield from (state.get("stack") or {} for state in states)
+    try:
+        seal = seals.read(host, "nvidia_driver") or {}
+    except seals.SealError:
+        return
+    yield seal.get("stack") or {}
 
 
 def _copy(source: str, target: str) -> None:

@@ -39,6 +39,11 @@ options:
   remember:
     description: The driver that works before the change, with C(packages) and C(stack), for the way back; for O(state=begun).
     type: dict
+  gave_way:
+    description:
+      - The driver that failed and that the run now returns from, with C(version), C(modules), C(source), C(kernel), C(reason) and C(time);
+        for O(state=begun). It is refused for that kernel until it is asked for again.
+    type: dict
   takes_over:
     description: Owner of a run that is known to be dead; its lock is replaced.
     type: str
@@ -192,6 +197,8 @@ def seal(host: Host, wanted: dict[str, Any], check: bool) -> list[str]:
 def prove(host: Host, proof: dict[str, Any], check: bool) -> list[str]:
     """Write the record of the proof when it differs; its path."""
     record = dict(proof, schema=seals.SCHEMA)
+    if proof.get("verdict") == "pass" and not check:
+        remembering.works(host, proof.get("driver"))
     if seals.read_proof(host) == record:
         return []
     if not check:
@@ -218,6 +225,7 @@ def main() -> None:
             "proof": {"type": "dict"},
             "owner": {"type": "str"},
             "remember": {"type": "dict"},
+            "gave_way": {"type": "dict"},
             "takes_over": {"type": "str"},
             "failed": {"type": "bool", "default": False},
             "lock_seconds": {"type": "int", "default": 7200},
@@ -236,7 +244,7 @@ def main() -> None:
             drop_dead_lock(host, given["takes_over"], module.check_mode)
             written = begin(host, given["seals"], given["owner"], given["lock_seconds"], module.check_mode)
             if not module.check_mode:
-                remembering.begin(host, given["remember"], packages.installed(host))
+                remembering.begin(host, given["remember"], packages.installed(host), given["gave_way"])
             removed = continuation.drop(host, module.check_mode)
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
 from . import hosts, lock, planner, rules, upgrading
 from .node_action import WISH_VARIABLES, NodeAction, write_json
 from .report.files import file_name
@@ -27,6 +29,7 @@ RUN_VARIABLES = (
     "gpuwright_root",
     "gpuwright_command_timeout",
     "gpuwright_security",
+    "gpuwright_retry",
 )
 
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
@@ -146,6 +149,11 @@ class Look:
         path = given.get("gpuwright_run_dir") or (given.get("gpuwright_run") or {}).get("run_dir")
         return Path(path) if path else None
 
+    @property
+    def _begun(self) -> dict[str, Any] | None:
+        """The plan of this run, for a task of it that goes back; else None."""
+        return self.saved("plans") if self.action.verb == "rollback" else None
+
     @cached_property
     def _lock(self) -> dict[str, Any] | None:
         """The lock that the host is held to: given as it is, or as a file on the controller. Raises BadInput."""
@@ -174,6 +182,8 @@ class Look:
             role_digests={name: role["digest"] for name, role in ROLES.items()},
             applied=applied,
             absent=absent,
+            begun=self._begun,
+            retry=boolean(run.get("gpuwright_retry") or False),
             security=bool(run.get("gpuwright_security")),
         )
 

@@ -68,6 +68,8 @@ class Request:
     ``absent``: what the node's package index turned out not to have, such as "driver=580" or "cuda=13.0", with the versions
     that are there instead. ``lock``: the stack that the node has to come to, see lock.py.
     ``applied``: the stack that was just applied; missing seals are then no reason to change anything.
+    ``begun``: the plan of this very run, whose driver failed and gives way to the one that was remembered.
+    ``retry``: a driver that failed on this kernel is tried again.
     ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
 
@@ -83,6 +85,8 @@ class Request:
     applied: Mapping[str, Any] | None = None
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lock: Mapping[str, Any] | None = None
+    begun: Mapping[str, Any] | None = None
+    retry: bool = False
     security: bool = False
     aim: Mapping[str, str] | None = None
 
@@ -179,7 +183,11 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
             return _without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
         if not request.local and not hosts.has_gpu_off_the_bus(facts):
             return _skipped(facts, request)
-    state = way_back.target(facts) if request.returns and request.applied is None else None
+    state = (
+        ((request.begun or {}).get("remember") or way_back.target(facts))
+        if request.returns and request.applied is None
+        else None
+    )
     if request.returns:
         wish = way_back.without_driver(wish)
         if state is None and request.applied is None:
@@ -194,6 +202,7 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
             absent=request.absent,
         )
         where = replace(where, moves=request.moves, kernel=repair.kernel_kept(facts) or where.kernel)
+        where = way_back.arriving(where, state)
         answer = resolver.resolve(where, wish, rules)
     except BadInput as error:
         return bad_input(facts, request, error)
@@ -310,6 +319,8 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["remember"] = way_back.working(context.facts) if "nvidia_driver" in plan["components"] else None
     plan["way_back"] = drafted.state is None and way_back.is_there(context.facts, plan["remember"])
     plan["restore"] = way_back.work(drafted.state, context.facts) if drafted.state else None
+    plan["brings"] = nvidia_driver.brings(context) if "nvidia_driver" in plan["components"] else None
+    plan["gave_way"] = way_back.gave_way(context.facts, request.begun) if drafted.state else None
     plan["reboot"] = "reboot" in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
@@ -589,6 +600,7 @@ def _refusals(
     if drafted.state:
         refusals += way_back.refusals(drafted.state, context.facts, _versions(index))
     refusals += _unverified_refusals(plan, request) + _space_refusals(plan, context) + _service_refusals(plan, context)
+    refusals += _failed_refusals(plan, context, request)
     refusals += kernels.refusals(plan["install"], context)
     refusals += [] if drafted.state else _fabric_refusals(context, index)
     return refusals + _secure_boot_refusals(plan, context, request)
@@ -670,6 +682,15 @@ def _secure_boot_refusals(plan: Mapping[str, Any], context: Context, request: Re
         return []
     found = secure_boot.refusal(context.facts, driver)
     return [_refusal("secure-boot-key", *found)] if found and not context.provision_only else []
+
+
+def _failed_refusals(plan: Mapping[str, Any], context: Context, request: Request) -> list[dict[str, Any]]:
+    """A driver that failed on this kernel is not tried again at each run."""
+    actions = {change["action"] for change in plan["changes"] if change["component"] == "nvidia_driver"}
+    if request.retry or request.verb not in ("up", "plan", "upgrade") or not actions & {"install", "upgrade"}:
+        return []
+    found = way_back.failed_before(context.facts, plan["brings"])
+    return [found] if found else []
 
 
 def _fabric_refusals(context: Context, index: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -776,6 +797,8 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "remember": None,
         "way_back": False,
         "restore": None,
+        "brings": None,
+        "gave_way": None,
         "remove": None,
         "manages": {},
         "packages": {},

@@ -12,8 +12,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ..module_utils.history import file_of
 from . import way_back
-from .components import Finding, nouveau_blacklist
+from .components import Finding, mig, nouveau_blacklist, runfile
 
 Facts = Mapping[str, Any]
 
@@ -31,15 +32,21 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
     """What there is to take back, by component; nothing where gpuwright never was. ``kept``: packages that stay all the same."""
     history = facts.get("history") or {}
     found: dict[str, list[Finding]] = {}
+    parted = mig.wrong_cards(facts, {"mig": {"cards": _whole(facts)}})
+    if parted:
+        found["mig"] = [Finding("remove", f"{bus_id} is parted", there, wished) for bus_id, there, wished in parted]
     original = history.get("original")
     if original and _replaced(original, facts):
         found["nvidia_driver"] = [way_back.finding(original, facts)]
     if history.get("environments"):
         reason = "the environments of frameworks"
         found["frameworks"] = [Finding("remove", reason, files=list(history["environments"]))]
+    before = facts["driver"]["user_version"]
+    if runfile_of_ours(facts):
+        reason = "the driver of NVIDIA's file, by its own uninstaller"
+        found.setdefault("nvidia_driver", []).append(Finding("remove", reason, before, files=[runfile.UNINSTALLER]))
     drivers, others = _sorted(facts, kept)
     if drivers:
-        before = facts["driver"]["user_version"]
         reason = f"{len(drivers)} packages of the driver that came with gpuwright"
         found.setdefault("nvidia_driver", []).append(Finding("remove", reason, before, packages=drivers))
     if others:
@@ -54,6 +61,22 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
 def _replaced(original: Mapping[str, Any], facts: Facts) -> bool:
     """Whether another driver is there than the one that somebody else had installed."""
     return bool(original["packages"] != (facts["driver"]["packages"] or {}))
+
+
+def _whole(facts: Facts) -> list[dict[str, Any]]:
+    """The layout in which the cards that gpuwright parted are whole again."""
+    stack = ((facts["seals"] or {}).get("mig") or {}).get("stack") or {}
+    return [{"bus_id": card["bus_id"], "profiles": []} for card in stack.get("cards") or () if card["bus_id"]]
+
+
+def runfile_of_ours(facts: Facts) -> bool:
+    """Whether the driver that is there came from a file of NVIDIA's that gpuwright ran: the seal says so, or what is remembered."""
+    driver = facts["driver"]
+    if driver["owner"] != "runfile":
+        return False
+    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
+    stacks = [seal, *((facts.get("history") or {}).get("states") or ())]
+    return any(file_of(each.get("stack")) and each["stack"]["version"] == driver["user_version"] for each in stacks)
 
 
 def _sorted(facts: Facts, kept: Collection[str]) -> tuple[list[str], list[str]]:
@@ -77,6 +100,8 @@ def work(facts: Facts) -> dict[str, Any]:
     files = [path for path in history.get("files") or () if path not in MERGED]
     return {
         "packages": packages(facts),
+        "runfile": runfile_of_ours(facts),
+        "mig": _whole(facts),
         "files": files,
         "environments": list(history.get("environments") or ()),
         "services": list(history.get("services") or ()),
@@ -92,7 +117,9 @@ def reboot_reason(facts: Facts) -> str | None:
     if not loaded or "nvidia" not in (facts["kernel"]["loaded"] or {}):
         return None
     history = facts.get("history") or {}
-    if (history.get("original") or {}).get("version") == loaded or not history.get("brought"):
+    if (history.get("original") or {}).get("version") == loaded:
+        return None
+    if not history.get("brought") and not runfile_of_ours(facts):
         return None
     return f"driver {loaded} stays in the kernel until the next boot, and no other driver can have the card"
 

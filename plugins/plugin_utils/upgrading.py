@@ -60,9 +60,9 @@ def to_the_floor(drafted: Draft, index: Mapping[str, Any], rules: Rules) -> Draf
         names = _versioned(component, drafted.context)
         if not names:
             continue
-        present = _upstream(drafted.context.installed.get(names[0]))
+        present = nvidia_driver.upstream(drafted.context.installed.get(names[0], ""))
         floor = _floor(component, drafted.context, rules)
-        there = sorted((_upstream(each) or "" for each in _versions(names[0], index)), key=dotted.key)
+        there = sorted(map(nvidia_driver.upstream, _versions(names[0], index)), key=dotted.key)
         if (
             present
             and (floor is None or dotted.at_least(present, floor["floor"]))
@@ -81,8 +81,8 @@ def out_of_reach(context: Context, request: Request, index: Mapping[str, Any] | 
     """Each component whose floor the index does not reach: its package, the version that is wanted, what there is."""
     for component, version in (request.aim or {}).items():
         name = _versioned(component, context)[0]
-        there = [_upstream(each) or each for each in _versions(name, index or {})]
-        if version not in there and _upstream(context.installed.get(name)) != version:
+        there = list(map(nvidia_driver.upstream, _versions(name, index or {})))
+        if version not in there and nvidia_driver.upstream(context.installed.get(name, "")) != version:
             yield name, version, ", ".join(there) or "none of it"
 
 
@@ -131,11 +131,6 @@ def _newer(component: str, context: Context) -> Finding | None:
 
 def _versions(name: str, index: Mapping[str, Any]) -> list[str]:
     return list(((index.get("packages") or {}).get(name) or {}).get("versions") or ())
-
-
-def _upstream(version: str | None) -> str | None:
-    """A package's version without epoch and revision."""
-    return version.split(":", 1)[-1].split("-", 1)[0] if version else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

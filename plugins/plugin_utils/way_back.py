@@ -2,20 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The way back to a driver that worked: what is remembered of one before a change, and what returning to it takes.
 
-A state is remembered on the node (module_utils/history.py) before its packages change, and returned to as a whole: every package of the
-driver at the version that it had, the ones that came since removed, in one transaction.
+A state is remembered on the node (module_utils/history.py) before the driver changes, and returned to as a whole: every package of the
+driver at the version that it had, the ones that came since removed, in one transaction; or the file of NVIDIA's that brought it, run again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..module_utils import history
-from .components import Finding
+from .components import Finding, runfile
 from .resolver import adoption
 from .wish import Wish
+
+if TYPE_CHECKING:
+    from .situation import Situation
 
 Facts = Mapping[str, Any]
 State = Mapping[str, Any]
@@ -24,16 +27,19 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def working(facts: Facts) -> dict[str, Any] | None:
-    """The driver that works now, as it is remembered before it changes; None where none works, or none of packages does.
+    """The driver that works now, as it is remembered before it changes; None where none works, or nothing could bring it again.
 
     It works where the kernel runs the version that user space has and nvidia-smi answers. ``proven``: the last proof was of it.
+    A driver of NVIDIA's file can be brought again where the seal says which file that was.
     """
     driver, smi, proof = facts["driver"], facts["smi"] or {}, facts["proof"] or {}
     version = driver["loaded_version"]
-    if driver["owner"] != "packages" or version is None or driver["user_version"] != version or smi.get("rc") != 0:
+    if version is None or driver["user_version"] != version or smi.get("rc") != 0:
+        return None
+    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
+    if driver["owner"] != "packages" and not (driver["owner"] == "runfile" and _brought_it(seal.get("stack"), driver)):
         return None
     packages = dict(driver["packages"] or {})
-    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
     return {
         "version": version,
         "modules": driver["loaded_modules"],
@@ -48,6 +54,13 @@ def working(facts: Facts) -> dict[str, Any] | None:
     }
 
 
+def _brought_it(stack: Mapping[str, Any] | None, driver: Mapping[str, Any]) -> bool:
+    """Whether this very driver came from the file that its part of the stack names."""
+    file = history.file_of(stack)
+    this = (driver["loaded_version"], driver["loaded_modules"])
+    return stack is not None and file is not None and (stack["version"], stack["modules"]) == this
+
+
 def is_there(facts: Facts, remembered: State | None) -> bool:
     """Whether a driver that fails now can give way to another: one that works before the change, or one that is remembered."""
     earlier = (facts.get("history") or {}).get("drivers") or ()
@@ -56,9 +69,51 @@ def is_there(facts: Facts, remembered: State | None) -> bool:
 
 def target(facts: Facts) -> State | None:
     """The newest remembered state that is not the present one."""
-    present = facts["driver"]["packages"] or {}
     states: Sequence[State] = (facts.get("history") or {}).get("states") or ()
-    return next((state for state in states if state["packages"] != present), None)
+    return next((state for state in states if not is_present(state, facts)), None)
+
+
+def is_present(state: State, facts: Facts) -> bool:
+    """Whether a state is the one that is there."""
+    driver = facts["driver"]
+    present = {
+        "source": driver["source"],
+        "packages": driver["packages"] or {},
+        "version": driver["user_version"],
+        "modules": runfile.flavour(facts),
+    }
+    return history.same(state, present)
+
+
+def gave_way(facts: Facts, begun: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The driver that a run returns from, as it is remembered; None where the run changed nothing of it (a file that could not be
+    fetched says nothing of a driver). ``begun``: the plan of that run.
+    """
+    if begun is None or not begun["brings"] or (begun["remember"] and is_present(begun["remember"], facts)):
+        return None
+    return {**begun["brings"], "time": facts["time"]}
+
+
+def failed_before(facts: Facts, brings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Why a driver is not tried again: it failed on this very kernel, and the node was returned from it."""
+    rows: Sequence[State] = (facts.get("history") or {}).get("failed") or ()
+    row = next((each for each in rows if history.is_driver(each, brings)), None)
+    if row is None:
+        return None
+    text = (
+        f"driver {row['version']} ({row['modules']} modules, source {row['source']}) failed on kernel {row['kernel']} on {row['time']},"
+        f" and this node was returned from it: {row['reason']}"
+    )
+    log = (
+        f"read {row['log']} on the node"
+        if row.get("log")
+        else f"read the kernel's log of that time (journalctl -k --since '{row['time']}')"
+    )
+    remedy = (
+        f"{log}; then ask for another version (--want driver=VERSION), boot another kernel, or have it tried again all the same:"
+        " -e gpuwright_retry=true"
+    )
+    return {"rule": "driver-failed-before", "text": text, "source": "gpuwright", "remedy": remedy}
 
 
 def without_driver(wish: Wish) -> Wish:
@@ -92,7 +147,21 @@ def finding(state: State, facts: Facts) -> Finding:
     before = facts["driver"]["user_version"] or facts["driver"]["loaded_version"]
     how = "proven" if state["proven"] else "worked"
     reason = f"back to the driver that {how} until {state['time']}"
-    return Finding("upgrade", reason, before, state["version"], packages=sorted(state["packages"]))
+    file = file_of(state)
+    files = [file["name"]] if file else []
+    return Finding("upgrade", reason, before, state["version"], packages=sorted(state["packages"]), files=files)
+
+
+def file_of(state: State) -> Mapping[str, Any] | None:
+    """The file of NVIDIA's that brought a driver; None for one of packages."""
+    return history.file_of(state["stack"]) if state["source"] == "runfile" else None
+
+
+def arriving(situation: Situation, state: State | None) -> Situation:
+    """The machine as NVIDIA's file finds it on the way back to a driver of one: its packages go before."""
+    if state is None or file_of(state) is None:
+        return situation
+    return replace(situation, driver=None, driver_owner="none", driver_source=None)
 
 
 def copies(state: State, facts: Facts) -> dict[str, str]:
@@ -108,12 +177,13 @@ def copies(state: State, facts: Facts) -> dict[str, str]:
 
 
 def work(state: State, facts: Facts) -> dict[str, Any]:
-    """What the role does: packages at their versions or from their files, what goes, and the holds."""
+    """What the role does: packages at their versions or from their files, what goes, and the holds. NVIDIA's file is in the stack."""
     files = copies(state, facts)
     present = facts["driver"]["packages"] or {}
     held = set(facts["packages"]["holds"] or ()) & {*present, *state["packages"]}
     return {
         "version": state["version"],
+        "source": state["source"],
         "packages": dict(state["packages"]),
         "install": [files.get(name) or f"{name}={version}" for name, version in sorted(state["packages"].items())],
         "remove": sorted(set(present) - set(state["packages"])),

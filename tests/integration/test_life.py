@@ -1,48 +1,44 @@
-"""The driver's life on a simulated node: upgraded, rolled back, a new one that does not build, another branch, and every trace removed."""
+"""The driver's life on one simulated node: installed, upgraded, rolled back, a new one that does not build, another branch, and every trace
+removed: the file tree is the bare node's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from tests.sim import node
 
-from .conftest import Node, Proven, Run, gpuwright
+from .conftest import Node, Run, gpuwright
+from .leftovers import leftovers
 
 pytestmark = pytest.mark.sim
 
 _OLD, _NEW, _OTHER = "580.126.20", "580.178.04", "595.112.07"
-#: What the package manager and the boot keep of whatever happened, and what a login leaves.
-_OF_THE_SYSTEM = (
-    "/var/cache/apt",
-    "/var/cache/ldconfig",
-    "/var/log",
-    "/var/lib/dpkg",
-    "/var/lib/apt",
-    "/var/lib/systemd",
-    "/tmp",
-    "/var/tmp",
-    "/boot",
-    "/root",
-    "/home",
-)
-#: How the mode of a directory begins.
-_DIRECTORY = "0o40"
 _BROKEN = "/etc/gpuwright-sim/dkms-fails"
 
 
+@dataclass
+class Machine(Node):
+    """A node, and its file tree before gpuwright came."""
+
+    name: str
+    inventory: Path
+    bare: dict[str, str] = field(default_factory=dict)
+
+
 @pytest.fixture(scope="module")
-def machine(proven: Proven) -> Iterator[Node]:
-    """A node with a driver that is not the newest of its branch."""
+def machine(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A bare node; the tests of this module go through the driver's life on it in their order."""
     name = "it-life"
     node.remove(name)
     node.create(name, "two-h100")
-    path = proven.folder / "life.yml"
+    path = tmp_path_factory.mktemp("life") / "life.yml"
     path.write_text(node.inventory([name]))
-    made = Node(name, path)
-    run = made.up("--want", f"driver={_OLD}", "--want", "cuda=13.0")
-    assert run.code == 0, str(run)
+    made = Machine(name, path)
+    made.bare = made.tree()
     yield made
     node.remove(name)
 
@@ -65,7 +61,13 @@ def is_at(machine: Node, version: str) -> None:
     # One pin and no file that another one left.
     assert len(machine.shell("ls /etc/apt/preferences.d | grep pinning").split()) == 1
     again = machine.up("--want", "cuda=13.0")
-    assert (again.code, again.roles, again.host["changes"]) == (0, [], []), str(again)
+    assert (again.code, again.roles, again.host["changes"], again.changed) == (0, [], [], 0), str(again)
+
+
+def test_up_brings_a_driver_that_is_not_the_newest_of_its_branch(machine: Node) -> None:
+    first = machine.up("--want", f"driver={_OLD}", "--want", "cuda=13.0")
+    assert first.code == 0, str(first)
+    is_at(machine, _OLD)
 
 
 def test_up_does_not_move_a_node_but_upgrade_does(machine: Node) -> None:
@@ -99,6 +101,23 @@ def test_a_driver_that_does_not_build_gives_way_to_the_one_that_worked(machine: 
     assert gpuwright("doctor", "-i", machine.inventory, "--want", "cuda=13.0").code == 0
 
 
+def test_it_is_not_tried_again_on_this_kernel_unless_that_is_asked_for(machine: Node) -> None:
+    for refused in (run(machine, "upgrade"), machine.up("--want", "cuda=13.0", "--want", f"driver={_NEW}")):
+        assert refused.code == 3, str(refused)
+        (row,) = refused.host["refusals"]
+        assert row["rule"] == "driver-failed-before"
+        log = f"/var/lib/gpuwright/failed/{_NEW}-{machine.shell('uname -r').strip()}.log"
+        assert log in row["remedy"]
+        assert "too few arguments" in machine.shell(f"cat {log}")
+    is_at(machine, _OLD)
+    tried = run(machine, "upgrade", "-e", "gpuwright_retry=true")
+    assert tried.code == 0, str(tried)
+    # It works now, so nothing is held against it any more.
+    is_at(machine, _NEW)
+    assert '"failed": []' in machine.shell("cat /var/lib/gpuwright/history.json")
+    assert run(machine, "rollback").code == 0
+
+
 def test_another_branch_and_back_again(machine: Node) -> None:
     moved = run(machine, "upgrade", "--want", "driver=595")
     assert moved.code == 0, str(moved)
@@ -116,26 +135,21 @@ def test_security_goes_no_further_than_the_floor(machine: Node) -> None:
     assert (again.code, again.host["changes"]) == (0, []), str(again)
 
 
-def test_remove_leaves_the_node_as_it_was(make_node: Callable[..., Node]) -> None:
-    bare = make_node("gone")
-    before = bare.tree()
-    installed = bare.up()
-    assert installed.code == 0, str(installed)
-    assert bare.shell("ls /var/lib/gpuwright/seals") != ""
+def test_remove_leaves_the_node_as_it_was(machine: Machine) -> None:
+    # With everything that a node gets by default: the frameworks, and Docker with the container toolkit.
+    whole = machine.up()
+    assert whole.code == 0, str(whole)
+    assert {"frameworks", "container_toolkit"} <= whole.components
 
-    planned = bare._gpuwright("remove", "--json")
+    planned = machine.run("remove")
     assert planned.code == 2, str(planned)
-    gone = bare._gpuwright("remove", "--yes")
+    gone = machine.run("remove", "--yes")
     assert gone.code == 0, str(gone)
     assert gone.host["verdict"] == "pass"
 
-    loaded = bare.shell("ls /sys/module").split()
+    loaded = machine.shell("ls /sys/module").split()
     assert "nvidia" not in loaded
     assert "nouveau" in loaded
-    after = bare.tree()
-    # Directories count where something is in them: a package's program made them, and dpkg leaves those that are empty.
-    files = {path for path, what in {**before, **after}.items() if not what.startswith(_DIRECTORY)}
-    left = (after.keys() ^ before.keys()) & files
-    assert sorted(path for path in left if "__pycache__" not in path and not path.startswith(_OF_THE_SYSTEM)) == []
-    again = bare._gpuwright("remove", "--yes")
+    assert leftovers(machine.bare, machine.tree()) == {}
+    again = machine.run("remove", "--yes")
     assert (again.code, again.host["changes"]) == (0, []), str(again)

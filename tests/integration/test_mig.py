@@ -1,7 +1,8 @@
-"""MIG: a layout is applied, comes back after a boot by itself, changes, and goes."""
+"""MIG: a layout is applied, comes back after a boot by itself, changes, and goes, at the latest with the driver."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -91,3 +92,20 @@ def test_another_layout_replaces_it_and_off_takes_it_away(machine: Node) -> None
     machine.reboot()
     assert "<current_mig>Disabled</current_mig>" in machine.shell("nvidia-smi -q -x")
     assert up(machine, {"all": "off"}).components == set()
+
+
+def test_remove_makes_the_cards_whole_before_the_driver_goes(machine: Node) -> None:
+    assert up(machine, _LARGE).code == 0
+    assert len(instances(machine)) == 4
+    # Without the boot, which alone would take the instances of this card.
+    gone = machine.run("remove", "--yes", "--no-reboot")
+    assert gone.code == 4, str(gone)
+    changes = {row["component"]: row for row in gone.host["changes"]}
+    assert (changes["mig"]["action"], changes["mig"]["to"]) == ("remove", "MIG off")
+    (card,) = json.loads(machine.shell("cat /run/gpuwright-sim/mig.json")).values()
+    assert card == {"mode": False, "instances": []}
+    places = "/etc/gpuwright /usr/local/libexec/gpuwright /etc/systemd/system"
+    assert machine.shell(f"find {places} -name '*gpuwright*' 2>/dev/null || true") == ""
+    machine.reboot()
+    again = machine.run("remove", "--yes")
+    assert (again.code, again.host["changes"]) == (0, []), str(again)

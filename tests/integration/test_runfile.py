@@ -1,19 +1,24 @@
-"""NVIDIA's driver as a file on a simulated node: there, as it is, another build, and away for packages."""
+"""NVIDIA's driver as a file on a simulated node: there, as it is, another build and back, away for packages and back, and gone."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from tests.sim import node, runfile, settings
 
-from .conftest import Node
+from .conftest import Node, Run
+from .leftovers import leftovers
 from .traces import traces
 
 pytestmark = pytest.mark.sim
 
 _OLD, _NEW = "580.126.20", "580.178.04"
+_BROKEN = "/etc/gpuwright-sim/dkms-fails"
 
 
 def wish(version: str, checksum: str | None = None) -> tuple[str, ...]:
@@ -24,15 +29,46 @@ def wish(version: str, checksum: str | None = None) -> tuple[str, ...]:
     return (*wants, "-e", f"nvidia_driver_runfile_sha256={given}")
 
 
+@dataclass
+class Machine(Node):
+    """A node, and its file tree before gpuwright came."""
+
+    name: str
+    inventory: Path
+    bare: dict[str, str] = field(default_factory=dict)
+
+
+def keeps(machine: Node, *versions: str) -> None:
+    """The files of these versions are kept on the node, and no other one."""
+    assert set(machine.shell("ls /var/lib/gpuwright/packages").split()) == set(map(runfile.name, versions))
+
+
+def is_at(machine: Node, version: str) -> None:
+    """The kernel runs this driver of a file, nothing of another one is left, and the next run has nothing to do."""
+    assert machine.shell("cat /sys/module/nvidia/version").strip() == version
+    assert set(re.findall(r"nvidia/([0-9.]+)", machine.shell("dkms status"))) == {version}
+    assert machine.shell(
+        "test -e /usr/bin/nvidia-uninstall && readlink /usr/lib/x86_64-linux-gnu/libcuda.so.1"
+    ).endswith(f"{version}\n")
+    again = machine.up("--want", "driver")
+    assert (again.code, again.roles, again.host["changes"], again.changed) == (0, [], [], 0), str(again)
+
+
+def run(machine: Node, verb: str, *arguments: str) -> Run:
+    return machine.run(verb, "--yes", *arguments)
+
+
 @pytest.fixture(scope="module")
-def machine(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def machine(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A bare node with nouveau loaded; the tests of this module go through the driver's life on it in their order."""
     name = "it-runfile"
     node.remove(name)
     node.create(name, "two-h100")
     path = tmp_path_factory.mktemp("inventory") / "runfile.yml"
     path.write_text(node.inventory([name]))
-    yield Node(name, path)
+    made = Machine(name, path)
+    made.bare = made.tree()
+    yield made
     node.remove(name)
 
 
@@ -67,7 +103,7 @@ def test_it_installs_the_driver_with_dkms_and_the_node_is_proven(machine: Node) 
     assert machine.shell("dpkg -S /usr/lib/x86_64-linux-gnu/libcuda.so.1 2>&1 || true").startswith(
         "dpkg-query: no path"
     )
-    assert machine.shell("ls /var/cache/gpuwright").strip() == ""
+    keeps(machine, _OLD)
 
 
 def test_it_is_seen_to_be_there(machine: Node) -> None:
@@ -84,32 +120,56 @@ def test_without_the_wish_it_stays(machine: Node) -> None:
     assert "nvidia_driver" not in {entry["component"] for entry in run.host["changes"]}
 
 
-def test_another_build_takes_its_place(machine: Node) -> None:
-    run = machine.up(*wish(_NEW))
-    assert run.code == 0, str(run)
-    (change,) = [entry for entry in run.host["changes"] if entry["component"] == "nvidia_driver"]
+def test_an_upgrade_to_another_build_takes_its_place(machine: Node) -> None:
+    moved = run(machine, "upgrade", *wish(_NEW))
+    assert moved.code == 0, str(moved)
+    (change,) = [entry for entry in moved.host["changes"] if entry["component"] == "nvidia_driver"]
     assert (change["action"], change["from"]) == ("upgrade", _OLD)
-    assert machine.shell("cat /sys/module/nvidia/version").strip() == _NEW
-    assert machine.shell("dkms status").strip().splitlines() == [
-        line for line in machine.shell("dkms status").strip().splitlines() if _NEW in line
-    ]
-    again = machine.up(*wish(_NEW))
-    assert (again.code, again.host["changes"]) == (0, []), str(again)
+    is_at(machine, _NEW)
+    keeps(machine, _OLD, _NEW)
+
+
+def test_rollback_runs_the_kept_file_of_the_build_before(machine: Node) -> None:
+    kept = machine.shell("stat -c %i /var/lib/gpuwright/packages/*.run")
+    back = run(machine, "rollback", "--want", "driver")
+    assert back.code == 0, str(back)
+    assert back.host["verdict"] == "pass"
+    is_at(machine, _OLD)
+    assert machine.shell("stat -c %i /var/lib/gpuwright/packages/*.run") == kept
+
+
+def test_a_build_that_does_not_compile_gives_way_to_the_one_that_worked(machine: Node) -> None:
+    # The kept file of the one that worked is damaged: it is fetched again, and checked.
+    machine.shell(f"echo {_NEW} > {_BROKEN}; echo damaged >> /var/lib/gpuwright/packages/{runfile.name(_OLD)}")
+    try:
+        failed = run(machine, "upgrade", *wish(_NEW))
+        assert failed.code == 1, str(failed)
+        assert failed.host["returned"] == {"version": _OLD, "failure": None, "verdict": "pass"}
+        assert failed.host["failure"]["component"] == "nvidia_driver"
+    finally:
+        machine.shell(f"rm {_BROKEN}")
+    is_at(machine, _OLD)
+    keeps(machine, _OLD, _NEW)
+    refused = machine.plan(*wish(_NEW))
+    assert refused.code == 3, str(refused)
+    assert [row["rule"] for row in refused.host["refusals"]] == ["driver-failed-before"]
+    asked = machine.plan(*wish(_NEW), "-e", "gpuwright_retry=true")
+    assert asked.code == 0, str(asked)
 
 
 def test_packages_take_its_place_after_its_own_uninstaller(machine: Node) -> None:
-    wanted = ("--want", f"driver={_OLD}", "--want", "driver-source=nvidia")
+    wanted = ("--want", f"driver={_NEW}", "--want", "driver-source=nvidia")
     planned = machine.plan(*wanted)
     changes = [entry for entry in planned.host["changes"] if entry["component"] == "nvidia_driver"]
     assert [entry["action"] for entry in changes][-2:] == ["remove", "install"], changes
     assert next(entry for entry in changes if entry["action"] == "remove")["files"] == ["/usr/bin/nvidia-uninstall"]
     run = machine.up(*wanted)
     assert run.code == 0, str(run)
-    assert machine.shell("cat /sys/module/nvidia/version").strip() == _OLD
+    assert machine.shell("cat /sys/module/nvidia/version").strip() == _NEW
     assert machine.shell("dpkg -S /usr/lib/x86_64-linux-gnu/libcuda.so.1").startswith("libcuda1")
     assert machine.shell(
         "ls /usr/bin/nvidia-uninstall /var/lib/nvidia/log 2>/dev/null; dkms status"
-    ).strip().splitlines() == [line for line in machine.shell("dkms status").strip().splitlines() if _OLD in line]
+    ).strip().splitlines() == [line for line in machine.shell("dkms status").strip().splitlines() if _NEW in line]
     again = machine.up(*wanted)
     assert (again.code, again.host["changes"]) == (0, []), str(again)
 
@@ -127,8 +187,20 @@ def untouched(machine: Node) -> dict[str, str]:
     }
 
 
-def test_the_driver_of_an_image_is_adopted_and_never_touched(machine: Node) -> None:
-    machine.shell("rm -rf /var/lib/gpuwright; echo 'DGX_NAME=\"DGX Server\"' > /etc/dgx-release")
+@pytest.fixture
+def image(machine: Node) -> Iterator[Node]:
+    """The node with its packages, as if an image had brought them; afterwards it is gpuwright's again."""
+    machine.shell("mv /var/lib/gpuwright /var/lib/aside; echo 'DGX_NAME=\"DGX Server\"' > /etc/dgx-release")
+    yield machine
+    machine.shell(
+        "rm -rf /var/lib/gpuwright /etc/dgx-release; mv /var/lib/aside /var/lib/gpuwright;"
+        " for kernel in /lib/modules/*; do if [ -e $kernel/aside ]; then mv $kernel/aside $kernel/updates; depmod ${kernel##*/}; fi; done;"
+        " modprobe nvidia"
+    )
+
+
+def test_the_driver_of_an_image_is_adopted_and_never_touched(image: Node) -> None:
+    machine = image
     before = untouched(machine)
     run = machine.up("--want", "driver")
     assert run.code == 0, str(run)
@@ -143,9 +215,11 @@ def test_the_driver_of_an_image_is_adopted_and_never_touched(machine: Node) -> N
     assert (again.code, again.host["changes"]) == (0, []), str(again)
 
 
-def test_where_it_does_not_work_its_owner_is_named_and_nothing_is_installed(machine: Node) -> None:
+def test_where_it_does_not_work_its_owner_is_named_and_nothing_is_installed(image: Node) -> None:
+    machine = image
     machine.shell(
-        "rmmod nvidia; rm -rf /lib/modules/*/updates; for kernel in /lib/modules/*; do depmod ${kernel##*/}; done"
+        "rmmod nvidia; for kernel in /lib/modules/*; do if [ -e $kernel/updates ]; then mv $kernel/updates $kernel/aside; fi;"
+        " depmod ${kernel##*/}; done"
     )
     before = traces(machine)
     for wanted in (("--want", "driver"), ("--want", "driver-source=preinstalled")):
@@ -153,3 +227,28 @@ def test_where_it_does_not_work_its_owner_is_named_and_nothing_is_installed(mach
         assert run.code == 3, str(run)
         assert "NVIDIA's DGX OS" in str(run)
     assert traces(machine) == before
+
+
+# --- back, and gone ---------------------------------------------------------------------------------------------------
+
+
+def test_rollback_returns_from_packages_to_the_file(machine: Node) -> None:
+    back = run(machine, "rollback", "--want", "driver")
+    assert back.code == 0, str(back)
+    assert machine.shell("dpkg-query -W -f '${Package} ' 'libcuda1*' 'nvidia-*' 2>/dev/null || true").strip() == ""
+    is_at(machine, _OLD)
+
+
+def test_remove_runs_its_own_uninstaller_and_leaves_the_node_as_it_was(machine: Machine) -> None:
+    planned = machine.run("remove")
+    assert planned.code == 2, str(planned)
+    gone = run(machine, "remove")
+    assert gone.code == 0, str(gone)
+    assert gone.host["verdict"] == "pass"
+    # The uninstaller unloads the module where nobody holds it, and then the run needs no boot.
+    assert "nvidia" not in machine.shell("ls /sys/module").split()
+    machine.reboot()
+    assert "nouveau" in machine.shell("ls /sys/module").split()
+    assert leftovers(machine.bare, machine.tree()) == {}
+    again = run(machine, "remove")
+    assert (again.code, again.host["changes"]) == (0, []), str(again)

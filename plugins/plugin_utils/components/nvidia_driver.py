@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
@@ -20,6 +21,8 @@ SOURCES: Mapping[str, list[str]] = {
 }
 #: Headers follow the kernel and not the driver.
 HEADERS = ("linux-headers-", "kernel-devel")
+#: How the versions of the driver's packages begin; a kernel's module package counts differently.
+_DRIVER_VERSION = re.compile(r"(\d+:)?\d{3,}\.\d")
 PERSISTENCE_SERVICE = "nvidia-persistenced.service"
 #: The kernel hook of the role, where each family of systems calls it. A test holds them to the role's own list.
 KERNEL_HOOKS = {
@@ -77,6 +80,26 @@ def inputs(context: Context) -> Mapping[str, Any]:
     chosen["packages"] = [name for name in driver["packages"] if not name.startswith(HEADERS)]
     chosen |= {key: driver[key] for key in ("fabric", "peermem") if driver.get(key)}
     return {**chosen, "version": driver["version"] if not driver["adopted"] else None}
+
+
+def brings(context: Context) -> dict[str, Any]:
+    """The driver that the stack leads to: version, modules and source, and the kernel that it is for."""
+    driver = context.stack["driver"]
+    named = [
+        context.versions[name] for name in driver["packages"] if _DRIVER_VERSION.match(context.versions.get(name, ""))
+    ]
+    of_packages = upstream(named[0]) if named and driver["source"] != "runfile" else None
+    return {
+        "version": of_packages or driver["version"],
+        "modules": driver["modules"],
+        "source": driver["source"],
+        "kernel": context.facts["kernel"]["next"],
+    }
+
+
+def upstream(version: str) -> str:
+    """A package's version without epoch and revision."""
+    return version.split(":", 1)[-1].split("-", 1)[0]
 
 
 def load_needed(context: Context) -> bool:

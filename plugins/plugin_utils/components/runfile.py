@@ -26,9 +26,9 @@ def findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
     if there != driver["version"]:
         reason = f"the .run file installed {there}, wished is {driver['version']}"
         return [Finding("upgrade", reason, there, after, packages=missing, files=files)]
-    flavour = _flavour(context)
-    if flavour not in (None, driver["modules"]):
-        reason = f"the .run file installed the {flavour} modules, wished are the {driver['modules']} ones"
+    there_are = flavour(context.facts)
+    if there_are not in (None, driver["modules"]):
+        reason = f"the .run file installed the {there_are} modules, wished are the {driver['modules']} ones"
         return [Finding("upgrade", reason, there, after, packages=missing, files=files)]
     if missing:
         reason = f"what rebuilds the module for another kernel is missing: {', '.join(missing)}"
@@ -44,9 +44,9 @@ def displaced(driver: Mapping[str, Any]) -> list[Finding]:
     return [Finding("remove", reason, driver["displaces"], files=[UNINSTALLER])]
 
 
-def _flavour(context: Context) -> str | None:
+def flavour(facts: Mapping[str, Any]) -> str | None:
     """The flavour of the module for the next kernel, by its licence; None where there is no module to ask."""
-    licence = ((context.facts["kernel"]["available"] or {}).get("nvidia") or {}).get("license")
+    licence = ((facts["kernel"]["available"] or {}).get("nvidia") or {}).get("license")
     if not licence:
         return None
     return "open" if "GPL" in licence else "proprietary"

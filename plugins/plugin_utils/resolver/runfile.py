@@ -38,7 +38,7 @@ def of_driver(
     has a desktop. Raises Unresolved where packages are in the way, a fabric manager is needed, or no checksum is known.
     """
     _refuse(situation)
-    version = _version(candidate, situation, wish)
+    version = _version(candidate, situation, wish, rules)
     headers = systems.headers(situation, system, rules)
     tools = _tools(system, rules)
     name = f"NVIDIA-Linux-{situation.arch}-{version}.run"
@@ -94,15 +94,27 @@ def _tools(system: Row, rules: Rules) -> list[str]:
     raise Unresolved(conflict("driver.runfile-tools", text, "compat/runfile.yaml (tools)", remedy))
 
 
-def _version(candidate: Candidate, situation: Situation, wish: Wish) -> str:
-    """Return the build: the one that was asked for, the one that is in force, else the newest that the rules know."""
+def _version(candidate: Candidate, situation: Situation, wish: Wish, rules: Rules) -> str:
+    """Return the build: the one that was asked for, the one that is in force (an upgrade: the newest that has a checksum), else the
+    newest that the rules know.
+    """
     if wish.driver_version:
         return wish.driver_version
     kept = situation.kept or {}
     version = kept.get("version") if kept.get("source") == "runfile" and not kept.get("adopted") else None
     if version and dotted.major(version) == candidate.branch and dotted.at_least(version, candidate.minimum or version):
-        return str(version)
+        return (
+            max(_checked(candidate.branch, situation, rules), str(version), key=dotted.key)
+            if situation.moves
+            else str(version)
+        )
     return str(candidate.row["latest"])
+
+
+def _checked(branch: str, situation: Situation, rules: Rules) -> str:
+    """Return the newest build of a branch whose checksum the rules have; "0" where they have none."""
+    rows = [row["version"] for row in rules["runfile"]["checksums"] if row["arch"] == situation.arch]
+    return max((version for version in rows if dotted.major(version) == branch), key=dotted.key, default="0")
 
 
 def _addresses(version: str, situation: Situation, wish: Wish, rules: Rules) -> list[str]:
@@ -119,6 +131,9 @@ def _checksum(version: str, situation: Situation, wish: Wish, rules: Rules) -> s
     for row in rules["runfile"]["checksums"]:
         if (row["version"], row["arch"]) == (version, situation.arch):
             return str(row["sha256"])
+    kept = (situation.kept or {}).get("runfile") or {}
+    if kept.get("sha256") and (situation.kept or {}).get("version") == version:
+        return str(kept["sha256"])
     if situation.driver_owner == "runfile" and situation.driver and situation.driver.version == version:
         return None
     known = [row["version"] for row in rules["runfile"]["checksums"] if row["arch"] == situation.arch]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import history, remembering
+from ansible_collections.gpuwright.node.plugins.module_utils import history, remembering, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from ansible_collections.gpuwright.node.plugins.modules import node_seal
 from tests.unit.observe.modules import run_module
@@ -92,6 +93,48 @@ def test_packages_in_apts_cache_are_kept_and_those_of_forgotten_drivers_go(node:
     assert sorted(seen(node)["copies"]) == ["libcuda1_2-1_amd64.deb", "libcuda1_3-1_amd64.deb"]
     kept = node.root / history.COPIES.lstrip("/") / "libcuda1_3-1_amd64.deb"
     assert kept.stat().st_ino == (node.root / CACHE.lstrip("/") / "libcuda1_3-1_amd64.deb").stat().st_ino
+
+
+def of_file(version: str) -> dict[str, Any]:
+    file = {"name": f"NVIDIA-Linux-x86_64-{version}.run", "sha256": "ab" * 32}
+    return state(version, source="runfile", modules="open", packages={}, stack={**OURS, "runfile": file})
+
+
+def test_files_of_nvidias_are_kept_for_the_drivers_that_worked_and_the_one_that_comes(node: Tree) -> None:
+    node.file(f"{history.COPIES}/NVIDIA-Linux-x86_64-4.run")
+    node.file(seals.path_of("nvidia_driver"), json.dumps({"stack": of_file("4")["stack"]}))
+    for version in ("1", "2", "3"):
+        node.file(f"{history.COPIES}/NVIDIA-Linux-x86_64-{version}.run")
+        begin(node, of_file(version))
+    assert [each["version"] for each in seen(node)["states"]] == ["3", "2"]
+    assert [name[-5:] for name in sorted(seen(node)["copies"])] == ["2.run", "3.run", "4.run"]
+
+
+def test_files_of_a_driver_that_another_one_took_the_place_of_are_not_forgotten(node: Tree) -> None:
+    node.file("/etc/apt/sources.list.d/gpuwright.sources", "x")
+    node.file(
+        seals.path_of("nvidia_driver"),
+        json.dumps({"component": "nvidia_driver", "files": {"/etc/apt/sources.list.d/gpuwright.sources": {}}}),
+    )
+    begin(node)
+    end(node)
+    node.file(seals.path_of("nvidia_driver"), json.dumps({"component": "nvidia_driver", "files": {}}))
+    assert seen(node)["files"] == ["/etc/apt/sources.list.d/gpuwright.sources"]
+
+
+def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_proven(node: Tree) -> None:
+    row = {"version": "2", "modules": "open", "source": "nvidia", "kernel": "6.12", "reason": "r", "time": "t"}
+    node.file("/var/lib/dkms/nvidia/2/build/make.log", "too few arguments")
+    node.file("/var/lib/dkms/nvidia/1/build/make.log", "another one")
+    for failed in (row, row, {**row, "version": "3"}):
+        remembering.begin(node.host(), None, {}, failed)
+    assert [each["version"] for each in seen(node)["failed"]] == ["3", "2"]
+    assert [each["log"] for each in seen(node)["failed"]] == [None, f"{history.LOGS}/2-6.12.log"]
+    assert (node.root / history.LOGS.lstrip("/") / "2-6.12.log").read_text() == "too few arguments"
+    remembering.works(node.host(), "2")
+    found = history.observe(node.host())
+    assert found is not None
+    assert [each["version"] for each in found["failed"]] == ["3"]
 
 
 def test_an_epoch_is_written_as_apt_writes_it() -> None:

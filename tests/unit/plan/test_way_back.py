@@ -130,6 +130,136 @@ def test_an_interrupted_package_manager_is_mended_by_the_return_itself() -> None
     assert "repair" not in rolled_back(facts)["components"]
 
 
+# --- a driver of NVIDIA's file ----------------------------------------------------------------------------------------
+
+FILE = {"name": f"NVIDIA-Linux-x86_64-{OLD}.run", "sha256": "ab" * 32, "addresses": ["https://example.org/it.run"]}
+
+
+def of_file(version: str = OLD, **changes: Any) -> dict[str, Any]:
+    stack = {
+        **state()["stack"],
+        "source": "runfile",
+        "version": version,
+        "modules": "open",
+        "packages": [],
+        "pin": {},
+        "runfile": FILE,
+    }
+    return state(version, source="runfile", packages={}, stack=stack, **changes)
+
+
+def with_file(*states: dict[str, Any], **history: Any) -> dict[str, Any]:
+    """A node whose driver came from NVIDIA's file."""
+    facts = nodes.merged(
+        node(*states, **history), {"driver": {"owner": "runfile", "source": "runfile", "loaded_modules": "open"}}
+    )
+    facts["driver"]["packages"] = {}
+    facts["seals"]["nvidia_driver"]["stack"] = of_file(nodes.DRIVER)["stack"]
+    return facts
+
+
+def test_a_driver_of_a_file_is_remembered_with_the_file() -> None:
+    remembered = way_back.working(with_file())
+    assert remembered is not None
+    assert (remembered["source"], remembered["packages"]) == ("runfile", {})
+    assert way_back.file_of(remembered) == FILE
+
+
+@pytest.mark.parametrize(
+    "changes", [{"version": "1.2"}, {"modules": "proprietary"}, {"runfile": {**FILE, "sha256": None}}]
+)
+def test_a_file_that_brought_another_driver_or_has_no_checksum_is_no_way_back(changes: dict[str, Any]) -> None:
+    facts = with_file()
+    facts["seals"]["nvidia_driver"]["stack"] |= changes
+    assert way_back.working(facts) is None
+
+
+def test_rollback_leads_from_one_file_to_the_other() -> None:
+    made = rolled_back(with_file(of_file(nodes.DRIVER), of_file()))
+    assert made["ok"], planner.why_not(made)
+    (change,) = [row for row in made["changes"] if row["component"] == "nvidia_driver"]
+    assert (change["from"], change["to"], change["files"]) == (nodes.DRIVER, OLD, [FILE["name"]])
+    assert (made["restore"]["source"], made["restore"]["install"], made["restore"]["remove"]) == ("runfile", [], [])
+    assert made["stack"]["driver"]["runfile"] == FILE
+
+
+def test_rollback_leads_from_packages_to_a_file_and_from_a_file_to_packages() -> None:
+    to_file = rolled_back(node(of_file()))
+    assert to_file["ok"], planner.why_not(to_file)
+    assert (to_file["restore"]["source"], to_file["restore"]["install"]) == ("runfile", [])
+    assert "libcuda1" in to_file["restore"]["remove"]
+    to_packages = rolled_back(with_file(state()))
+    assert to_packages["ok"], planner.why_not(to_packages)
+    assert (to_packages["restore"]["source"], to_packages["stack"]["driver"]["source"]) == ("nvidia", "nvidia")
+    assert to_packages["restore"]["install"] == [f"libcuda1={OLD}-1", f"nvidia-driver-cuda={OLD}-1"]
+
+
+def test_the_return_of_a_failed_run_leads_to_the_driver_before_it_also_where_nothing_had_changed_yet() -> None:
+    facts = node()
+    begun = way_back.working(facts)
+    facts["history"]["states"] = [begun, state()]
+    drafted = planner.draft(
+        facts, wish(), load_rules(), request(verb="rollback", begun={"remember": begun, "brings": None})
+    )
+    assert isinstance(drafted, planner.Draft)
+    assert drafted.state is not None
+    assert drafted.state["version"] == nodes.DRIVER
+
+
+# --- a driver that failed before --------------------------------------------------------------------------------------
+
+
+def failed(**changes: Any) -> dict[str, Any]:
+    facts = proven(nodes.provisioned())
+    return {
+        "version": "580.178.04", "modules": "open", "source": "nvidia", "kernel": facts["kernel"]["next"], "reason": "Stop: no module",
+        "time": "2026-11-02T10:00:00Z", "log": "/var/lib/gpuwright/failed/x.log", **changes,
+    }  # fmt: skip
+
+
+def upgraded(row: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    facts = nodes.merged(proven(nodes.provisioned()), {"history": {"drivers": [], "failed": [row]}})
+    drafted = planner.draft(
+        facts, wish(nvidia_driver_version="580.178.04"), load_rules(), request(verb="upgrade", **changes)
+    )
+    assert isinstance(drafted, planner.Draft), planner.why_not(drafted)
+    versions = dict.fromkeys((name.replace("-", "_") for name in drafted.packages), "580.178.04-1")
+    return planner.finish(drafted, index_of(drafted, **versions))
+
+
+def test_a_driver_that_failed_on_this_kernel_is_not_tried_again_unasked() -> None:
+    made = upgraded(failed())
+    (row,) = [each for each in made["refusals"] if each["rule"] == "driver-failed-before"]
+    assert "Stop: no module" in row["text"]
+    assert "/var/lib/gpuwright/failed/x.log" in row["remedy"]
+    assert "gpuwright_retry=true" in row["remedy"]
+
+
+@pytest.mark.parametrize(
+    "other", [{"kernel": "6.1"}, {"version": "580.1"}, {"modules": "proprietary"}, {"source": "runfile"}]
+)
+def test_another_driver_or_another_kernel_is_tried(other: dict[str, Any]) -> None:
+    assert "driver-failed-before" not in {row["rule"] for row in upgraded(failed(**other))["refusals"]}
+
+
+def test_it_is_tried_again_where_that_is_asked_for() -> None:
+    assert "driver-failed-before" not in {row["rule"] for row in upgraded(failed(), retry=True)["refusals"]}
+
+
+def test_only_a_driver_that_came_to_be_installed_has_failed() -> None:
+    facts = node()
+    begun = {
+        "remember": way_back.working(facts),
+        "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")},
+    }
+    assert way_back.gave_way(facts, begun) is None
+    half = nodes.merged(facts, {"driver": {"owner": "none"}})
+    half["driver"]["packages"] = {}
+    found = way_back.gave_way(half, begun)
+    assert found is not None
+    assert (found["version"], found["time"]) == ("580.178.04", facts["time"])
+
+
 # --- taking everything back -------------------------------------------------------------------------------------------
 
 
@@ -169,6 +299,37 @@ def test_the_driver_that_somebody_else_had_comes_back_and_its_packages_stay() ->
     made = taken_back(node(original=state(stack={}), brought=["libcuda1", "fio"], components=["nvidia_driver"]))
     assert made["restore"]["version"] == OLD
     assert made["remove"]["packages"] == ["fio"]
+
+
+def test_a_driver_of_a_file_goes_by_its_own_uninstaller_where_gpuwright_ran_the_file() -> None:
+    made = taken_back(with_file(components=["nvidia_driver"]))
+    assert made["remove"]["runfile"] is True
+    assert next(row for row in made["changes"] if row["component"] == "nvidia_driver")["files"] == [
+        "/usr/bin/nvidia-uninstall"
+    ]
+    assert "reboot" in made["components"]
+    assert "uninstaller" in removal.left(with_file(), ())
+    somebody_elses = with_file(components=["nvidia_driver"])
+    somebody_elses["seals"]["nvidia_driver"]["stack"] = {"adopted": True, "version": nodes.DRIVER, "source": "runfile"}
+    assert taken_back(somebody_elses)["remove"]["runfile"] is False
+
+
+def test_cards_that_gpuwright_parted_are_whole_again_before_the_driver_goes() -> None:
+    facts = node(brought=["libcuda1"])
+    row = {"pci_bus_id": "00000000:18:00.0", "uuid": "GPU-1", "mig": {"current": True, "pending": True}}
+    facts["smi"] = {"rc": 0, "data": {"gpus": [row]}, "mig_devices": {"GPU-1": ["3g.40gb"]}}
+    facts["seals"]["mig"] = {
+        "state": "good",
+        "stack": {"cards": [{"bus_id": "00000000:18:00.0", "profiles": ["3g.40gb"]}]},
+    }
+    made = taken_back(facts)
+    assert made["remove"]["mig"] == [{"bus_id": "00000000:18:00.0", "profiles": []}]
+    assert [(each["from"], each["to"]) for each in made["changes"] if each["component"] == "mig"] == [
+        ("3g.40gb", "MIG off")
+    ]
+    row["mig"] = {"current": False, "pending": False}
+    facts["smi"]["mig_devices"] = {}
+    assert [each for each in taken_back(facts)["changes"] if each["component"] == "mig"] == []
 
 
 def test_what_is_left_after_a_removal_is_told() -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_facts
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
+from .conftest import TODAY
 from .test_observed import Answer, Facts, stack, with_driver
 
 Resolve = Callable[..., dict[str, Any]]
@@ -123,7 +129,26 @@ def test_a_file_that_is_there_needs_no_checksum_and_stays(facts: Facts, answer: 
     fresh = stack(answer(facts, "driver-source=runfile", "driver=580.126.20", wish=GIVEN))["driver"]
     facts["seals"] = {"nvidia_driver": {"state": "good", "stack": fresh}}
     driver = stack(answer(with_driver(facts, "580.126.20", owner="runfile", source="runfile")))["driver"]
-    assert (driver["source"], driver["version"], driver["runfile"]["sha256"]) == ("runfile", "580.126.20", None)
+    assert (driver["source"], driver["version"], driver["runfile"]["sha256"]) == ("runfile", "580.126.20", "ab" * 32)
+    fresh["runfile"]["sha256"] = None
+    driver = stack(answer(with_driver(facts, "580.126.20", owner="runfile", source="runfile")))["driver"]
+    assert (driver["version"], driver["runfile"]["sha256"]) == ("580.126.20", None)
+
+
+@pytest.mark.parametrize(
+    ("there", "moves", "leads_to"),
+    [("580.65.06", True, "580.95.05"), ("580.65.06", False, "580.65.06"), ("580.126.20", True, "580.126.20")],
+)
+def test_an_upgrade_of_a_file_goes_to_the_newest_build_that_has_a_checksum(
+    facts: Facts, there: str, *, moves: bool, leads_to: str
+) -> None:
+    given = Wish.from_variables({**GIVEN, "nvidia_driver_source": "runfile", "nvidia_driver_version": there})
+    rules = load_rules()
+    fresh = resolver.resolve(situation_from_facts(facts, given, rules, today=TODAY), given, rules)["stack"]["driver"]
+    seen = with_driver(facts, there, owner="runfile", source="runfile")
+    seen["seals"] = {"nvidia_driver": {"state": "good", "stack": fresh}}
+    where = replace(situation_from_facts(seen, Wish(), rules, today=TODAY), moves=moves)
+    assert resolver.resolve(where, Wish(), rules)["stack"]["driver"]["version"] == leads_to
 
 
 # --- packages in the place of a file ----------------------------------------------------------------------------------

@@ -100,6 +100,11 @@ def _install(name: str, version: str, kernel: str) -> int:
         )
         return _NO_HEADERS
     if _fails(version):
+        log = _STATE / name / version / "build" / "make.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(
+            f"DKMS make.log for {name}-{version} for kernel {kernel} (x86_64)\nerror: too few arguments to function\n"
+        )
         print(
             f"Error! Bad return status for module build on kernel: {kernel} (x86_64)\n"
             f"Consult /var/lib/dkms/{name}/{version}/build/make.log for more information.",
