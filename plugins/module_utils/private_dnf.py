@@ -16,6 +16,7 @@ import re
 import shutil
 import tempfile
 import time
+from types import ModuleType
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dnf_question, openpgp, private_apt
@@ -34,9 +35,9 @@ _HEADERS_REMEDY = (
 )
 
 
-def program() -> str:
+def program(part: ModuleType = dnf_question) -> str:
     """The source that the system's Python is given."""
-    return inspect.getsource(dnf_question).replace(_FUTURE, "", 1) + "\n\nmain()\n"
+    return inspect.getsource(part).replace(_FUTURE, "", 1) + "\n\nmain()\n"
 
 
 def python_of_dnf(runner: Callable[..., Result], timeout: float) -> str | None:

@@ -21,7 +21,7 @@ Facts = Mapping[str, Any]
 MERGED = ("/etc/docker/daemon.json",)
 #: What a machine boots from stays, whoever brought it: another program may have updated the kernel while a run was at work.
 BOOTS = re.compile(
-    r"(linux-(image|modules(?!-nvidia)|base)|kernel(-core|-modules.*)?$|grub|shim|systemd-boot|initramfs-tools|dracut)"
+    r"(linux-(image|modules(?!-nvidia)|base)|kernel(-core|-modules.*)?(-\d.*)?$|grub|shim|systemd-boot|initramfs-tools|dracut)"
 )
 #: Where the host's own files lie that were in the way.
 BACKUP = "/var/lib/gpuwright/backup"
@@ -81,6 +81,7 @@ def work(facts: Facts) -> dict[str, Any]:
         "environments": list(history.get("environments") or ()),
         "services": list(history.get("services") or ()),
         "docker": "container_toolkit" in (history.get("components") or ()),
+        "streams": way_back.streams(facts, history.get("streams") or {}),
         "initramfs": nouveau_blacklist.BLACKLIST in files,
         "restore": way_back.work(original, facts) if original and _replaced(original, facts) else None,
     }

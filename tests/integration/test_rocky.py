@@ -1,4 +1,4 @@
-"""Rocky Linux 9 with the real dnf and rpm: plan, install, lock, move to another build and back, mend."""
+"""Rocky Linux 9 with the real dnf and rpm: plan, install, lock, upgrade, return, roll back, mend, and every trace removed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ pytestmark = pytest.mark.sim
 OLDER, NEWER = "580.126.20", "580.178.04"
 _OTHERS = ("--want", "cuda=13.0", "--want", "container-toolkit")
 _DRIVER = ("nvidia-driver-cuda", "nvidia-driver-cuda-libs", "kmod-nvidia-open-dkms", "nvidia-persistenced")
+_BROKEN = "/etc/gpuwright-sim/dkms-fails"
+
+
+#: What differs after a removal, each with the reason.
+_OF_THE_SYSTEM = {
+    "/var/log": "logs",
+}
 
 
 def up(machine: Node, version: str) -> Run:
@@ -26,6 +33,16 @@ def up(machine: Node, version: str) -> Run:
 def versions(machine: Node, *names: str) -> set[str]:
     """The installed versions of packages, as rpm tells them."""
     return set(machine.shell(f"rpm -q --qf '%{{VERSION}}\\n' {' '.join(names)}").split())
+
+
+def is_at(machine: Node, version: str) -> None:
+    """The node runs this driver with all its packages, in the kernel too, locked to it, and rpm has nothing twice."""
+    assert versions(machine, *_DRIVER, "libnvidia-ml", "nvidia-kmod-common") == {version}
+    assert version in machine.shell("cat /proc/driver/nvidia/version")
+    locked = machine.shell("grep -c ^[a-z] /etc/dnf/plugins/versionlock.list; cat /etc/dnf/plugins/versionlock.list")
+    assert locked.splitlines()[0] == str(locked.count(version)) == "8"
+    assert "stream=580-open" in machine.shell("cat /etc/dnf/modules.d/nvidia-driver.module")
+    assert machine.shell("rpm -qa | sort | uniq -d") == ""
 
 
 @pytest.fixture(scope="module")
@@ -111,14 +128,40 @@ def test_an_upgrade_of_everything_leaves_the_driver_where_it_is(machine: Node) -
     assert machine.shell("dnf -q check-upgrade nvidia-driver-cuda").strip() == ""
 
 
-def test_another_build_of_the_branch_is_installed_up_and_down(machine: Node) -> None:
-    for version in (NEWER, OLDER):
-        run = up(machine, version)
-        assert run.code == 0, str(run)
-        assert run.host["verdict"] == "pass", str(run)
-        assert versions(machine, *_DRIVER) == {version}
-        assert version in machine.shell("cat /proc/driver/nvidia/version")
-        assert version in machine.shell("grep nvidia-driver-cuda-3 /etc/dnf/plugins/versionlock.list")
+def test_status_tells_the_lock_and_what_drifted(machine: Node) -> None:
+    held = machine.run("status", "--want", f"driver={OLDER}", *_OTHERS)
+    assert (held.code, held.host["held"], held.host["drift"]) == (0, True, []), str(held)
+    # A dependency, which nobody named, is locked to another build than the one that is there: dnf would move it.
+    machine.shell(f"sed -i 's/^libnvidia-ml-3:{OLDER}/libnvidia-ml-3:{NEWER}/' /etc/dnf/plugins/versionlock.list")
+    try:
+        drifts = machine.run("status", "--want", f"driver={OLDER}", *_OTHERS)
+        assert (drifts.code, drifts.host["held"]) == (1, False), str(drifts)
+        assert drifts.host["drift"] == ["not held against unattended upgrades: libnvidia-ml"]
+    finally:
+        machine.shell(f"sed -i 's/^libnvidia-ml-3:{NEWER}/libnvidia-ml-3:{OLDER}/' /etc/dnf/plugins/versionlock.list")
+
+
+def test_an_upgrade_that_does_not_build_returns_to_the_driver_that_worked(machine: Node) -> None:
+    machine.shell(f"echo {NEWER} > {_BROKEN}")
+    try:
+        failed = machine.run("upgrade", "--yes", *_OTHERS)
+        assert failed.code == 1, str(failed)
+        assert failed.host["returned"] == {"version": OLDER, "failure": None, "verdict": "pass"}
+        assert failed.host["failure"]["component"] == "nvidia_driver"
+    finally:
+        machine.shell(f"rm {_BROKEN}")
+    is_at(machine, OLDER)
+
+
+def test_an_upgrade_moves_the_set_and_a_rollback_takes_it_back(machine: Node) -> None:
+    moved = machine.run("upgrade", "--yes", *_OTHERS)
+    assert moved.code == 0, str(moved)
+    is_at(machine, NEWER)
+    back = machine.run("rollback", "--yes", *_OTHERS)
+    assert (back.code, back.host["verdict"]) == (0, "pass"), str(back)
+    is_at(machine, OLDER)
+    again = up(machine, OLDER)
+    assert (again.code, again.roles, again.host["changes"]) == (0, [], []), str(again)
 
 
 def test_a_lock_that_is_gone_is_set_again(machine: Node) -> None:
@@ -150,3 +193,27 @@ def test_what_an_interrupted_update_left_is_repaired(machine: Node) -> None:
     assert "repair" in run.components
     assert versions(machine, *_DRIVER) == {OLDER}
     assert machine.shell("rpm -qa | sort | uniq -d") == ""
+
+
+def test_remove_is_refused_where_somebody_elses_package_would_go(machine: Node) -> None:
+    machine.shell("dnf -yq install kernel-devel-matched")
+    refused = machine.run("remove", "--yes")
+    assert refused.code in (1, 3), str(refused)
+    assert "kernel-devel-matched" in refused.host["failure"]["message"], str(refused)
+    is_at(machine, OLDER)
+    machine.shell("dnf -yq --noautoremove remove kernel-devel-matched")
+
+
+def test_remove_leaves_the_node_as_it_was(machine: Node, planned: tuple[Run, dict[str, str], dict[str, str]]) -> None:
+    gone = machine.run("remove", "--yes")
+    assert (gone.code, gone.host["verdict"]) == (0, "pass"), str(gone)
+    loaded = machine.shell("ls /sys/module").split()
+    assert "nvidia" not in loaded
+    assert "nouveau" in loaded
+    before, after = planned[1], machine.tree()
+    changed = witness.differences(before, after)
+    # Directories count where something is in them, as on apt.
+    left = {path for path, (was, now) in changed.items() if not (now or was or "").startswith("0o40")}
+    assert sorted(path for path in left if not path.startswith(tuple(_OF_THE_SYSTEM))) == []
+    again = machine.run("remove", "--yes")
+    assert (again.code, again.host["changes"]) == (0, []), str(again)
