@@ -94,7 +94,7 @@ class Transaction:
         try:
             self.base.resolve(allow_erasing=True)
         except dnf.exceptions.DepsolveError as error:
-            raise Refused(str(error).strip()[-1500:])
+            raise Refused(str(error).strip()[-1500:]) from error
         transaction = self.base.transaction
         coming = list(transaction.install_set) if transaction else []
         names = {package.name for package in coming}

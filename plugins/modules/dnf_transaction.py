@@ -78,39 +78,11 @@ others:
   sample: [somebody-elses]
 """
 
-import json
-import os
-import shutil
-import tempfile
-from typing import Any, Mapping
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_exactly, private_dnf
-from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
+from ansible_collections.gpuwright.node.plugins.module_utils import dnf_python
 
 _REMEDY = "What to do: correct what is named (dnf check, dnf repolist), then run again. Nothing was changed."
-
-
-def carry_out(question: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    """dnf's answer: ``installed`` and ``removed``; else ``refused``, with why nothing was done, or ``failed``."""
-    python = private_dnf.python_of_dnf(run_module.run, timeout)
-    if python is None:
-        looked = ", ".join(private_dnf.PYTHONS)
-        return {"refused": f"no Python of this machine has dnf's bindings (python3-dnf); looked at {looked}", "others": []}
-    directory = tempfile.mkdtemp(prefix="gpuwright-dnf-")
-    path = os.path.join(directory, "question.json")
-    try:
-        with open(path, "w", encoding="utf-8") as out:
-            json.dump(question, out)
-        result = run_module.run([python, "-I", "-", path], timeout=timeout, stdin=private_dnf.program(dnf_exactly).encode())
-        if not result.ok:
-            return {"failed": (result.error or result.err.strip() or f"dnf ended with status {result.rc}")[-1500:]}
-        with open(path + ".answer", encoding="utf-8") as stream:
-            answer: dict[str, Any] = json.load(stream)
-        return answer
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def main() -> None:
@@ -126,7 +98,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = dict(module.params)
-    answer = carry_out({**given, "trial": module.check_mode}, given["timeout"])
+    answer = dnf_python.carry_out({**given, "trial": module.check_mode}, given["timeout"])
     if answer.get("failed"):
         module.fail_json(msg="Expected dnf to end its transaction. Found: {0}".format(answer["failed"]))
     if answer.get("refused"):

@@ -105,7 +105,9 @@ def test_dnf_leaves_the_epoch_out_of_the_name() -> None:
 
 
 def test_packages_in_dnfs_cache_are_kept(node: Tree) -> None:
-    node.file("/var/cache/dnf/gpuwright-nvidia-cuda-0123456789abcdef/packages/nvidia-driver-cuda-580.1-1.el9.x86_64.rpm", "x")
+    node.file(
+        "/var/cache/dnf/gpuwright-nvidia-cuda-0123456789abcdef/packages/nvidia-driver-cuda-580.1-1.el9.x86_64.rpm", "x"
+    )
     packages = {"nvidia-driver-cuda": "3:580.1-1.el9"}
     begin(node, state("580.1", arch="x86_64", manager="dnf", packages=packages))
     assert seen(node)["copies"] == ["nvidia-driver-cuda-580.1-1.el9.x86_64.rpm"]

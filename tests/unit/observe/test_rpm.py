@@ -100,7 +100,9 @@ def lock(tree: Tree, *lines: str, enabled: str = "1") -> None:
         ("nvidia-driver-cuda-3:580.126.20-1.el9.*", []),
     ],
 )
-def test_a_lock_of_another_version_than_the_installed_one_holds_nothing(tree: Tree, line: str, names: list[str]) -> None:
+def test_a_lock_of_another_version_than_the_installed_one_holds_nothing(
+    tree: Tree, line: str, names: list[str]
+) -> None:
     lock(tree, line)
     assert observed(tree, CUT_OFF)["holds"] == names
 
@@ -113,5 +115,7 @@ def test_without_its_plugin_the_list_holds_nothing(tree: Tree) -> None:
 
 
 def test_the_plugin_that_locks_is_among_what_is_listed(tree: Tree) -> None:
-    line = "python3-dnf-plugin-versionlock\t(none)\t4.3.0-24.el9\tnoarch\tRocky\tdnf-plugins-core-4.3.0-24.el9.src.rpm\n"
+    line = (
+        "python3-dnf-plugin-versionlock\t(none)\t4.3.0-24.el9\tnoarch\tRocky\tdnf-plugins-core-4.3.0-24.el9.src.rpm\n"
+    )
     assert observed(tree, line)["installed"] == {"python3-dnf-plugin-versionlock": "4.3.0-24.el9"}
