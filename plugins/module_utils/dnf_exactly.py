@@ -51,6 +51,9 @@ class Transaction:
         base.conf.clean_requirements_on_remove = False
         base.conf.module_stream_switch = True
         base.conf.substitutions.update_from_etc(base.conf.installroot)
+        if base.conf.substitutions.get("releasever", "") is None:
+            # No package tells the release; addresses with $releasever then fail by themselves.
+            del base.conf.substitutions["releasever"]
         base.read_all_repos()
         base.fill_sack(load_available_repos=bool(self.given["install"] or any(self.given["streams"].values())))
 

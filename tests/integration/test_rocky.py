@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.sim import node
 
 from . import witness
-from .conftest import Node, Proven, Run
+from .conftest import Node, Proven, Run, gpuwright
 
 pytestmark = pytest.mark.sim
 
@@ -131,6 +132,22 @@ def test_the_plan_names_packages_with_their_versions_and_what_they_bring(
     files = {path for change in host["changes"] for path in change["files"]}
     assert {f"/etc/yum.repos.d/gpuwright-{name}.repo" for name in ("nvidia-cuda", "epel")} <= files
     assert host["reboot"] is True
+
+
+def test_the_python_of_release_8_is_too_old_and_the_steps_are_told(bare: Node, planned: object, tmp_path: Path) -> None:
+    program, library = "/usr/libexec/platform-python", "/usr/lib/python36"
+    # A Python that says of itself what that of release 8 says: Ansible asks no more of it.
+    bare.shell(
+        f"mkdir {library} && echo 'import sys; sys.version_info = (3, 6, 8); sys.version = \"3.6.8\"' > {library}/sitecustomize.py && "
+        f"printf '#!/bin/sh\\nPYTHONPATH={library} exec /usr/bin/python3 \"$@\"\\n' > {program} && chmod 755 {program}"
+    )
+    inventory = tmp_path / "release-8.yml"
+    inventory.write_text(bare.inventory.read_text().replace("/usr/bin/python3", program))
+    refused = gpuwright("plan", "-i", inventory, "--json")
+    bare.shell(f"rm -r {library} {program}")
+    assert refused.code == 1, str(refused)
+    assert "too old for this version of ansible-core" in refused.host["failure"]["message"]
+    assert "dnf install python3.12" in refused.host["failure"]["message"]
 
 
 def test_up_installs_the_build_that_was_asked_for_and_no_other_kernel(machine: Node) -> None:
