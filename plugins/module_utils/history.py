@@ -6,7 +6,8 @@ One record, readable by root only; here it is read, `remembering` writes it. ``s
 with its packages and versions, or with the file of NVIDIA's that brought it; ``original``: the one that somebody else had installed.
 ``failed``: the drivers that a run returned from, newest first, each with the kernel, the reason and the place of a log.
 ``brought``: packages that appeared while runs were at work, by version; ``files``: what the seals of those runs named. ``before``: the
-packages that were there when a run began that has not ended yet.
+packages that were there when a run began that has not ended yet. ``streams``: dnf's module streams that were enabled before the first
+run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils import seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
 
 DIRECTORY = "/var/lib/gpuwright"
 PATH = DIRECTORY + "/history.json"
@@ -33,6 +34,7 @@ def read(host: Host) -> dict[str, Any]:
         "brought": record.get("brought") or {},
         "files": record.get("files") or [],
         "before": record.get("before"),
+        "streams": record.get("streams"),
     }
 
 
@@ -54,8 +56,8 @@ def observe(host: Host, full: bool = False) -> dict[str, Any] | None:
     before = record.pop("before")
     # A run that was cut off brought something too.
     names = set(record["brought"]) | (set(there) - set(before) if before is not None else set())
-    record["brought"] = sorted(name for name in names if name in there)
-    copies = [name for name in host.names(COPIES) if name.endswith((".deb", ".run"))]
+    record["brought"] = rpm.exact(name for name in names if name in there)
+    copies = [name for name in host.names(COPIES) if name.endswith((".deb", ".rpm", ".run"))]
     return dict(record, drivers=drivers, copies=copies, **_left(host, record["files"]))
 
 
@@ -95,6 +97,11 @@ def file_of(stack: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return file if file.get("sha256") else None
 
 
-def copy_name(name: str, version: str, arch: str) -> str:
-    """The file of a package as apt calls it in its cache."""
-    return "{}_{}_{}.deb".format(name.partition(":")[0], version.replace(":", "%3a"), arch)
+def copy_names(state: Mapping[str, Any], name: str, version: str) -> list[str]:
+    """What the file of a state's package may be called: as apt, or dnf, calls it in its cache."""
+    arch = state.get("arch")
+    if state.get("manager") == "dnf":
+        plain = "{}-{}".format(name, version.rpartition(":")[2])
+        return [f"{plain}.{each}.rpm" for each in (arch, "noarch") if each]
+    plain = "{}_{}".format(name.partition(":")[0], version.replace(":", "%3a"))
+    return [f"{plain}_{each}.deb" for each in (arch, "all") if each]

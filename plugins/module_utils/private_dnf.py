@@ -9,7 +9,6 @@ repository is checked against its fingerprint here, before dnf sees it.
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -18,33 +17,17 @@ import tempfile
 import time
 from typing import Any, Callable, Mapping, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_question, openpgp, private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils import dnf_python, dnf_question, openpgp, private_apt
 from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError, fetch
 from ansible_collections.gpuwright.node.plugins.module_utils.private_apt import Problem, problem
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
-# Pythons that may have dnf's bindings: RHEL 8's own stands apart from the one that Ansible runs under.
-PYTHONS = ("/usr/libexec/platform-python", "/usr/bin/python3")
-_FUTURE = "from __future__ import annotations\n"
 _HEADERS = re.compile(r"^kernel-devel-\d")
 _HEADERS_REMEDY = (
     "the repositories no longer carry the headers of the kernel that boots next: update the kernel (dnf upgrade kernel), boot it, and "
     "run again; or enable a repository that keeps older kernels"
 )
-
-
-def program() -> str:
-    """The source that the system's Python is given."""
-    return inspect.getsource(dnf_question).replace(_FUTURE, "", 1) + "\n\nmain()\n"
-
-
-def python_of_dnf(runner: Callable[..., Result], timeout: float) -> str | None:
-    """The Python that has dnf's bindings; None where there is none."""
-    for path in PYTHONS:
-        if os.path.exists(path) and runner([path, "-I", "-c", "import dnf"], timeout=timeout).ok:
-            return path
-    return None
 
 
 class PrivateDnf:
@@ -101,15 +84,16 @@ class PrivateDnf:
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any] | None:
         """dnf's answer; None where there is none, with the reason in `problems`."""
-        python = python_of_dnf(self._run, self._left())
+        python = dnf_python.python_of_dnf(self._run, self._left())
         if python is None:
-            text = "no Python of this machine has dnf's bindings; looked at " + ", ".join(PYTHONS)
-            self.problems.append(problem("unsolvable", text)._replace(remedy="install python3-dnf"))
+            self.problems.append(problem("unsolvable", dnf_python.NONE)._replace(remedy="install python3-dnf"))
             return None
         path = os.path.join(self.directory, "question.json")
         with open(path, "w", encoding="utf-8") as out:
             json.dump({**question, "directory": self.directory}, out)
-        result = self._run([python, "-I", "-", path], timeout=self._left(), stdin=program().encode())
+        result = self._run(
+            [python, "-I", "-", path], timeout=self._left(), stdin=dnf_python.program(dnf_question).encode()
+        )
         if result.ok:
             answer: dict[str, Any] = json.loads(result.out)
             return answer

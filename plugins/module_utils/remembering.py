@@ -10,8 +10,9 @@ from typing import Any, Iterator, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils import history, sealing, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 
-_CACHE = "/var/cache/apt/archives"
+_CACHES = ("/var/cache/apt/archives/*.deb", "/var/cache/dnf/*/packages/*.rpm")
 _MOST = 2
 """Drivers that are kept: the one before, and one more for the way out of two bad upgrades."""
 _MOST_FAILED = 8
@@ -28,6 +29,8 @@ def begin(
     record = history.read(host)
     if record["before"] is None:
         record["before"] = sorted(installed)
+    if record["streams"] is None:
+        record["streams"] = rpm.streams(host)
     if state and not record["original"] and not _ours(state):
         record["original"] = dict(state)
     if state:
@@ -99,25 +102,25 @@ def _write(host: Host, record: Mapping[str, Any]) -> None:
 
 
 def _keep_copies(host: Host, states: list[dict[str, Any]]) -> None:
-    """Keep the packages of the remembered drivers that apt still has in its cache, and NVIDIA's files of theirs and of the one that
-    is sealed, which the role put there; those of others go.
+    """Keep the packages of the remembered drivers that the package manager still has in its cache, and NVIDIA's files of theirs and of
+    the one that is sealed, which the role put there; those of others go.
 
     An index may drop a version at any time. What is in neither is named when somebody wants to go back.
     """
     wanted = {
-        history.copy_name(name, version, arch)
+        file
         for state in states
         for name, version in state.get("packages", {}).items()
-        for arch in (state.get("arch"), "all")
-        if arch
+        for file in history.copy_names(state, name, version)
     }
     wanted |= {str(file["name"]) for file in map(history.file_of, _stacks(host, states)) if file}
     there = set(host.names(history.COPIES))
-    cached = {name for name in wanted - there if host.exists(f"{_CACHE}/{name}")}
-    if cached:
+    cached = {os.path.basename(path): path for pattern in _CACHES for path in host.glob(pattern)}
+    new = sorted((wanted - there) & set(cached))
+    if new:
         os.makedirs(host.at(history.COPIES), mode=0o700, exist_ok=True)
-    for name in sorted(cached):
-        _copy(host.at(f"{_CACHE}/{name}"), host.at(f"{history.COPIES}/{name}"))
+    for name in new:
+        _copy(host.at(cached[name]), host.at(f"{history.COPIES}/{name}"))
     for name in there - wanted:
         os.unlink(host.at(f"{history.COPIES}/{name}"))
 

@@ -36,11 +36,11 @@ class Lock:
 def of(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> Lock:
     """The lock that a driver which gpuwright installed has to have."""
     kind = _kind(driver)
-    if facts["packages"]["manager"] != "apt":
-        # dnf's versionlock names packages; whose they are beyond those that were asked for is not observed yet.
-        return Lock(kind, tuple(driver["pin"].get("hold") or ()))
     seen = facts["driver"]["lock"]
     members = tuple(seen["set"]) if kind != "kernel" else ()
+    if facts["packages"]["manager"] != "apt":
+        # The role writes its lines of dnf's list as a whole; what else stands there is another's.
+        return Lock(kind, members if kind == "holds" else ())
     # The pin of a branch has a version too: an upgrade of everything would move it, and its seal would be broken.
     pin = [driver["pin"].get("package")] if driver["pin"].get("package") in seen["pins"] else []
     holds = (*members, *pin) if kind == "holds" else ()

@@ -379,7 +379,7 @@ def judge_lock(view: Facts, stack: Mapping[str, Any]) -> Check:
         expected=kind,
         reason="; ".join(found) or None,
         action="configure",
-        remedy=f"{UP}, which locks the whole set again; until then no 'apt upgrade'",
+        remedy=f"{UP}, which locks the whole set again; until then no '{view.get('packages.manager')} upgrade'",
     )
 
 

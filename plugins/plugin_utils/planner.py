@@ -256,11 +256,15 @@ def _returned(request: Request, state: way_back.State | None) -> dict[str, Any]:
 def _with_return(
     findings: Mapping[str, list[Finding]], state: way_back.State | None, facts: Facts
 ) -> dict[str, list[Finding]]:
-    """The findings with the return to a state. It mends an interrupted package manager itself: finishing first what failed would fail."""
+    """The findings with the return to a state. On apt it mends an interrupted package manager itself: finishing first what failed
+    would fail. rpm leaves nothing to finish.
+    """
     if state is None:
         return dict(findings)
     merged = {**findings, "nvidia_driver": [way_back.finding(state, facts)]}
-    return {name: merged[name] for name in COMPONENTS if name in merged and name != "repair"}
+    if facts["packages"]["manager"] == "apt":
+        merged.pop("repair", None)
+    return {name: merged[name] for name in COMPONENTS if name in merged}
 
 
 def absent(drafted: Draft, index: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -22,8 +22,10 @@ Facts = Mapping[str, Any]
 MERGED = ("/etc/docker/daemon.json",)
 #: What a machine boots from stays, whoever brought it: another program may have updated the kernel while a run was at work.
 BOOTS = re.compile(
-    r"(linux-(image|modules(?!-nvidia)|base)|kernel(-core|-modules.*)?$|grub|shim|systemd-boot|initramfs-tools|dracut)"
+    r"(linux-(image|modules(?!-nvidia)|base)|kernel(-core|-modules.*)?(-\d.*)?$|grub|shim|systemd-boot|initramfs-tools|dracut)"
 )
+#: What keeps CDI fresh: it comes with the toolkit, and its role enables it. dpkg's purge takes the link away, rpm leaves it.
+REFRESHES = ("nvidia-container-toolkit-base", ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"))
 #: Where the host's own files lie that were in the way.
 BACKUP = "/var/lib/gpuwright/backup"
 
@@ -104,11 +106,18 @@ def work(facts: Facts) -> dict[str, Any]:
         "mig": _whole(facts),
         "files": files,
         "environments": list(history.get("environments") or ()),
-        "services": list(history.get("services") or ()),
+        "services": _services(history, packages(facts)),
         "docker": "container_toolkit" in (history.get("components") or ()),
+        "streams": way_back.streams(facts, history.get("streams") or {}),
         "initramfs": nouveau_blacklist.BLACKLIST in files,
         "restore": way_back.work(original, facts) if original and _replaced(original, facts) else None,
     }
+
+
+def _services(history: Mapping[str, Any], going: Collection[str]) -> list[str]:
+    """The units to switch off: those that the seals name, and those that go with a package."""
+    package, units = REFRESHES
+    return [*(history.get("services") or ()), *(units if package in going else ())]
 
 
 def reboot_reason(facts: Facts) -> str | None:

@@ -33,13 +33,14 @@ def working(facts: Facts) -> dict[str, Any] | None:
     A driver of NVIDIA's file can be brought again where the seal says which file that was.
     """
     driver, smi, proof = facts["driver"], facts["smi"] or {}, facts["proof"] or {}
-    version = driver["loaded_version"]
+    version, manager = driver["loaded_version"], facts["packages"]["manager"]
     if version is None or driver["user_version"] != version or smi.get("rc") != 0:
         return None
     seal = (facts["seals"] or {}).get("nvidia_driver") or {}
     if driver["owner"] != "packages" and not (driver["owner"] == "runfile" and _brought_it(seal.get("stack"), driver)):
         return None
     packages = dict(driver["packages"] or {})
+    arch = facts["os"]["arch"] or ""
     return {
         "version": version,
         "modules": driver["loaded_modules"],
@@ -47,7 +48,9 @@ def working(facts: Facts) -> dict[str, Any] | None:
         "packages": packages,
         "holds": sorted(set(facts["packages"]["holds"] or ()) & set(packages)),
         "stack": seal.get("stack") or {},
-        "arch": _ARCHITECTURES.get(facts["os"]["arch"] or ""),
+        "manager": manager,
+        "arch": _ARCHITECTURES.get(arch) if manager == "apt" else arch,
+        "streams": facts["packages"].get("streams") or {},
         "kernel": facts["kernel"]["running"],
         "proven": proof.get("verdict") == "pass" and proof.get("driver") == version,
         "time": facts["time"],
@@ -167,17 +170,18 @@ def arriving(situation: Situation, state: State | None) -> Situation:
 def copies(state: State, facts: Facts) -> dict[str, str]:
     """The packages of a state that are kept on the node, by name, with their files."""
     kept = set((facts.get("history") or {}).get("copies") or ())
-    found = {}
-    for name, version in state["packages"].items():
-        for arch in filter(None, (state.get("arch"), "all")):
-            file = history.copy_name(name, version, arch)
-            if file in kept:
-                found[name] = f"{history.COPIES}/{file}"
-    return found
+    return {
+        name: f"{history.COPIES}/{file}"
+        for name, version in state["packages"].items()
+        for file in history.copy_names(state, name, version)
+        if file in kept
+    }
 
 
 def work(state: State, facts: Facts) -> dict[str, Any]:
-    """What the role does: packages at their versions or from their files, what goes, and the holds. NVIDIA's file is in the stack."""
+    """What the role does: packages at their versions or from their files, what goes, and the holds; on dnf the module stream too.
+    NVIDIA's file is in the stack.
+    """
     files = copies(state, facts)
     present = facts["driver"]["packages"] or {}
     held = set(facts["packages"]["holds"] or ()) & {*present, *state["packages"]}
@@ -185,11 +189,24 @@ def work(state: State, facts: Facts) -> dict[str, Any]:
         "version": state["version"],
         "source": state["source"],
         "packages": dict(state["packages"]),
+        "files": files,
         "install": [files.get(name) or f"{name}={version}" for name, version in sorted(state["packages"].items())],
         "remove": sorted(set(present) - set(state["packages"])),
         "hold": list(state["holds"]),
         "unhold": sorted(held - set(state["holds"])),
+        "streams": streams(facts, state.get("streams") or {}, state["stack"]),
     }
+
+
+def streams(facts: Facts, then: Mapping[str, str], stack: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The module streams to go back to, by module, where another one is enabled now; an empty one is none.
+
+    Only of the driver's module, which the present stack or the one that is returned to names: others are not ours.
+    """
+    present = ((facts["seals"] or {}).get("nvidia_driver") or {}).get("stack") or {}
+    named = [((each.get("pin") or {}).get("stream") or "").partition(":")[0] for each in (present, stack or {})]
+    now = facts["packages"].get("streams") or {}
+    return {name: then.get(name, "") for name in sorted({*named} - {""}) if now.get(name) != then.get(name)}
 
 
 def refusals(state: State, facts: Facts, versions: Mapping[str, str]) -> list[dict[str, Any]]:

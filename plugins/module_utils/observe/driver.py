@@ -12,7 +12,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import image, packages
 
 _PACKAGE = re.compile(
-    r"^(?:nvidia-|libnvidia-|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|xserver-xorg-video-nvidia|xorg-x11-drv-nvidia|cuda-drivers"
+    r"^(?:nvidia-|libnvidia-|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|xserver-xorg-video-nvidia|xorg-x11-(?:drv-)?nvidia|cuda-drivers"
     r"|firmware-nvidia|linux-(?:modules|objects)-nvidia|kmod-nvidia|dkms-nvidia|akmod-nvidia|libcuda$)"
 )
 # NVIDIA packages that belong to no driver.

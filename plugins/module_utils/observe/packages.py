@@ -64,7 +64,7 @@ class Package(NamedTuple):
     vendor: str
     """Maintainer (dpkg) or vendor (rpm)."""
     source: str = ""
-    """Name of the source package (dpkg); empty for rpm."""
+    """Name of the source package."""
 
 
 def manager(host: Host) -> str | None:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import configparser
 import re
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Any, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
@@ -16,28 +17,49 @@ from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 # Kernels stand side by side; so do keys.
 _SIDE_BY_SIDE = re.compile(r"^(?:kernel(?:-|$)|kmod-|gpg-pubkey$)")
 _BY_KERNEL = ("kernel-core", "kernel-devel")
-_FORM = r"%{NAME}\t%{EPOCH}\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{VENDOR}\n"
+_FORM = r"%{NAME}\t%{EPOCH}\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{VENDOR}\t%{SOURCERPM}\n"
+_FIELDS = 6
+# As a lock may name them behind a version; or none.
+_ARCHITECTURES = ("", ".x86_64", ".aarch64", ".noarch")
+_KEY = "gpg-pubkey"
 
 
 def parse_rpm(text: str) -> dict[str, Package]:
-    """Packages from lines of name, epoch, version-release, architecture, vendor, separated by tabs.
+    """Packages from lines of name, epoch, version-release, architecture, vendor, source, separated by tabs.
 
     Of several installed versions (kernels) the newest one counts; each kernel and its headers also stand under the name with their
-    version, as dnf takes it (kernel-devel-5.14.0-611.el9.x86_64). Epochs that are not 0 are kept.
+    version, as dnf takes it (kernel-devel-5.14.0-611.el9.x86_64), and each key that was imported only under that. Epochs that are
+    not 0 are kept.
     """
     packages: dict[str, Package] = {}
     for line in text.splitlines():
         fields = line.split("\t")
-        if len(fields) != 5 or fields[0] == "gpg-pubkey":
+        if len(fields) != _FIELDS:
             continue
-        name, epoch, version, arch, vendor = fields
+        name, epoch, version, arch, vendor, source = fields
+        if name == _KEY:
+            packages[f"{name}-{version}"] = Package(version, "installed", False, vendor)
+            continue
+        source = _source(source)
         if name in _BY_KERNEL:
-            packages[f"{name}-{version}.{arch}"] = Package(version, "installed", False, vendor)
+            packages[f"{name}-{version}.{arch}"] = Package(version, "installed", False, vendor, source)
         if epoch not in ("", "0", "(none)"):
             version = epoch + ":" + version
         if name not in packages or versions.key(version) > versions.key(packages[name].version):
-            packages[name] = Package(version, "installed", False, vendor)
+            packages[name] = Package(version, "installed", False, vendor, source)
     return packages
+
+
+def _source(file: str) -> str:
+    """Name of the source package in the name of its file (nvidia-driver-580.126.20-1.el9.src.rpm)."""
+    return file.rsplit("-", 2)[0] if file.endswith(".rpm") else ""
+
+
+def exact(names: Iterable[str]) -> list[str]:
+    """The names without those that another one says with its version: a plain one would mean the headers of every kernel."""
+    told = set(names)
+    doubled = {plain for plain in _BY_KERNEL if any(re.match(rf"{plain}-\d", name) for name in told)}
+    return sorted(told - doubled)
 
 
 def duplicates(text: str) -> list[str]:
@@ -45,7 +67,7 @@ def duplicates(text: str) -> list[str]:
     seen: dict[tuple[str, str], int] = {}
     for line in text.splitlines():
         fields = line.split("\t")
-        if len(fields) == 5 and not _SIDE_BY_SIDE.match(fields[0]):
+        if len(fields) == _FIELDS and not _SIDE_BY_SIDE.match(fields[0]):
             seen[fields[0], fields[3]] = seen.get((fields[0], fields[3]), 0) + 1
     return sorted({name for (name, _arch), count in seen.items() if count > 1})
 
@@ -132,13 +154,37 @@ def sources(host: Host) -> list[dict[str, Any]]:
 
 
 def versionlocks(host: Host) -> list[str]:
-    """Names that dnf's versionlock plugin keeps (dnf 4: lines; dnf 5: a TOML file)."""
+    """Names that dnf's versionlock plugin keeps where they are (dnf 4: lines; dnf 5: a TOML file).
+
+    A line for another version than the installed one keeps nothing; nor does any where the plugin is not there or switched off.
+    """
     names = []
-    for line in (host.read("/etc/dnf/plugins/versionlock.list") or "").splitlines():
+    for line in (host.read("/etc/dnf/plugins/versionlock.list") or "").splitlines() if _plugin_works(host) else ():
         entry = line.strip()
         if entry and not entry.startswith(("#", "!")):
             # epoch:name-version-release.arch or name-epoch:version-release.*
-            found = re.match(r"(?:\d+:)?(.+?)-(?:\d+:)?[^-]+-[^-]+$", entry)
-            names.append(found.group(1) if found else entry)
+            found = re.match(r"(?:\d+:)?(.+?)-(?:\d+:)?(\d[^-]*-[^-]+)$", entry)
+            name, version = (found.group(1), found.group(2)) if found else (entry, "*")
+            if _is_installed(host, name, version):
+                names.append(name)
     names += re.findall(r"^\s*name\s*=\s*[\"']([^\"']+)", host.read("/etc/dnf/versionlock.toml") or "", re.MULTILINE)
     return sorted(set(names))
+
+
+def _plugin_works(host: Host) -> bool:
+    """Whether dnf 4 reads the list of locks: its plugin is there and on."""
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(host.read("/etc/dnf/plugins/versionlock.conf") or "")
+    except configparser.Error:
+        return False
+    return parser.get("main", "enabled", fallback="0").strip().lower() in ("1", "yes", "true", "on")
+
+
+def _is_installed(host: Host, name: str, pattern: str) -> bool:
+    """Whether what is installed under a name fits a lock; what is not installed cannot be in conflict with its lock."""
+    package = installed(host).get(name)
+    if package is None:
+        return True
+    version = package.version.split(":", 1)[-1]
+    return any(fnmatchcase(version + arch, pattern) for arch in _ARCHITECTURES)

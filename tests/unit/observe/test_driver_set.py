@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set, packages
 from tests.unit.observe.trees import FakePrograms, Tree, answer
@@ -37,12 +39,28 @@ REAL = """
 """
 
 
+#: The same of NVIDIA's repository for RHEL: a name without the driver's own comes by its source.
+RPM = """
++ nvidia-driver-cuda            nvidia-driver
++ libnvidia-ml                  nvidia-driver
++ xorg-x11-nvidia               nvidia-driver
++ libXNVCtrl                    nvidia-settings
++ nvidia-settings               nvidia-settings
++ nvidia-kmod-common            nvidia-kmod-common
++ kmod-nvidia-open-dkms         kmod-nvidia-open-dkms
+- nvidia-container-toolkit      nvidia-container-toolkit
+- dkms                          dkms
+- kernel-devel                  kernel
+"""
+
+
 def package(source: str, *, hold: bool = False) -> packages.Package:
     return packages.Package("1", "installed", hold, "somebody", source)
 
 
-def test_the_set_is_what_was_built_from_the_drivers_sources() -> None:
-    rows = [line.split() for line in REAL.strip().splitlines()]
+@pytest.mark.parametrize("real", [REAL, RPM])
+def test_the_set_is_what_was_built_from_the_drivers_sources(real: str) -> None:
+    rows = [line.split() for line in real.strip().splitlines()]
     found = {name: package(source) for _mark, name, source in rows}
     assert driver_set.members(found) == sorted(name for mark, name, _source in rows if mark == "+")
 

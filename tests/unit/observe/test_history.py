@@ -138,7 +138,29 @@ def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_prov
 
 
 def test_an_epoch_is_written_as_apt_writes_it() -> None:
-    assert history.copy_name("libcuda1:amd64", "1:580.1-1", "amd64") == "libcuda1_1%3a580.1-1_amd64.deb"
+    named = history.copy_names({"arch": "amd64"}, "libcuda1:amd64", "1:580.1-1")
+    assert named == ["libcuda1_1%3a580.1-1_amd64.deb", "libcuda1_1%3a580.1-1_all.deb"]
+
+
+def test_dnf_leaves_the_epoch_out_of_the_name() -> None:
+    named = history.copy_names({"arch": "x86_64", "manager": "dnf"}, "nvidia-driver-cuda", "3:580.1-1.el9")
+    assert named == ["nvidia-driver-cuda-580.1-1.el9.x86_64.rpm", "nvidia-driver-cuda-580.1-1.el9.noarch.rpm"]
+
+
+def test_packages_in_dnfs_cache_are_kept(node: Tree) -> None:
+    node.file(
+        "/var/cache/dnf/gpuwright-nvidia-cuda-0123456789abcdef/packages/nvidia-driver-cuda-580.1-1.el9.x86_64.rpm", "x"
+    )
+    packages = {"nvidia-driver-cuda": "3:580.1-1.el9"}
+    begin(node, state("580.1", arch="x86_64", manager="dnf", packages=packages))
+    assert seen(node)["copies"] == ["nvidia-driver-cuda-580.1-1.el9.x86_64.rpm"]
+
+
+def test_the_module_streams_are_those_before_the_first_run(node: Tree) -> None:
+    begin(node, state("1"))
+    node.file("/etc/dnf/modules.d/nvidia-driver.module", "[nvidia-driver]\nstream=580-open\nstate=enabled\n")
+    begin(node, state("2"))
+    assert history.read(node.host())["streams"] == {}
 
 
 def test_removed_leaves_no_record(node: Tree) -> None:

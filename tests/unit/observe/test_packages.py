@@ -127,7 +127,8 @@ def test_rpm_is_asked_for_the_tree_and_keeps_what_it_says(tree: Tree) -> None:
         {
             "rpm -": answer(""),
             "rpm": answer(
-                "docker-ce\t3\t26.1.5-1.el9\tx86_64\tDocker\nnvidia-driver\t(none)\t580.95.05-1.el9\tx86_64\tNVIDIA\n"
+                "docker-ce\t3\t26.1.5-1.el9\tx86_64\tDocker\tdocker-ce-26.1.5-1.el9.src.rpm\n"
+                "nvidia-driver\t(none)\t580.95.05-1.el9\tx86_64\tNVIDIA\tnvidia-driver-580.95.05-1.el9.src.rpm\n"
             ),
         }
     )

@@ -7,15 +7,16 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
-KERNELS = (
-    "kernel-devel\t(none)\t5.14.0-611.9.1.el9_7\tx86_64\tRocky\n"
-    "kernel-devel\t(none)\t5.14.0-611.41.1.el9_7\tx86_64\tRocky\n"
-    "kernel-devel\t(none)\t5.14.0-570.58.1.el9_6\tx86_64\tRocky\n"
-    "glibc\t(none)\t2.34-231.el9\tx86_64\tRocky\nglibc\t(none)\t2.34-231.el9\ti686\tRocky\n"
+KERNELS = "".join(
+    f"kernel-devel\t(none)\t5.14.0-{release}\tx86_64\tRocky\tkernel-5.14.0-{release}.src.rpm\n"
+    for release in ("611.9.1.el9_7", "611.41.1.el9_7", "570.58.1.el9_6")
+) + "".join(f"glibc\t(none)\t2.34-231.el9\t{arch}\tRocky\tglibc-2.34-231.el9.src.rpm\n" for arch in ("x86_64", "i686"))
+CUT_OFF = KERNELS + "".join(
+    f"nvidia-driver-cuda\t3\t{build}-1.el9\tx86_64\tNVIDIA\tnvidia-driver-{build}-1.el9.src.rpm\n"
+    for build in ("580.126.20", "580.178.04")
 )
-CUT_OFF = KERNELS + (
-    "nvidia-driver-cuda\t3\t580.126.20-1.el9\tx86_64\tNVIDIA\nnvidia-driver-cuda\t3\t580.178.04-1.el9\tx86_64\tNVIDIA\n"
-)
+KEY = "gpg-pubkey\t(none)\td42d0685-62589a51\t(none)\t(none)\t(none)\n"
+PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 
 
 def observed(tree: Tree, listing: str) -> dict[str, object]:
@@ -28,6 +29,18 @@ def test_headers_stand_under_the_name_of_each_kernel_and_the_newest_under_their_
     assert found["kernel-devel"].version == "5.14.0-611.41.1.el9_7"
     assert "kernel-devel-5.14.0-570.58.1.el9_6.x86_64" in found
     assert "glibc-2.34-231.el9.x86_64" not in found
+
+
+def test_the_source_package_and_the_keys_are_read() -> None:
+    found = rpm.parse_rpm(CUT_OFF + KEY)
+    assert found["nvidia-driver-cuda"].source == "nvidia-driver"
+    assert [name for name in found if name.startswith("gpg")] == ["gpg-pubkey-d42d0685-62589a51"]
+
+
+def test_a_set_of_names_says_each_kernel_once() -> None:
+    headers = "kernel-devel-5.14.0-611.9.1.el9_7.x86_64"
+    assert rpm.exact(["kernel-devel", headers, "gcc"]) == ["gcc", headers]
+    assert rpm.exact(["kernel-devel"]) == ["kernel-devel"]
 
 
 def test_kernels_and_other_architectures_are_no_interruption(tree: Tree) -> None:
@@ -67,13 +80,42 @@ def test_streams_are_those_that_are_enabled(tree: Tree, text: str, streams: dict
 
 
 def test_the_locks_of_the_role_are_read_as_the_names_they_hold(tree: Tree) -> None:
-    tree.file(
-        "/etc/dnf/plugins/versionlock.list",
-        "# BEGIN driver (gpuwright)\nnvidia-driver-cuda-3:580.178.04-1.el9.*\nkmod-nvidia-open-dkms-3:580.178.04-1.el9.*\n# END\n",
-    )
+    lock(tree, "nvidia-driver-cuda-3:580.178.04-1.el9.*", "kmod-nvidia-open-dkms-3:580.178.04-1.el9.*")
     assert rpm.versionlocks(tree.host()) == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
 
 
+def lock(tree: Tree, *lines: str, enabled: str = "1") -> None:
+    text = "\n".join(["# BEGIN driver (gpuwright)", *lines, "# END", ""])
+    tree.file("/etc/dnf/plugins/versionlock.list", text)
+    tree.file(PLUGIN, f"[main]\nenabled = {enabled}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("nvidia-driver-cuda-3:580.178.04-1.el9.*", ["nvidia-driver-cuda"]),
+        ("nvidia-driver-cuda-3:580.178.04-1.el9.x86_64", ["nvidia-driver-cuda"]),
+        ("3:nvidia-driver-cuda-580.178.04-1.el9.*", ["nvidia-driver-cuda"]),
+        ("nvidia-driver-cuda", ["nvidia-driver-cuda"]),
+        ("nvidia-driver-cuda-3:580.126.20-1.el9.*", []),
+    ],
+)
+def test_a_lock_of_another_version_than_the_installed_one_holds_nothing(
+    tree: Tree, line: str, names: list[str]
+) -> None:
+    lock(tree, line)
+    assert observed(tree, CUT_OFF)["holds"] == names
+
+
+def test_without_its_plugin_the_list_holds_nothing(tree: Tree) -> None:
+    lock(tree, "nvidia-driver-cuda-3:580.178.04-1.el9.*", enabled="0")
+    assert observed(tree, CUT_OFF)["holds"] == []
+    (tree.root / PLUGIN.lstrip("/")).unlink()
+    assert observed(tree, CUT_OFF)["holds"] == []
+
+
 def test_the_plugin_that_locks_is_among_what_is_listed(tree: Tree) -> None:
-    line = "python3-dnf-plugin-versionlock\t(none)\t4.3.0-24.el9\tnoarch\tRocky\n"
+    line = (
+        "python3-dnf-plugin-versionlock\t(none)\t4.3.0-24.el9\tnoarch\tRocky\tdnf-plugins-core-4.3.0-24.el9.src.rpm\n"
+    )
     assert observed(tree, line)["installed"] == {"python3-dnf-plugin-versionlock": "4.3.0-24.el9"}

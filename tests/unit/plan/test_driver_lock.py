@@ -50,6 +50,14 @@ def test_every_package_of_the_set_has_to_be_held_not_only_the_named_ones() -> No
     assert reasons[1] == f"{FILE} names other packages than those of the set"
 
 
+def test_on_dnf_every_package_of_the_set_has_to_be_locked_too() -> None:
+    facts = nodes.merged(facts_with(set=[*SET, "libnvidia-ml"], held=[], pins={}), {"packages": {"manager": "dnf"}})
+    stack = {"pin": {"hold": ["nvidia-driver-cuda"], "stream": "nvidia-driver:580-open"}}
+    assert driver_lock.of(facts, stack).holds == (*SET, "libnvidia-ml")
+    assert driver_lock.differences(facts, stack) == ["not held against unattended upgrades: libnvidia-ml"]
+    assert driver_lock.of(facts, {"pin": KERNEL}).holds == ()
+
+
 def test_a_missing_exclusion_and_a_missing_pin_file_are_named() -> None:
     path = "/etc/apt/preferences.d/nvidia-driver-pinning-580"
     facts = facts_with(excluded=None, pins={HOLDS["package"]: {"files": [path], "missing": [path]}})

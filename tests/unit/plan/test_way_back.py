@@ -96,6 +96,42 @@ def test_a_kept_package_needs_no_index() -> None:
     assert f"/var/lib/gpuwright/packages/libcuda1_{OLD}-1_amd64.deb" in made["restore"]["install"]
 
 
+def dnf(*states: dict[str, Any], stream: str, **more: Any) -> dict[str, Any]:
+    """A node with dnf, its driver of one module stream."""
+    facts = node(*states, **more)
+    facts["seals"]["nvidia_driver"]["stack"]["pin"] = {
+        "hold": ["nvidia-driver-cuda"],
+        "stream": f"nvidia-driver:{stream}",
+    }
+    streams = {"nvidia-driver": stream, "postgresql": "16"}
+    return nodes.merged(facts, {"packages": {"manager": "dnf", "streams": streams}})
+
+
+def test_on_dnf_the_module_stream_is_remembered_and_comes_back_and_no_other() -> None:
+    old = dnf(stream="580-open")
+    remembered = way_back.working(old)
+    assert remembered is not None
+    assert (remembered["manager"], remembered["arch"]) == ("dnf", "x86_64")
+    now = dnf(remembered, stream="595-open")
+    now["packages"]["streams"]["postgresql"] = "17"
+    assert way_back.work(remembered, now)["streams"] == {"nvidia-driver": "580-open"}
+    assert way_back.work(remembered, dnf(stream="580-open"))["streams"] == {}
+
+
+def test_on_dnf_a_removal_leaves_the_stream_that_nobody_had_enabled() -> None:
+    assert taken_back(dnf(stream="580-open", streams={}))["remove"]["streams"] == {"nvidia-driver": ""}
+    before = {"nvidia-driver": "570-dkms"}
+    assert taken_back(dnf(stream="580-open", streams=before))["remove"]["streams"] == before
+
+
+def test_on_dnf_two_versions_of_a_package_are_repaired_before_the_return() -> None:
+    now = dnf(state(manager="dnf"), stream="580-open")
+    now = nodes.merged(
+        now, {"packages": {"interrupted": True, "interrupted_detail": "two versions are installed of x"}}
+    )
+    assert rolled_back(now)["components"][0] == "repair"
+
+
 def test_what_is_neither_kept_nor_in_the_index_is_refused_by_name() -> None:
     made = rolled_back(node(state()), libcuda1="999-1")
     assert not made["ok"]
@@ -279,8 +315,22 @@ def test_what_gpuwright_brought_goes_by_name() -> None:
     assert made["components"] == ["remove", "reboot"]
 
 
+def test_the_units_of_a_toolkit_that_goes_are_switched_off_and_those_of_one_that_stays_are_not() -> None:
+    made = taken_back(node(brought=["nvidia-container-toolkit-base"], services=["docker.service"]))
+    assert made["remove"]["services"] == ["docker.service", "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"]
+    assert taken_back(node(services=["docker.service"]))["remove"]["services"] == ["docker.service"]
+
+
 @pytest.mark.parametrize(
-    "name", ["linux-image-6.12.107+deb13-amd64", "linux-image-amd64", "grub-pc", "kernel-core", "shim-signed"]
+    "name",
+    [
+        "linux-image-6.12.107+deb13-amd64",
+        "linux-image-amd64",
+        "grub-pc",
+        "kernel-core",
+        "kernel-core-5.14-1.el9.x86_64",
+        "shim-signed",
+    ],
 )
 def test_what_the_machine_boots_from_stays_whoever_brought_it(name: str) -> None:
     assert removal.packages(node(brought=[name, "fio"])) == ["fio"]
