@@ -95,7 +95,6 @@ def _up_finishes_the_packages_and_keeps_the_kernel(machine: Node) -> None:
     build = check(again, "driver.build")
     assert build["status"] == "warn", build
     assert f"{_GOOD} boots next, which has a module" in build["reason"]
-    assert machine.shell("apt-get check 2>&1; apt-get -s dist-upgrade | grep -c ^Inst || true").strip().endswith("0")
 
 
 def _the_kernel_that_has_a_module_boots(machine: Node) -> None:
