@@ -90,12 +90,11 @@ def _up_finishes_the_packages_and_keeps_the_kernel(machine: Node) -> None:
     assert machine.shell("dpkg --audit") == ""
     assert "BUILD_EXCLUSIVE_KERNEL" in machine.shell(f"cat {_LEFT_OUT}")
     assert f"gnulinux-{_GOOD}-advanced-" in machine.shell(f"cat {_SETTING}")
-    build = check(run, "driver.build")
-    assert build["status"] == "warn", build
-    assert f"{_GOOD} boots next, which has a module" in build["reason"]
     again = machine.up(*_OPEN)
     assert (again.code, again.host["changes"], again.changed) == (0, [], 0), str(again)
-    assert machine.shell("apt-get check 2>&1; apt-get -s dist-upgrade | grep -c ^Inst || true").strip().endswith("0")
+    build = check(again, "driver.build")
+    assert build["status"] == "warn", build
+    assert f"{_GOOD} boots next, which has a module" in build["reason"]
 
 
 def _the_kernel_that_has_a_module_boots(machine: Node) -> None:
@@ -103,7 +102,7 @@ def _the_kernel_that_has_a_module_boots(machine: Node) -> None:
     machine.reboot()
     assert machine.shell("uname -r").strip() == _GOOD
     after = machine.up(*_OPEN)
-    assert (after.code, after.host["changes"]) == (0, []), str(after)
+    assert (after.code, {change["component"] for change in after.host["changes"]}) == (0, {"validate"}), str(after)
 
 
 def _what_cannot_be_built_is_refused_before(machine: Node) -> None:
