@@ -27,7 +27,7 @@ NEWEST_PYTHONS = ("3.13", "3.12", "3.14")
 
 PYTHON_TREES = ["plugins", "src", "tests", "molecule", "tools", "benchmarks", "noxfile.py"]
 # As many processes of pytest as there are cores, four at most; the tests of a file stay together, they share what they prepared.
-_WORKERS = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
+_WORKERS = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
 SHELL_SHEBANGS = (b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash", b"#!/usr/bin/env sh")
 
 
@@ -90,9 +90,9 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def metal(session: nox.Session) -> None:
-    """`gpuwright up` on a real kernel, in an emulated machine: not part of `make test`, it takes half an hour."""
+    """`gpuwright up` on a real kernel, in an emulated machine, with cuts of its power, which are not part of `make test`."""
     session.run("python", "-c", "from tests.sim import engine; engine.ensure_for_metal()")
-    session.run("pytest", "-q", "-m", "metal", "tests/integration", *session.posargs)
+    session.run("pytest", "-q", "-s", "tests/integration/test_metal.py", *session.posargs)
 
 
 @nox.session
