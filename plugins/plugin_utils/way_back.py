@@ -148,7 +148,7 @@ def stack_of(state: State) -> dict[str, Any]:
 def finding(state: State, facts: Facts) -> Finding:
     """The change that returns to a state."""
     before = facts["driver"]["user_version"] or facts["driver"]["loaded_version"]
-    how = "proven" if state["proven"] else "worked"
+    how = "was proven" if state["proven"] else "worked"
     reason = f"back to the driver that {how} until {state['time']}"
     file = file_of(state)
     files = [file["name"]] if file else []

@@ -99,13 +99,15 @@ def test_remove_makes_the_cards_whole_before_the_driver_goes(machine: Node) -> N
     assert len(instances(machine)) == 4
     # Without the boot, which alone would take the instances of this card.
     gone = machine.run("remove", "--yes", "--no-reboot")
-    assert gone.code == 4, str(gone)
+    assert gone.code in (0, 4), str(gone)  # 4: the module stays until a boot
     changes = {row["component"]: row for row in gone.host["changes"]}
     assert (changes["mig"]["action"], changes["mig"]["to"]) == ("remove", "MIG off")
     (card,) = json.loads(machine.shell("cat /run/gpuwright-sim/mig.json")).values()
     assert card == {"mode": False, "instances": []}
-    places = "/etc/gpuwright /usr/local/libexec/gpuwright /etc/systemd/system"
-    assert machine.shell(f"find {places} -name '*gpuwright*' 2>/dev/null || true") == ""
+    assert (
+        machine.shell("find /etc /usr/local -name 'gpuwright-mig*' -o -name mig.json -o -path '*/libexec/gpuwright'")
+        == ""
+    )
     machine.reboot()
     again = machine.run("remove", "--yes")
     assert (again.code, again.host["changes"]) == (0, []), str(again)
