@@ -234,7 +234,7 @@ def test_a_lock_that_is_gone_is_set_again(machine: Node) -> None:
 
 
 def test_a_package_and_a_module_that_were_removed_by_hand_come_back(machine: Node) -> None:
-    machine.shell("rpm -e --nodeps nvidia-driver-cuda; rm -r /lib/modules/$(uname -r)/updates; depmod")
+    machine.shell("rpm -e --nodeps nvidia-driver-cuda; rm -r /lib/modules/$(uname -r)/updates; depmod $(uname -r)")
     run = up(machine, OLDER)
     assert run.code == 0, str(run)
     assert run.host["verdict"] == "pass", str(run)
