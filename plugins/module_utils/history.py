@@ -23,6 +23,10 @@ PATH = DIRECTORY + "/history.json"
 COPIES = DIRECTORY + "/packages"
 LOGS = DIRECTORY + "/failed"
 
+# What the role repair leaves behind of a kernel without a module, and what it says in each file.
+_REPAIR = ("/etc/default/grub.d/gpuwright.cfg", "/etc/dkms/*.conf")
+_OURS = "Written by gpuwright (role repair)"
+
 
 def read(host: Host) -> dict[str, Any]:
     """The record; an empty one where there is none. Raises SealError for one that cannot be read."""
@@ -62,10 +66,13 @@ def observe(host: Host, full: bool = False) -> dict[str, Any] | None:
 
 
 def _left(host: Host, files: list[str]) -> dict[str, list[str]]:
-    """Files and environments that the seals name (or named: `files`) and that are there, services, and whose seals they are."""
+    """Files and environments that the seals name (or named: `files`) and that are there, with what the repair wrote, which has no seal;
+    services, and whose seals they are.
+    """
     found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
+    repaired = {path for pattern in _REPAIR for path in host.glob(pattern) if _OURS in (host.read(path) or "")}
     return {
-        "files": sorted(path for path in sealed_files(found) | set(files) if host.exists(path)),
+        "files": sorted(path for path in sealed_files(found) | set(files) | repaired if host.exists(path)),
         "environments": sorted(
             {path for seal in found for path in seal.get("environments") or {} if host.exists(path)}
         ),

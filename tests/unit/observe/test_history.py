@@ -175,3 +175,13 @@ def test_removed_leaves_no_record(node: Tree) -> None:
 def test_in_check_mode_nothing_is_remembered(node: Tree) -> None:
     run_module(node_seal, True, state="begun", seals={}, owner="me", remember=state("1"), root=str(node.root))
     assert not (node.root / "var/lib/gpuwright").exists()
+
+
+def test_what_the_repair_wrote_goes_too_and_what_others_wrote_there_stays(node: Tree) -> None:
+    begin(node)
+    end(node)
+    ours = {"/etc/dkms/nvidia-current-open-550.163.01-6.12.107.conf", "/etc/default/grub.d/gpuwright.cfg"}
+    for path in ours:
+        node.file(path, "# Written by gpuwright (role repair): no module\n")
+    node.file("/etc/dkms/framework.conf", "MAKE=make\n")
+    assert set(seen(node)["files"]) == ours
