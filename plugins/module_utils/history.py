@@ -5,6 +5,7 @@
 One record, readable by root only; here it is read, `remembering` writes it. ``states``: the drivers that worked, newest first, each
 with its packages and versions, or with the file of NVIDIA's that brought it; ``original``: the one that somebody else had installed.
 ``failed``: the drivers that a run returned from, newest first, each with the kernel, the reason and the place of a log.
+``proven``: the version of the driver that was proven last.
 ``brought``: packages that appeared while runs were at work, by version; ``files``: what the seals of those runs named. ``before``: the
 packages that were there when a run began that has not ended yet. ``streams``: dnf's module streams that were enabled before the first
 run.
@@ -34,6 +35,7 @@ def read(host: Host) -> dict[str, Any]:
     return {
         "original": record.get("original"),
         "failed": record.get("failed") or [],
+        "proven": record.get("proven"),
         "states": record.get("states") or [],
         "brought": record.get("brought") or {},
         "files": record.get("files") or [],

@@ -43,11 +43,11 @@ def begin(
 
 
 def works(host: Host, version: str | None) -> None:
-    """Forget that a driver failed, now that it is proven."""
+    """Note the driver as the last one that was proven, and forget that it failed before."""
     record = history.read(host)
     left = [each for each in record["failed"] if each.get("version") != version]
-    if left != record["failed"]:
-        _write(host, dict(record, failed=left))
+    if (left, version) != (record["failed"], record["proven"]):
+        _write(host, dict(record, failed=left, proven=version))
 
 
 def _with_failed(host: Host, rows: list[dict[str, Any]], driver: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -65,9 +65,14 @@ def _brought_it(stack: Mapping[str, Any] | None, driver: Mapping[str, Any]) -> b
 
 
 def is_there(facts: Facts, remembered: State | None) -> bool:
-    """Whether a driver that fails now can give way to another: one that works before the change, or one that is remembered."""
-    earlier = (facts.get("history") or {}).get("drivers") or ()
-    return remembered is not None or any(version != facts["driver"]["user_version"] for version in earlier)
+    """Whether a driver that fails now can give way to another: one that works before the change, or one that is remembered.
+
+    A driver that was proven once stays where the run changes nothing of it: then it is the card that fails, or the machine.
+    """
+    if remembered is not None:
+        return True
+    history, present = facts.get("history") or {}, facts["driver"]["user_version"]
+    return history.get("proven") != present and any(version != present for version in history.get("drivers") or ())
 
 
 def target(facts: Facts) -> State | None:

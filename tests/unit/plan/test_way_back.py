@@ -78,6 +78,12 @@ def test_a_failing_driver_can_give_way_where_another_one_worked() -> None:
     assert not way_back.is_there(nodes.merged(facts, {"history": {"drivers": [nodes.DRIVER]}}), None)
 
 
+def test_a_driver_that_was_proven_does_not_give_way_because_a_later_proof_fails() -> None:
+    record = {"drivers": [OLD], "proven": nodes.DRIVER}
+    assert not way_back.is_there(nodes.merged(node(), {"history": record}), None)
+    assert way_back.is_there(nodes.merged(node(), {"history": {**record, "proven": OLD}}), None)
+
+
 def test_rollback_leads_to_exactly_what_was_there() -> None:
     made = rolled_back(node(state()))
     assert made["ok"], planner.why_not(made)
