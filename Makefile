@@ -56,7 +56,7 @@ molecule: venv ## the roles in containers
 	@$(NOX) molecule
 integration: venv ## whole runs of the command line on simulated nodes
 	@$(NOX) integration
-metal: venv ## the driver on a real kernel in QEMU, and with its power cut (`test` has the first)
+metal: venv ## the driver on a real kernel in QEMU, and with its power cut (not part of `test`: it takes long)
 	@$(NOX) metal
 unit: venv ## the unit and packaging tests, on both ansible-core lines
 	@$(NOX) unit

@@ -90,7 +90,7 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def metal(session: nox.Session) -> None:
-    """`gpuwright up` on a real kernel, in an emulated machine, with cuts of its power, which are not part of `make test`."""
+    """`gpuwright up` on a real kernel, in an emulated machine, and with cuts of its power: not part of `make test`, it takes long."""
     session.run("python", "-c", "from tests.sim import engine; engine.ensure_for_metal()")
     session.run("pytest", "-q", "-s", "tests/integration/test_metal.py", *session.posargs)
 

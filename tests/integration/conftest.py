@@ -40,11 +40,6 @@ COMPONENTS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The machine in QEMU takes longest: it begins first, and the nodes are tested beside it."""
-    items.sort(key=lambda item: item.path.name != "test_metal.py")
-
-
 @dataclass
 class Run:
     """One run of the command line."""

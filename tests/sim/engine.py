@@ -49,8 +49,8 @@ def ensure() -> None:
 
 
 def ensure_for_tests() -> None:
-    """The same, with what the other tests need besides."""
-    _ensure_programs({**_PROGRAMS, **_TEST_PROGRAMS, **_METAL_PROGRAMS})
+    """The same, with what the unit tests need besides."""
+    _ensure_programs({**_PROGRAMS, **_TEST_PROGRAMS})
     ensure()
 
 
