@@ -182,8 +182,10 @@ def prepare(wish: dict[str, Any]) -> str:
         kernels += [f"kernel-devel-{release}" for release in wish["kernel"]["headers"]]
     trusted = "" if wish["real_packages"] else repository.build_information()["fingerprint"] + repository.digest()
     recipe = f"{base} {trusted} {settings.ARCHIVE_URL} {wish['os']} {kernels} {settings.recipe(*_SCRIPTS, *sorted(_PACKAGE.glob('*.py')))}"
-    name = f"{settings.IMAGE}-prepared:{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
-    with settings.locked("prepare"):
+    digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
+    name = f"{settings.IMAGE}-prepared:{digest}"
+    # A lock for each image: one with a driver that DKMS compiles takes minutes, and no other node waits for it.
+    with settings.locked(f"prepare-{digest}"):
         if docker("image", "inspect", name, check=False).returncode != 0:
             say(f"preparing a node of {wish['os']} with {', '.join(kernels)}")
             _prepare(base, name, wish["os"], simulated=not wish["real_packages"], kernels=kernels)
@@ -192,7 +194,7 @@ def prepare(wish: dict[str, Any]) -> str:
 
 def _prepare(base: str, name: str, operating_system: str, *, simulated: bool, kernels: list[str]) -> None:
     archive = f"{settings.ARCHIVE_URL}/{operating_system}" if simulated else ""
-    container = f"{settings.CONTAINER_PREFIX}prepare"
+    container = f"{settings.CONTAINER_PREFIX}prepare-{name.partition(':')[2]}"
     docker("rm", "-f", container, check=False)
     files = {
         f"{settings.NODE_LIBRARY}/gpuwright_sim/{path.name}": (path.read_bytes(), 0) for path in _PACKAGE.glob("*.py")
