@@ -71,13 +71,19 @@ class Transaction:
     def mark(self) -> None:
         """Say what is to come and what is to go."""
         installed = self.base.sack.query().installed()
+        wanted = sorted(self.given["install"].items())
+        # All are looked for before the first is marked: dnf takes no file any more once it has something to do.
+        coming = [
+            self.find(name, version)
+            for name, version in wanted
+            if not any(evr(package) == version for package in installed.filter(name=name))
+        ]
         for name in self.given["remove"]:
             for package in installed:
                 if name in (package.name, full(package)):
                     self.base.package_remove(package)
-        for name, version in sorted(self.given["install"].items()):
-            if not any(evr(package) == version for package in installed.filter(name=name)):
-                self.base.package_install(self.find(name, version))
+        for package in coming:
+            self.base.package_install(package)
 
     def find(self, name: str, version: str) -> Any:
         """The package of this version, from its file or from a repository."""
