@@ -115,7 +115,7 @@ def _facts() -> dict[str, Any]:
         "os": {"id": "ubuntu", "version": "24.04", "arch": "x86_64", "glibc": "2.39"},
         "environment": {"kind": "bare"},
         "boot": {"secure_boot": False},
-        "kernel": {"running": None, "next": None, "available": {}},
+        "kernel": {"running": None, "next": None, "installed": [], "available": {}},
         "pci": {"gpus": [], "nvswitches": [], "nvlink5": False},
         "display": {"nvidia_screens": []},
         "driver": {

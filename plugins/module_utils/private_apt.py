@@ -482,6 +482,19 @@ def _split(wanted: str) -> tuple[str, str | None]:
     return name, version if equals else None
 
 
+def nothing() -> dict[str, Any]:
+    """The answer of the module package_index before anything is known."""
+    return {
+        "packages": {},
+        "others": {},
+        "install": [],
+        "remove": [],
+        "download_bytes": None,
+        "disk_bytes": None,
+        "problems": [],
+    }
+
+
 def ask(  # noqa: PLR0913 - each is an option of the module
     repositories: Sequence[Mapping[str, Any]],
     wanted: Sequence[str],
@@ -493,15 +506,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     also: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer of the module package_index: versions, what would be installed and removed, bytes, problems."""
-    answer: dict[str, Any] = {
-        "packages": {},
-        "others": {},
-        "install": [],
-        "remove": [],
-        "download_bytes": None,
-        "disk_bytes": None,
-        "problems": [],
-    }
+    answer = nothing()
     with PrivateApt(timeout, runner, getter) as apt:
         if apt.prepare(repositories, keep) and wanted:
             names = [_split(item)[0] for item in wanted]

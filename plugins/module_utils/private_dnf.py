@@ -114,15 +114,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     also: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer of the module package_index, see there; of the same form as that of private_apt."""
-    answer: dict[str, Any] = {
-        "packages": {},
-        "others": {},
-        "install": [],
-        "remove": [],
-        "download_bytes": None,
-        "disk_bytes": None,
-        "problems": [],
-    }
+    answer = private_apt.nothing()
     with PrivateDnf(timeout, runner, getter) as dnf:
         question = {
             "repositories": dnf.trusted(repositories),

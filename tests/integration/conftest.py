@@ -94,6 +94,8 @@ class Node:
     def __init__(self, name: str, inventory: Path) -> None:
         self.name = name
         self.inventory = inventory
+        #: Its file tree before gpuwright came, where a test asks for it.
+        self.bare: dict[str, str] = {}
 
     def shell(self, command: str, *, check: bool = True) -> str:
         """What COMMAND prints on the node, as root."""
@@ -199,23 +201,43 @@ def container_engine() -> None:
     engine.ensure()
 
 
+def new_node(name: str, scenario: str, folder: Path, **inventory: Any) -> Node:
+    """A node as the factory delivers it, in an inventory of its own; it takes the place of an earlier one of this name."""
+    full = f"it-{name}"
+    node.remove(full)
+    node.create(full, scenario)
+    path = folder / f"{name}.yml"
+    path.write_text(node.inventory([full], **inventory))
+    return Node(full, path)
+
+
 @pytest.fixture
 def make_node(proven: Proven, tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """Make simulated nodes; they are removed after the test, unless GPUWRIGHT_SIM_KEEP is set."""
     made: list[str] = []
 
     def make(name: str = "t1", scenario: str = "two-h100", **inventory: Any) -> Node:
-        full = f"it-{name}"
-        node.remove(full)
-        node.create(full, scenario)
-        made.append(full)
-        path = tmp_path / f"{name}.yml"
-        path.write_text(node.inventory([full], **inventory))
-        return Node(full, path)
+        made.append(f"it-{name}")
+        return new_node(name, scenario, tmp_path, **inventory)
 
     yield make
     kept = proven.node.name if proven.node else None
     _remove([name for name in made if name != kept])
+
+
+@pytest.fixture(scope="module")
+def make_shared_node(
+    container_engine: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str, str], Node]]:
+    """The same for the tests of a module together: they go by turns with the node, in their order."""
+    made: list[str] = []
+
+    def make(name: str, scenario: str) -> Node:
+        made.append(f"it-{name}")
+        return new_node(name, scenario, tmp_path_factory.mktemp(name))
+
+    yield make
+    _remove(made)
 
 
 class Proven:

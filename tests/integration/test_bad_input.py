@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,9 @@ pytestmark = pytest.mark.sim
 
 
 @pytest.fixture(scope="module")
-def bare(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def bare(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A node with two cards that nothing was done to; every test here leaves it so."""
-    name = "it-refused"
-    node.remove(name)
-    node.create(name, "two-h100")
-    path = tmp_path_factory.mktemp("inventory") / "refused.yml"
-    path.write_text(node.inventory([name]))
-    yield Node(name, path)
-    node.remove(name)
+    return make_shared_node("refused", "two-h100")
 
 
 @contextmanager

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-
-from tests.sim import node as nodes
 
 from .conftest import Node
 
@@ -17,18 +15,12 @@ _MANAGER = "dpkg-query -W -f '${Version}' nvidia-fabricmanager"
 
 
 @pytest.fixture(scope="module")
-def hgx(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def hgx(make_shared_node: Callable[[str, str], Node]) -> Node:
     """An HGX H100 as `up` left it."""
-    name = "it-hgx"
-    nodes.remove(name)
-    nodes.create(name, "hgx-h100")
-    path = tmp_path_factory.mktemp("hgx") / "hgx.yml"
-    path.write_text(nodes.inventory([name]))
-    machine = Node(name, path)
+    machine = make_shared_node("hgx", "hgx-h100")
     run = machine.up(_WISH)
     assert run.code == 0, str(run)
-    yield machine
-    nodes.remove(name)
+    return machine
 
 
 def test_the_fabric_manager_is_enabled_and_runs_at_exactly_the_drivers_version(hgx: Node) -> None:

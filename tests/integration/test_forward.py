@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.sim import node
-
-from .conftest import Node, Proven
+from .conftest import Node
 
 pytestmark = pytest.mark.sim
 
@@ -19,22 +17,16 @@ _ASK = "import jax; print(jax.devices()[0].platform)"
 
 
 @pytest.fixture(scope="module")
-def forward(proven: Proven) -> Iterator[Node]:
+def forward(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A node whose driver brings CUDA 12.8 and whose JAX is of CUDA 13."""
-    name = "it-forward"
-    node.remove(name)
-    node.create(name, "h100-ubuntu")
-    path = proven.folder / "forward.yml"
-    path.write_text(node.inventory([name]))
-    machine = Node(name, path)
+    machine = make_shared_node("forward", "h100-ubuntu")
     refused = machine.plan(*_OLD)
     assert refused.code == 3, str(refused)
     assert any("cuda-compat=auto" in row["remedy"] for row in refused.host["conflicts"]), refused.host["conflicts"]
     run = machine.up(*_WANTS)
     assert run.code == 0, str(run)
     assert run.host["verdict"] == "pass"
-    yield machine
-    node.remove(name)
+    return machine
 
 
 def test_the_old_driver_stays_and_the_libraries_are_of_the_new_cuda(forward: Node) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
-
-from tests.sim import node
 
 from .conftest import Node
 
@@ -41,18 +39,12 @@ update-grub 2>/dev/null
 
 
 @pytest.fixture(scope="module")
-def server(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def server(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A proven node whose second kernel is taken away again: it comes by the tests."""
-    name = "it-kernels"
-    node.remove(name)
-    node.create(name, "kernel-behind")
-    path = tmp_path_factory.mktemp("kernels") / "kernels.yml"
-    path.write_text(node.inventory([name]))
-    machine = Node(name, path)
+    machine = make_shared_node("kernels", "kernel-behind")
     run = machine.up(*_DRIVER)
     assert run.code == 0, str(run)
-    yield machine
-    node.remove(name)
+    return machine
 
 
 def exists(machine: Node, path: str) -> bool:

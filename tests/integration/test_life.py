@@ -3,13 +3,9 @@ removed: the file tree is the bare node's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-
-from tests.sim import node
 
 from .conftest import Node, Run, gpuwright
 from .leftovers import leftovers
@@ -20,27 +16,12 @@ _OLD, _NEW, _OTHER = "580.126.20", "580.178.04", "595.112.07"
 _BROKEN = "/etc/gpuwright-sim/dkms-fails"
 
 
-@dataclass
-class Machine(Node):
-    """A node, and its file tree before gpuwright came."""
-
-    name: str
-    inventory: Path
-    bare: dict[str, str] = field(default_factory=dict)
-
-
 @pytest.fixture(scope="module")
-def machine(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A bare node; the tests of this module go through the driver's life on it in their order."""
-    name = "it-life"
-    node.remove(name)
-    node.create(name, "two-h100")
-    path = tmp_path_factory.mktemp("life") / "life.yml"
-    path.write_text(node.inventory([name]))
-    made = Machine(name, path)
+    made = make_shared_node("life", "two-h100")
     made.bare = made.tree()
-    yield made
-    node.remove(name)
+    return made
 
 
 def run(machine: Node, verb: str, *arguments: str) -> Run:
@@ -143,7 +124,7 @@ def test_security_goes_no_further_than_the_floor(machine: Node) -> None:
 
 
 @pytest.mark.unproven
-def test_remove_leaves_the_node_as_it_was(machine: Machine) -> None:
+def test_remove_leaves_the_node_as_it_was(machine: Node) -> None:
     # With everything that a node gets by default: the frameworks, and Docker with the container toolkit.
     whole = machine.up()
     assert whole.code == 0, str(whole)

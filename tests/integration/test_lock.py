@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.sim import node
-
-from .conftest import Node, Proven, gpuwright
+from .conftest import Node, gpuwright
 from .traces import traces
 
 pytestmark = pytest.mark.sim
@@ -36,19 +34,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def locked(proven: Proven, folder: Path) -> Iterator[tuple[Node, Path]]:
+def locked(make_shared_node: Callable[[str, str], Node], folder: Path) -> tuple[Node, Path]:
     """A node that `up --lock` brought to the versions of a lock, and the lock."""
-    name = "it-locked"
-    node.remove(name)
-    node.create(name, "two-h100")
-    path = proven.folder / "locked.yml"
-    path.write_text(node.inventory([name]))
-    machine, file = Node(name, path), lock(folder, *_WANTS)
+    machine, file = make_shared_node("locked", "two-h100"), lock(folder, *_WANTS)
     run = machine.up("--lock", str(file))
     assert run.code == 0, str(run)
     assert run.host["verdict"] == "pass"
-    yield machine, file
-    node.remove(name)
+    return machine, file
 
 
 def versions(machine: Node, *names: str) -> dict[str, str]:

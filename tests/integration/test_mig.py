@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 import yaml
-
-from tests.sim import node as nodes
 
 from .conftest import Node, Run
 
@@ -18,15 +16,9 @@ _LARGE = {"all": "3g.40gb,2g.20gb,1g.10gb,1g.10gb"}
 
 
 @pytest.fixture(scope="module")
-def machine(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A server with one H100 and nothing of NVIDIA."""
-    name = "it-mig"
-    nodes.remove(name)
-    nodes.create(name, "h100-ubuntu")
-    path = tmp_path_factory.mktemp("mig") / "mig.yml"
-    path.write_text(nodes.inventory([name]))
-    yield Node(name, path)
-    nodes.remove(name)
+    return make_shared_node("mig", "h100-ubuntu")
 
 
 def up(machine: Node, layout: object, *arguments: str, verb: str = "up") -> Run:

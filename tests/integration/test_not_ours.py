@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
-
-from tests.sim import node
 
 from .conftest import Node, gpuwright
 from .traces import traces
@@ -16,17 +14,6 @@ pytestmark = pytest.mark.sim
 #: What the name of a package of a driver for Linux begins with.
 _DRIVER = ("nvidia-", "libnvidia-", "libcuda1", "cuda-drivers", "linux-modules-nvidia", "linux-objects-nvidia")
 _NO_DRIVER = ("nvidia-container-toolkit", "libnvidia-container")
-
-
-def made(scenario: str, folder: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node of a scenario; removed afterwards."""
-    name = f"it-{scenario}"
-    node.remove(name)
-    node.create(name, scenario)
-    path = folder.mktemp("inventory") / f"{scenario}.yml"
-    path.write_text(node.inventory([name]))
-    yield Node(name, path)
-    node.remove(name)
 
 
 def driver_packages(machine: Node) -> list[str]:
@@ -39,9 +26,9 @@ def driver_packages(machine: Node) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def wsl(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def wsl(make_shared_node: Callable[[str, str], Node]) -> Node:
     """Ubuntu 24.04 inside WSL 2 with the driver of Windows."""
-    yield from made("wsl-rtx4090", tmp_path_factory)
+    return make_shared_node("wsl-rtx4090", "wsl-rtx4090")
 
 
 def test_wsl_is_proven_without_a_package_of_a_driver(wsl: Node) -> None:
@@ -82,9 +69,9 @@ def test_doctor_inside_wsl_judges_what_applies(wsl: Node) -> None:
 
 
 @pytest.fixture(scope="module")
-def amd(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def amd(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A machine whose only GPU is AMD's."""
-    yield from made("amd-only", tmp_path_factory)
+    return make_shared_node("amd-only", "amd-only")
 
 
 def test_a_machine_with_amds_card_alone_is_named_and_left_as_it_is(amd: Node) -> None:
@@ -99,9 +86,9 @@ def test_a_machine_with_amds_card_alone_is_named_and_left_as_it_is(amd: Node) ->
 
 
 @pytest.fixture(scope="module")
-def hypervisor(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def hypervisor(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A machine of whose two cards one is held for a virtual machine."""
-    yield from made("passthrough", tmp_path_factory)
+    return make_shared_node("passthrough", "passthrough")
 
 
 def test_a_card_held_for_a_virtual_machine_is_left_where_it_is(hypervisor: Node) -> None:

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from tests.sim import node
-
 from . import witness
-from .conftest import Node, Proven, Run, gpuwright
+from .conftest import Node, Run, gpuwright
 
 pytestmark = pytest.mark.sim
 
 
 @pytest.fixture(scope="module")
-def bare(proven: Proven) -> Iterator[Node]:
+def bare(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A node as the factory delivers it. The tests of this module leave it so."""
-    name = "it-bare"
-    node.remove(name)
-    node.create(name, "two-h100")
-    path = proven.folder / "bare.yml"
-    path.write_text(node.inventory([name]))
-    yield Node(name, path)
-    node.remove(name)
+    return make_shared_node("bare", "two-h100")
 
 
 @dataclass(frozen=True)

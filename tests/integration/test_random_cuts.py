@@ -10,7 +10,7 @@ import random
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -18,7 +18,7 @@ import pytest
 from tests.sim import node, settings
 
 from . import witness
-from .conftest import Node, Proven, command_line, environment
+from .conftest import Node, command_line, environment
 
 pytestmark = pytest.mark.sim
 
@@ -50,18 +50,12 @@ def _cuts() -> Iterator[Cut]:
 
 
 @pytest.fixture(scope="module")
-def machine(proven: Proven) -> Iterator[Node]:
+def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A node with a driver of the oldest build, which the cuts take turns with."""
-    name = "it-cuts"
-    node.remove(name)
-    node.create(name, "two-h100")
-    path = proven.folder / "cuts.yml"
-    path.write_text(node.inventory([name]))
-    made = Node(name, path)
+    made = make_shared_node("cuts", "two-h100")
     run = made.up("--want", f"driver={_BUILDS[0]}", *_WANT)
     assert run.code == 0, str(run)
-    yield made
-    node.remove(name)
+    return made
 
 
 @pytest.mark.parametrize("cut", list(_cuts()), ids=lambda cut: f"{cut.seed}-{cut.kind}-{cut.after:.0f}s")

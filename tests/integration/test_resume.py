@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.sim import node, settings
+from tests.sim import settings
 
 from .conftest import Node
 from .test_hosts import install
@@ -25,17 +25,11 @@ _RESUME_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
-def desk(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def desk(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A workstation whose NVIDIA card drives the screen through nouveau, with gpuwright installed from the wheel."""
-    name = "it-desk"
-    node.remove(name)
-    node.create(name, "workstation-rtx5090")
-    folder = tmp_path_factory.mktemp("desk")
-    (folder / "desk.yml").write_text(node.inventory([name]))
-    machine = Node(name, folder / "desk.yml")
-    install(machine, folder)
-    yield machine
-    node.remove(name)
+    machine = make_shared_node("desk", "workstation-rtx5090")
+    install(machine, machine.inventory.parent)
+    return machine
 
 
 def mirrors(machine: Node) -> str:

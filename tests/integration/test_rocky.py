@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.sim import node
-
 from . import witness
-from .conftest import Node, Proven, Run, gpuwright
+from .conftest import Node, Run, gpuwright
 
 pytestmark = pytest.mark.sim
 
@@ -71,15 +69,9 @@ def of_rpm(machine: Node) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def bare(proven: Proven) -> Iterator[Node]:
+def bare(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A node as the factory delivers it."""
-    name = "it-rocky"
-    node.remove(name)
-    node.create(name, "rocky")
-    path = proven.folder / "rocky.yml"
-    path.write_text(node.inventory([name]))
-    yield Node(name, path)
-    node.remove(name)
+    return make_shared_node("rocky", "rocky")
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.sim import node, runfile, settings
+from tests.sim import runfile, settings
 
 from .conftest import Node, Run
 from .leftovers import leftovers
@@ -27,15 +25,6 @@ def wish(version: str, checksum: str | None = None) -> tuple[str, ...]:
     given = checksum or runfile.checksum(path)
     wants = ("--want", f"driver={version}", "--want", "driver-source=runfile")
     return (*wants, "-e", f"nvidia_driver_runfile_sha256={given}")
-
-
-@dataclass
-class Machine(Node):
-    """A node, and its file tree before gpuwright came."""
-
-    name: str
-    inventory: Path
-    bare: dict[str, str] = field(default_factory=dict)
 
 
 def keeps(machine: Node, *versions: str) -> None:
@@ -59,17 +48,11 @@ def run(machine: Node, verb: str, *arguments: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def machine(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A bare node with nouveau loaded; the tests of this module go through the driver's life on it in their order."""
-    name = "it-runfile"
-    node.remove(name)
-    node.create(name, "two-h100")
-    path = tmp_path_factory.mktemp("inventory") / "runfile.yml"
-    path.write_text(node.inventory([name]))
-    made = Machine(name, path)
+    made = make_shared_node("runfile", "two-h100")
     made.bare = made.tree()
-    yield made
-    node.remove(name)
+    return made
 
 
 def test_a_file_without_a_checksum_is_refused_before_any_change(machine: Node) -> None:
@@ -241,7 +224,7 @@ def test_rollback_returns_from_packages_to_the_file(machine: Node) -> None:
     is_at(machine, _OLD)
 
 
-def test_remove_runs_its_own_uninstaller_and_leaves_the_node_as_it_was(machine: Machine) -> None:
+def test_remove_runs_its_own_uninstaller_and_leaves_the_node_as_it_was(machine: Node) -> None:
     planned = machine.run("remove")
     assert planned.code == 2, str(planned)
     gone = run(machine, "remove")

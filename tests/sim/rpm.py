@@ -54,13 +54,14 @@ _SCRIPTS["dkms_proprietary"] = _SCRIPTS["dkms_open"]
 
 _BUILD = """
 set -eu
-cd /work
+cd /rpmbuild
 gpg --batch --quiet --import key.asc
 printf '%%_gpg_name %s\\n%%_signature gpg\\n' "$(cat fingerprint)" >~/.rpmmacros
 cat >one <<'END'
-cd /work/specs/$1
-rpmbuild -bb --quiet --define "_topdir /work/build/$1" --define "_rpmdir /work/out/$(cat place)" --define "gpuwright_files $PWD/files" \\
-    --define "_build_name_fmt %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm" --define "_binary_payload w1.gzdio" package.spec \\
+cd /rpmbuild/specs/$1
+rpmbuild -bb --quiet --define "_topdir /rpmbuild/build/$1" --define "_rpmdir /rpmbuild/out/$(cat place)" \\
+    --define "gpuwright_files $PWD/files" --define "_build_name_fmt %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm" \\
+    --define "_binary_payload w1.gzdio" package.spec \\
     >/dev/null 2>log || { cat log; exit 255; }
 END
 ls specs | xargs -P 2 -I @ sh one @
@@ -249,7 +250,10 @@ def _run(files: Mapping[str, bytes], folder: Path, repositories: Mapping[str, An
     docker("create", "--name", container, "--label", settings.INSTANCE_LABEL, ensure_image(), "sh", "-c", _BUILD)
     try:
         docker(
-            "cp", "-", f"{container}:/", stdin=_archive({f"work/{path}": content for path, content in files.items()})
+            "cp",
+            "-",
+            f"{container}:/",
+            stdin=_archive({f"rpmbuild/{path}": content for path, content in files.items()}),
         )
         done = docker("start", "--attach", container, check=False)
         if done.returncode != 0:
@@ -257,7 +261,7 @@ def _run(files: Mapping[str, bytes], folder: Path, repositories: Mapping[str, An
         for name, row in repositories.items():
             place = folder / row["path"]
             place.parent.mkdir(parents=True, exist_ok=True)
-            docker("cp", f"{container}:/work/out/{name}", place)
+            docker("cp", f"{container}:/rpmbuild/out/{name}", place)
     finally:
         docker("rm", "-f", container, check=False)
 
