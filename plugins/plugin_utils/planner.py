@@ -416,8 +416,11 @@ def _all_findings(context: Context, request: Request) -> dict[str, list[Finding]
         # A package source that several components share is told once, where something else is left to tell.
         found = [finding for finding in found if finding not in told] or found
         told += found
-        if not found and name in SEALED and request.applied is None:
-            found = _seal_findings(name, context, request)
+        sealed = _seal_findings(name, context, request) if name in SEALED and request.applied is None else []
+        # Packages that were moved behind our back go back, whatever else is not right: only the seal knows that they were moved.
+        moved = any(finding.packages for finding in sealed) and not any(finding.packages for finding in found)
+        if moved or not found:
+            found = sealed + found
         if found:
             result[name] = found
     return result

@@ -87,6 +87,20 @@ def test_the_plan_mends_a_broken_lock_and_the_seal_covers_it() -> None:
     assert {FILE, "/etc/apt/preferences.d/nvidia-driver-pinning-580"} <= set(manages.files)
 
 
+def test_a_package_that_was_moved_goes_back_although_it_lost_its_hold_too() -> None:
+    facts = sealed()
+    facts["packages"]["holds"] = ["nvidia-driver-cuda", BRANCH_PIN]
+    facts["packages"]["installed"]["nvidia-kernel-open-dkms"] = "580.1-1"
+    reason = f"package nvidia-kernel-open-dkms is 580.1-1 instead of {nodes.DRIVER}-1"
+    facts["seals"]["nvidia_driver"] |= {"state": "broken", "reason": reason}
+    changes = [row for row in plan(facts)["changes"] if row["component"] == "nvidia_driver"]
+    assert [row["reason"] for row in changes] == [
+        reason,
+        "not held against unattended upgrades: nvidia-kernel-open-dkms",
+    ]
+    assert changes[0]["packages"], changes
+
+
 def lock_check(facts: dict[str, Any], **driver: Any) -> dict[str, Any]:
     stack = {"driver": {"branch": "580", "adopted": False, "pin": HOLDS, **driver}}
     (check,) = [each for each in judge.judge(facts, stack) if each["id"] == "driver.lock"]
