@@ -152,6 +152,8 @@ def _package(entry: dict[str, Any], words: dict[str, str]) -> deb.Package:
     for key in ("depends", "recommends", "conflicts"):
         if key in entry:
             package.fields[key.capitalize()] = entry[key].format(**words)
+    if "alone" in entry:
+        package.fields |= dict.fromkeys(("Provides", "Conflicts", "Replaces"), entry["alone"])
     if "architecture" in entry:
         package.fields["Architecture"] = entry["architecture"]
     _doc(package, int(entry.get("kib", 4)))
