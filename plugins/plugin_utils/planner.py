@@ -603,7 +603,7 @@ def _refusals(
     ]
     refusals += [_refusal("signed-module-behind", **behind)] if behind else []
     refusals += _newer_seal_refusals(context) + [_version_refusal(each, request) for each in missing]
-    refusals += [_floor_refusal(*each) for each in floors]
+    refusals += [_floor_refusal(*each) for each in floors] + _unmoved_refusals(drafted)
     if drafted.state:
         refusals += way_back.refusals(drafted.state, context.facts, _versions(index))
     refusals += _unverified_refusals(plan, request) + _space_refusals(plan, context) + _service_refusals(plan, context)
@@ -671,6 +671,23 @@ def _floor_refusal(name: str, version: str, there: str) -> dict[str, Any]:
     text = f"{name} is safe from {version} on, and the package index of this node has {there}"
     remedy = "refresh the mirror, or move to a branch that has the fix: --want driver=BRANCH"
     return _refusal("security-floor", text, remedy)
+
+
+def _unmoved_refusals(drafted: Draft) -> list[dict[str, Any]]:
+    """`upgrade --security` of a driver below the floor that no package index moves: it must not end as if all were well."""
+    driver = drafted.context.stack.get("driver")
+    if not (drafted.request.security and driver):
+        return []
+    if driver["source"] == "runfile" and not driver["adopted"]:
+        remedy = (
+            "name a fixed build and its file's checksum: --want driver=VERSION -e nvidia_driver_runfile_sha256=CHECKSUM"
+        )
+    elif driver["adopted"]:
+        remedy = "gpuwright did not install this driver: move it with what installed it"
+    else:
+        return []
+    found = [row["text"] for row in drafted.answer["warnings"] if row["rule"] == "driver.security"]
+    return [_refusal("security-floor", text, remedy) for text in found]
 
 
 def _unverified_refusals(plan: Mapping[str, Any], request: Request) -> list[dict[str, Any]]:

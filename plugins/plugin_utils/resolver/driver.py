@@ -156,7 +156,7 @@ def _fresh(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
     names = names_of(candidate, chosen, situation, wish, system, log.rules)
     version = names.pop("version", wish.driver_version)
     _explain(candidate, origin, wish, situation, log)
-    _warn(candidate, names["build"], situation, wish, log)
+    _warn(candidate, names["build"], version or candidate.build, situation, log)
     fabric.explain(names.get("fabric", {}), log)
     stack = {
         "branch": candidate.branch,
@@ -319,7 +319,7 @@ def _why_modules(candidate: branch.Candidate, situation: Situation, rules: Rules
     return "the only ones that work here, or the ones known to work"
 
 
-def _warn(candidate: branch.Candidate, build: str, situation: Situation, wish: Wish, log: Log) -> None:
+def _warn(candidate: branch.Candidate, build: str, version: str | None, situation: Situation, log: Log) -> None:
     row = candidate.row
     _lifetime(row, situation, log)
     if not row["confirmed"]:
@@ -328,8 +328,8 @@ def _warn(candidate: branch.Candidate, build: str, situation: Situation, wish: W
             f"what is known of branch {candidate.branch} is not confirmed",
             log.cite("driver_branches", row),
         )
-    if wish.driver_version or candidate.build:
-        _security(wish.driver_version or candidate.build or "", log)
+    if version:
+        _security(version, log)
     if situation.secure_boot and build == "dkms":
         _secure_boot(situation, log)
     for doubt in log.rules["systems"]["doubts"]:

@@ -11,6 +11,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, upg
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 
+from .test_driver_sources import FILE, with_file
+from .test_driver_sources import plan as plan_of
 from .test_planner import index_of, plan, proven, request, wish
 
 RULES = load_rules()
@@ -94,6 +96,28 @@ def test_a_floor_that_the_index_does_not_reach_is_refused_with_what_is_there() -
     assert row["rule"] == "security-floor"
     assert "580.159.03" in row["text"]
     assert "580.126.20" in row["text"]
+
+
+@pytest.mark.parametrize(
+    ("version", "ours", "remedy"),
+    [
+        ("580.126.20", True, "nvidia_driver_runfile_sha256"),
+        ("580.126.20", False, "move it with what installed it"),
+        (nodes.DRIVER, True, None),
+        (nodes.DRIVER, False, None),
+    ],
+)
+def test_a_driver_below_the_floor_that_no_index_moves_is_refused(version: str, ours: bool, remedy: str | None) -> None:
+    facts = with_file(version)
+    if ours:
+        stack = plan_of(nodes.bare(), **{**FILE, "nvidia_driver_version": version})["stack"]["driver"]
+        facts["seals"] = {"nvidia_driver": {"state": "good", "digest": None, "gpus": None, "stack": stack}}
+    draft = drafted(facts, security=True)
+    assert draft.context.stack["driver"]["source"] == "runfile"
+    assert draft.context.stack["driver"]["adopted"] is not ours
+    refusals = [row for row in planner.finish(draft, index_of(draft))["refusals"] if row["rule"] == "security-floor"]
+    assert [remedy in row["remedy"] for row in refusals if remedy] == ([True] if remedy else [])
+    assert bool(refusals) is bool(remedy)
 
 
 @pytest.mark.parametrize(("today", "branch"), [(date(2026, 3, 1), "595"), (date(2027, 12, 1), "580")])
