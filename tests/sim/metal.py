@@ -157,8 +157,9 @@ def _state(name: str) -> dict[str, Any]:
 def _runs(pid: int | None) -> bool:
     if pid is None:
         return False
+    # Of a child of this process the kernel says it; in its first moments /proc has no command line of it yet.
     with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
     command = Path(f"/proc/{pid}/cmdline")
     return command.exists() and b"qemu-system" in command.read_bytes()
 
