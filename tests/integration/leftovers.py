@@ -13,6 +13,7 @@ ALLOWED: Mapping[str, str] = {
     "/home": "a login leaves its own traces",
     "/root": "a login leaves its own traces",
     "/tmp": "what programs put down for a moment",
+    "/var/backups": "dpkg's own copies of its records, made each day",
     "/var/cache/apt": "apt's caches of what repositories offer",
     "/var/cache/debconf": "debconf's record of what packages ask",
     "/var/cache/ldconfig": "ldconfig's own cache",
