@@ -86,7 +86,6 @@ def test_a_driver_that_does_not_build_gives_way_to_the_one_that_worked(machine: 
     assert gpuwright("doctor", "-i", machine.inventory, "--want", "cuda=13.0").code == 0
 
 
-@pytest.mark.unproven
 def test_it_is_not_tried_again_on_this_kernel_unless_that_is_asked_for(machine: Node) -> None:
     for refused in (run(machine, "upgrade"), machine.up("--want", "cuda=13.0", "--want", f"driver={_NEW}")):
         assert refused.code == 3, str(refused)
@@ -104,7 +103,6 @@ def test_it_is_not_tried_again_on_this_kernel_unless_that_is_asked_for(machine: 
     assert run(machine, "rollback").code == 0
 
 
-@pytest.mark.unproven
 def test_another_branch_and_back_again(machine: Node) -> None:
     moved = run(machine, "upgrade", "--want", "driver=595")
     assert moved.code == 0, str(moved)
@@ -114,7 +112,6 @@ def test_another_branch_and_back_again(machine: Node) -> None:
     is_at(machine, _OLD)
 
 
-@pytest.mark.unproven
 def test_security_goes_no_further_than_the_floor(machine: Node) -> None:
     moved = run(machine, "upgrade", "--security")
     assert moved.code == 0, str(moved)
@@ -123,7 +120,6 @@ def test_security_goes_no_further_than_the_floor(machine: Node) -> None:
     assert (again.code, again.host["changes"]) == (0, []), str(again)
 
 
-@pytest.mark.unproven
 def test_remove_leaves_the_node_as_it_was(machine: Node) -> None:
     # With everything that a node gets by default: the frameworks, and Docker with the container toolkit.
     whole = machine.up()

@@ -192,7 +192,6 @@ def test_an_upgrade_that_does_not_build_returns_to_the_driver_that_worked(machin
     is_at(machine, OLDER)
 
 
-@pytest.mark.unproven
 def test_an_upgrade_moves_the_set_and_a_rollback_takes_it_back(machine: Node) -> None:
     # As where dnf keeps what it loaded: what is in its cache when the driver changes is kept as a file.
     machine.shell(
@@ -226,7 +225,6 @@ def test_a_lock_that_is_gone_is_set_again(machine: Node) -> None:
     assert machine.shell("dnf -q check-upgrade nvidia-driver-cuda").strip() == ""
 
 
-@pytest.mark.unproven
 def test_a_package_and_a_module_that_were_removed_by_hand_come_back(machine: Node) -> None:
     machine.shell("rpm -e --nodeps nvidia-driver-cuda; rm -r /lib/modules/$(uname -r)/updates; depmod $(uname -r)")
     run = up(machine, OLDER)
@@ -257,7 +255,6 @@ def test_remove_is_refused_where_somebody_elses_package_would_go(machine: Node) 
     machine.shell("dnf -yq --noautoremove remove kernel-devel-matched")
 
 
-@pytest.mark.unproven
 def test_remove_leaves_the_node_as_it_was(
     machine: Node, planned: tuple[Run, dict[str, str], dict[str, str]], rpms: list[str]
 ) -> None:

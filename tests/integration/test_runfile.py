@@ -198,7 +198,6 @@ def test_the_driver_of_an_image_is_adopted_and_never_touched(image: Node) -> Non
     assert (again.code, again.host["changes"]) == (0, []), str(again)
 
 
-@pytest.mark.unproven
 def test_where_it_does_not_work_its_owner_is_named_and_nothing_is_installed(image: Node) -> None:
     machine = image
     # Out of depmod's sight; the fixture brings them back.
