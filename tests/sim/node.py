@@ -303,6 +303,8 @@ def _variables(*, wrong_key: bool) -> dict[str, Any]:
             "pytorch": f"{base}/whl",
             "nvidia-runfile": f"{base}/driver",
         },
+        # A proof is often on a simulated node, and its disk is the one of whatever machine this is.
+        "validate_fio_runtime": 1,
         "gpuwright_repository_keys": dict.fromkeys(("nvidia", "nvidia-container-toolkit", "epel"), fingerprint),
     }
 
