@@ -92,12 +92,17 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two states are one driver: the same packages; of NVIDIA's file, which leaves no packages, the same build and flavour."""
     if "runfile" not in (one.get("source"), other.get("source")):
         return bool(one.get("packages") == other.get("packages"))
+    return is_build(one, other)
+
+
+def is_build(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two mean one build of the driver, however it is pinned and held."""
     return all(one.get(key) == other.get(key) for key in ("source", "version", "modules"))
 
 
 def is_driver(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two mean one driver for one kernel."""
-    return all(one.get(key) == other.get(key) for key in ("version", "modules", "source", "kernel"))
+    return is_build(one, other) and one.get("kernel") == other.get("kernel")
 
 
 def file_of(stack: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

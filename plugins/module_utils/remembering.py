@@ -24,9 +24,12 @@ def begin(
     """Remember, before the first change, the driver that works, and the packages that are there; before the return from a driver, that
     it `failed`.
 
-    A run that was cut off has not ended: what was there before it is still what was there before.
+    A run that was cut off has not ended: what was there before it is still what was there before. The driver that works is then the one
+    that this run remembered: of the pins and holds it may have moved some, and the mark in the seal's place says where it went.
     """
     record = history.read(host)
+    if state and record["before"] is not None:
+        state = next((each for each in record["states"] if history.is_build(each, state)), state)
     if record["before"] is None:
         record["before"] = sorted(installed)
     if record["streams"] is None:

@@ -83,21 +83,29 @@ def target(facts: Facts) -> State | None:
 
 def is_present(state: State, facts: Facts) -> bool:
     """Whether a state is the one that is there."""
+    return history.same(state, _present(facts))
+
+
+def _present(facts: Facts) -> dict[str, Any]:
+    """The driver that is there, working or not, as far as a state tells of it."""
     driver = facts["driver"]
-    present = {
+    return {
         "source": driver["source"],
         "packages": driver["packages"] or {},
         "version": driver["user_version"],
         "modules": runfile.flavour(facts),
     }
-    return history.same(state, present)
 
 
 def gave_way(facts: Facts, begun: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The driver that a run returns from, as it is remembered; None where the run changed nothing of it (a file that could not be
-    fetched says nothing of a driver). ``begun``: the plan of that run.
+    """The driver that a run returns from, as it is remembered; None where the run did not get so far that another one was there (a file
+    that could not be fetched, packages that were refused, say nothing of a driver). ``begun``: the plan of that run.
     """
-    if begun is None or not begun["brings"] or (begun["remember"] and is_present(begun["remember"], facts)):
+    if (
+        begun is None
+        or not begun["brings"]
+        or (begun["remember"] and history.is_build(begun["remember"], _present(facts)))
+    ):
         return None
     return {**begun["brings"], "time": facts["time"]}
 

@@ -50,6 +50,18 @@ def test_packages_that_appear_while_a_run_is_at_work_were_brought_by_it(node: Tr
     assert seen(node)["brought"] == ["fio"]
 
 
+def test_after_a_run_that_was_cut_off_the_driver_before_it_is_remembered_as_it_was_then(node: Tree) -> None:
+    worked = state("595.1", source="nvidia", modules="open", holds=["libcuda1"])
+    begin(node, worked)
+    # The pin was moved, and in the seal's place stands where that run went.
+    begin(node, {**worked, "packages": {**worked["packages"], "pin": "580-1"}, "holds": [], "stack": {"branch": "580"}})
+    assert seen(node)["states"] == [worked]
+    end(node)
+    moved = {**worked, "holds": [], "packages": {**worked["packages"], "more": "1"}}
+    begin(node, moved)
+    assert seen(node)["states"] == [moved, worked]
+
+
 def test_a_run_that_was_cut_off_counts_until_another_one_ends(node: Tree) -> None:
     begin(node)
     node.packages({"docker.io": "26.1", "bash": "5.2", "fio": "3.39"})

@@ -295,8 +295,10 @@ def test_only_a_driver_that_came_to_be_installed_has_failed() -> None:
         "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")},
     }
     assert way_back.gave_way(facts, begun) is None
-    half = nodes.merged(facts, {"driver": {"owner": "none"}})
-    half["driver"]["packages"] = {}
+    # The pin was moved, and then apt refused the packages.
+    pinned = nodes.merged(facts, {"driver": {"packages": {"nvidia-driver-pinning-580.178.04": "580.178.04-1"}}})
+    assert way_back.gave_way(pinned, begun) is None
+    half = nodes.merged(facts, {"driver": {"owner": "none", "user_version": "580.200.01"}})
     found = way_back.gave_way(half, begun)
     assert found is not None
     assert (found["version"], found["time"]) == ("580.178.04", facts["time"])
