@@ -219,7 +219,11 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
     )
     findings = _with_return(_all_findings(context, request), state, facts)
     also = (
-        [*availability.also(answer["stack"], rules), *filter(None, [kernels.headers_alone(context)])]
+        [
+            *availability.also(answer["stack"], rules),
+            *filter(None, [kernels.headers_alone(context)]),
+            *(nvidia_driver.members(context) if "nvidia_driver" in findings else ()),
+        ]
         if findings
         else ()
     )
@@ -281,12 +285,20 @@ def absent(drafted: Draft, index: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def tightened(drafted: Draft, index: Mapping[str, Any] | None) -> Draft | None:
-    """The draft to ask the index with once more, where driver and fabric manager would else be of two versions."""
-    driver = drafted.context.stack.get("driver")
+    """The draft to ask the index with once more, where driver and fabric manager, or the driver and another package of its set, would
+    else be of two versions.
+    """
+    driver, context = drafted.context.stack.get("driver"), drafted.context
     if driver is None or index is None or drafted.narrow or drafted.state or not availability.answered(index):
         return None
     narrow = fabric.narrowed(driver, nvidia_driver.versioned_packages(driver), drafted.packages, index)
-    return replace(drafted, narrow=narrow) if narrow else None
+    along = (
+        nvidia_driver.left_behind(context, index) if "nvidia_driver" in drafted.findings and not context.along else []
+    )
+    if not (narrow or along):
+        return None
+    wider = replace(context, along=along)
+    return replace(drafted, narrow=narrow, context=wider, findings=_all_findings(wider, drafted.request))
 
 
 def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Context:
     from the node's own package index (absent where the index was not asked).
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
     ``cards_missing``: the same, although the inventory or the last seal says that they are there.
-    ``variables``: what is set for each role outside it.
+    ``variables``: what is set for each role outside it. ``along``: packages that are there and go to the driver's new version with it.
     """
 
     facts: Mapping[str, Any]
@@ -34,6 +34,7 @@ class Context:
     cards_missing: bool = False
     cpu_only: bool = False
     variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    along: Sequence[str] = ()
 
     @property
     def installed(self) -> Mapping[str, str]:

@@ -171,7 +171,37 @@ def _stream_findings(context: Context, driver: Mapping[str, Any]) -> list[Findin
     return [Finding("configure", f"the module stream {name} is {found or 'not enabled'}", found, wished)]
 
 
+def members(context: Context) -> list[str]:
+    """The packages of the driver's set that are there and that nobody named: what those that are named depend on."""
+    lock = context.facts["driver"].get("lock") or {}
+    return [name for name in lock.get("set") or () if name not in context.stack["driver"]["packages"]]
+
+
+def left_behind(context: Context, index: Mapping[str, Any]) -> list[str]:
+    """Members of the set that the index has in the driver's new version too, and that nothing would bring there: what depends on them
+    takes any version. The lock, which is over all of the set, would not hold.
+    """
+    rows, driver = index.get("packages") or {}, context.stack["driver"]
+    leads = [
+        upstream(rows[name]["candidate"])
+        for name in versioned_packages(driver)
+        if (rows.get(name) or {}).get("candidate")
+    ]
+    going = {row["name"] for row in index.get("install") or ()}
+    if not leads or not going.intersection(driver["packages"]):
+        return []
+    offered = {name: set(map(upstream, versions)) for name, versions in (index.get("others") or {}).items()}
+    return [
+        name
+        for name in members(context)
+        if name not in going
+        and leads[0] in offered.get(name, ())
+        and upstream(context.installed.get(name, "")) != leads[0]
+    ]
+
+
 def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+    packages = [*driver["packages"], *context.along]
     missing = missing_packages(context, driver["packages"])
     if missing:
         before = context.facts["driver"]["user_version"] or context.facts["driver"]["loaded_version"]
@@ -179,24 +209,20 @@ def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
         after = f"{_target(context, driver)} ({driver['modules']} modules)"
         services = [PERSISTENCE_SERVICE] if _persistence_asked(context) else []
         services += fabric.services(context, driver)
-        return [Finding("install", reason, before, after, packages=driver["packages"], services=services)]
+        return [Finding("install", reason, before, after, packages=packages, services=services)]
     twice = sorted(
         set(context.facts["driver"]["packages"] or {}) & set(context.facts["packages"].get("duplicates") or ())
     )
     if twice:
         # The repair keeps the newer of two versions; the set goes to the version that is wished.
         reason = f"an interrupted update left two versions of {', '.join(twice)}"
-        return [Finding("repair", reason, after=_target(context, driver), packages=driver["packages"])]
+        return [Finding("repair", reason, after=_target(context, driver), packages=packages)]
     wrong = [
         name for name in versioned_packages(driver) if not continues(context.installed[name], version_prefix(driver))
     ]
     if wrong:
         reason = f"{wrong[0]} is {context.installed[wrong[0]]}, wished is {_target(context, driver)}"
-        return [
-            Finding(
-                "upgrade", reason, context.installed[wrong[0]], _target(context, driver), packages=driver["packages"]
-            )
-        ]
+        return [Finding("upgrade", reason, context.installed[wrong[0]], _target(context, driver), packages=packages)]
     return []
 
 

@@ -131,3 +131,32 @@ def test_an_upgrade_leaves_a_branch_that_has_ended(today: date, branch: str) -> 
     assert isinstance(moved, planner.Draft)
     assert kept.context.stack["driver"]["branch"] == "595"
     assert moved.context.stack["driver"]["branch"] == branch
+
+
+# --- the set goes as one ----------------------------------------------------------------------------------------------
+
+
+def test_what_nothing_takes_along_is_named_so_that_the_whole_set_moves() -> None:
+    facts = warm("580.126.20")
+    facts["packages"]["installed"] |= {"nvidia-modprobe": "580.126.20-1", "nvidia-settings": "580.126.20-1"}
+    facts["driver"]["lock"]["set"] = [*facts["driver"]["lock"]["set"], "nvidia-modprobe", "nvidia-settings"]
+    wanted = wish(gpuwright_want=[f"driver={nodes.DRIVER}"])
+    draft = planner.draft(facts, wanted, RULES, request())
+    assert isinstance(draft, planner.Draft)
+    assert {"nvidia-modprobe", "nvidia-settings"} <= set(draft.also)
+    index = index_of(draft)
+    index["others"] = {
+        "nvidia-modprobe": [f"{nodes.DRIVER}-1", "580.126.20-1"],
+        "nvidia-settings": ["580.126.20-1"],
+    }
+    again = planner.tightened(draft, index)
+    assert again is not None
+    assert set(again.packages) - set(draft.packages) == {"nvidia-modprobe"}
+    made = planner.finish(again, index_of(again))
+    (change,) = [row for row in made["changes"] if row["component"] == "nvidia_driver"]
+    assert {"name": "nvidia-modprobe", "version": f"{nodes.DRIVER}-1", "download_bytes": 1000} in change["packages"]
+    assert planner.tightened(again, index) is None
+
+    # A dependency takes it along.
+    index["install"].append({"name": "nvidia-modprobe", "version": f"{nodes.DRIVER}-1", "download_bytes": 1000})
+    assert planner.tightened(draft, index) is None
