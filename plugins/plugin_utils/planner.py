@@ -343,7 +343,8 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["install"] = list(sizes.values())
     plan["download_bytes"] = (index or {}).get("download_bytes") or 0
     plan["disk_bytes"] = (index or {}).get("disk_bytes") or 0
-    asked = bool(drafted.packages)
+    # After an apply the index is not asked again: what is there by then is looked at.
+    asked = bool(drafted.packages) and request.applied is None
     plan["versions_verified"] = not asked or (
         index is not None and not any(row["kind"] == "timeout" for row in problems)
     )

@@ -133,6 +133,13 @@ def test_an_upgrade_leaves_a_branch_that_has_ended(today: date, branch: str) -> 
     assert moved.context.stack["driver"]["branch"] == branch
 
 
+def test_after_an_upgrade_nothing_is_said_of_an_index_that_was_not_asked() -> None:
+    draft = drafted(warm(), applied=drafted(warm()).context.stack)
+    assert "versions-unverified" not in {row["rule"] for row in planner.finish(draft, None)["warnings"]}
+    asked = planner.finish(drafted(warm()), None)
+    assert "versions-unverified" in {row["rule"] for row in asked["warnings"]}
+
+
 # --- the set goes as one ----------------------------------------------------------------------------------------------
 
 
