@@ -26,6 +26,13 @@ _LISTS = "/var/lib/apt/lists"
 _SOURCES = "/etc/apt/sources.list"
 _SOURCE_PARTS = "/etc/apt/sources.list.d"
 _PREFERENCES = "/etc/apt/preferences"
+_STATUS = "/var/lib/dpkg/status"
+_OF_STATUS = re.compile(r"/\S*/status$")
+# Of a package that dpkg did not bring to its end, and what a package says of others.
+_UNFINISHED = re.compile(
+    r"^Status: \S+ \S+ (?:unpacked|half-installed|half-configured|triggers-awaited|triggers-pending)$", re.MULTILINE
+)
+_RELATIONS = re.compile(r"^(?:Pre-Depends|Depends|Conflicts|Breaks):.*\n(?:[ \t].*\n)*", re.MULTILINE)
 # Settings that would act on the machine (hooks) or fetch what is not asked for (indexes of files, icons, sources).
 _LEFT_OUT = re.compile(
     r"^(?:APT::Update::(?:Pre|Post)-Invoke|DPkg::(?:Pre|Post)-|Acquire::IndexTargets::(?!deb::Packages)|APT::Periodic|Unattended-Upgrade)",
@@ -73,12 +80,7 @@ def parse_policy(text: str) -> dict[str, dict[str, Any]]:
             version = row.group(1)
             continue
         origin = re.match(r"^\s{8,}-?\d+ (\S+)", line)
-        if (
-            origin
-            and version
-            and not origin.group(1).startswith("/var/lib/dpkg/status")
-            and version not in entry["versions"]
-        ):
+        if origin and version and not _OF_STATUS.match(origin.group(1)) and version not in entry["versions"]:
             entry["versions"].append(version)
     return {name: seen for name, seen in found.items() if seen["candidate"] or seen["versions"]}
 
@@ -245,6 +247,24 @@ def preferences(keep: Mapping[str, str]) -> str:
     )
 
 
+def finished(status: str) -> str:
+    """dpkg's record without the relations of packages that an interrupted run left unfinished, and of those that depend on them: apt
+    solves nothing else before they fit, and the repair sees to that before anything is installed.
+    """
+    stanzas = status.split("\n\n")
+    names = [stanza.split("\n", 1)[0].partition(": ")[2] for stanza in stanzas if _UNFINISHED.search(stanza)]
+    if not names:
+        return status
+    depends = re.compile(
+        r"^(?:Pre-Depends|Depends):.*(?<![\w.+-])(?:{0})(?![\w.+-])".format("|".join(map(re.escape, names))),
+        re.MULTILINE,
+    )
+    return "\n\n".join(
+        _RELATIONS.sub("", stanza) if _UNFINISHED.search(stanza) or depends.search(stanza) else stanza
+        for stanza in stanzas
+    )
+
+
 def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
@@ -374,7 +394,7 @@ class PrivateApt:
             "Dir::Etc::preferences": self._at("preferences"),
             "Dir::State": self._at("state"),
             "Dir::State::lists": self._at("state", "lists"),
-            "Dir::State::status": "/var/lib/dpkg/status",
+            "Dir::State::status": _write(self._at("status"), finished(_text(_STATUS))),
             "Dir::State::extended_states": "/var/lib/apt/extended_states",
             "Dir::Cache": self._at("cache"),
             "Dir::Cache::archives": self._at("cache", "archives"),
@@ -542,7 +562,7 @@ def _bytes(answer: Mapping[str, Any]) -> dict[str, int | None]:
     downloads = [item["download_bytes"] for item in answer["install"]]
     sizes = [item["installed_bytes"] for item in answer["install"]]
     present = (
-        parse_installed_sizes(_text("/var/lib/dpkg/status"))
+        parse_installed_sizes(_text(_STATUS))
         if answer["remove"] or any(item["from"] for item in answer["install"])
         else {}
     )

@@ -82,3 +82,27 @@ def test_a_held_dependency_does_not_keep_the_index_from_planning_the_move(tmp_pa
     planned = apt("apt-get", "-s", *private_apt.MAY_MOVE, "install", wanted)
     assert planned.ok, planned.err
     assert sorted(row["name"] for row in private_apt.parse_simulation(planned.out)[0]) == NAMES
+
+
+def test_a_package_that_dpkg_left_unfinished_does_not_keep_apt_from_solving_the_rest(tmp_path: Path) -> None:
+    apt = Apt(tmp_path, held=False)
+    status = tmp_path / "status"
+    cut_off = stanza("libcuda1", OLD, "Status: install ok unpacked\n") + "\n"
+    cut_off += stanza("nvidia-driver-cuda", NEW, "Status: install ok installed\n")
+    status.write_text(cut_off)
+    simulated = ("apt-get", "-s", *private_apt.MAY_MOVE, "install")
+    refused = apt(*simulated, f"nvidia-driver-cuda={NEW}")
+    assert "--fix-broken" in refused.out + refused.err, refused
+    status.write_text(private_apt.finished(cut_off))
+    assert apt(*simulated, f"nvidia-driver-cuda={NEW}").ok
+    older = apt(*simulated, f"nvidia-driver-cuda={OLD}")
+    assert f"Inst nvidia-driver-cuda [{NEW}] ({OLD}" in older.out, older
+
+
+def test_what_is_finished_keeps_its_relations() -> None:
+    whole = stanza("libcuda1", OLD, "Status: install ok installed\n") + "\n" + stanza("nvidia-driver-cuda", OLD)
+    assert private_apt.finished(whole) == whole
+    unfinished = whole.replace("ok installed", "ok half-configured")
+    assert "Depends" not in private_apt.finished(unfinished)
+    other = unfinished + "\n" + "Package: x\nStatus: install ok installed\nDepends: libcuda1-dbg, y\nDescription: x\n"
+    assert "Depends: libcuda1-dbg, y" in private_apt.finished(other)
