@@ -256,7 +256,7 @@ def finished(status: str) -> str:
     if not names:
         return status
     depends = re.compile(
-        r"^(?:Pre-Depends|Depends):.*(?<![\w.+-])(?:{0})(?![\w.+-])".format("|".join(map(re.escape, names))),
+        r"^(?:Pre-Depends|Depends):.*(?<![\w.+-])(?:{})(?![\w.+-])".format("|".join(map(re.escape, names))),
         re.MULTILINE,
     )
     return "\n\n".join(
