@@ -156,9 +156,11 @@ def _wished_version(context: Context) -> str | None:
         return str(context.stack["driver"]["version"])
     if context.stack["driver"].get("displaces"):
         return _target(context, context.stack["driver"])
-    for name, version in context.versions.items():
-        if name in context.stack["driver"]["packages"] and context.installed.get(name) not in (None, version):
-            return version
+    for name in _carriers(context.stack["driver"]):
+        version = context.versions.get(name, "")
+        # Another branch may come by packages of other names, which are not there yet.
+        if _DRIVER_VERSION.match(version) and context.installed.get(name) != version:
+            return upstream(version)
     return None
 
 
@@ -230,12 +232,15 @@ def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
     """The packages that carry the driver's own version. NVIDIA's repository versions them all alike, a distribution
     does not (Debian 13 pairs driver 550 with a persistence daemon of 535): its own are looked at where a version is wished.
     """
-    others: tuple[str, ...] = ("nvidia-driver-pinning-", "python3-", "linux-", "kernel-", "nvlsm", "infiniband-")
-    if driver["source"] == "runfile":
+    if driver["source"] == "runfile" or (driver["source"] != "nvidia" and not driver.get("version")):
         return []
+    return _carriers(driver)
+
+
+def _carriers(driver: Mapping[str, Any]) -> list[str]:
+    """The named packages that are of the driver's own version."""
+    others: tuple[str, ...] = ("nvidia-driver-pinning-", "python3-", "linux-", "kernel-", "nvlsm", "infiniband-")
     if driver["source"] != "nvidia":
-        if not driver.get("version"):
-            return []
         others += ("firmware-", "nvidia-persistenced")
     return [name for name in driver["packages"] if not name.startswith(others)]
 

@@ -167,3 +167,16 @@ def test_what_nothing_takes_along_is_named_so_that_the_whole_set_moves() -> None
     # A dependency takes it along.
     index["install"].append({"name": "nvidia-modprobe", "version": f"{nodes.DRIVER}-1", "download_bytes": 1000})
     assert planner.tightened(draft, index) is None
+
+
+def test_another_branch_by_packages_of_other_names_needs_a_boot() -> None:
+    facts = warm()
+    renamed = {f"{name}-other": version for name, version in facts["packages"]["installed"].items() if "nvidia" in name}
+    facts["packages"]["installed"] = {**renamed, "linux-headers-amd64": "1", "dkms": "1"}
+    draft = drafted(facts)
+    versions = dict.fromkeys((name.replace("-", "_") for name in draft.packages), f"{NEWER}-1")
+    made = planner.finish(draft, index_of(draft, **versions))
+    assert "reboot" in made["components"], made["changes"]
+    assert "another version of the NVIDIA module is loaded" in made["reboot_reason"]
+    same = planner.finish(draft, index_of(draft))
+    assert "reboot" not in same["components"], same["changes"]
