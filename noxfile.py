@@ -85,7 +85,9 @@ def integration(session: nox.Session) -> None:
     """Whole runs of the command line on simulated nodes, on this environment's ansible-core."""
     # A bare Debian or Ubuntu has no container engine yet: this installs and starts one, or says why not.
     session.run("python", "-c", "from tests.sim import engine; engine.ensure()")
-    session.run("pytest", "-q", "-m", "not metal", "--durations", "30", *_WORKERS, "tests/integration", *session.posargs)
+    session.run(
+        "pytest", "-q", "-m", "not metal", "--durations", "30", *_WORKERS, "tests/integration", *session.posargs
+    )
 
 
 @nox.session

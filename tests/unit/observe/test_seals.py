@@ -46,7 +46,10 @@ def verdict(node: Tree) -> tuple[str, str | None]:
 
 
 def test_sealing_writes_what_the_node_really_has_readable_by_root_only(node: Tree) -> None:
-    assert seal(node) == {"changed": True, "written": [SEAL], "removed": [], "invocation": seal(node)["invocation"]}
+    answer = seal(node)
+    # Not every line of ansible-core repeats the arguments.
+    answer.pop("invocation", None)
+    assert answer == {"changed": True, "written": [SEAL], "removed": []}
     path = node.root / SEAL.lstrip("/")
     record = json.loads(path.read_text())
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
