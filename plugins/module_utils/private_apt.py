@@ -394,7 +394,7 @@ class PrivateApt:
             "Dir::Etc::preferences": self._at("preferences"),
             "Dir::State": self._at("state"),
             "Dir::State::lists": self._at("state", "lists"),
-            "Dir::State::status": _write(self._at("status"), finished(_text(_STATUS))),
+            "Dir::State::status": self._status(),
             "Dir::State::extended_states": "/var/lib/apt/extended_states",
             "Dir::Cache": self._at("cache"),
             "Dir::Cache::archives": self._at("cache", "archives"),
@@ -412,6 +412,12 @@ class PrivateApt:
         lines += [f'{name} "{value}";' for name, value in private.items()]
         _write(self._at("apt.conf"), "\n".join(lines) + "\n")
         return True
+
+    def _status(self) -> str:
+        """dpkg's own record, or a private one where an interrupted run left packages unfinished."""
+        own = _text(_STATUS)
+        told = finished(own)
+        return _STATUS if told == own else _write(self._at("status"), told)
 
     def prepare(self, repositories: Sequence[Mapping[str, Any]], keep: Mapping[str, str]) -> bool:
         """Make the state and fetch the indexes. Whether apt can be asked; what went wrong is in `problems`."""

@@ -94,7 +94,7 @@ class Node:
     def __init__(self, name: str, inventory: Path) -> None:
         self.name = name
         self.inventory = inventory
-        #: Its file tree before gpuwright came, where a test asks for it.
+        #: Its file tree before gpuwright came, see `with_its_tree`.
         self.bare: dict[str, str] = {}
 
     def shell(self, command: str, *, check: bool = True) -> str:
@@ -112,6 +112,11 @@ class Node:
     def tree(self) -> dict[str, str]:
         """Every path with mode, owner, size, time and digest; what is left out is in :data:`witness.EXCEPT`."""
         return witness.tree(self.name)
+
+    def with_its_tree(self) -> Node:
+        """Itself, with the tree that it has now to be compared with at the end of its life."""
+        self.bare = self.tree()
+        return self
 
     def plan(self, *arguments: str) -> Run:
         """`gpuwright plan --json`."""

@@ -19,9 +19,7 @@ _BROKEN = "/etc/gpuwright-sim/dkms-fails"
 @pytest.fixture(scope="module")
 def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A bare node; the tests of this module go through the driver's life on it in their order."""
-    made = make_shared_node("life", "two-h100")
-    made.bare = made.tree()
-    return made
+    return make_shared_node("life", "two-h100").with_its_tree()
 
 
 def run(machine: Node, verb: str, *arguments: str) -> Run:

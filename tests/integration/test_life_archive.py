@@ -17,9 +17,7 @@ _OLD, _NEW = "570.211.01", "580.173.02"
 @pytest.fixture(scope="module")
 def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A bare node; the tests of this module go through the driver's life on it in their order."""
-    made = make_shared_node("archive", "h100-ubuntu")
-    made.bare = made.tree()
-    return made
+    return make_shared_node("archive", "h100-ubuntu").with_its_tree()
 
 
 def run(machine: Node, verb: str, *wish: str) -> Run:

@@ -50,9 +50,7 @@ def run(machine: Node, verb: str, *arguments: str) -> Run:
 @pytest.fixture(scope="module")
 def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
     """A bare node with nouveau loaded; the tests of this module go through the driver's life on it in their order."""
-    made = make_shared_node("runfile", "two-h100")
-    made.bare = made.tree()
-    return made
+    return make_shared_node("runfile", "two-h100").with_its_tree()
 
 
 def test_a_file_without_a_checksum_is_refused_before_any_change(machine: Node) -> None:
