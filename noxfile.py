@@ -26,8 +26,11 @@ NEWEST_LINE = "2.21"
 NEWEST_PYTHONS = ("3.13", "3.12", "3.14")
 
 PYTHON_TREES = ["plugins", "src", "tests", "molecule", "tools", "benchmarks", "noxfile.py"]
-# As many processes of pytest as there are cores, four at most; the tests of a file stay together, they share what they prepared.
-_WORKERS = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
+# The tests of a file stay together, they share what they prepared.
+_BY_FILE = ["--dist", "loadfile", "--no-loadscope-reorder"]
+# As many processes of pytest as there are cores, four at most; where half of the time is waiting for a node, half as many again.
+_WORKERS = ["-n", str(min(os.cpu_count() or 1, 4)), *_BY_FILE]
+_WORKERS_WITH_NODES = ["-n", str(min((os.cpu_count() or 1) * 3 // 2, 4)), *_BY_FILE]
 SHELL_SHEBANGS = (b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash", b"#!/usr/bin/env sh")
 
 
@@ -86,7 +89,15 @@ def integration(session: nox.Session) -> None:
     # A bare Debian or Ubuntu has no container engine yet: this installs and starts one, or says why not.
     session.run("python", "-c", "from tests.sim import engine; engine.ensure()")
     session.run(
-        "pytest", "-q", "-m", "not metal", "--durations", "30", *_WORKERS, "tests/integration", *session.posargs
+        "pytest",
+        "-q",
+        "-m",
+        "not metal",
+        "--durations",
+        "30",
+        *_WORKERS_WITH_NODES,
+        "tests/integration",
+        *session.posargs,
     )
 
 

@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from ..module_utils import checks as checking
+from ..module_utils.private_apt import EVERY_PACKAGE
 from . import (
     availability,
     hosts,
@@ -44,8 +45,6 @@ RESERVE_BYTES = 512 * 1024**2
 INITRAMFS_BYTES = 128 * 1024**2
 #: Packages of the tools that a proof measures with.
 PROOF_TOOLS = ("fio",)
-#: apt's way to say every package in a preference by version (a plain star only works for origins).
-EVERY_PACKAGE = "/./"
 #: Seconds that a proof stays fresh without a boot or a change (variable gpuwright_proof_max_age).
 PROOF_MAX_AGE = 7 * 24 * 3600
 #: Verbs that change a node.

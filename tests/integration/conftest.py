@@ -40,6 +40,24 @@ COMPONENTS = {
 }
 
 
+#: Files whose tests take longest together: they begin first, so that no process of pytest is left alone with one at the end.
+_LONGEST = (
+    "test_life.py",
+    "test_rocky.py",
+    "test_random_cuts.py",
+    "test_runfile.py",
+    "test_cut.py",
+    "test_mig.py",
+    "test_kernel_update.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; within a file the order stays."""
+    places = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
 @dataclass
 class Run:
     """One run of the command line."""

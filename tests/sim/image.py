@@ -145,9 +145,12 @@ set -eu
 export DEBIAN_FRONTEND=noninteractive
 {files}
 {sources}
+# Descriptions that nobody reads double apt's cache, which it makes anew at each change of its lists.
+echo 'Acquire::Languages "none";' > /etc/apt/apt.conf.d/99gpuwright-sim
 apt-get update -q
 apt-get install -qy --no-install-recommends {packages}
 apt-get install -qy --download-only --no-install-recommends {fetched}
+echo COMPRESSLEVEL=1 > /etc/initramfs-tools/conf.d/gpuwright-sim
 useradd --create-home --shell /bin/bash {user}
 echo '{user} ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/{user}
 chmod 0440 /etc/sudoers.d/{user}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +64,42 @@ def test_a_simulation_tells_what_comes_what_is_replaced_and_what_goes() -> None:
     assert remove == ["old"]
 
 
-def test_sizes_are_read_of_files_and_of_stanzas() -> None:
-    assert private_apt.parse_uris("'http://x/y/hello_2.10-3_amd64.deb' hello_2.10-3_amd64.deb 53080 SHA256:ab\n") == {
-        "hello": 53080
-    }
-    assert private_apt.parse_installed_sizes("Package: hello\nInstalled-Size: 277\n\nPackage: b\nDescription: x\n") == {
-        "hello": 277 * 1024
-    }
+def test_sizes_are_read_of_stanzas() -> None:
+    stanzas = "Package: hello\nInstalled-Size: 277\nSize: 53080\n\nPackage: b\nDescription: x\n"
+    assert private_apt.parse_sizes(stanzas, "Size") == {"hello": 53080}
+    assert private_apt.installed_sizes(stanzas) == {"hello": 277 * 1024}
+
+
+def test_every_package_is_pinned_by_the_names_that_have_such_a_version(tmp_path: Path) -> None:
+    path = tmp_path / "mirror_Packages"
+    path.write_text(
+        "Package: libcuda1\nSource: nvidia\nVersion: 580.95.05-1\n\n"
+        "Package: libcuda1\nVersion: 590.1-1\n\n"
+        "Package: newer\nVersion: 590.580.1-1\n\n"
+        "Version: 580.1-1\nPackage: backwards\n\n"
+        "Package: last\nVersion: 580.2-1\n"
+    )
+    assert private_apt.names_of_versions(str(path), "580.") == {"libcuda1", "backwards", "last"}
+    assert private_apt.names_of_versions(str(path), "580.95.*") == {"libcuda1"}
+    path.write_text("")
+    assert private_apt.names_of_versions(str(path), "580.") == set()
+
+
+@pytest.mark.parametrize(
+    ("listed", "pinned"),
+    [("mirror_Packages", "Package: libcuda1\nPin: version 580.*"), ("mirror_Packages.lz4", "Package: /./\nPin: version 580.*")],
+    ids=["plain", "compressed"],
+)  # fmt: skip
+def test_the_lists_say_what_every_package_is(
+    listed: str, pinned: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / listed).write_text("Package: libcuda1\nVersion: 580.95.05-1\n")
+    monkeypatch.setattr(private_apt, "_LISTS", str(tmp_path))
+    apt = FakeApt(policy=answer(POLICY))
+    ask(apt, ["nvidia-driver-cuda"], keep={"/./": "580.", "fabric": "580.95"})
+    assert apt.preferences.count("Package: ") == len({"every", "fabric"})
+    assert f"{pinned}\nPin-Priority: 1001\n" in apt.preferences
+    assert "Package: fabric\nPin: version 580.95*\n" in apt.preferences
 
 
 @pytest.mark.parametrize(
@@ -138,6 +167,7 @@ class FakeApt:
     def __init__(self, **answers: Result) -> None:
         self.answers = answers
         self.stanza = ""
+        self.preferences = ""
         self.directory: Path | None = None
 
     def __call__(self, argv: Sequence[str], timeout: float, env: dict[str, str] | None = None) -> Result:
@@ -150,24 +180,32 @@ class FakeApt:
         assert "proxy.example" in config
         assert "rm -rf" not in config
         self.stanza = (self.directory / "sources.list.d/gpuwright-asked.sources").read_text()
-        word = next(word for word in ("update", "policy", "--print-uris", "show", "-s") if word in argv)
-        return self.answers.get(word.strip("-").replace("-", "_"), answer())
+        word = next(word for word in ("update", "policy", "show", "-s") if word in argv)
+        if word == "policy":
+            self.preferences = (self.directory / "preferences").read_text()
+        return self.answers.get(word.strip("-"), answer())
 
 
-def ask(apt: FakeApt, packages: list[str], key: bytes | FetchError = KEY, also: Sequence[str] = ()) -> dict[str, Any]:
+def ask(
+    apt: FakeApt,
+    packages: list[str],
+    key: bytes | FetchError = KEY,
+    also: Sequence[str] = (),
+    keep: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     def getter(url: str, timeout: float) -> bytes:
         if isinstance(key, FetchError):
             raise key
         return key
 
-    return private_apt.ask([REPOSITORY], packages, {}, 60, runner=apt, getter=getter, also=also)
+    return private_apt.ask([REPOSITORY], packages, keep or {}, 60, runner=apt, getter=getter, also=also)
 
 
 def test_the_key_of_a_repository_is_fetched_checked_and_named_in_its_source() -> None:
     apt = FakeApt(
         policy=answer(POLICY),
         s=answer("Inst nvidia-driver-cuda [570.1-1] (580.95.05-1 x [amd64])\n"),
-        print_uris=answer("'http://m/n_1_a.deb' nvidia-driver-cuda_580_amd64.deb 1000 SHA256:x\n"),
+        show=answer("Package: nvidia-driver-cuda\nVersion: 580.95.05-1\nSize: 1000\n"),
     )
     seen = ask(apt, ["nvidia-driver-cuda"])
     assert "URIs: http://mirror.example/debian13/x86_64/\nSuites: /\nSigned-By: " in apt.stanza
