@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim import engine, node, settings
+from tests.sim import engine, node, scenario, settings
 
 from . import witness
 
@@ -263,8 +264,29 @@ def make_shared_node(
     _remove(made)
 
 
+#: The disk of the node that was brought up first: the processes of a session begin with it instead of bringing up one each.
+_KEPT = f"{settings.IMAGE}-kept:{settings.INSTANCE}"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin without the node of an earlier session; its code was another one. The processes of xdist begin after this."""
+    if not hasattr(session.config, "workerinput"):
+        _forget_kept()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave no node's disk."""
+    if not hasattr(session.config, "workerinput"):
+        _forget_kept()
+
+
+def _forget_kept() -> None:
+    if shutil.which("docker"):
+        engine.docker("rmi", "-f", _KEPT, check=False)
+
+
 class Proven:
-    """The one node of a session that `up` brought to a proven state; the tests take turns with it.
+    """The one node of a process that `up` brought to a proven state; the tests take turns with it.
 
     To bring a node up takes a minute, to see that it is still right a few seconds. A test that breaks it leaves it warm
     again (:meth:`Node.up` healed it). Where it does not, because it failed, the next test gets a new node.
@@ -278,15 +300,24 @@ class Proven:
         """The node, out of the shelf: only who puts it back vouches for it."""
         machine, self.node = self.node, None
         if machine is None:
-            name = "it-proven"
-            if not (_KEEP and name in node.names()):
-                node.remove(name)
-                node.create(name, "two-h100")
-            path = self.folder / "proven.yml"
-            path.write_text(node.inventory([name]))
-            machine = Node(name, path)
-            run = machine.up()
-            assert run.code == 0, str(run)
+            with settings.locked("proven"):
+                machine = self._made()
+        return machine
+
+    def _made(self) -> Node:
+        name = "it-proven"
+        known = engine.docker("image", "inspect", _KEPT, check=False).returncode == 0
+        if not (_KEEP and name in node.names()):
+            node.remove(name)
+            node.create_from(name, scenario.load("two-h100"), _KEPT if known else None)
+        path = self.folder / "proven.yml"
+        path.write_text(node.inventory([name]))
+        machine = Node(name, path)
+        # One that begins with a disk that was kept has booted since: the proof is of another boot.
+        run = machine.up()
+        assert run.code == 0, str(run)
+        if not known:
+            node.keep(name, _KEPT)
         return machine
 
     def put_back(self, machine: Node) -> None:

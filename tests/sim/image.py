@@ -25,7 +25,7 @@ PACKAGES = (
     "iptables", "fio", "util-linux", "less",
 )  # fmt: skip
 # Fetched into apt's cache but not installed: the role installs them for real, and the demo does not wait for the network.
-FETCHED = ("docker.io", "docker-cli")
+FETCHED = ("docker.io", "docker-cli", "unattended-upgrades", "grub-common")
 
 _KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp")
 
@@ -147,6 +147,8 @@ export DEBIAN_FRONTEND=noninteractive
 {sources}
 # Descriptions that nobody reads double apt's cache, which it makes anew at each change of its lists.
 echo 'Acquire::Languages "none";' > /etc/apt/apt.conf.d/99gpuwright-sim
+# A container's disk does not lose what its kernel has: no file needs to be waited for.
+echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/gpuwright-sim
 apt-get update -q
 apt-get install -qy --no-install-recommends {packages}
 apt-get install -qy --download-only --no-install-recommends {fetched}

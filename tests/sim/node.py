@@ -60,12 +60,12 @@ def _scenario_path(name: str) -> Path:
     return path if path.suffix else settings.HERE / "scenarios" / f"{name}.yaml"
 
 
-def create_from(name: str, wish: dict[str, Any]) -> None:
-    """As :func:`create`, from a scenario that is already expanded."""
+def create_from(name: str, wish: dict[str, Any], kept: str | None = None) -> None:
+    """As :func:`create`, from a scenario that is already expanded; with all that a node had when it was kept as KEPT."""
     container = settings.container_name(name)
     if docker("container", "inspect", container, check=False).returncode == 0:
         raise SimulationError(f"there is a node {name} already: `python -m tests.sim node rm {name}`")
-    prepared = prepare(wish)
+    prepared = kept or prepare(wish)
     port = free_port()
     docker(
         "create", "--name", container, "--hostname", name, "--restart", "unless-stopped",
@@ -85,6 +85,12 @@ def create_from(name: str, wish: dict[str, Any]) -> None:
     docker("start", container)
     _wait_for_boot(container)
     say(f"node {name} is up: {wish['os']}, {len(wish['gpus'])} GPU(s), ssh on 127.0.0.1:{port}")
+
+
+def keep(name: str, image_name: str) -> None:
+    """Keep the disk of a node as an image, for other nodes to begin with; what its programs had not written yet is not on it."""
+    shell(name, "sync")
+    docker("commit", "--change", f"LABEL {settings.LABEL}=image", settings.container_name(name), image_name)
 
 
 def remove(name: str) -> None:

@@ -5,6 +5,9 @@ set -eu
 nouveau=$1
 export DEBIAN_FRONTEND=noninteractive
 
+# Here a cut of the power does lose it: dpkg waits for each file, as everywhere.
+rm /etc/dpkg/dpkg.cfg.d/gpuwright-sim
+
 # A small initramfs that names its modules: the emulated processor packs it in seconds. As where somebody wants an early picture,
 # nouveau is inside, so that a blacklist outside of it does nothing.
 mkdir -p /etc/initramfs-tools/conf.d

@@ -107,6 +107,13 @@ END
 systemctl enable --quiet gpuwright-sim.service
 echo "This machine is simulated: its GPUs do not exist." >/etc/gpuwright/simulated
 
+# Every Python that starts keeps what it compiles of a zip, see there.
+modules=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+mkdir -p "$modules"
+cp $library/gpuwright_sim/compiled.py "$modules/gpuwright_sim_compiled.py"
+echo 'import gpuwright_sim_compiled' >"$modules/gpuwright-sim.pth"
+python3 -m compileall -q "$modules"
+
 if [ "$os" = ubuntu-24.04 ]; then
     rm -f /etc/os-release /etc/debian_version
     cat >/etc/os-release <<'END'
@@ -178,3 +185,7 @@ if [ "$os" = ubuntu-24.04 ]; then
     printf 'Package: docker.io\nPin: origin ""\nPin-Priority: 1001\n' >/etc/apt/preferences.d/gpuwright-sim-costume
     apt-get update -q -o Dir::Etc::SourceList=/dev/null
 fi
+
+# apt's cache becomes a partial mirror of the archive, and the archive's own index goes: see there.
+python3 $library/gpuwright_sim/mirror.py
+apt-get update -q

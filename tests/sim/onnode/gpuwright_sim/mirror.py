@@ -1,0 +1,69 @@
+"""Debian's archive as a partial mirror on the node itself: what is installed, and what lies fetched in apt's cache.
+
+apt reads its whole index at every start. Debian's has seventy thousand packages, of which the tests install a handful; to read about
+them took a fifth of a run. The packages are Debian's own, as they were fetched and checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+_MIRROR = Path("/usr/share/gpuwright-sim/mirror")
+_CACHE = Path("/var/cache/apt/archives")
+_LISTS = Path("/var/lib/apt/lists")
+_SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
+_COMPONENTS = ("main", "contrib", "non-free", "non-free-firmware")
+
+
+def main() -> None:
+    """Make the mirror and have apt use it instead of the archive."""
+    (suite,) = re.findall(r"^Suites: (\S+)", _SOURCES.read_text(), re.MULTILINE)[:1]
+    pool = _MIRROR / "pool"
+    pool.mkdir(parents=True)
+    for path in _CACHE.glob("*.deb"):
+        # The archive leaves the epoch out of the file's name.
+        shutil.move(path, pool / re.sub(r"_\d+%3a", "_", path.name))
+    stanzas = _stanzas(_installed() | {path.name.partition("_")[0] for path in pool.iterdir()})
+    dist = _MIRROR / "dists" / suite
+    architecture = _said("dpkg", "--print-architecture")
+    sums = []
+    for component in _COMPONENTS:
+        index = dist / component / f"binary-{architecture}" / "Packages"
+        index.parent.mkdir(parents=True)
+        index.write_text("\n\n".join(stanzas) + "\n" if component == "main" else "")
+        content = index.read_bytes()
+        sums.append(f" {hashlib.sha256(content).hexdigest()} {len(content)} {index.relative_to(dist)}")
+    (dist / "Release").write_text(
+        f"Origin: Debian\nLabel: Debian\nSuite: stable\nCodename: {suite}\nDate: {_said('date', '-Ru')}\n"
+        f"Architectures: {architecture}\nComponents: {' '.join(_COMPONENTS)}\nSHA256:\n" + "\n".join(sums) + "\n"
+    )
+    _SOURCES.write_text(f"Types: deb\nURIs: file:{_MIRROR}\nSuites: {suite}\nComponents: main\nTrusted: yes\n")
+    for path in _LISTS.glob("*_dists_*"):
+        path.unlink()
+
+
+def _installed() -> set[str]:
+    return set(_said("dpkg-query", "--show", "--showformat=${Package}\n").split())
+
+
+def _stanzas(names: set[str]) -> list[str]:
+    """What the archive's lists say of these packages, at the places where the mirror has them."""
+    found = []
+    for path in sorted(_LISTS.glob("*_dists_*_Packages")):
+        for stanza in path.read_text().split("\n\n"):
+            match = re.match(r"Package: (\S+)\n", stanza)
+            if match and match[1] in names:
+                found.append(re.sub(r"^Filename: .*/", "Filename: pool/", stanza.strip(), flags=re.MULTILINE))
+    return found
+
+
+def _said(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    main()
