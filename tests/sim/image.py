@@ -24,8 +24,10 @@ PACKAGES = (
     "initramfs-tools", "zstd", "gzip", "cpio", "ca-certificates", "gpg", "gpgv", "python3", "python3-apt", "python3-venv",
     "iptables", "fio", "util-linux", "less",
 )  # fmt: skip
-# Fetched into apt's cache but not installed: the role installs them for real, and the demo does not wait for the network.
-FETCHED = ("docker.io", "docker-cli", "unattended-upgrades", "grub-common")
+# Fetched but not installed, for the node's partial mirror: what roles and tests install for real.
+FETCHED = (
+    "docker.io", "docker-cli", "gcc", "libc6-dev", "make", "infiniband-diags", "unattended-upgrades", "grub-common",
+)  # fmt: skip
 
 _KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp")
 
