@@ -10,6 +10,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 _MIRROR = Path("/usr/share/gpuwright-sim/mirror")
@@ -27,7 +28,7 @@ def main() -> None:
     for path in _CACHE.glob("*.deb"):
         # The archive leaves the epoch out of the file's name.
         shutil.move(path, pool / re.sub(r"_\d+%3a", "_", path.name))
-    stanzas = _stanzas(_installed() | {path.name.partition("_")[0] for path in pool.iterdir()})
+    stanzas = [*_offered(_installed(), {path.name for path in pool.iterdir()})]
     dist = _MIRROR / "dists" / suite
     architecture = _said("dpkg", "--print-architecture")
     sums = []
@@ -47,18 +48,19 @@ def main() -> None:
 
 
 def _installed() -> set[str]:
-    return set(_said("dpkg-query", "--show", "--showformat=${Package}\n").split())
+    return set(_said("dpkg-query", "--show", "--showformat=${Package} ${Version}\n").splitlines())
 
 
-def _stanzas(names: set[str]) -> list[str]:
-    """What the archive's lists say of these packages, at the places where the mirror has them."""
-    found = []
+def _offered(installed: set[str], files: set[str]) -> Iterator[str]:
+    """What the archive's lists say of the installed builds and of those that are here, at the places where the mirror has them."""
     for path in sorted(_LISTS.glob("*_dists_*_Packages")):
-        for stanza in path.read_text().split("\n\n"):
-            match = re.match(r"Package: (\S+)\n", stanza)
-            if match and match[1] in names:
-                found.append(re.sub(r"^Filename: .*/", "Filename: pool/", stanza.strip(), flags=re.MULTILINE))
-    return found
+        for stanza in path.read_text().strip().split("\n\n"):
+            fields = dict(re.findall(r"^(Package|Version|Filename): (.*)", stanza, re.MULTILINE))
+            if not fields:
+                continue
+            file = fields["Filename"].rpartition("/")[2]
+            if file in files or f"{fields['Package']} {fields['Version']}" in installed:
+                yield stanza.replace(fields["Filename"], f"pool/{file}")
 
 
 def _said(*command: str) -> str:
