@@ -43,13 +43,13 @@ COMPONENTS = {
 
 #: Files whose tests take longest together: they begin first, so that no process of pytest is left alone with one at the end.
 _LONGEST = (
+    "test_kernel_update.py",
     "test_life.py",
     "test_rocky.py",
     "test_random_cuts.py",
     "test_runfile.py",
     "test_cut.py",
     "test_mig.py",
-    "test_kernel_update.py",
 )
 
 
