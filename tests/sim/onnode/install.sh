@@ -182,7 +182,7 @@ if [ "$os" = ubuntu-24.04 ]; then
     cd /
     rm -rf "$work"
     echo "deb [trusted=yes] file:$archive ./" >/etc/apt/sources.list.d/gpuwright-sim-costume.list
-    printf 'Package: docker.io\nPin: origin ""\nPin-Priority: 1001\n' >/etc/apt/preferences.d/gpuwright-sim-costume
+    printf 'Package: docker.io\nPin: version *-0ubuntu1~24.04.1\nPin-Priority: 1001\n' >/etc/apt/preferences.d/gpuwright-sim-costume
     apt-get update -q -o Dir::Etc::SourceList=/dev/null
 fi
 
