@@ -53,7 +53,7 @@ def served(card: Card, branch: Row, rules: Rules) -> bool:
     if listed:
         if branch["branch"] in listed.get("absent", ()):
             return False
-        return int(branch["branch"]) >= min(int(dotted.major(build)) for build in listed["first"])
+        return int(branch["branch"]) >= _first_branch(card.pci, rules)
     if card.first_driver:
         return branch["branch"] not in card.absent and int(branch["branch"]) >= int(dotted.major(card.first_driver))
     row = architecture(card, rules)
@@ -69,6 +69,12 @@ def first_builds(card: Card, rules: Rules) -> Row | None:
 def _first_builds(pci: str | None, rules: Rules) -> Row | None:
     rows: list[Row] = rules["driver_branches"]["first_builds"]
     return next((row for row in rows if row["pci"] == pci), None)
+
+
+@remembered
+def _first_branch(pci: str | None, rules: Rules) -> int:
+    row = _first_builds(pci, rules)
+    return min(int(dotted.major(build)) for build in row["first"]) if row else 0
 
 
 def first_build(card: Card, branch: str, rules: Rules) -> tuple[str, Row] | None:
