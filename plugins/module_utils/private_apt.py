@@ -461,7 +461,7 @@ class PrivateApt:
     def _by_name(self, keep: Mapping[str, str]) -> dict[str, str]:
         """What to keep, with the names of the packages that "every package" means: those that have such a version.
 
-        apt tries a pattern on each of a distribution's hundred thousand packages at every start (measured: 2.5 of 5.7 s of a
+        apt tries a pattern on each of a distribution's many thousand packages at every start (measured: 2.5 of 5.7 s of a
         question). Only where it keeps its lists compressed are they left to it.
         """
         start = keep.get(EVERY_PACKAGE)

@@ -147,6 +147,8 @@ set -eu
 export DEBIAN_FRONTEND=noninteractive
 {files}
 {sources}
+# What is fetched stays, and apt's lists stay readable: an image from a registry has apt throw away the one and pack the other.
+rm -f /etc/apt/apt.conf.d/docker-clean /etc/apt/apt.conf.d/docker-gzip-indexes
 # Descriptions that nobody reads double apt's cache, which it makes anew at each change of its lists.
 echo 'Acquire::Languages "none";' > /etc/apt/apt.conf.d/99gpuwright-sim
 # A container's disk does not lose what its kernel has: no file needs to be waited for.

@@ -1,4 +1,4 @@
-"""Keep what Python compiles of a zip: it costs a node without its hardware nothing, and the tests a third of every task.
+"""Keep what Python compiles of a zip: a third of what a module costs a node (measured: 0.27 and 0.19 s).
 
 Ansible sends each module with its libraries as a zip of sources, which Python compiles anew each time. A node runs some fifty a
 minute. What is kept is the code of exactly this source, until the next boot.

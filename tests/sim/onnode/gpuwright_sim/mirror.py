@@ -28,7 +28,8 @@ def main() -> None:
     for path in _CACHE.glob("*.deb"):
         # The archive leaves the epoch out of the file's name.
         shutil.move(path, pool / re.sub(r"_\d+%3a", "_", path.name))
-    stanzas = [*_offered(_installed(), {path.name for path in pool.iterdir()})]
+    lists = sorted(_LISTS.glob(f"*_dists_{suite}*"))
+    stanzas = [*_offered(lists, _installed(), {path.name for path in pool.iterdir()})]
     dist = _MIRROR / "dists" / suite
     architecture = _said("dpkg", "--print-architecture")
     sums = []
@@ -43,7 +44,7 @@ def main() -> None:
         f"Architectures: {architecture}\nComponents: {' '.join(_COMPONENTS)}\nSHA256:\n" + "\n".join(sums) + "\n"
     )
     _SOURCES.write_text(f"Types: deb\nURIs: file:{_MIRROR}\nSuites: {suite}\nComponents: main\nTrusted: yes\n")
-    for path in _LISTS.glob("*_dists_*"):
+    for path in lists:
         path.unlink()
 
 
@@ -51,9 +52,9 @@ def _installed() -> set[str]:
     return set(_said("dpkg-query", "--show", "--showformat=${Package} ${Version}\n").splitlines())
 
 
-def _offered(installed: set[str], files: set[str]) -> Iterator[str]:
+def _offered(lists: list[Path], installed: set[str], files: set[str]) -> Iterator[str]:
     """What the archive's lists say of the installed builds and of those that are here, at the places where the mirror has them."""
-    for path in sorted(_LISTS.glob("*_dists_*_Packages")):
+    for path in (each for each in lists if each.name.endswith("_Packages")):
         for stanza in path.read_text().strip().split("\n\n"):
             fields = dict(re.findall(r"^(Package|Version|Filename): (.*)", stanza, re.MULTILINE))
             if not fields:
