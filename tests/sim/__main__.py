@@ -136,8 +136,7 @@ def _inventory(options: argparse.Namespace) -> None:
 
 
 def _clean(options: argparse.Namespace) -> None:
-    for name in metal.names():
-        metal.remove(name)
+    metal.clean(disks=not options.keep_images)
     node.clean(images=not options.keep_images)
 
 

@@ -1,8 +1,8 @@
 """A bare-metal machine: a real kernel, boot loader and init in QEMU, without KVM. No card, not even a simulated one.
 
 It is what a container cannot be: nouveau is really loaded, an initramfs really decides what the next boot does, the kernel itself
-says what it finds, and its power can be cut. The disk image is made once from the node image (``onmetal/*.sh``) and cached in
-the clone's state under the digest of its recipe; a machine is an overlay of it.
+says what it finds, and its power can be cut. The disk image is made once from the node image (``onmetal/*.sh``) and cached for all
+clones under the digest of its recipe, with a throw-away key that it lets in; a machine is an overlay of it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ from .engine import docker
 from .shell import SimulationError, run, say
 
 _SCRIPTS = settings.HERE / "onmetal"
+_ON_NODE = settings.HERE / "onnode"
 _FOLDER = settings.STATE / "metal"
+_DISKS = settings.CACHE / "metal"
+_DISK_KEPT_SECONDS = 7 * 86400
 _DISK_MEBIBYTES = 8192
 _BOOT_LIMIT_SECONDS = 900
 #: The distribution's driver as the rules resolve it, with what it is compiled by.
 _DRIVER = ("nvidia-smi", "libcuda1", "nvidia-kernel-dkms", "nvidia-persistenced", "firmware-nvidia-gsp")
 _LOADED_BEFORE = "nouveau"
+#: What it has of the simulated nodes: no card, but their partial mirror, and Python that keeps what it compiles.
+_PROGRAMS = ("mirror.py", "compiled.py")
 # Never KVM: its device may exist and hang. The emulated processor has what a compiler of today may emit.
 _MACHINE = (
     "-machine", "q35", "-cpu", "max", "-accel", "tcg,thread=multi,tb-size=1024", "-smp", "2", "-m", "2048",
@@ -51,6 +56,7 @@ def create(name: str) -> None:
     disk = ensure_disk()
     folder.mkdir(parents=True)
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", disk, folder / "disk.qcow2"])
+    shutil.copy(disk.with_suffix(".key"), folder / "key")
     (folder / "machine.json").write_text(json.dumps({"port": node.free_port(), "pid": None}))
     start(name)
 
@@ -101,6 +107,14 @@ def remove(name: str) -> None:
         shutil.rmtree(_FOLDER / name)
 
 
+def clean(*, disks: bool) -> None:
+    """Every machine of this clone; with DISKS what all clones begin with too."""
+    for name in names():
+        remove(name)
+    if disks:
+        shutil.rmtree(_DISKS, ignore_errors=True)
+
+
 def names() -> list[str]:
     """Every machine that there is, running or not."""
     return sorted(path.parent.name for path in _FOLDER.glob("*/machine.json"))
@@ -124,6 +138,8 @@ def console(name: str) -> str:
 def inventory(wanted: list[str]) -> str:
     """An Ansible inventory (YAML) over real ssh. A task takes seconds on an emulated processor, and so does a login."""
     hosts = {name: {"ansible_host": "127.0.0.1", "ansible_port": _state(name)["port"]} for name in wanted or names()}
+    for name, host in hosts.items():
+        host["ansible_ssh_private_key_file"] = str(_FOLDER / name / "key")
     variables: dict[str, Any] = {**node.login(), "ansible_timeout": 120}
     return yaml.safe_dump({"all": {"hosts": hosts, "vars": variables}}, sort_keys=False)
 
@@ -166,7 +182,7 @@ def _runs(pid: int | None) -> bool:
 
 def _ssh(name: str) -> list[str | Path]:
     return [
-        "ssh", "-q", "-p", str(_state(name)["port"]), "-i", settings.KEY, *node.SSH_OPTIONS, "-o", "ConnectTimeout=10",
+        "ssh", "-q", "-p", str(_state(name)["port"]), "-i", _FOLDER / name / "key", *node.SSH_OPTIONS, "-o", "ConnectTimeout=10",
         "-o", "BatchMode=yes", f"{settings.NODE_USER}@127.0.0.1",
     ]  # fmt: skip
 
@@ -185,30 +201,36 @@ def ensure_disk() -> Path:
     """The disk that every machine begins with; it is built first where it is not there."""
     engine.ensure_for_metal()
     base = image.ensure()
-    scripts = sorted(_SCRIPTS.glob("*.sh"))
-    recipe = f"{base} {settings.recipe(*scripts)} {_DRIVER} {_LOADED_BEFORE} {_DISK_MEBIBYTES} {node.public_key()}"
-    disk = _FOLDER / f"disk-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}.raw"
-    with settings.locked("metal"):
+    programs = [*sorted(_SCRIPTS.glob("*.sh")), *(_ON_NODE / "gpuwright_sim" / name for name in _PROGRAMS)]
+    recipe = f"{base} {settings.recipe(*programs)} {_DRIVER} {_LOADED_BEFORE} {_DISK_MEBIBYTES}"
+    disk = _DISKS / f"{hashlib.sha256(recipe.encode()).hexdigest()[:12]}.raw"
+    with settings.locked("disk", _DISKS):
         if not disk.exists():
             begun = time.monotonic()
             say("building the disk of a bare-metal machine (once; some minutes)")
             _build(base, disk)
             say(f"the disk is there after {time.monotonic() - begun:.0f} s")
+        os.utime(disk)
     return disk
 
 
 def _build(base: str, disk: Path) -> None:
-    _FOLDER.mkdir(parents=True, exist_ok=True)
-    for old in _FOLDER.glob("disk-*.raw"):
-        old.unlink()
+    for old in _DISKS.glob("*.raw"):
+        if time.time() - old.stat().st_mtime > _DISK_KEPT_SECONDS:
+            old.unlink()
+            old.with_suffix(".key").unlink()
     system = f"{settings.CONTAINER_PREFIX}metal-system"
-    work = _FOLDER / "work"
-    work.mkdir(exist_ok=True)
+    work = _DISKS / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
     try:
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpuwright machine in QEMU", "-f", work / "key"])
+        key = (work / "key.pub").read_text().strip()
         _step(base, "system.sh", work, _LOADED_BEFORE, keep=system)
         say("DKMS compiles the driver for it")
         _step(system, "module.sh", work, *_DRIVER)
-        _step(system, "disk.sh", work, str(_DISK_MEBIBYTES), node.public_key().strip(), settings.NODE_USER)
+        _step(system, "disk.sh", work, str(_DISK_MEBIBYTES), key, settings.NODE_USER)
+        (work / "key").rename(disk.with_suffix(".key"))
         (work / "disk.raw").rename(disk)
     finally:
         docker("rmi", "-f", system, check=False)
@@ -220,7 +242,7 @@ def _step(base: str, script: str, work: Path, *arguments: str, keep: str | None 
     container = f"{settings.CONTAINER_PREFIX}metal-build"
     docker("rm", "-f", container, check=False)
     docker("create", "--name", container, "--label", settings.INSTANCE_LABEL, "-v", f"{work}:/out",
-           "-v", f"{_SCRIPTS}:/onmetal:ro", base, "sh", f"/onmetal/{script}", *arguments)  # fmt: skip
+           "-v", f"{_SCRIPTS}:/onmetal:ro", "-v", f"{_ON_NODE}:/onnode:ro", base, "sh", f"/onmetal/{script}", *arguments)  # fmt: skip
     try:
         done = docker("start", "--attach", container, check=False)
         if done.returncode != 0:

@@ -18,6 +18,8 @@ HERE = Path(__file__).resolve().parent
 
 # Keys, ports, the built repository. In the clone and ignored by git, so that two clones do not disturb each other.
 STATE = Path(os.environ.get("GPUWRIGHT_SIM_STATE", CLONE / ".sim")).resolve()
+# What takes minutes to make, holds nothing of a clone and no container engine keeps: the disk of the bare-metal machine.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuwright-sim"
 KEY = STATE / "ssh" / "id_ed25519"
 REPOSITORY = STATE / "repository"
 # The throw-away keys that sign the repositories: kept as long as the state, so that a rebuilt repository is still
@@ -67,10 +69,10 @@ def recipe(*paths: Path) -> str:
 
 
 @contextlib.contextmanager
-def locked(name: str) -> Iterator[None]:
-    """One process at a time makes the thing called NAME; the others wait and find it made."""
-    STATE.mkdir(parents=True, exist_ok=True)
-    with (STATE / f"{name}.lock").open("w") as handle:
+def locked(name: str, folder: Path = STATE) -> Iterator[None]:
+    """One process at a time makes the thing called NAME in FOLDER; the others wait and find it made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

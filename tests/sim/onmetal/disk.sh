@@ -21,8 +21,9 @@ home=$root/home/$account
 echo "$key" >"$home/.ssh/authorized_keys"
 chown "$account:" "$home/.ssh/authorized_keys"
 chmod 0600 "$home/.ssh/authorized_keys"
-# What module.sh made: the packages are there already, and when DKMS adds the module it finds it built.
-cp /out/archives/*.deb $root/var/cache/apt/archives/
+# What module.sh made: the archive is on the disk itself, and when DKMS adds the module it finds it built.
+rm -rf $root/var/lib/apt/lists
+tar -C $root -xf /out/mirror.tar
 library=usr/local/lib/gpuwright-sim
 mkdir -p $root/$library
 cp /out/built.tar $root/$library/
@@ -41,5 +42,5 @@ work=$(mktemp -d)
 grub-mkimage -O i386-pc -o "$work/core.img" -p '(hd0,msdos1)/boot/grub' biosdisk part_msdos ext2
 dd if=/usr/lib/grub/i386-pc/boot.img of=$disk bs=440 count=1 conv=notrunc status=none
 dd if="$work/core.img" of=$disk bs=512 seek=1 conv=notrunc status=none
-rm -rf $root /out/archives /out/built.tar "$work"
+rm -rf $root /out/mirror.tar /out/built.tar "$work"
 chmod 0666 $disk

@@ -18,6 +18,9 @@ echo "$nouveau" >/etc/modules-load.d/gpuwright-sim.conf
 echo 'grub-pc grub-pc/install_devices_empty boolean true' | debconf-set-selections
 apt-get update -q
 apt-get install -qy --no-install-recommends linux-image-amd64 linux-headers-amd64 dkms grub-pc e2fsprogs fdisk udev
+# What module.sh finds in the cache then is the driver with what it needs.
+apt-get clean
+python3 /onnode/gpuwright_sim/compiled.py
 
 # What a container has no use for and a machine has.
 systemctl unmask systemd-udevd.service systemd-logind-varlink.socket

@@ -92,7 +92,8 @@ cat >/etc/systemd/system/gpuwright-sim.service <<'END'
 [Unit]
 Description=Simulated machine: hardware, kernel and modules as they are after a boot
 DefaultDependencies=no
-After=local-fs.target systemd-tmpfiles-setup-dev.service
+# ldconfig.service would write the linker's cache over the one that the boot writes.
+After=local-fs.target systemd-tmpfiles-setup-dev.service ldconfig.service
 Before=sysinit.target shutdown.target
 Conflicts=shutdown.target
 
@@ -108,11 +109,7 @@ systemctl enable --quiet gpuwright-sim.service
 echo "This machine is simulated: its GPUs do not exist." >/etc/gpuwright/simulated
 
 # Every Python that starts keeps what it compiles of a zip, see there.
-modules=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-mkdir -p "$modules"
-cp $library/gpuwright_sim/compiled.py "$modules/gpuwright_sim_compiled.py"
-echo 'import gpuwright_sim_compiled' >"$modules/gpuwright-sim.pth"
-python3 -m compileall -q "$modules"
+python3 $library/gpuwright_sim/compiled.py
 
 if [ "$os" = ubuntu-24.04 ]; then
     rm -f /etc/os-release /etc/debian_version
@@ -139,7 +136,8 @@ if [ -z "$distribution" ]; then
     # Nothing but the distribution's own packages: its kernel comes from the mirror, and a driver from its non-free part.
     case "$*" in *nvidia*) sed -i 's/^Components: main$/Components: main contrib non-free non-free-firmware/' /etc/apt/sources.list.d/*.sources ;; esac
     apt-get update -q
-    apt-get install -qy --no-install-recommends "$@"
+    # What the compiler would write for debuggers takes it a fifth of its time, and DKMS strips it.
+    KCFLAGS=-g0 apt-get install -qy --no-install-recommends "$@"
     exit 0
 fi
 

@@ -36,5 +36,21 @@ def _kept(path: str, source: bytes) -> CodeType:
     return code
 
 
-if _compile is not None:
+def _install() -> None:
+    """Have every Python that starts load this module."""
+    import py_compile  # each start of a Python would load these three with it
+    import shutil
+    import sysconfig
+
+    place = sysconfig.get_path("purelib")
+    os.makedirs(place, exist_ok=True)
+    module = shutil.copy(__file__, f"{place}/gpuwright_sim_compiled.py")
+    py_compile.compile(module, doraise=True)
+    with open(f"{place}/gpuwright-sim.pth", "w") as stream:
+        stream.write("import gpuwright_sim_compiled\n")
+
+
+if __name__ == "__main__":
+    _install()
+elif _compile is not None:
     setattr(zipimport, "_compile_source", _kept)  # noqa: B010 - no type information knows it

@@ -29,14 +29,15 @@ def main() -> None:
         # The archive leaves the epoch out of the file's name.
         shutil.move(path, pool / re.sub(r"_\d+%3a", "_", path.name))
     lists = sorted(_LISTS.glob(f"*_dists_{suite}*"))
-    stanzas = [*_offered(lists, _installed(), {path.name for path in pool.iterdir()})]
     dist = _MIRROR / "dists" / suite
     architecture = _said("dpkg", "--print-architecture")
+    installed, files = _installed(), {path.name for path in pool.iterdir()}
     sums = []
     for component in _COMPONENTS:
         index = dist / component / f"binary-{architecture}" / "Packages"
         index.parent.mkdir(parents=True)
-        index.write_text("\n\n".join(stanzas) + "\n" if component == "main" else "")
+        of_it = [path for path in lists if path.name.endswith(f"_{component}_binary-{architecture}_Packages")]
+        index.write_text("\n\n".join([*_offered(of_it, installed, files), ""]))
         content = index.read_bytes()
         sums.append(f" {hashlib.sha256(content).hexdigest()} {len(content)} {index.relative_to(dist)}")
     (dist / "Release").write_text(
@@ -54,7 +55,7 @@ def _installed() -> set[str]:
 
 def _offered(lists: list[Path], installed: set[str], files: set[str]) -> Iterator[str]:
     """What the archive's lists say of the installed builds and of those that are here, at the places where the mirror has them."""
-    for path in (each for each in lists if each.name.endswith("_Packages")):
+    for path in lists:
         for stanza in path.read_text().strip().split("\n\n"):
             fields = dict(re.findall(r"^(Package|Version|Filename): (.*)", stanza, re.MULTILINE))
             if not fields:
