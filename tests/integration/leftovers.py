@@ -9,6 +9,7 @@ ALLOWED: Mapping[str, str] = {
     "/boot": "the initramfs is built again, for the in-tree driver, and holds the time of that",
     "/etc/group-": "the copy of the file before its last change, by those who change it",
     "/etc/gshadow-": "the same",
+    "/etc/hosts": "the container engine writes a node's address into it at each start, and another one may have the last",
     "/etc/ld.so.cache": "ldconfig writes its cache anew after each library",
     "/home": "a login leaves its own traces",
     "/root": "a login leaves its own traces",
