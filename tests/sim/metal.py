@@ -137,9 +137,14 @@ def console(name: str) -> str:
 
 def inventory(wanted: list[str]) -> str:
     """An Ansible inventory (YAML) over real ssh. A task takes seconds on an emulated processor, and so does a login."""
-    hosts = {name: {"ansible_host": "127.0.0.1", "ansible_port": _state(name)["port"]} for name in wanted or names()}
-    for name, host in hosts.items():
-        host["ansible_ssh_private_key_file"] = str(_FOLDER / name / "key")
+    hosts = {
+        name: {
+            "ansible_host": "127.0.0.1",
+            "ansible_port": _state(name)["port"],
+            "ansible_ssh_private_key_file": str(_FOLDER / name / "key"),
+        }
+        for name in wanted or names()
+    }
     variables: dict[str, Any] = {**node.login(), "ansible_timeout": 120}
     return yaml.safe_dump({"all": {"hosts": hosts, "vars": variables}}, sort_keys=False)
 

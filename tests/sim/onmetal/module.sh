@@ -4,8 +4,6 @@
 # Arguments: <packages of the driver ...>
 set -eu
 export DEBIAN_FRONTEND=noninteractive
-# What the compiler would write for debuggers takes it a fifth of its time, and DKMS strips it.
-export KCFLAGS=-g0
 sources=/etc/apt/sources.list.d/debian.sources
 sed -i 's/^Components:.*/Components: main contrib non-free non-free-firmware/' $sources
 apt-get update -q

@@ -136,8 +136,7 @@ if [ -z "$distribution" ]; then
     # Nothing but the distribution's own packages: its kernel comes from the mirror, and a driver from its non-free part.
     case "$*" in *nvidia*) sed -i 's/^Components: main$/Components: main contrib non-free non-free-firmware/' /etc/apt/sources.list.d/*.sources ;; esac
     apt-get update -q
-    # What the compiler would write for debuggers takes it a fifth of its time, and DKMS strips it.
-    KCFLAGS=-g0 apt-get install -qy --no-install-recommends "$@"
+    apt-get install -qy --no-install-recommends "$@"
     exit 0
 fi
 
