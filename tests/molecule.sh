@@ -14,7 +14,10 @@ python -c 'from tests.sim import engine; engine.ensure()'
 export MOLECULE_GLOB='molecule/*/molecule.yml'
 export ANSIBLE_COLLECTIONS_PATH=$PWD/collections
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+trap 'rm -rf "$logs" "$GPUWRIGHT_TEST_PAYLOADS"' EXIT
+export ANSIBLE_CALLBACK_PLUGINS=$PWD/tests/callback ANSIBLE_CALLBACKS_ENABLED=kept_payloads
+GPUWRIGHT_TEST_PAYLOADS=$(mktemp -d)
+export GPUWRIGHT_TEST_PAYLOADS
 
 # One scenario, told as a whole when it is through.
 one() {

@@ -170,18 +170,29 @@ class Node:
             cwd=settings.CLONE,
             start_new_session=True,
         )
+        try:
+            assert self.comes(moment, process), "the run ended before it could be cut off"
+        finally:
+            killed = witness.cut_off(self.name, process)
+        return killed
+
+    def comes(self, moment: str, process: subprocess.Popen[bytes]) -> bool:
+        """Wait until the shell command MOMENT succeeds on the node; False where PROCESS ends before that.
+
+        Fails where neither happens within minutes.
+        """
         # One waiting shell on the node: a look from here for each turn would come too late.
         wait = f"for turn in $(seq 12000); do if {moment}; then exit 0; fi; sleep 0.02; done; exit 1"
         waiting = subprocess.Popen(["docker", "exec", settings.container_name(self.name), "sh", "-c", wait])
         try:
             while waiting.poll() is None:
-                assert process.poll() is None, "the run ended before it could be cut off"
+                if process.poll() is not None:
+                    return False
                 time.sleep(0.02)
-            assert waiting.returncode == 0, "the moment to cut the run off never came"
         finally:
             waiting.kill()
-            killed = witness.cut_off(self.name, process)
-        return killed
+        assert waiting.returncode == 0, f"the moment never came: {moment}"
+        return True
 
     def _gpuwright(self, verb: str, *arguments: str) -> Run:
         report = Path(tempfile.mkdtemp(dir=self.inventory.parent))
@@ -200,6 +211,8 @@ def environment() -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": f"{settings.CLONE / 'src'}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+        "ANSIBLE_CALLBACK_PLUGINS": str(settings.CLONE / "tests/callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "kept_payloads",
     }
 
 
@@ -267,17 +280,22 @@ def make_shared_node(
 #: The disk of the node that was brought up first: the processes of a session begin with it instead of bringing up one each.
 _KEPT = f"{settings.IMAGE}-kept:{settings.INSTANCE}"
 
+#: The variable that names the folder of modules that were packed, for tests/callback/kept_payloads.py.
+_PAYLOADS = "GPUWRIGHT_TEST_PAYLOADS"
+
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Begin without the node of an earlier session; its code was another one. The processes of xdist begin after this."""
     if not hasattr(session.config, "workerinput"):
         _forget_kept()
+        os.environ[_PAYLOADS] = tempfile.mkdtemp(prefix="gpuwright-payloads-")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Leave no node's disk."""
+    """Leave no node's disk and no packed module."""
     if not hasattr(session.config, "workerinput"):
         _forget_kept()
+        shutil.rmtree(os.environ.pop(_PAYLOADS))
 
 
 def _forget_kept() -> None:

@@ -1,6 +1,7 @@
 """An upgrade, a rollback or a change of branch cut off at any moment, in several ways: the next run heals the node.
 
 A few cuts by default, always the same moments; GPUWRIGHT_CUTS=60 for many, and GPUWRIGHT_CUT_SEED=N for others. Each is told with its seed.
+dpkg is at work in a few seconds of a run only, and has the most to lose: every other cut is drawn among its steps, not among the seconds.
 """
 
 from __future__ import annotations
@@ -28,23 +29,37 @@ _BUILDS = ("580.126.20", "580.178.04", "595.112.07")
 _WANT = ("--want", "cuda=13.0")
 _ARCHIVES = "/var/cache/apt/archives"
 _LONGEST_SECONDS = 45.0
+_LOG = "/var/log/dpkg.log"
+#: What a move from one build to another writes there: twelve packages, some ten lines each.
+_MOST_STEPS = 120
 
 
 @dataclass(frozen=True)
 class Cut:
-    """One interruption: how a run ends, and after how many seconds; `choice` says which of the other builds it moves to."""
+    """One interruption: how a run ends, and when; `choice` says which of the other builds it moves to.
+
+    `after` are seconds of the run, and where `steps` is set lines of dpkg's log.
+    """
 
     seed: int
     kind: str
     choice: int
     after: float
+    steps: bool
+
+    def __str__(self) -> str:
+        return f"{self.seed}-{self.kind}-{self.after:.0f}{'-steps' if self.steps else 's'}"
 
 
 def _cuts() -> Iterator[Cut]:
     kinds = ("kill", "power", "connection", "disk")
     for number in range(_CUTS):
         chance = random.Random(_SEED + number)  # noqa: S311 (no secret)
-        yield Cut(_SEED + number, kinds[number % len(kinds)], chance.randrange(2), chance.uniform(2, _LONGEST_SECONDS))
+        kind = kinds[number % len(kinds)]
+        # A disk that is full when dpkg begins keeps nothing from being downloaded.
+        steps = kind != "disk" and number % 8 in {1, 2, 4}
+        after = chance.uniform(1, _MOST_STEPS) if steps else chance.uniform(2, _LONGEST_SECONDS)
+        yield Cut(_SEED + number, kind, chance.randrange(2), after, steps)
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +71,32 @@ def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
     return made
 
 
-@pytest.mark.parametrize("cut", list(_cuts()), ids=lambda cut: f"{cut.seed}-{cut.kind}-{cut.after:.0f}s")
+@pytest.mark.parametrize("cut", list(_cuts()), ids=str)
 def test_the_next_run_heals_what_was_cut_off(machine: Node, cut: Cut) -> None:
     after = cut.after
     while not _interrupt(machine, cut, after):
         after /= 2
+    _heal(machine, str(cut))
+
+
+def test_the_next_run_heals_a_way_back_that_was_cut_off_between_two_packages(machine: Node) -> None:
+    """The pin of the older build stands already, so apt can finish nothing without an older package."""
+    newest, oldest = _BUILDS[-1], _BUILDS[0]
+    if _versions(machine) != {f"{newest}-1"}:
+        assert machine.up(*_WANT, "--want", f"driver={newest}").code == 0
+    process = _move(machine, oldest)
+    try:
+        state = "dpkg-query -W -f '${db:Status-Abbrev}${Version}' nvidia-driver-cuda"
+        assert machine.comes(f"{state} | grep -q '^iU {oldest}'", process), "it was through before"
+        _power(machine, process)
+    finally:
+        witness.kill(process)
+    assert f"{newest}-1" in _versions(machine), "nothing is left to do"
+    _heal(machine, "a way back")
+
+
+def _heal(machine: Node, cut: str) -> None:
+    """The next run proves the node with one build of the driver, leaves nothing behind, and has nothing left to do."""
     healed = machine.up(*_WANT)
     assert healed.code == 0, f"{cut}\n{healed}"
     assert healed.host["verdict"] == "pass", f"{cut}\n{healed}"
@@ -76,8 +112,21 @@ def test_the_next_run_heals_what_was_cut_off(machine: Node, cut: Cut) -> None:
 def _interrupt(machine: Node, cut: Cut, after: float) -> bool:
     """Begin to move the node to another build of the driver, and end that as the cut says; False where the run was through before."""
     others = [build for build in _BUILDS if f"{build}-1" not in _versions(machine)]
-    words = ["upgrade", "--yes", *_WANT, "--want", f"driver={others[cut.choice]}", "-i", str(machine.inventory)]
-    process = subprocess.Popen(
+    process = _move(machine, others[cut.choice])
+    try:
+        if not _comes(machine, cut, after, process):
+            return False
+        _END[cut.kind](machine, process)
+        return True
+    finally:
+        witness.kill(process)
+        machine.shell(f"umount {_ARCHIVES} 2>/dev/null || true")
+
+
+def _move(machine: Node, build: str) -> subprocess.Popen[bytes]:
+    """Begin to move the node to this build of the driver."""
+    words = ["upgrade", "--yes", *_WANT, "--want", f"driver={build}", "-i", str(machine.inventory)]
+    return subprocess.Popen(
         [*command_line(), *words, "--report", tempfile.mkdtemp(dir=machine.inventory.parent)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -85,14 +134,17 @@ def _interrupt(machine: Node, cut: Cut, after: float) -> bool:
         cwd=settings.CLONE,
         start_new_session=True,
     )
+
+
+def _comes(machine: Node, cut: Cut, after: float, process: subprocess.Popen[bytes]) -> bool:
+    """Wait for the moment of the cut; False where the run was through before."""
+    if cut.steps:
+        lines = int(machine.shell(f"wc -l < {_LOG}"))
+        return machine.comes(f"test $(wc -l < {_LOG}) -ge {lines + round(after)}", process)
     try:
         process.wait(after)
     except subprocess.TimeoutExpired:
-        _END[cut.kind](machine, process)
         return True
-    finally:
-        witness.kill(process)
-        machine.shell(f"umount {_ARCHIVES} 2>/dev/null || true")
     return False
 
 
@@ -122,5 +174,5 @@ _END = {
 
 
 def _versions(machine: Node) -> set[str]:
-    names = "nvidia-driver-cuda libcuda1 libnvidia-ml1 nvidia-kernel-open-dkms nvidia-persistenced firmware-nvidia-gsp"
+    names = "nvidia-driver-cuda nvidia-modprobe libcuda1 libnvidia-ml1 nvidia-kernel-open-dkms nvidia-persistenced firmware-nvidia-gsp"
     return set(machine.shell(f"dpkg-query -W -f '${{Version}}\\n' {names}").split())

@@ -133,6 +133,8 @@ def reboot_reason(context: Context) -> str | None:
         return console
     if _loaded_is_stale(context):
         return "another version of the NVIDIA module is loaded than the one that is installed"
+    if _repair_may_load_another(context):
+        return "the repair of the package manager may load another version of the NVIDIA module than the one that is installed after it"
     kernel = context.facts["kernel"]
     if context.facts["driver"]["loaded_version"] is None and kernel["running"] != kernel["next"]:
         return f"kernel {kernel['running']} runs, and the module is made for {kernel['next']}, which boots next"
@@ -148,6 +150,18 @@ def _loaded_is_stale(context: Context) -> bool:
         return True
     wished = _wished_version(context)
     return wished is not None and not context.stack["driver"]["adopted"] and not wished.startswith(loaded)
+
+
+def _repair_may_load_another(context: Context) -> bool:
+    """Whether packages of a driver wait to be configured before the plan brings another one: they build a module, and their service loads
+    it. The role looks again before it boots.
+    """
+    if not context.facts["packages"]["interrupted"] or context.facts["driver"]["loaded_version"] is not None:
+        return False
+    there, coming = context.installed, context.versions
+    return any(
+        there[name] != coming.get(name, there[name]) for name in _carriers(context.stack["driver"]) if name in there
+    )
 
 
 def _wished_version(context: Context) -> str | None:

@@ -170,6 +170,21 @@ def test_what_nothing_takes_along_is_named_so_that_the_whole_set_moves() -> None
     assert planner.tightened(draft, index) is None
 
 
+def test_an_interrupted_move_is_followed_by_a_boot_where_its_repair_may_load_another_version() -> None:
+    nothing_loaded = {"driver": {"loaded_version": None}, "kernel": {"loaded": {}}}
+    interrupted = {"packages": {"interrupted": True, "interrupted_detail": "nvidia-driver-cuda is unpacked"}}
+    facts = nodes.merged(warm(), {**nothing_loaded, **interrupted})
+    draft = drafted(facts)
+    made = planner.finish(draft, offering(draft, NEWER))
+    assert [name for name in made["components"] if name in ("repair", "reboot")] == ["repair", "reboot"]
+    assert "the repair of the package manager may load another version" in made["reboot_reason"]
+
+    # What the repair finishes is what the node stays with, or nothing was interrupted.
+    assert "reboot" not in planner.finish(draft, offering(draft, nodes.DRIVER))["components"]
+    draft = drafted(nodes.merged(warm(), nothing_loaded))
+    assert "reboot" not in planner.finish(draft, offering(draft, NEWER))["components"]
+
+
 def test_another_branch_by_packages_of_other_names_needs_a_boot() -> None:
     facts = warm()
     renamed = {f"{name}-other": version for name, version in facts["packages"]["installed"].items() if "nvidia" in name}
