@@ -36,9 +36,10 @@ _DRIVER = ("nvidia-smi", "libcuda1", "nvidia-kernel-dkms", "nvidia-persistenced"
 _LOADED_BEFORE = "nouveau"
 #: What it has of the simulated nodes: no card, but their partial mirror, and Python that keeps what it compiles.
 _PROGRAMS = ("mirror.py", "compiled.py")
-# Never KVM: its device may exist and hang. The emulated processor has what a compiler of today may emit.
+# Never KVM: its device may exist and hang. The emulated processor has what a compiler of today may emit. One of them: a second would
+# cost more than it brings, for what runs there are small programs one after the other.
 _MACHINE = (
-    "-machine", "q35", "-cpu", "max", "-accel", "tcg,thread=multi,tb-size=1024", "-smp", "2", "-m", "2048",
+    "-machine", "q35", "-cpu", "max", "-accel", "tcg,tb-size=1024", "-smp", "1", "-m", "2048",
     "-display", "none", "-monitor", "none", "-device", "virtio-rng-pci", "-device", "virtio-net-pci,netdev=net",
 )  # fmt: skip
 
