@@ -101,6 +101,13 @@ packages:
   description: Exact version by package name.
   type: dict
   returned: always
+prefer:
+  description:
+    - The packages, each with C(name) and C(version), that apt has to be told to prefer to newer ones. Empty but where the driver is to be
+      of a build that is not the newest of its branch.
+  type: list
+  elements: dict
+  returned: always
 reboot:
   description: Whether the node has to boot again.
   type: bool

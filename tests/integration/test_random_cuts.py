@@ -71,6 +71,13 @@ def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
     return made
 
 
+def test_a_package_that_was_taken_away_comes_back_though_its_branch_has_a_newer_build(machine: Node) -> None:
+    """The package that pins the branch allows both builds, and apt by itself takes the newest for what depends on it."""
+    machine.shell("dpkg --force-all --purge nvidia-driver-cuda libcuda1")
+    _heal(machine, "a package that was taken away")
+    assert _versions(machine) == {f"{_BUILDS[0]}-1"}
+
+
 @pytest.mark.parametrize("cut", list(_cuts()), ids=str)
 def test_the_next_run_heals_what_was_cut_off(machine: Node, cut: Cut) -> None:
     after = cut.after

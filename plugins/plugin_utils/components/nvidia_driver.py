@@ -216,6 +216,21 @@ def left_behind(context: Context, index: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def preferred(context: Context, index: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The versions, by name, that apt has to be told to prefer: those of a build which is not the newest of its branch (the sealed one,
+    the lowest without a known vulnerability). The package that pins the branch allows all of its builds, and apt takes the newest.
+    """
+    driver = context.stack.get("driver")
+    if driver is None or context.facts["packages"]["manager"] != "apt":
+        return []
+    rows = [(index.get("packages") or {}).get(name) or {} for name in versioned_packages(driver)]
+    prefix = version_prefix(driver)
+    builds = [([each for each in row["versions"] if continues(each, prefix)], row["candidate"]) for row in rows if row]
+    if not any(offered and candidate in offered[1:] for offered, candidate in builds):
+        return []
+    return [{"name": row["name"], "version": row["version"]} for row in index.get("install") or ()]
+
+
 def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
     packages = [*driver["packages"], *context.along]
     missing = missing_packages(context, driver["packages"])
