@@ -43,7 +43,6 @@ COMPONENTS = {
 
 #: Files whose tests take longest together: they begin first, so that no process of pytest is left alone with one at the end.
 _LONGEST = (
-    "test_metal.py",
     "test_kernel_update.py",
     "test_life.py",
     "test_rocky.py",
