@@ -135,6 +135,8 @@ class Draft:
             return {name: version for name, version in self.state["packages"].items() if name in self.packages}
         driver = self.context.stack.get("driver")
         versioned = [] if driver is None or driver["adopted"] else nvidia_driver.versioned_packages(driver)
+        # What goes along has the driver's version too, whatever was sealed of it.
+        versioned += self.context.along if versioned else []
         prefix = nvidia_driver.version_prefix(driver) if driver and versioned else ""
         aim = self.request.aim or {}
         if "nvidia_driver" in aim:

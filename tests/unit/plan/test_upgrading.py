@@ -148,6 +148,7 @@ def test_what_nothing_takes_along_is_named_so_that_the_whole_set_moves() -> None
     facts = warm("580.126.20")
     facts["packages"]["installed"] |= {"nvidia-modprobe": "580.126.20-1", "nvidia-settings": "580.126.20-1"}
     facts["driver"]["lock"]["set"] = [*facts["driver"]["lock"]["set"], "nvidia-modprobe", "nvidia-settings"]
+    facts["seals"]["nvidia_driver"]["packages"] = {"nvidia-modprobe": facts["packages"]["installed"]["nvidia-modprobe"]}
     wanted = wish(gpuwright_want=[f"driver={nodes.DRIVER}"])
     draft = planner.draft(facts, wanted, RULES, request())
     assert isinstance(draft, planner.Draft)
@@ -160,6 +161,8 @@ def test_what_nothing_takes_along_is_named_so_that_the_whole_set_moves() -> None
     again = planner.tightened(draft, index)
     assert again is not None
     assert set(again.packages) - set(draft.packages) == {"nvidia-modprobe"}
+    # Not even what was sealed of it stays.
+    assert "nvidia-modprobe" not in again.keep
     made = planner.finish(again, index_of(again))
     (change,) = [row for row in made["changes"] if row["component"] == "nvidia_driver"]
     assert {"name": "nvidia-modprobe", "version": f"{nodes.DRIVER}-1", "download_bytes": 1000} in change["packages"]
