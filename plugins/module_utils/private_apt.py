@@ -431,8 +431,9 @@ class PrivateApt:
 
     def _status(self) -> str:
         """dpkg's own record, or a private one where an interrupted run left packages unfinished."""
-        own = _text(_STATUS)
-        told = finished(own)
+        own, journal = _text(_STATUS), package_files.DPKG_JOURNAL
+        steps = package_files.journal(os.listdir(journal)) if os.path.isdir(journal) else []
+        told = finished(package_files.with_journal(own, [_text(os.path.join(journal, step)) for step in steps]))
         return _STATUS if told == own else _write(self._at("status"), told)
 
     def prepare(self, repositories: Sequence[Mapping[str, Any]], keep: Mapping[str, str]) -> bool:

@@ -103,10 +103,9 @@ packages:
   returned: always
 prefer:
   description:
-    - The packages, each with C(name) and C(version), that apt has to be told to prefer to newer ones. Empty but where the driver is to be
-      of a build that is not the newest of its branch.
-  type: list
-  elements: dict
+    - How versions begin that apt has to be told to prefer to newer ones. Nothing but where the driver is to be of a build that is not the
+      newest of its branch.
+  type: str
   returned: always
 reboot:
   description: Whether the node has to boot again.

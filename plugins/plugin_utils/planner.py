@@ -342,7 +342,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
     plan["install"] = list(sizes.values())
-    plan["prefer"] = nvidia_driver.preferred(context, index or {})
+    plan["prefer"] = nvidia_driver.preferred(context, index or {}, drafted.keep.get(EVERY_PACKAGE))
     plan["download_bytes"] = (index or {}).get("download_bytes") or 0
     plan["disk_bytes"] = (index or {}).get("disk_bytes") or 0
     # After an apply the index is not asked again: what is there by then is looked at.
@@ -821,7 +821,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "download_bytes": 0,
         "disk_bytes": 0,
         "install": [],
-        "prefer": [],
+        "prefer": None,
         "versions_verified": True,
         "stack": {},
         "warnings": [],

@@ -7,11 +7,13 @@ from __future__ import annotations
 import os
 import re
 import struct
-from typing import Any, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 
 DPKG_STATUS = "/var/lib/dpkg/status"
+DPKG_JOURNAL = "/var/lib/dpkg/updates"
+"""A directory: what a dpkg that did not end has done since it wrote its record."""
 
 INTERESTING = re.compile(
     r"nvidia|cuda|cudnn|nccl|libnv|nvlsm|^infiniband-diags$|datacenter-gpu-manager|tensorrt"
@@ -117,10 +119,34 @@ def parse_dpkg_status(text: str, native: str | None = None) -> dict[str, Package
     return packages
 
 
+def with_journal(status: str, steps: Iterable[str]) -> str:
+    """dpkg's record with what the files of its journal, in their order, say since, as dpkg itself reads both.
+
+    A stanza of the journal takes the place of the package's own.
+    """
+    later = [stanza for text in steps for stanza in text.split("\n\n") if stanza.strip()]
+    if not later:
+        return status
+    stanzas = {_identity(each): each.strip("\n") for each in [*status.split("\n\n"), *later] if each.strip()}
+    return "\n\n".join(stanzas.values()) + "\n\n"
+
+
+def _identity(stanza: str) -> tuple[str, str]:
+    return _field("\n" + stanza, "Package"), _field("\n" + stanza, "Architecture")
+
+
+def journal(names: Iterable[str]) -> list[str]:
+    """Of the names in dpkg's journal those of its steps, in their order."""
+    return sorted(name for name in names if name.isdigit())
+
+
 def _read_installed(host: Host) -> dict[str, Package]:
     kind = manager(host)
     if kind == "apt":
-        return parse_dpkg_status(host.read(DPKG_STATUS, "packages.installed") or "", native_arch(host))
+        steps = journal(host.names(DPKG_JOURNAL, "packages.installed"))
+        later = [host.read(DPKG_JOURNAL + "/" + step, "packages.installed") or "" for step in steps]
+        status = host.read(DPKG_STATUS, "packages.installed") or ""
+        return parse_dpkg_status(with_journal(status, later), native_arch(host))
     if kind == "dnf":
         from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 
@@ -144,9 +170,9 @@ def version_of(host: Host, *names: str) -> str | None:
 
 def interrupted(host: Host) -> str | None:
     """What an interrupted dpkg left behind, as a sentence; None when nothing."""
-    journal = [name for name in host.names("/var/lib/dpkg/updates", "packages.interrupted") if name.isdigit()]
-    if journal:
-        return f"dpkg was interrupted: /var/lib/dpkg/updates holds {len(journal)} unfinished steps"
+    steps = journal(host.names(DPKG_JOURNAL, "packages.interrupted"))
+    if steps:
+        return f"dpkg was interrupted: {DPKG_JOURNAL} holds {len(steps)} unfinished steps"
     groups: dict[str, list[str]] = {}
     for name, package in sorted(installed(host).items()):
         if package.state in _UNFINISHED or package.state == "reinstreq":

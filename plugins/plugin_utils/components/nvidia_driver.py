@@ -158,10 +158,9 @@ def _repair_may_load_another(context: Context) -> bool:
     """
     if not context.facts["packages"]["interrupted"] or context.facts["driver"]["loaded_version"] is not None:
         return False
+    # One that was cut off while it was unpacked counts as not there.
     there, coming = context.installed, context.versions
-    return any(
-        there[name] != coming.get(name, there[name]) for name in _carriers(context.stack["driver"]) if name in there
-    )
+    return any(coming.get(name, there.get(name)) != there.get(name) for name in _carriers(context.stack["driver"]))
 
 
 def _wished_version(context: Context) -> str | None:
@@ -204,6 +203,8 @@ def left_behind(context: Context, index: Mapping[str, Any]) -> list[str]:
         if (rows.get(name) or {}).get("candidate")
     ]
     going = {row["name"] for row in index.get("install") or ()}
+    # A repair before it may bring any of them to any version.
+    settled = not context.facts["packages"]["interrupted"]
     if not leads or not going.intersection(driver["packages"]):
         return []
     offered = {name: set(map(upstream, versions)) for name, versions in (index.get("others") or {}).items()}
@@ -212,23 +213,22 @@ def left_behind(context: Context, index: Mapping[str, Any]) -> list[str]:
         for name in members(context)
         if name not in going
         and leads[0] in offered.get(name, ())
-        and upstream(context.installed.get(name, "")) != leads[0]
+        and not (settled and upstream(context.installed.get(name, "")) == leads[0])
     ]
 
 
-def preferred(context: Context, index: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The versions, by name, that apt has to be told to prefer: those of a build which is not the newest of its branch (the sealed one,
-    the lowest without a known vulnerability). The package that pins the branch allows all of its builds, and apt takes the newest.
+def preferred(context: Context, index: Mapping[str, Any], kept: str | None) -> str | None:
+    """How versions begin that apt has to be told to prefer, where the driver is to be of a build (`kept`) that is not the newest of its
+    branch: the sealed one, the lowest without a known vulnerability. The package that pins the branch allows all of its builds, and apt
+    takes the newest.
     """
     driver = context.stack.get("driver")
     if driver is None or context.facts["packages"]["manager"] != "apt":
-        return []
+        return None
     rows = [(index.get("packages") or {}).get(name) or {} for name in versioned_packages(driver)]
     prefix = version_prefix(driver)
     builds = [([each for each in row["versions"] if continues(each, prefix)], row["candidate"]) for row in rows if row]
-    if not any(offered and candidate in offered[1:] for offered, candidate in builds):
-        return []
-    return [{"name": row["name"], "version": row["version"]} for row in index.get("install") or ()]
+    return kept if any(candidate in offered[1:] for offered, candidate in builds) else None
 
 
 def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:

@@ -58,6 +58,21 @@ def test_an_unfinished_step_in_the_journal_is_an_interruption(tree: Tree) -> Non
     assert packages.observe(tree.host())["interrupted"] is True
 
 
+def test_what_dpkg_did_since_it_wrote_its_record_is_read_from_its_journal(tree: Tree) -> None:
+    record = "Package: {}\nStatus: install ok {}\nArchitecture: amd64\nVersion: {}\n\n"
+    names = ("libcuda1", "nvidia-driver-cuda", "nvidia-modprobe")
+    tree.file("/var/lib/dpkg/status", "".join(record.format(name, "installed", "580.126.20-1") for name in names))
+    tree.file("/var/lib/dpkg/updates/0010", record.format("nvidia-driver-cuda", "unpacked", "580.178.04-1"))
+    tree.file("/var/lib/dpkg/updates/0009", record.format("nvidia-driver-cuda", "half-installed", "580.126.20-1"))
+    tree.file("/var/lib/dpkg/updates/tmp.i", "#padding\n")
+    found = packages.installed(tree.host())
+    assert [(found[name].version, found[name].state) for name in names] == [
+        ("580.126.20-1", "installed"),
+        ("580.178.04-1", "unpacked"),
+        ("580.126.20-1", "installed"),
+    ]
+
+
 def test_holds_are_listed(tree: Tree) -> None:
     tree.packages({"nvidia-driver-cuda": "1", "gcc": "1"}, {"nvidia-driver-cuda": "hold ok installed"})
     assert packages.observe(tree.host())["holds"] == ["nvidia-driver-cuda"]

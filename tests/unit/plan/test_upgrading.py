@@ -194,14 +194,12 @@ def test_apt_is_told_the_versions_where_the_driver_is_not_of_the_newest_build_of
     del facts["packages"]["installed"]["nvidia-driver-cuda"]
     draft = drafted(facts, verb="up")
     index = offering(draft, NEWER, nodes.DRIVER)
-    index["install"] = [{"name": "nvidia-driver-cuda", "version": f"{nodes.DRIVER}-1", "download_bytes": 1000}]
     made = planner.finish(draft, index)
     assert made["packages"]["nvidia-driver-cuda"] == f"{nodes.DRIVER}-1"
-    assert made["prefer"] == [{"name": "nvidia-driver-cuda", "version": f"{nodes.DRIVER}-1"}]
+    assert made["prefer"] == f"{nodes.DRIVER}-1"
 
     # The newest of its branch needs no word, though another branch is newer.
-    index = offering(draft, "999.1.1", nodes.DRIVER) | {"install": index["install"]}
-    assert planner.finish(draft, index)["prefer"] == []
+    assert planner.finish(draft, offering(draft, "999.1.1", nodes.DRIVER))["prefer"] is None
 
 
 def test_another_branch_by_packages_of_other_names_needs_a_boot() -> None:
