@@ -135,13 +135,13 @@ class Draft:
             return {name: version for name, version in self.state["packages"].items() if name in self.packages}
         driver = self.context.stack.get("driver")
         versioned = [] if driver is None or driver["adopted"] else nvidia_driver.versioned_packages(driver)
-        # What goes along has the driver's version too, whatever was sealed of it.
-        versioned += self.context.along if versioned else []
         prefix = nvidia_driver.version_prefix(driver) if driver and versioned else ""
         aim = self.request.aim or {}
         if "nvidia_driver" in aim:
             prefix = f"{aim['nvidia_driver']}-"
-        sealed = {name: version for name, version in self._sealed.items() if name in self.packages}
+        # What goes along with the driver goes to its version, whatever was sealed of it.
+        stays = set(self.packages).difference(self.context.along)
+        sealed = {name: version for name, version in self._sealed.items() if name in stays}
         wished = {
             **container_toolkit.version_prefixes(self.context.stack, aim.get("container_toolkit")),
             **cuda.version_prefixes(self.context.stack),

@@ -1,7 +1,7 @@
 """An upgrade, a rollback or a change of branch cut off at any moment, in several ways: the next run heals the node.
 
 A few cuts by default, always the same moments; GPUWRIGHT_CUTS=60 for many, and GPUWRIGHT_CUT_SEED=N for others. Each is told with its seed.
-dpkg is at work in a few seconds of a run only, and has the most to lose: every other cut is drawn among its steps, not among the seconds.
+dpkg is at work in a few seconds of a run only, and has the most to lose: three of eight cuts are drawn among its steps.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def _cuts() -> Iterator[Cut]:
     for number in range(_CUTS):
         chance = random.Random(_SEED + number)  # noqa: S311 (no secret)
         kind = kinds[number % len(kinds)]
-        # A disk that is full when dpkg begins keeps nothing from being downloaded.
-        steps = kind != "disk" and number % 8 in {1, 2, 4}
+        # One of each kind but the full disk: all is downloaded by the time that dpkg begins.
+        steps = number % 8 in {1, 2, 4}
         after = chance.uniform(1, _MOST_STEPS) if steps else chance.uniform(2, _LONGEST_SECONDS)
         yield Cut(_SEED + number, kind, chance.randrange(2), after, steps)
 

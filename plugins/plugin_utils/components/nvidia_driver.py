@@ -203,11 +203,11 @@ def left_behind(context: Context, index: Mapping[str, Any]) -> list[str]:
         if (rows.get(name) or {}).get("candidate")
     ]
     going = {row["name"] for row in index.get("install") or ()}
-    # A repair before it may bring any of them to any version.
-    settled = not context.facts["packages"]["interrupted"]
     if not leads or not going.intersection(driver["packages"]):
         return []
     offered = {name: set(map(upstream, versions)) for name, versions in (index.get("others") or {}).items()}
+    # The repair before it may bring any of them to any version.
+    settled = not context.facts["packages"]["interrupted"]
     return [
         name
         for name in members(context)

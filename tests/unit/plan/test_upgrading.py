@@ -168,6 +168,18 @@ def test_what_nothing_takes_along_is_named_so_that_the_whole_set_moves() -> None
     assert {"name": "nvidia-modprobe", "version": f"{nodes.DRIVER}-1", "download_bytes": 1000} in change["packages"]
     assert planner.tightened(again, index) is None
 
+    # A repair may bring what has the right version now to another one.
+    there = nodes.merged(facts, {"packages": {"installed": {"nvidia-modprobe": f"{nodes.DRIVER}-1"}}})
+    for interrupted, along in ((False, set()), (True, {"nvidia-modprobe"})):
+        there["packages"] |= {
+            "interrupted": interrupted,
+            "interrupted_detail": "half-configured" if interrupted else None,
+        }
+        draft_there = planner.draft(there, wanted, RULES, request())
+        assert isinstance(draft_there, planner.Draft)
+        again = planner.tightened(draft_there, index) or draft_there
+        assert set(again.packages) - set(draft_there.packages) == along
+
     # A dependency takes it along.
     index["install"].append({"name": "nvidia-modprobe", "version": f"{nodes.DRIVER}-1", "download_bytes": 1000})
     assert planner.tightened(draft, index) is None
