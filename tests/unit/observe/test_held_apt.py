@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set, packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
 pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="asks the real apt")
@@ -106,17 +106,3 @@ def test_what_is_finished_keeps_its_relations() -> None:
     assert "Depends" not in private_apt.finished(unfinished)
     other = unfinished + "\n" + "Package: x\nStatus: install ok installed\nDepends: libcuda1-dbg, y\nDescription: x\n"
     assert "Depends: libcuda1-dbg, y" in private_apt.finished(other)
-
-
-def test_apt_is_asked_with_what_a_killed_dpkg_left_in_its_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = "Package: libcuda1\nStatus: install ok {}\nArchitecture: amd64\nVersion: {}\n\n"
-    (tmp_path / "status").write_text(record.format("installed", "580.126.20-1"))
-    (tmp_path / "updates").mkdir()
-    monkeypatch.setattr(private_apt, "_STATUS", str(tmp_path / "status"))
-    monkeypatch.setattr(packages, "DPKG_JOURNAL", str(tmp_path / "updates"))
-    with private_apt.PrivateApt(timeout=5) as apt:
-        assert apt._status() == str(tmp_path / "status")
-        (tmp_path / "updates/0001").write_text(record.format("installed", "580.178.04-1"))
-        assert Path(apt._status()).read_text() == record.format("installed", "580.178.04-1")
