@@ -31,7 +31,7 @@ _STATUS = "/var/lib/dpkg/status"
 _OF_STATUS = re.compile(r"/\S*/status$")
 # Of a package that dpkg did not bring to its end, and what a package says of others.
 _UNFINISHED = re.compile(
-    r"^Status: \S+ \S+ (?:unpacked|half-installed|half-configured|triggers-awaited|triggers-pending)$", re.MULTILINE
+    r"^(Status: \S+) \S+ (?:unpacked|half-installed|half-configured|triggers-awaited|triggers-pending)$", re.MULTILINE
 )
 _RELATIONS = re.compile(r"^(?:Pre-Depends|Depends|Conflicts|Breaks):.*\n(?:[ \t].*\n)*", re.MULTILINE)
 _COMPRESSED_LIST = re.compile(r"_Packages\.(?:gz|xz|lz4|zst|bz2|lzma)$")
@@ -264,8 +264,8 @@ def names_of_versions(path: str, start: str) -> set[str]:
 
 
 def finished(status: str) -> str:
-    """dpkg's record without the relations of packages that an interrupted run left unfinished, and of those that depend on them: apt
-    solves nothing else before they fit, and the repair sees to that before anything is installed.
+    """dpkg's record as if nothing were unfinished, for apt solves nothing else before that is done, and the repair sees to it before
+    anything is installed: what an interrupted run left counts as installed, without relations, as do those of what depends on it.
     """
     stanzas = status.split("\n\n")
     names = [stanza.split("\n", 1)[0].partition(": ")[2] for stanza in stanzas if _UNFINISHED.search(stanza)]
@@ -276,7 +276,9 @@ def finished(status: str) -> str:
         re.MULTILINE,
     )
     return "\n\n".join(
-        _RELATIONS.sub("", stanza) if _UNFINISHED.search(stanza) or depends.search(stanza) else stanza
+        _UNFINISHED.sub(r"\1 ok installed", _RELATIONS.sub("", stanza))
+        if _UNFINISHED.search(stanza) or depends.search(stanza)
+        else stanza
         for stanza in stanzas
     )
 
@@ -432,7 +434,7 @@ class PrivateApt:
     def _status(self) -> str:
         """dpkg's own record, or a private one where an interrupted run left packages unfinished.
 
-        Not with its journal: between two steps of dpkg the packages fit each other less than before the first of them.
+        Without its journal, as apt itself would read it until the repair has dpkg write it down.
         """
         own = _text(_STATUS)
         told = finished(own)

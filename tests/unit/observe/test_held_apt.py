@@ -84,10 +84,13 @@ def test_a_held_dependency_does_not_keep_the_index_from_planning_the_move(tmp_pa
     assert sorted(row["name"] for row in private_apt.parse_simulation(planned.out)[0]) == NAMES
 
 
-def test_a_package_that_dpkg_left_unfinished_does_not_keep_apt_from_solving_the_rest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["ok unpacked", "reinstreq half-installed", "reinstreq half-configured"])
+def test_a_package_that_dpkg_left_unfinished_does_not_keep_apt_from_solving_the_rest(
+    tmp_path: Path, state: str
+) -> None:
     apt = Apt(tmp_path, held=False)
     status = tmp_path / "status"
-    cut_off = stanza("libcuda1", OLD, "Status: install ok unpacked\n") + "\n"
+    cut_off = stanza("libcuda1", OLD, f"Status: install {state}\n") + "\n"
     cut_off += stanza("nvidia-driver-cuda", NEW, "Status: install ok installed\n")
     status.write_text(cut_off)
     simulated = ("apt-get", "-s", *private_apt.MAY_MOVE, "install")
@@ -104,5 +107,7 @@ def test_what_is_finished_keeps_its_relations() -> None:
     assert private_apt.finished(whole) == whole
     unfinished = whole.replace("ok installed", "ok half-configured")
     assert "Depends" not in private_apt.finished(unfinished)
+    assert private_apt.finished(unfinished.replace("ok half-c", "reinstreq half-c")) == private_apt.finished(unfinished)
+    assert "half" not in private_apt.finished(unfinished)
     other = unfinished + "\n" + "Package: x\nStatus: install ok installed\nDepends: libcuda1-dbg, y\nDescription: x\n"
     assert "Depends: libcuda1-dbg, y" in private_apt.finished(other)
