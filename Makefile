@@ -56,9 +56,9 @@ sanity: venv ## ansible-test sanity on the built and installed collection
 	@$(NOX) sanity
 molecule: venv ## the roles in containers
 	@$(NOX) molecule
-integration: venv ## whole runs of the command line on simulated nodes
+integration: venv ## whole runs of the command line on simulated nodes and on a real kernel in QEMU
 	@$(NOX) integration
-metal: venv ## the driver on a real kernel in QEMU, and with its power cut (not part of `test`: it takes long)
+metal: venv ## the real kernel in QEMU alone, and with its power cut (the cut is not part of `test`: it takes long)
 	@$(NOX) metal
 unit: venv ## the unit and packaging tests, on both ansible-core lines
 	@$(NOX) unit

@@ -85,9 +85,9 @@ def molecule(session: nox.Session) -> None:
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """Whole runs of the command line on simulated nodes, on this environment's ansible-core."""
-    # A bare Debian or Ubuntu has no container engine yet: this installs and starts one, or says why not.
-    session.run("python", "-c", "from tests.sim import engine; engine.ensure()")
+    """Whole runs of the command line on simulated nodes and on a machine in QEMU, on this environment's ansible-core."""
+    # A bare Debian or Ubuntu has neither a container engine nor QEMU yet: this installs and starts them, or says why not.
+    session.run("python", "-c", "from tests.sim import engine; engine.ensure_for_metal()")
     session.run(
         "pytest",
         "-q",
@@ -103,7 +103,7 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def metal(session: nox.Session) -> None:
-    """`gpuwright up` on a real kernel, in an emulated machine, and with cuts of its power: not part of `make test`, it takes long."""
+    """`gpuwright up` on a real kernel, in an emulated machine, and with cuts of its power; the cuts are not part of `make test`."""
     session.run("python", "-c", "from tests.sim import engine; engine.ensure_for_metal()")
     session.run("pytest", "-q", "-s", "tests/integration/test_metal.py", *session.posargs)
 

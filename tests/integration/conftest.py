@@ -43,6 +43,7 @@ COMPONENTS = {
 
 #: Files whose tests take longest together: they begin first, so that no process of pytest is left alone with one at the end.
 _LONGEST = (
+    "test_metal.py",
     "test_kernel_update.py",
     "test_life.py",
     "test_rocky.py",
@@ -318,7 +319,7 @@ class Proven:
         """The node, out of the shelf: only who puts it back vouches for it."""
         machine, self.node = self.node, None
         if machine is None:
-            with settings.locked("proven"):
+            with settings.locked("proven", settings.STATE):
                 machine = self._made()
         return machine
 

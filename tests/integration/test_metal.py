@@ -23,7 +23,7 @@ from tests.sim import metal, settings
 
 from .conftest import Run, command_line, environment, gpuwright
 
-pytestmark = pytest.mark.metal
+pytestmark = pytest.mark.sim
 
 _WISH = ("--gpu", "H100", "--want", "driver", "--want", "driver-source=distro")
 _BLACKLIST = "etc/modprobe.d/gpuwright-nouveau.conf"
@@ -93,6 +93,7 @@ def test_nouveau_gives_way_to_the_distributions_driver_and_the_missing_card_is_t
     assert metal.shell(name, "cat /proc/sys/kernel/random/boot_id") != boot
 
 
+@pytest.mark.metal
 @pytest.mark.parametrize("seed", range(_SEED, _SEED + _CUTS))
 def test_the_run_after_a_power_cut_heals_the_machine(
     machine: tuple[str, Path], seed: int, capsys: pytest.CaptureFixture[str]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.sim import runfile, settings
+from tests.sim import repository, runfile
 
 from .conftest import Node, Run
 from .leftovers import leftovers
@@ -21,7 +21,7 @@ _BROKEN = "/etc/gpuwright-sim/dkms-fails"
 
 def wish(version: str, checksum: str | None = None) -> tuple[str, ...]:
     """The arguments for the file of a version; a checksum other than its own may be given."""
-    path = runfile.place(settings.REPOSITORY / "current", version)
+    path = runfile.place(repository.ensure(), version)
     given = checksum or runfile.checksum(path)
     wants = ("--want", f"driver={version}", "--want", "driver-source=runfile")
     return (*wants, "-e", f"nvidia_driver_runfile_sha256={given}")

@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         required=True, metavar="ACTION"
     )
     for action, text, what in (
-        ("create", "create and boot a machine", metal.create),
+        ("create", "create a machine that has booted", metal.create),
         ("start", "switch a machine on", metal.start),
         ("cut", "cut the power of a machine", metal.cut_power),
         ("rm", "remove a machine", metal.remove),

@@ -1,8 +1,8 @@
 """A bare-metal machine: a real kernel, boot loader and init in QEMU, without KVM. No card, not even a simulated one.
 
 It is what a container cannot be: nouveau is really loaded, an initramfs really decides what the next boot does, the kernel itself
-says what it finds, and its power can be cut. The disk image is made once from the node image (``onmetal/*.sh``) and cached for all
-clones under the digest of its recipe, with a throw-away key that it lets in; a machine is an overlay of it.
+says what it finds, and its power can be cut. The disk image is made once from the node image (``onmetal/*.sh``), with a throw-away key
+that it lets in, and booted once; disk and memory after that boot are cached for all clones, and a machine goes on from there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ _SCRIPTS = settings.HERE / "onmetal"
 _ON_NODE = settings.HERE / "onnode"
 _FOLDER = settings.STATE / "metal"
 _DISKS = settings.CACHE / "metal"
-_DISK_KEPT_SECONDS = 7 * 86400
 _DISK_MEBIBYTES = 8192
 _BOOT_LIMIT_SECONDS = 900
 #: The distribution's driver as the rules resolve it, with what it is compiled by.
@@ -54,37 +53,52 @@ def create(name: str) -> None:
     folder = _FOLDER / name
     if folder.exists():
         raise SimulationError(f"there is a machine {name} already: `python -m tests.sim metal rm {name}`")
-    disk = ensure_disk()
-    folder.mkdir(parents=True)
-    run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", disk, folder / "disk.qcow2"])
-    shutil.copy(disk.with_suffix(".key"), folder / "key")
-    (folder / "machine.json").write_text(json.dumps({"port": node.free_port(), "pid": None}))
-    start(name)
+    booted = ensure_booted()
+    _set_up(name, booted)
+    begun = time.monotonic()
+    switch_on(name, "-incoming", f"exec:cat {booted.with_suffix('.memory')}")
+    wait(name)
+    # Its clock stood still since its boot.
+    shell(name, f"date --set=@{time.time():.0f}")
+    _say_up(name, begun)
 
 
 def start(name: str) -> None:
-    """Switch the machine on and wait for its ssh."""
+    """Switch the machine on and wait until it has booted."""
     begun = time.monotonic()
     switch_on(name)
     wait(name)
+    _say_up(name, begun)
+
+
+def _say_up(name: str, begun: float) -> None:
     say(f"machine {name} is up after {time.monotonic() - begun:.0f} s, ssh on 127.0.0.1:{_state(name)['port']}")
 
 
-def switch_on(name: str) -> None:
-    """Switch the machine on and return at once."""
+def _set_up(name: str, disk: Path) -> None:
+    """A machine that is switched off, its disk an overlay of DISK."""
+    folder = _FOLDER / name
+    folder.mkdir(parents=True)
+    form = "raw" if disk.suffix == ".raw" else "qcow2"
+    run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", form, "-b", disk, folder / "disk.qcow2"])
+    shutil.copy(disk.with_suffix(".key"), folder / "key")
+    (folder / "machine.json").write_text(json.dumps({"port": node.free_port(), "pid": None}))
+
+
+def switch_on(name: str, *more: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """Switch the machine on and return at once. MORE are arguments of QEMU."""
     folder, state = _FOLDER / name, _state(name)
     console = folder / "console.log"
     command = [
         "qemu-system-x86_64", *_MACHINE,
         "-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{state['port']}-:22",
         "-drive", f"file={folder / 'disk.qcow2'},if=virtio,format=qcow2,cache=writeback",
-        "-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console",
+        "-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console", *more,
     ]  # fmt: skip
     with (folder / "qemu.log").open("ab") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdin=stdin, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     (folder / "machine.json").write_text(json.dumps({**state, "pid": process.pid}))
+    return process
 
 
 def cut_power(name: str) -> None:
@@ -199,32 +213,68 @@ def _quoted(command: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The disk
+# What every machine begins with
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def ensure_disk() -> Path:
-    """The disk that every machine begins with; it is built first where it is not there."""
+def ensure_booted() -> Path:
+    """The disk after its first boot, an overlay of the built one; beside it (``.memory``) what the machine had in its memory.
+
+    Both are made first where they are not there. Another QEMU, or another machine, cannot read the memory.
+    """
     engine.ensure_for_metal()
+    disk = _ensure_disk()
+    # The key is of this very disk, where its name is of every one by the same recipe.
+    recipe = f"{disk.with_suffix('.key').read_text()} {_MACHINE} {run(['qemu-system-x86_64', '--version']).stdout}"
+    booted = _DISKS / f"{hashlib.sha256(recipe.encode()).hexdigest()[:12]}.qcow2"
+    with settings.locked("booted"):
+        if not booted.exists():
+            say("the machine boots for the first time (once; some minutes)")
+            _boot(disk, booted)
+        settings.used(booted)
+    return booted
+
+
+def _boot(disk: Path, booted: Path) -> None:
+    for old in settings.forgotten(_DISKS.glob("*.qcow2")):
+        for each in (old, old.with_suffix(".key"), old.with_suffix(".memory")):
+            each.unlink()
+    name = "first-boot"
+    remove(name)
+    _set_up(name, disk)
+    machine = switch_on(name, "-monitor", "stdio", stdin=subprocess.PIPE)
+    try:
+        wait(name)
+        machine.communicate(f"migrate exec:cat>{booted.with_suffix('.memory')}\ninfo migrate\nquit\n".encode())
+        log = (_FOLDER / name / "qemu.log").read_text(errors="replace")
+        if "Migration status: completed" not in log:
+            raise SimulationError(f"QEMU did not hand over what is in the machine's memory:\n{log[-2000:]}")
+        shutil.copy(disk.with_suffix(".key"), booted.with_suffix(".key"))
+        shutil.move(_FOLDER / name / "disk.qcow2", booted)
+    finally:
+        remove(name)
+
+
+def _ensure_disk() -> Path:
+    """The disk before any boot; it is built first where it is not there."""
     base = image.ensure()
     programs = [*sorted(_SCRIPTS.glob("*.sh")), *(_ON_NODE / "gpuwright_sim" / name for name in _PROGRAMS)]
     recipe = f"{base} {settings.recipe(*programs)} {_DRIVER} {_LOADED_BEFORE} {_DISK_MEBIBYTES}"
     disk = _DISKS / f"{hashlib.sha256(recipe.encode()).hexdigest()[:12]}.raw"
-    with settings.locked("disk", _DISKS):
+    with settings.locked("disk"):
         if not disk.exists():
             begun = time.monotonic()
             say("building the disk of a bare-metal machine (once; some minutes)")
             _build(base, disk)
             say(f"the disk is there after {time.monotonic() - begun:.0f} s")
-        os.utime(disk)
+        settings.used(disk)
     return disk
 
 
 def _build(base: str, disk: Path) -> None:
-    for old in _DISKS.glob("*.raw"):
-        if time.time() - old.stat().st_mtime > _DISK_KEPT_SECONDS:
-            old.unlink()
-            old.with_suffix(".key").unlink()
+    for old in settings.forgotten(_DISKS.glob("*.raw")):
+        old.unlink()
+        old.with_suffix(".key").unlink()
     system = f"{settings.CONTAINER_PREFIX}metal-system"
     work = _DISKS / "work"
     shutil.rmtree(work, ignore_errors=True)

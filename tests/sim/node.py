@@ -321,7 +321,7 @@ def _variables(*, wrong_key: bool) -> dict[str, Any]:
 
 
 def clean(*, images: bool = True) -> None:
-    """Remove every trace of this clone: containers, the network, the state; and the images that no other clone uses."""
+    """Remove every trace of this clone: containers, the network, the state; and the images and packages that no other clone uses."""
     containers = docker_text("ps", "-aq", "--filter", f"label={settings.INSTANCE_LABEL}").split()
     if containers:
         docker("rm", "-f", "-v", *containers, check=False)
@@ -332,5 +332,8 @@ def clean(*, images: bool = True) -> None:
         # What is built on another image goes before it; Docker keeps what a container still needs.
         for name in sorted(ours, key=lambda entry: ("prepared" not in entry, "base" in entry)):
             docker("rmi", name, check=False)
+        if not docker_text("ps", "-aq", "--filter", f"label={settings.LABEL}.instance"):
+            for cached in (settings.REPOSITORIES, settings.SIGNING):
+                shutil.rmtree(cached, ignore_errors=True)
     shutil.rmtree(settings.STATE, ignore_errors=True)
     say(f"removed {len(containers)} container(s), the network{', the images' if images else ''} and {settings.STATE}")

@@ -1,10 +1,11 @@
 """Build the simulated package repositories: what packages.yaml lists, in the real repositories' layout, signed.
 
-A finished build is kept under .sim/repository/<digest>; the digest covers everything that decides what is in it.
+A finished build is kept for all clones under the digest of everything that decides what is in it.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import shutil
@@ -33,8 +34,8 @@ _CUDA_OF_BRANCH = {"570": 12080, "580": 13000, "595": 13020}
 
 def ensure() -> Path:
     """The folder of the built repository; it is built first where the cached one is of another recipe."""
-    with settings.locked("repository"):
-        folder = settings.REPOSITORY / digest()
+    with settings.locked("repositories"):
+        folder = settings.REPOSITORIES / digest()
         if not (folder / "build.json").exists():
             say("building the simulated package repositories")
             started = time.monotonic()
@@ -44,23 +45,13 @@ def ensure() -> Path:
             count = _build(work)
             work.rename(folder)
             say(f"{count} packages in {time.monotonic() - started:.0f} s")
-        _make_current(folder)
+            for old in settings.forgotten(settings.REPOSITORIES.iterdir()):
+                shutil.rmtree(old, ignore_errors=True)
+        settings.used(folder)
         return folder
 
 
-def _make_current(folder: Path) -> None:
-    """Let the server, which follows a link, serve this build from now on; older ones go."""
-    link = settings.REPOSITORY / "current"
-    if not (link.is_symlink() and link.readlink().name == folder.name):
-        fresh = settings.REPOSITORY / "current.new"
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(folder.name)
-        fresh.replace(link)
-    for old in settings.REPOSITORY.iterdir():
-        if old.is_dir() and not old.is_symlink() and old != folder:
-            shutil.rmtree(old, ignore_errors=True)
-
-
+@functools.cache
 def digest() -> str:
     """Twelve hex digits over the list of packages, the stubs and the code that builds them."""
     code = (settings.HERE / f"{name}.py" for name in ("repository", "deb", "rpm", "wheels", "runfile"))
@@ -69,11 +60,8 @@ def digest() -> str:
 
 
 def build_information() -> dict[str, Any]:
-    """What the build that is served wrote about itself: the fingerprint of its key."""
-    served = settings.REPOSITORY / "current" / "build.json"
-    if not served.exists():
-        ensure()
-    return dict(json.loads(served.read_text()))
+    """What the build wrote about itself: the fingerprint of its key."""
+    return dict(json.loads((ensure() / "build.json").read_text()))
 
 
 def _build(folder: Path) -> int:
@@ -530,30 +518,30 @@ def _build_wheels(plan: dict[str, Any], folder: Path) -> int:
 
 
 def serve(image_name: str) -> None:
-    """Let the nodes reach the repository: a container of its own with Python's file server, which follows `current`."""
-    ensure()
-    with settings.locked("server"):
+    """Let this clone's nodes reach the repository: a container of its own with Python's file server."""
+    folder = ensure()
+    with settings.locked("server", settings.STATE):
         if docker("network", "inspect", settings.NETWORK, check=False).returncode != 0:
             docker("network", "create", "--label", settings.INSTANCE_LABEL, settings.NETWORK)
-        wanted = f"{settings.LABEL}.serves={settings.REPOSITORY} {settings.REPOSITORY_HOST} {settings.ARCHIVE_HOST}"
-        if _is_serving(wanted):
+        wanted = f"{settings.LABEL}.serves={folder} {settings.REPOSITORY_HOST} {settings.ARCHIVE_HOST}"
+        if _is_serving(wanted, folder):
             return
         docker("rm", "-f", settings.REPOSITORY_CONTAINER, check=False)
         done = docker(
             "run", "-d", "--name", settings.REPOSITORY_CONTAINER, "--label", settings.INSTANCE_LABEL, "--label", wanted,
             "--restart", "unless-stopped", "--network", settings.NETWORK,
             "--network-alias", settings.REPOSITORY_HOST, "--network-alias", settings.ARCHIVE_HOST,
-            "-v", f"{settings.REPOSITORY}:/srv:ro", image_name,
-            "python3", "-m", "http.server", "80", "--directory", "/srv/current", check=False,
+            "-v", f"{folder}:/srv:ro", image_name,
+            "python3", "-m", "http.server", "80", "--directory", "/srv", check=False,
         )  # fmt: skip
         if done.returncode != 0:
             raise SimulationError(f"the package server did not start: {done.stderr.strip()}")
 
 
-def _is_serving(label: str) -> bool:
+def _is_serving(label: str, folder: Path) -> bool:
     """Whether the server runs and sees this build: it sees nothing after the folder it was given was removed and made anew."""
     name = f"name=^{settings.REPOSITORY_CONTAINER}$"
     if not docker("ps", "-q", "--filter", name, "--filter", f"label={label}").stdout.strip():
         return False
-    seen = docker("exec", settings.REPOSITORY_CONTAINER, "cat", "/srv/current/build.json", check=False)
-    return seen.stdout == (settings.REPOSITORY / "current" / "build.json").read_text()
+    seen = docker("exec", settings.REPOSITORY_CONTAINER, "cat", "/srv/build.json", check=False)
+    return seen.stdout == (folder / "build.json").read_text()

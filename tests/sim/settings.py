@@ -8,7 +8,8 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
@@ -16,15 +17,17 @@ import yaml
 CLONE = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 
-# Keys, ports, the built repository. In the clone and ignored by git, so that two clones do not disturb each other.
+# The account's key, machines, inventories. In the clone and ignored by git, so that two clones do not disturb each other.
 STATE = Path(os.environ.get("GPUWRIGHT_SIM_STATE", CLONE / ".sim")).resolve()
-# What takes minutes to make, holds nothing of a clone and no container engine keeps: the disk of the bare-metal machine.
+# What takes minutes to make, holds nothing of a clone and no container engine keeps: the package repositories and the throw-away keys
+# that sign them, without which each clone would prepare its own images of the nodes; the disk of the bare-metal machine.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuwright-sim"
 KEY = STATE / "ssh" / "id_ed25519"
-REPOSITORY = STATE / "repository"
-# The throw-away keys that sign the repositories: kept as long as the state, so that a rebuilt repository is still
-# trusted by the nodes that there are.
-SIGNING = STATE / "signing"
+REPOSITORIES = CACHE / "repositories"
+# Kept when a repository is built anew: the nodes that there are still trust it.
+SIGNING = CACHE / "signing"
+# What was made for a recipe of some other day goes when it was not used for this long.
+_KEPT_SECONDS = 7 * 86400
 
 # Two clones on one machine have nodes of the same names: containers and network bear four digits of the state's place.
 INSTANCE = hashlib.sha256(str(STATE).encode()).hexdigest()[:4]
@@ -68,9 +71,19 @@ def recipe(*paths: Path) -> str:
     return total.hexdigest()[:12]
 
 
+def used(path: Path) -> None:
+    """Note that what is cached at PATH was needed now."""
+    os.utime(path)
+
+
+def forgotten(paths: Iterable[Path]) -> list[Path]:
+    """Those of the cached PATHS that nobody needed for a week."""
+    return [path for path in paths if time.time() - path.stat().st_mtime > _KEPT_SECONDS]
+
+
 @contextlib.contextmanager
-def locked(name: str, folder: Path = STATE) -> Iterator[None]:
-    """One process at a time makes the thing called NAME in FOLDER; the others wait and find it made."""
+def locked(name: str, folder: Path = CACHE) -> Iterator[None]:
+    """One process at a time makes the thing called NAME, which all clones share or (in STATE) one has; the others find it made."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
