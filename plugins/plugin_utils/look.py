@@ -154,6 +154,13 @@ class Look:
         """The plan of this run, for a task of it that goes back; else None."""
         return self.saved("plans") if self.action.verb == "rollback" else None
 
+    @property
+    def _failure(self) -> dict[str, Any] | None:
+        """What stopped this run, for a task of it that goes back; else None."""
+        given = self.action.variables(self.task_vars, ["gpuwright_failure", "gpuwright_failed_program"])
+        failure = given.get("gpuwright_failure")
+        return {**failure, "program": given.get("gpuwright_failed_program")} if failure else None
+
     @cached_property
     def _lock(self) -> dict[str, Any] | None:
         """The lock that the host is held to: given as it is, or as a file on the controller. Raises BadInput."""
@@ -183,6 +190,7 @@ class Look:
             applied=applied,
             absent=absent,
             begun=self._begun,
+            failure=self._failure,
             retry=boolean(run.get("gpuwright_retry") or False),
             security=bool(run.get("gpuwright_security")),
         )

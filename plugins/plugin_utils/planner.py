@@ -67,7 +67,7 @@ class Request:
     ``absent``: what the node's package index turned out not to have, such as "driver=580" or "cuda=13.0", with the versions
     that are there instead. ``lock``: the stack that the node has to come to, see lock.py.
     ``applied``: the stack that was just applied; missing seals are then no reason to change anything.
-    ``begun``: the plan of this very run, whose driver failed and gives way to the one that was remembered.
+    ``begun``: the plan of this very run, whose driver failed and gives way to the one that was remembered; ``failure``: what stopped it.
     ``retry``: a driver that failed on this kernel is tried again.
     ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
@@ -85,6 +85,7 @@ class Request:
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lock: Mapping[str, Any] | None = None
     begun: Mapping[str, Any] | None = None
+    failure: Mapping[str, Any] | None = None
     retry: bool = False
     security: bool = False
     aim: Mapping[str, str] | None = None
@@ -337,7 +338,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["way_back"] = drafted.state is None and way_back.is_there(context.facts, plan["remember"])
     plan["restore"] = way_back.work(drafted.state, context.facts) if drafted.state else None
     plan["brings"] = nvidia_driver.brings(context) if "nvidia_driver" in plan["components"] else None
-    plan["gave_way"] = way_back.gave_way(context.facts, request.begun) if drafted.state else None
+    plan["gave_way"] = way_back.gave_way(context.facts, request.begun, request.failure) if drafted.state else None
     plan["reboot"] = "reboot" in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []

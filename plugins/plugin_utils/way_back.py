@@ -8,6 +8,8 @@ driver at the version that it had, the ones that came since removed, in one tran
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,12 @@ Facts = Mapping[str, Any]
 State = Mapping[str, Any]
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_PACKAGE_MANAGERS = ("apt-get", "dpkg", "dnf")
+_NO_SPACE = "No space left on device"
+#: As dpkg and rpm say it.
+_SCRIPT_FAILED = re.compile(r".*\bscript (?:subprocess )?returned error exit status.*|.*\bscriptlet failed\b.*")
+#: Characters that are kept of the reason why a driver failed.
+_REASON_LENGTH = 400
 
 
 def working(facts: Facts) -> dict[str, Any] | None:
@@ -97,17 +105,54 @@ def _present(facts: Facts) -> dict[str, Any]:
     }
 
 
-def gave_way(facts: Facts, begun: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The driver that a run returns from, as it is remembered; None where the run did not get so far that another one was there (a file
-    that could not be fetched, packages that were refused, say nothing of a driver). ``begun``: the plan of that run.
+def gave_way(
+    facts: Facts, begun: Mapping[str, Any] | None, failure: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """The driver that a run returns from, as it is remembered. ``begun``: the plan of that run; ``failure``: what stopped it, with the
+    program that did, see playbooks/site.yml.
+
+    None where the run did not get so far that another driver was there (a file that could not be fetched, packages that were refused, say
+    nothing of a driver), and where it was not the driver that failed.
     """
     if (
         begun is None
         or not begun["brings"]
         or (begun["remember"] and history.is_build(begun["remember"], _present(facts)))
+        or _had_no_room(facts, begun["brings"]["version"])
+        or (failure is not None and not _at_fault(failure))
     ):
         return None
-    return {**begun["brings"], "time": facts["time"]}
+    reason = f"{failure['task']}: {_cause(failure)}" if failure else ""
+    return {**begun["brings"], "reason": textwrap.shorten(reason, _REASON_LENGTH), "time": facts["time"]}
+
+
+def _had_no_room(facts: Facts, version: str) -> bool:
+    """Whether it was the disk or the memory that stopped a build of this driver."""
+    failed = (facts.get("dkms") or {}).get("failed") or ()
+    return any(build["transient"] and build["version"] == version for build in failed)
+
+
+def _at_fault(failure: Mapping[str, Any]) -> bool:
+    """Whether what stopped a run says something of the driver.
+
+    A package manager that was killed, found a file of its own gone or the disk full, does not; a script of a package that failed does,
+    as the one that builds the module.
+    """
+    program = failure["program"] or {"name": "", "said": ""}
+    if _NO_SPACE in failure["message"] + program["said"]:
+        return False
+    return program["name"] not in _PACKAGE_MANAGERS or _script(program["said"]) is not None
+
+
+def _cause(failure: Mapping[str, Any]) -> str:
+    """The script of a package that failed; else what the task says, for apt's own message names its command alone."""
+    return _script((failure["program"] or {"said": ""})["said"]) or str(failure["message"])
+
+
+def _script(said: str) -> str | None:
+    """The line that tells of the first script of a package that failed."""
+    found = _SCRIPT_FAILED.search(said)
+    return found[0].strip() if found else None
 
 
 def failed_before(facts: Facts, brings: Mapping[str, Any]) -> dict[str, Any] | None:

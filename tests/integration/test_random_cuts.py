@@ -78,6 +78,54 @@ def test_a_package_that_was_taken_away_comes_back_though_its_branch_has_a_newer_
     assert _versions(machine) == {f"{_BUILDS[0]}-1"}
 
 
+def test_a_move_is_planned_where_dpkg_was_killed_while_it_unpacked(machine: Node) -> None:
+    """apt solves nothing for a set of which a package "must be reinstalled", not even its move to another build."""
+    record = "/var/lib/dpkg/status"
+    machine.shell(
+        f"cp -a {record} /root/; sed -i '/^Package: libcuda1$/ {{n; s/ok installed/reinstreq half-installed/}}' {record}"
+    )
+    try:
+        assert "libcuda1" in machine.shell("dpkg --audit")
+        other = next(build for build in _BUILDS if f"{build}-1" not in _versions(machine))
+        planned = machine.plan(*_WANT, "--want", f"driver={other}")
+        assert planned.code == 0, str(planned)
+    finally:
+        machine.shell(f"mv /root/status {record}")
+
+
+def test_a_disk_that_was_full_while_dpkg_unpacked_is_not_held_against_the_driver(machine: Node) -> None:
+    other = next(build for build in _BUILDS if f"{build}-1" not in _versions(machine))
+    wish = (*_WANT, "--want", f"driver={other}")
+    machine.shell("mount -t tmpfs -o size=400k tmpfs /usr/share/doc")
+    try:
+        full = machine.run("upgrade", "--yes", *wish)
+    finally:
+        machine.shell("umount /usr/share/doc")
+    assert full.code == 1, str(full)
+    assert "No space left on device" in full.host["failure"]["output"], str(full)
+    _heal(machine, "a full disk")
+    again = machine.plan(*wish)
+    assert again.code == 0, str(again)
+
+
+def test_a_dpkg_that_was_killed_while_the_run_went_on_is_not_held_against_the_driver(machine: Node) -> None:
+    other = next(build for build in _BUILDS if f"{build}-1" not in _versions(machine))
+    process = _move(machine, other)
+    try:
+        # Two scripts of libcuda1 are run by then, and user space is of the other build.
+        assert machine.comes(f"dpkg-query -W -f '${{Version}}' libcuda1 | grep -q '^{other}'", process), (
+            "it was through before"
+        )
+        machine.shell("pkill -9 -x dpkg")
+        assert process.wait(600) == 1
+    finally:
+        witness.kill(process)
+    assert f"{other}-1" not in _versions(machine), "the run went back by itself"
+    _heal(machine, "a dpkg that was killed")
+    again = machine.plan(*_WANT, "--want", f"driver={other}")
+    assert again.code == 0, str(again)
+
+
 @pytest.mark.parametrize("cut", list(_cuts()), ids=str)
 def test_the_next_run_heals_what_was_cut_off(machine: Node, cut: Cut) -> None:
     after = cut.after

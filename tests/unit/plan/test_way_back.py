@@ -304,6 +304,56 @@ def test_only_a_driver_that_came_to_be_installed_has_failed() -> None:
     assert (found["version"], found["time"]) == ("580.178.04", facts["time"])
 
 
+@pytest.mark.parametrize(("build", "held"), [({}, False), ({"transient": False}, True), ({"version": "580.1"}, True)])
+def test_a_build_that_had_no_room_is_not_held_against_the_driver(build: dict[str, Any], held: bool) -> None:
+    failed_build = {"transient": True, "version": "580.178.04", **build}
+    facts = nodes.merged(
+        node(), {"driver": {"owner": "none", "user_version": "580.200.01"}, "dkms": {"failed": [failed_build]}}
+    )
+    begun = {"remember": None, "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")}}
+    assert (way_back.gave_way(facts, begun) is not None) == held
+
+
+_SCRIPT = " installed nvidia-kernel-open-dkms package post-installation script subprocess returned error exit status 10"
+_GONE = "dpkg: error: cannot access archive '/var/cache/apt/archives/libcuda1.deb': No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("program", "said", "held"),
+    [
+        ("apt-get", f"dpkg: error processing package nvidia-kernel-open-dkms (--configure):\n{_SCRIPT}\nErrors", True),
+        ("apt-get", " subprocess installed post-installation script returned error exit status 10", True),
+        ("apt-get", _GONE, False),
+        ("apt-get", "E: Sub-process /usr/bin/dpkg exited unexpectedly", False),
+        ("apt-get", f"{_SCRIPT}\ncp: error writing '/boot/initrd.img': No space left on device", False),
+        ("dnf", "Error: Transaction failed", False),
+        ("dnf", "error: %prein(kmod-nvidia-open-dkms) scriptlet failed, exit status 1", True),
+        ("modprobe", "could not insert 'nvidia': Exec format error", True),
+        (None, "", True),
+    ],
+)
+def test_a_package_manager_that_was_stopped_is_not_held_against_the_driver(
+    program: str | None, said: str, held: bool
+) -> None:
+    facts = nodes.merged(node(), {"driver": {"owner": "none", "user_version": "580.200.01"}})
+    begun = {"remember": None, "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")}}
+    message = "'/usr/bin/apt-get install' failed: E: Sub-process /usr/bin/dpkg returned an error code (1)"
+    failure = {"task": "Install", "message": message, "program": program and {"name": program, "said": said}}
+    assert (way_back.gave_way(facts, begun, failure) is not None) == held
+
+
+def test_the_reason_that_is_remembered_names_the_script_that_failed() -> None:
+    facts = nodes.merged(node(), {"driver": {"owner": "none", "user_version": "580.200.01"}})
+    begun = {"remember": None, "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")}}
+    failure = {"task": "Install", "message": "apt " * 200, "program": {"name": "apt-get", "said": f"a\n{_SCRIPT}\nb"}}
+    found = way_back.gave_way(facts, begun, failure)
+    assert found is not None
+    assert found["reason"] == f"Install: {_SCRIPT.strip()}"
+    found = way_back.gave_way(facts, begun, {**failure, "program": None})
+    assert found is not None
+    assert len(found["reason"]) <= 400
+
+
 # --- taking everything back -------------------------------------------------------------------------------------------
 
 
