@@ -25,7 +25,7 @@ COPIES = DIRECTORY + "/packages"
 LOGS = DIRECTORY + "/failed"
 
 # What the role repair leaves behind of a kernel without a module, and what it says in each file.
-_REPAIR = ("/etc/default/grub.d/gpuwright.cfg", "/etc/dkms/*.conf")
+_REPAIR = ("/etc/default/grub.d/gpuwright.cfg", "/etc/dkms/*.conf", "/etc/dkms/no-autoinstall")
 _OURS = "Written by gpuwright (role repair)"
 
 

@@ -278,7 +278,7 @@ def _build(base: str, disk: Path) -> None:
     system = f"{settings.CONTAINER_PREFIX}metal-system"
     work = _DISKS / "work"
     shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
+    work.mkdir(parents=True)
     try:
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpuwright machine in QEMU", "-f", work / "key"])
         key = (work / "key.pub").read_text().strip()

@@ -14,7 +14,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import boot
 #: The last lines of a build log that are passed on: make says there what stopped it.
 LOG_LINES = 12
 
-_TITLE = re.compile(r"make\.log for (\S+)/(\S+) for kernel (\S+)")
+_TREE = "/var/lib/dkms"
+# DKMS before 3.1.4 writes "MODULE-VERSION" there, where the two cannot be told apart; the path of the log tells them.
+_TITLE = re.compile(r"make\.log for \S+ for kernel (\S+)")
+_PLACE = re.compile(_TREE + r"/([^/]+)/([^/]+)/build/make\.log")
 _NO_SPACE = re.compile(r"No space left on device|Cannot allocate memory|Killed")
 
 
@@ -24,16 +27,16 @@ def failed_build(text: str, path: str) -> dict[str, Any] | None:
     ``transient``: it was not the source that failed, but the disk or the memory. ``compiler``: the compiler refused the source, and
     would again.
     """
-    title = _TITLE.search(text[:400])
-    if title is None:
+    title, place = _TITLE.search(text[:400]), _PLACE.fullmatch(path)
+    if title is None or place is None:
         return None
     lines = [line for line in text.splitlines() if line.strip()]
     transient = _NO_SPACE.search(text) is not None
     errors = [line for line in lines if re.search(r"\berror:|\bError \d+", line)]
     return {
-        "module": title[1],
-        "version": title[2],
-        "kernel": title[3],
+        "module": place[1],
+        "version": place[2],
+        "kernel": title[1],
         "log": path,
         "errors": errors[:3],
         "end": lines[-LOG_LINES:],
@@ -50,7 +53,7 @@ def left_out_by(build: Mapping[str, Any]) -> str:
 def observe(host: Host, kernels: list[str]) -> dict[str, Any]:
     """The part `dkms`. Where a build goes well, DKMS takes its directory away: a log that is still there is one that did not."""
     failed = []
-    for path in host.glob("/var/lib/dkms/nvidia*/*/build/make.log", "dkms.failed"):
+    for path in host.glob(_TREE + "/nvidia*/*/build/make.log", "dkms.failed"):
         found = failed_build(host.read(path, "dkms.failed") or "", path)
         if found is not None:
             found["left_out"] = host.exists(left_out_by(found))

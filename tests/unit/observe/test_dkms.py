@@ -70,6 +70,14 @@ def test_a_failed_build_is_told_with_its_kernel_the_error_and_the_end_of_its_log
     assert seen["boot_entries"][_OLD] == f"gnulinux-advanced-0c5d>gnulinux-{_OLD}-advanced-0c5d"
 
 
+def test_the_log_of_an_older_dkms_is_read_too(tmp_path: Path) -> None:
+    """As DKMS 3.0 begins it (Debian 12, Ubuntu 24.04)."""
+    older = _LOG.replace("DKMS (dkms-3.2.2) make.log", "DKMS make.log").replace("open/550", "open-550")
+    assert "for nvidia-current-open-550.163.01 for" in older
+    (build,) = dkms.observe(_node(tmp_path, older), [_OLD, _NEW])["failed"]
+    assert (build["module"], build["version"], build["kernel"]) == ("nvidia-current-open", "550.163.01", _NEW)
+
+
 def test_a_full_disk_is_no_fault_of_the_source(tmp_path: Path) -> None:
     full = _LOG.replace(
         "error: too few arguments to function 'pci_resize_resource'", "fatal error: No space left on device"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -15,6 +16,9 @@ _SOURCES = Path("/usr/src")
 _STATE = Path("/var/lib/dkms")
 KEY, SIGNER = Path("/var/lib/dkms/mok.pub"), "DKMS module signing key"
 _MODULES = Path("/lib/modules")
+#: The DKMS of systems that have an older one than Debian 13, whose log begins otherwise.
+_OLDER = {("debian", "12"): "3.0.10", ("ubuntu", "22.04"): "2.8.7", ("ubuntu", "24.04"): "3.0.11"}
+_NEWER = "3.2.2"
 _NO_HEADERS, _BUILD_FAILED = 1, 10
 
 
@@ -24,6 +28,9 @@ def main(arguments: list[str]) -> int:
     kernel = _option(arguments, "-k") or Path("/proc/sys/kernel/osrelease").read_text().strip()
     if verb == "status":
         return _status()
+    if verb == "--version":
+        print(f"dkms-{_version()}")
+        return 0
     if verb == "autoinstall":
         return max([_install(name, version, kernel) for name, version in _sources()], default=0)
     name, version = _named(arguments)
@@ -102,9 +109,7 @@ def _install(name: str, version: str, kernel: str) -> int:
     if _fails(version):
         log = _STATE / name / version / "build" / "make.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(
-            f"DKMS make.log for {name}-{version} for kernel {kernel} (x86_64)\nerror: too few arguments to function\n"
-        )
+        log.write_text(f"{_title(name, version)} for kernel {kernel} (x86_64)\nerror: too few arguments to function\n")
         print(
             f"Error! Bad return status for module build on kernel: {kernel} (x86_64)\n"
             f"Consult /var/lib/dkms/{name}/{version}/build/make.log for more information.",
@@ -124,6 +129,18 @@ def _install(name: str, version: str, kernel: str) -> int:
     subprocess.run(["/usr/sbin/depmod", kernel], check=True)
     print(f"{name}/{version}: built and installed for {kernel}")
     return 0
+
+
+def _version() -> str:
+    system = platform.freedesktop_os_release()
+    return _OLDER.get((system["ID"], system["VERSION_ID"]), _NEWER)
+
+
+def _title(name: str, version: str) -> str:
+    """How the log of a build begins: DKMS 3.1.4 changed that."""
+    if _version() != _NEWER:
+        return f"DKMS make.log for {name}-{version}"
+    return f"DKMS (dkms-{_version()}) make.log for {name}/{version}"
 
 
 def _fails(version: str) -> bool:
