@@ -34,20 +34,20 @@ $(STAMP): pyproject.toml src/gpuwright/__init__.py
 .PHONY: test
 test: venv ## every check; stops at the first that fails
 	@$(STAGE) "Tools" $(MAKE) --no-print-directory tools
-	@# Molecule waits for its nodes half of the time: what needs no node runs beside it.
-	@$(MAKE) --no-print-directory --jobs 2 stage-molecule stage-lint stage-typing stage-sanity
+	@# Molecule waits for its nodes half of the time: what needs no node runs beside it, and so does what a new machine makes once.
+	@$(MAKE) --no-print-directory --jobs 3 stage-molecule stage-machine stage-lint stage-typing stage-sanity
 	@$(STAGE) "Integration" $(MAKE) --no-print-directory integration
 	@$(STAGE) --last "Unit and packaging tests" $(MAKE) --no-print-directory unit
 
-.PHONY: stage-molecule stage-lint stage-typing stage-sanity
-stage-molecule stage-lint stage-typing stage-sanity: stage-%:
+.PHONY: stage-molecule stage-machine stage-lint stage-typing stage-sanity
+stage-molecule stage-machine stage-lint stage-typing stage-sanity: stage-%:
 	@$(STAGE) "$*" $(MAKE) --no-print-directory $*
 
 .PHONY: tools
 tools: venv ## the programs that the tests need on this machine, the container engine included (apt, as root or by sudo)
 	@$(BIN)/python -c 'from tests.sim import engine; engine.ensure_for_tests()'
 
-.PHONY: lint typing sanity molecule integration metal unit packaging build
+.PHONY: lint typing sanity molecule machine integration metal unit packaging build
 lint: venv ## ruff, yamllint, ansible-lint, shell scripts, changelog
 	@$(NOX) lint
 typing: venv ## mypy, strict
@@ -56,6 +56,8 @@ sanity: venv ## ansible-test sanity on the built and installed collection
 	@$(NOX) sanity
 molecule: venv ## the roles in containers
 	@$(NOX) molecule
+machine: venv ## what the machines in QEMU begin with, made where it is not there yet
+	@$(BIN)/python -m tests.sim metal prepare
 integration: venv ## whole runs of the command line on simulated nodes and on a real kernel in QEMU
 	@$(NOX) integration
 metal: venv ## the real kernel in QEMU alone, and with its power cut (the cut is not part of `test`: it takes long)

@@ -37,6 +37,21 @@ printf '#!/bin/sh\\nexec grub-mkconfig -o /boot/grub/grub.cfg\\n' >/usr/sbin/upd
 update-grub 2>/dev/null
 """
 
+#: As DKMS 3.0.10 and Debian 12's hooks: a build that is left out counts as failed, unless the hooks are switched off.
+_OLDER_DKMS = """
+mkdir -p /etc/dkms  # as the real package brings it
+mv /usr/sbin/dkms /usr/sbin/dkms.newer
+cat >/usr/sbin/dkms <<'END'
+#!/bin/sh
+case $1 in
+--version) echo dkms-3.0.10 ;;
+autoinstall) test -e /etc/dkms/no-autoinstall || exit 11 ;;
+*) exec dkms.newer "$@" ;;
+esac
+END
+chmod 755 /usr/sbin/dkms
+"""
+
 
 @pytest.fixture(scope="module")
 def server(make_shared_node: Callable[[str, str], Node]) -> Node:
@@ -98,6 +113,25 @@ def test_a_kernel_that_dkms_cannot_build_for_does_not_become_the_one_that_boots(
     assert server.shell(f"grep -c 'set default=.*{_OLD}-advanced' /boot/grub/grub.cfg").strip() == "1"
     assert next_kernel(server) == _OLD
     assert "gpuwright-kernel" in server.shell("journalctl --output short | grep gpuwright-kernel | tail -n 3")
+
+
+def test_its_packages_are_finished_where_dkms_counts_what_is_left_out_as_failed(server: Node) -> None:
+    server.reboot()
+    assert server.shell("uname -r").strip() == _OLD
+    server.shell(_OLDER_DKMS)
+    try:
+        assert _NEW in server.shell("dpkg --audit; dpkg --configure --pending 2>&1 || dpkg --audit")
+        run = server.up(*_DRIVER)
+        assert run.code == 0, str(run)
+        assert "repair" in run.components
+        assert server.shell("dpkg --audit") == ""
+        left_out = server.shell("ls /etc/dkms").split()
+        assert [name for name in left_out if name.endswith(f"-{_NEW}.conf")], left_out
+        assert "no-autoinstall" not in left_out
+        again = server.up(*_DRIVER)
+        assert (again.code, again.host["changes"]) == (0, []), str(again)
+    finally:
+        server.shell(f"mv /usr/sbin/dkms.newer /usr/sbin/dkms; rm -f /etc/dkms/*-{_NEW}.conf")
 
 
 def test_it_is_taken_back_as_soon_as_the_module_is_there(server: Node) -> None:

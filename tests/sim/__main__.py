@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         ("console", "print what its serial console said", lambda name: print(metal.console(name))),
     ):
         _add(machines, action, text, _of_machine(what)).add_argument("name")
+    _add(machines, "prepare", "make what every machine begins with", lambda options: print(metal.ensure_booted()))
     command = _add(
         machines,
         "exec",
