@@ -118,7 +118,7 @@ def test_a_dpkg_that_was_killed_while_the_run_went_on_is_not_held_against_the_dr
         assert process.wait(600) == 1
     finally:
         witness.kill(process)
-    assert f"{other}-1" not in _versions(machine), "the run went back by itself"
+    assert f"{other}-1" not in _versions(machine), "the run did not go back by itself"
     _heal(machine, "a dpkg that was killed")
     again = machine.plan(*_WANT, "--want", f"driver={other}")
     assert again.code == 0, str(again)
