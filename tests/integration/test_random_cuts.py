@@ -112,9 +112,10 @@ def test_a_dpkg_that_was_killed_while_the_run_went_on_is_not_held_against_the_dr
     other = next(build for build in _BUILDS if f"{build}-1" not in _versions(machine))
     process = _move(machine, other)
     try:
-        # User space is of the other build by then; between two calls of apt's there is no dpkg to kill.
-        there = f"dpkg-query -W -f '${{Version}}' libcuda1 | grep -q '^{other}'"
-        assert machine.comes(f"{there} && pkill -9 -x dpkg", process), "it was through before"
+        # User space is of the other build by then and dpkg's journal is written. The dpkg that unpacked may have ended, unseen by apt,
+        # and nobody can kill that one: its successor is taken, which configures while the module builds.
+        begun = f"dpkg-query -W -f '${{Version}}' libcuda1 | grep -q '^{other}' && ls /var/lib/dpkg/updates | grep -q ."
+        assert machine.comes(f"{begun} && pkill -9 -f '^/usr/bin/dpkg .*--configure'", process), "it was through before"
         assert process.wait(600) == 1
     finally:
         witness.kill(process)
