@@ -200,6 +200,14 @@ class Node:
         return gpuwright(verb, *arguments, "-i", self.inventory, "--json", "--report", report)
 
 
+def signal_dpkg(signal: str, step: str) -> str:
+    """The shell command that sends SIGNAL to the dpkg that does apt's STEP (`unpack`, `configure`); it fails where none does.
+
+    By its whole command line: of a dpkg that has ended, unseen by apt, the name is left, and a signal to that one succeeds without effect.
+    """
+    return f"pkill -{signal} -f '^/usr/bin/dpkg .*--({step})'"
+
+
 def command_line() -> list[str]:
     """How the clone's own command is started."""
     beside = Path(sys.executable).with_name("gpuwright")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .conftest import Node, Proven, Run
+from .conftest import Node, Proven, Run, signal_dpkg
 
 pytestmark = pytest.mark.sim
 
@@ -44,7 +44,7 @@ def test_cut_off_while_the_driver_is_unpacked(make_node: Callable[..., Node], pr
     # Between two calls of apt's there is no dpkg: the one that works stands still until it is killed.
     killed = machine.cut_up_when(
         "dpkg-query -W -f '${db:Status-Abbrev}' nvidia-kernel-open-dkms 2>/dev/null | grep -q '^i[HUF]'"
-        " && pkill -STOP -f '^/usr/bin/dpkg .*--(unpack|configure)'"
+        f" && {signal_dpkg('STOP', 'unpack|configure')}"
     )
     assert "dpkg" in killed.split(), killed
     assert "apt-get" in killed.split(), killed

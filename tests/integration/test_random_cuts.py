@@ -19,7 +19,7 @@ import pytest
 from tests.sim import node, settings
 
 from . import witness
-from .conftest import Node, command_line, environment
+from .conftest import Node, command_line, environment, signal_dpkg
 
 pytestmark = pytest.mark.sim
 
@@ -108,14 +108,13 @@ def test_a_disk_that_was_full_while_dpkg_unpacked_is_not_held_against_the_driver
     assert again.code == 0, str(again)
 
 
-def test_a_dpkg_that_was_killed_while_the_run_went_on_is_not_held_against_the_driver(machine: Node) -> None:
+@pytest.mark.parametrize("step", ["unpack", "configure"])
+def test_a_dpkg_that_was_killed_while_the_run_went_on_is_not_held_against_the_driver(machine: Node, step: str) -> None:
     other = next(build for build in _BUILDS if f"{build}-1" not in _versions(machine))
     process = _move(machine, other)
     try:
-        # User space is of the other build by then and dpkg's journal is written. The dpkg that unpacked may have ended, unseen by apt,
-        # and nobody can kill that one: its successor is taken, which configures while the module builds.
-        begun = f"dpkg-query -W -f '${{Version}}' libcuda1 | grep -q '^{other}' && ls /var/lib/dpkg/updates | grep -q ."
-        assert machine.comes(f"{begun} && pkill -9 -f '^/usr/bin/dpkg .*--configure'", process), "it was through before"
+        moment = f"{_unpacked(other)} && ls /var/lib/dpkg/updates | grep -q . && {signal_dpkg('KILL', step)}"
+        assert machine.comes(moment, process), "it was through before"
         assert process.wait(600) == 1
     finally:
         witness.kill(process)
@@ -140,10 +139,10 @@ def test_the_next_run_heals_a_way_back_that_was_cut_off_between_two_packages(mac
         assert machine.up(*_WANT, "--want", f"driver={newest}").code == 0
     process = _move(machine, oldest)
     try:
-        state = "dpkg-query -W -f '${db:Status-Abbrev}${Version}' nvidia-driver-cuda"
-        # It stands still until the power goes: what it has yet to unpack is done in a second.
-        still = "pkill -STOP -f '^/usr/bin/dpkg .*--unpack'"
-        assert machine.comes(f"{state} | grep -q '^iU {oldest}' && {still}", process), "it was through before"
+        # dpkg stands still until the power goes: what it has yet to unpack is done in a second.
+        assert machine.comes(f"{_unpacked(oldest)} && {signal_dpkg('STOP', 'unpack')}", process), (
+            "it was through before"
+        )
         _power(machine, process)
     finally:
         witness.kill(process)
@@ -190,6 +189,11 @@ def _move(machine: Node, build: str) -> subprocess.Popen[bytes]:
         cwd=settings.CLONE,
         start_new_session=True,
     )
+
+
+def _unpacked(build: str) -> str:
+    """The shell command that succeeds while this build is unpacked and not configured: there is a package before and behind this one."""
+    return f"dpkg-query -W -f '${{db:Status-Abbrev}}${{Version}}' nvidia-driver-cuda | grep -q '^iU {build}'"
 
 
 def _comes(machine: Node, cut: Cut, after: float, process: subprocess.Popen[bytes]) -> bool:
