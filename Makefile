@@ -32,40 +32,46 @@ $(STAMP): pyproject.toml src/gpuwright/__init__.py
 	@touch $@
 
 .PHONY: test
-test: venv ## every check; stops at the first that fails
+test: venv ## what every change must pass: each behaviour once; stops at the first check that fails
 	@$(STAGE) "Tools" $(MAKE) --no-print-directory tools
-	@# Molecule waits for its nodes half of the time: what needs no node runs beside it, and so does what a new machine makes once.
-	@$(MAKE) --no-print-directory --jobs 3 stage-molecule stage-machine stage-lint stage-typing stage-sanity
+	@# Molecule waits for its node half of the time: what needs none runs beside it.
+	@$(MAKE) --no-print-directory --jobs 3 stage-molecule stage-lint stage-typing stage-sanity
 	@$(STAGE) "Integration" $(MAKE) --no-print-directory integration
-	@$(STAGE) --last "Unit and packaging tests" $(MAKE) --no-print-directory unit
+	@$(STAGE) --last "Properties, unit and packaging tests" $(MAKE) --no-print-directory unit
 
-.PHONY: stage-molecule stage-machine stage-lint stage-typing stage-sanity
-stage-molecule stage-machine stage-lint stage-typing stage-sanity: stage-%:
+.PHONY: stage-molecule stage-lint stage-typing stage-sanity
+stage-molecule stage-lint stage-typing stage-sanity: stage-%:
 	@$(STAGE) "$*" $(MAKE) --no-print-directory $*
+
+.PHONY: soak
+soak: venv tools ## what takes long, in parts: all of them, `make soak PART=2`, `PART=driver`, or `PART=turn` for the one whose turn it is
+	@$(STAGE) "Soak: $(or $(PART),all)" $(NOX) soak -- $(PART)
 
 .PHONY: tools
 tools: venv ## the programs that the tests need on this machine, the container engine included (apt, as root or by sudo)
 	@$(BIN)/python -c 'from tests.sim import engine; engine.ensure_for_tests()'
 
-.PHONY: lint typing sanity molecule machine integration metal unit packaging build
+.PHONY: lint typing sanity molecule machine integration metal unit packaging build test-changed
 lint: venv ## ruff, yamllint, ansible-lint, shell scripts, changelog
 	@$(NOX) lint
 typing: venv ## mypy, strict
 	@$(NOX) typing
 sanity: venv ## ansible-test sanity on the built and installed collection
 	@$(NOX) sanity
-molecule: venv ## the roles in containers
-	@$(NOX) molecule
+molecule: venv ## the roles in a container: the scenario default; `make molecule ONE=distro` another one
+	@$(NOX) molecule -- $(ONE)
 machine: venv ## what the machines in QEMU begin with, made where it is not there yet
 	@$(BIN)/python -m tests.sim metal prepare
-integration: venv ## whole runs of the command line on simulated nodes and on a real kernel in QEMU
-	@$(NOX) integration
-metal: venv ## the real kernel in QEMU alone, and with its power cut (the cut is not part of `test`: it takes long)
+integration: venv ## whole runs of the command line on simulated nodes; `make integration ONE=test_cut` all of one file
+	@$(NOX) integration -- $(if $(ONE),tests/integration/$(ONE:.py=).py)
+metal: venv ## the real kernel in QEMU alone, and with its power cut (the cut is in no part of the soak: it takes long)
 	@$(NOX) metal
-unit: venv ## the unit and packaging tests, on both ansible-core lines
+unit: venv ## the properties, the unit and the packaging tests
 	@$(NOX) unit
-packaging: venv ## the packaging tests alone, on both ansible-core lines
+packaging: venv ## the packaging tests alone
 	@$(NOX) packaging
+test-changed: venv ## what a change touches: `make test-changed`, or `SINCE=COMMIT` for another state than the branch's beginning
+	@$(NOX) changed -- $(SINCE)
 build: venv ## the collection's tarball, the sdist and the wheel, in dist/
 	@$(NOX) build
 

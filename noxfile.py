@@ -1,4 +1,6 @@
-"""The checks, each defined once: `make lint`, `make test` and pre-commit call these sessions.
+"""The checks, each defined once: `make lint`, `make test`, `make soak` and pre-commit call these sessions.
+
+`make test` runs each behaviour once, on the floor of ansible-core; `make soak` has what takes long, in the parts of `SOAK`.
 
 Sessions run in the environment nox was started from (`pip install -e .[dev]`, or `make venv`). Only the tests on the other
 ansible-core line make an environment of their own, under .nox/.
@@ -10,6 +12,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import nox
@@ -20,10 +23,15 @@ nox.options.error_on_external_run = False
 
 ROOT = Path(__file__).parent
 
-# The other line of ansible-core the tests run on, and the Pythons it runs on, the wanted one first. The floor, 2.19, is what the
-# environment of this session holds.
+# The other line of ansible-core, which the soak runs on, and the Pythons it runs on, the wanted one first. The floor, 2.19, is what
+# the environment of this session holds.
 NEWEST_LINE = "2.21"
 NEWEST_PYTHONS = ("3.13", "3.12", "3.14")
+
+# What needs no simulated node and is run on both lines.
+UNITS = ["tests/unit", "tests/packaging"]
+# Examples for each property in the soak, drawn anew each time.
+PROPERTY_EXAMPLES = "2000"
 
 PYTHON_TREES = ["plugins", "src", "tests", "molecule", "tools", "benchmarks", "noxfile.py"]
 # The tests of a file stay together, they share what they prepared.
@@ -73,39 +81,38 @@ def typing(session: nox.Session) -> None:
 
 @nox.session
 def sanity(session: nox.Session) -> None:
-    """ansible-test sanity of both ansible-core lines on the collection as a user has it: built, and installed from the tarball."""
-    _both_lines(session, "tests/sanity.sh", *session.posargs)
+    """ansible-test sanity on the collection as a user has it: built, and installed from the tarball."""
+    session.run("tests/sanity.sh", *session.posargs)
 
 
 @nox.session
 def molecule(session: nox.Session) -> None:
-    """Every molecule scenario, one after another."""
-    session.run("tests/molecule.sh", *session.posargs)
+    """Molecule: the scenario `default`, or the named ones."""
+    session.run("tests/molecule.sh", *(session.posargs or ["default"]))
 
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """Whole runs of the command line on simulated nodes and on a machine in QEMU, on this environment's ansible-core."""
-    # A bare Debian or Ubuntu has neither a container engine nor QEMU yet: this installs and starts them, or says why not.
-    session.run("python", "-c", "from tests.sim import engine; engine.ensure_for_metal()")
-    session.run(
-        "pytest",
-        "-q",
-        "-m",
-        "not metal",
-        "--durations",
-        "30",
-        *_WORKERS_WITH_NODES,
-        "tests/integration",
-        *session.posargs,
-    )
+    """Whole runs of the command line on simulated nodes: those of `make test`, or every test of the named files."""
+    chosen = session.posargs or ["-m", "not soak and not metal", "tests/integration"]
+    _integration(session, *chosen)
 
 
 @nox.session
 def metal(session: nox.Session) -> None:
-    """`gpuwright up` on a real kernel, in an emulated machine, and with cuts of its power; the cuts are not part of `make test`."""
-    session.run("python", "-c", "from tests.sim import engine; engine.ensure_for_metal()")
+    """`gpuwright up` on a real kernel, in an emulated machine, and with cuts of its power; the cuts are in no part of the soak."""
+    _ensure_metal(session)
     session.run("pytest", "-q", "-s", "tests/integration/test_metal.py", *session.posargs)
+
+
+def _integration(session: nox.Session, *arguments: str) -> None:
+    # A bare Debian or Ubuntu has no container engine yet: this installs and starts one, or says why not.
+    session.run("python", "-c", "from tests.sim import engine; engine.ensure()")
+    session.run("pytest", "-q", "--durations", "20", *_WORKERS_WITH_NODES, *arguments)
+
+
+def _ensure_metal(session: nox.Session) -> None:
+    session.run("python", "-c", "from tests.sim import engine; engine.ensure_for_metal()")
 
 
 @nox.session
@@ -117,13 +124,25 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """The unit and packaging tests on both ansible-core lines, the floor last; nothing that needs a simulated node.
+    """The properties of the resolver, the unit and the packaging tests: everything that needs no simulated node."""
+    session.run("pytest", "-q", "-m", "not sim", *_WORKERS, "tests/property", *UNITS, *session.posargs)
 
-    The properties of the resolver are of its own: no ansible-core has a part in them, so they run once.
-    """
-    session.run("pytest", "-q", "tests/property")
-    both = ["tests/unit", "tests/packaging"]
-    _both_lines(session, "pytest", "-q", "-m", "not sim", *_WORKERS, *both, *session.posargs)
+
+@nox.session
+def changed(session: nox.Session) -> None:
+    """What a change touches, while one works on it; `since` a commit, or since this branch left main. tools/changed.py has the table."""
+    told = session.run("python", "-m", "tools.changed", *session.posargs, silent=True)
+    touched = [line.split() for line in str(told).splitlines()]
+    slow, nodes, scenarios = ([name for kind, name in touched if kind == each] for each in ("slow", "node", "scenario"))
+    lint(session)
+    typing(session)
+    session.run("pytest", "-q", "-m", "not slow and not sim", *_WORKERS, "tests/unit")
+    if slow:
+        session.run("pytest", "-q", *_WORKERS, *slow)
+    if nodes:
+        _integration(session, "-m", "not metal", *nodes)
+    if scenarios:
+        session.run("tests/molecule.sh", *scenarios)
 
 
 @nox.session
@@ -134,39 +153,80 @@ def properties(session: nox.Session) -> None:
 
 @nox.session
 def packaging(session: nox.Session) -> None:
-    """The packaging tests alone, on both ansible-core lines."""
-    _both_lines(session, "pytest", "-q", "tests/packaging", *session.posargs)
+    """The packaging tests alone."""
+    session.run("pytest", "-q", "tests/packaging", *session.posargs)
 
 
-def _both_lines(session: nox.Session, *command: str) -> None:
-    """Run a command on the newest line, then on this environment's.
+def _soak_nodes(part: str) -> Callable[[nox.Session], None]:
+    """The integration tests that are marked `soak(part=PART)`."""
 
-    Where no Python for the newest line can be had (Ubuntu 22.04 without pyenv has none past 3.11), the second run says so: the
-    test tests/unit/repo/test_lines.py is then skipped, by name and with this reason, in pytest's closing lines.
-    """
-    environment = {"GPUWRIGHT_NEWEST_LINE": NEWEST_LINE, "GPUWRIGHT_NEWEST_LINE_MISSING": ""}
-    python = _newest_python()
-    if python is None:
-        reason = f"no Python of {', '.join(NEWEST_PYTHONS)} on this machine or in its package archive"
-        session.warn(f"NOT TESTED ON ansible-core {NEWEST_LINE}: {reason}")
-        environment["GPUWRIGHT_NEWEST_LINE_MISSING"] = reason
-    else:
-        binaries = _newest_environment(session, python)
-        session.log(f"on ansible-core {NEWEST_LINE}, {python}")
-        session.run(*command, env={**environment, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"})
+    def run(session: nox.Session) -> None:
+        _integration(session, "-m", f"soak(part='{part}') and not metal", "tests/integration")
+
+    return run
+
+
+def _soak_machines(session: nox.Session) -> None:
+    """QEMU and the kernel update, each of which compiles; what a machine in QEMU begins with is made first where it is not there."""
+    _ensure_metal(session)
+    session.run("python", "-m", "tests.sim", "metal", "prepare")
+    _soak_nodes("machines")(session)
+
+
+def _soak_lines(session: nox.Session) -> None:
+    """The other line of ansible-core, the other scenarios of molecule, and the properties on examples that are drawn anew."""
+    newest = _newest_environment(session)
+    session.log(f"on ansible-core {NEWEST_LINE}")
+    session.run("tests/sanity.sh", env=newest)
+    session.run("pytest", "-q", "-m", "not sim", *_WORKERS, *UNITS, env=newest)
     session.log("on this environment's ansible-core")
-    session.run(*command, env=environment)
+    session.run("tests/molecule.sh", "alternative", "distro")
+    more = {"GPUWRIGHT_PROPERTY_EXAMPLES": PROPERTY_EXAMPLES}
+    session.run("pytest", "-q", *_WORKERS, "tests/property", env=more)
 
 
-def _newest_python() -> str | None:
-    """A Python that the newest line runs on, installed from the package archive if need be."""
+# The parts of the soak, in their order. CONTRIBUTING.md says what is in which; tests/unit/repo/test_soak.py holds the two together.
+SOAK: dict[str, Callable[[nox.Session], None]] = {
+    "machines": _soak_machines,
+    "driver": _soak_nodes("driver"),
+    "systems": _soak_nodes("systems"),
+    "lines": _soak_lines,
+}
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """What takes long: all parts, the one of a number or a name, or with `turn` the one whose turn it is."""
+    names = list(SOAK)
+    (wanted,) = session.posargs or ["all"]
+    if wanted == "turn":
+        wanted = str(_turn(len(names)))
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
+        wanted = names[int(wanted) - 1]
+    if wanted not in (*names, "all"):
+        numbered = ", ".join(f"{number} ({name})" for number, name in enumerate(names, 1))
+        session.error(f"there is no part {wanted!r} of the soak; there are {numbered}")
+    for number, name in enumerate(names, 1):
+        if wanted in (name, "all"):
+            session.log(f"soak, part {number} of {len(names)}: {name}")
+            SOAK[name](session)
+
+
+def _turn(parts: int) -> int:
+    """The part whose turn it is: each state of the tree has one, and the states go through all of them by chance."""
+    tree = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return int(tree.stdout[:6], 16) % parts + 1
+
+
+def _newest_environment(session: nox.Session) -> dict[str, str]:
+    """The variables with which programs are those of an environment with the newest line. It is made again only when pyproject.toml
+    or the interpreter is another. A machine without a Python for it (installed from the package archive if need be) fails.
+    """
     command = [str(ROOT / "tools/find-python"), "--install", *NEWEST_PYTHONS]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    return found.stdout.strip() if found.returncode == 0 else None
-
-
-def _newest_environment(session: nox.Session, python: str) -> Path:
-    """An environment with the newest line, made again only when pyproject.toml or the interpreter is another."""
+    python = found.stdout.strip()
+    if found.returncode != 0:
+        session.error(f"NOT TESTED ON ansible-core {NEWEST_LINE}: it needs Python {', '.join(NEWEST_PYTHONS)}")
     home = ROOT / ".nox" / f"ansible-core-{NEWEST_LINE}"
     stamp = home / "inputs"
     inputs = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + python.encode()).hexdigest()
@@ -177,4 +237,4 @@ def _newest_environment(session: nox.Session, python: str) -> Path:
         wanted = f"ansible-core>={NEWEST_LINE},<{major}.{int(minor) + 1}"
         session.run(str(home / "bin/python"), "-m", "pip", "install", "--quiet", "--editable", ".[test]", wanted)
         stamp.write_text(inputs)
-    return home / "bin"
+    return {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}

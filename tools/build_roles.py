@@ -23,6 +23,8 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "plugins" / "plugin_utils" / "roles.json"
 PARTS = ("defaults", "vars", "tasks", "templates", "files", "handlers")
+# What a role used alone does first. It belongs to no component.
+FIRST_STEP = "standalone"
 INCLUDED = re.compile(r"^\s*name: gpuwright\.node\.(\w+)\s*$", re.MULTILINE)
 
 
@@ -44,18 +46,13 @@ def digest(roles: Path, name: str) -> str:
 def files(roles: Path, name: str) -> list[Path]:
     """Files of the role and of those that it includes, each once, in a fixed order."""
     found: list[Path] = []
-    waiting, seen = [name], set()
+    waiting, seen = [name], {FIRST_STEP} - {name}
     while waiting:
         role = waiting.pop()
         if role in seen:
             continue
         seen.add(role)
-        own = [
-            path
-            for part in PARTS
-            for path in (roles / role / part).rglob("*")
-            if path.is_file() and path.name != "alone.yml"
-        ]
+        own = [path for part in PARTS for path in (roles / role / part).rglob("*") if path.is_file()]
         found += own
         for path in own:
             if path.suffix == ".yml":

@@ -35,7 +35,7 @@ class ActionModule(NodeAction):
             return {"changed": False}
         if not plan["components"] or not plan["ok"] or look.verb == "doctor":
             look.save("hosts", records.ended_in_plan(plan))
-        return self._answer(plan, alone=bool(only))
+        return self._answer(plan, alone="components" in self._task.args)
 
     def _answer(self, plan: dict[str, Any], *, alone: bool) -> dict[str, Any]:
         """The plan as the task's result; Ansible shows its warnings as texts.

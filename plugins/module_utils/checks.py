@@ -142,6 +142,11 @@ def verdict(checks: Iterable[Check]) -> str:
     return "pass"
 
 
+def with_verdict(answer: Dict[str, Any]) -> Dict[str, Any]:
+    """The answer of a module that proves something, with the verdict beside its ``checks``."""
+    return {**answer, "verdict": verdict(answer["checks"])}
+
+
 def counts(checks: Iterable[Check]) -> Dict[str, int]:
     """How many checks have each status; every status is a key, in the order of :data:`STATUSES`."""
     result = dict.fromkeys(STATUSES, 0)

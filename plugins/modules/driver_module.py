@@ -52,11 +52,17 @@ checks:
   type: list
   elements: dict
   sample: [{"id": "driver.module", "status": "fail", "severity": "fatal"}]
+verdict:
+  description:
+    - The judgement in one word. C(fail) if a check failed; else C(incomplete) if one could not be made, or none passed; else C(pass).
+  returned: always
+  type: str
+  sample: pass
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import module_load
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, module_load
 
 
 def main() -> None:
@@ -73,10 +79,10 @@ def main() -> None:
     if params["timeout"] < 1:
         module.fail_json(msg="timeout must be at least 1 second")
     if module.check_mode:
-        module.exit_json(changed=False, log=[], checks=[])
+        module.exit_json(changed=False, **checks.with_verdict({"log": [], "checks": []}))
     outcome = module_load.load(params["name"], params["timeout"])
-    checks = [module_load.judge(params["name"], outcome, params["expected_gpus"])]
-    module.exit_json(changed=outcome.rc == 0, log=outcome.log, checks=checks)
+    judged = module_load.judge(params["name"], outcome, params["expected_gpus"])
+    module.exit_json(changed=outcome.rc == 0, **checks.with_verdict({"log": outcome.log, "checks": [judged]}))
 
 
 if __name__ == "__main__":

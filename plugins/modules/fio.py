@@ -114,6 +114,12 @@ checks:
   type: list
   elements: dict
   sample: [{"id": "fio.seqread", "status": "pass", "severity": "warning"}]
+verdict:
+  description:
+    - The judgement in one word. C(fail) if a check failed; else C(incomplete) if one could not be made, or none passed; else C(pass).
+  returned: always
+  type: str
+  sample: pass
 """
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -162,7 +168,7 @@ def main() -> None:
         module.fail_json(msg=str(error))
     except fio_bench.Ended as error:
         module.fail_json(msg="{0}; fio was stopped and its files were removed".format(error))
-    module.exit_json(changed=False, **result)
+    module.exit_json(changed=False, **checks.with_verdict(result))
 
 
 def prove(params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:

@@ -84,13 +84,19 @@ checks:
   type: list
   elements: dict
   sample: [{"id": "framework.import", "status": "pass", "severity": "critical"}]
+verdict:
+  description:
+    - The judgement in one word. C(fail) if a check failed; else C(incomplete) if one could not be made, or none passed; else C(pass).
+  returned: always
+  type: str
+  sample: pass
 """
 
 from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import framework
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework
 
 
 def main() -> None:
@@ -108,7 +114,7 @@ def main() -> None:
     )
     if module.params["timeout"] < 1:
         module.fail_json(msg="timeout must be at least 1 second")
-    module.exit_json(changed=False, **prove(module.params))
+    module.exit_json(changed=False, **checks.with_verdict(prove(module.params)))
 
 
 def prove(params: Dict[str, Any], ask: Callable[[str, str, float], Any] = framework.ask) -> Dict[str, Any]:

@@ -59,6 +59,12 @@ checks:
   type: list
   elements: dict
   sample: [{"id": "cuda.init", "status": "pass", "severity": "critical"}]
+verdict:
+  description:
+    - The judgement in one word. C(fail) if a check failed; else C(incomplete) if one could not be made, or none passed; else C(pass).
+  returned: always
+  type: str
+  sample: pass
 """
 
 import re
@@ -66,7 +72,7 @@ from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import cuda_probe
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, cuda_probe
 
 
 def main() -> None:
@@ -85,7 +91,7 @@ def main() -> None:
         module.fail_json(msg="timeout must be at least 1 second")
     if params["min_cuda"] and not re.match(r"^\d+(\.\d+)*$", params["min_cuda"]):
         module.fail_json(msg="min_cuda must be a version such as 12.8, and {0!r} is none".format(params["min_cuda"]))
-    module.exit_json(changed=False, **prove(params))
+    module.exit_json(changed=False, **checks.with_verdict(prove(params)))
 
 
 def prove(params: Dict[str, Any], ask: Callable[[str, float], cuda_probe.Answer] = cuda_probe.ask) -> Dict[str, Any]:

@@ -134,6 +134,12 @@ checks:
   type: list
   elements: dict
   sample: [{"id": "smi.runs", "status": "pass", "severity": "critical"}]
+verdict:
+  description:
+    - The judgement in one word. C(fail) if a check failed; else C(incomplete) if one could not be made, or none passed; else C(pass).
+  returned: always
+  type: str
+  sample: pass
 """
 
 from typing import Any, Callable, Dict
@@ -192,7 +198,7 @@ def main() -> None:
     )
     if module.params["timeout"] < 1:
         module.fail_json(msg="timeout must be at least 1 second")
-    module.exit_json(changed=False, **prove(module.params))
+    module.exit_json(changed=False, **checks.with_verdict(prove(module.params)))
 
 
 def prove(params: Dict[str, Any], runner: Callable[..., run.Result] = run.run) -> Dict[str, Any]:

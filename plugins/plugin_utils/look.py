@@ -91,6 +91,8 @@ class Look:
             return planner.bad_input(facts, request, error)
         # A Jetson has what people want by default from its own image: there only what is asked for by name is looked at.
         whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults()
+        # A lock has said what is wished of each.
+        whole = whole.with_roles(only if request.lock is None else ())
         return planner.draft(facts, whole, RULES, request)
 
     def index(self, drafted: planner.Draft) -> dict[str, Any] | None:

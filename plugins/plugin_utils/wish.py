@@ -20,6 +20,13 @@ __all__ = ["DEFAULT_WANTS", "BadInput", "FrameworkWish", "Wish"]
 
 DEFAULT_WANTS = ["cuda", "container-toolkit", "pytorch"]
 FRAMEWORKS_PATH = "/opt/gpuwright"
+#: What a role brings where the wish says nothing of it.
+_WANT_OF_ROLE = {
+    "nvidia_driver": "driver",
+    "cuda": "cuda",
+    "container_toolkit": "container-toolkit",
+    "frameworks": "pytorch",
+}
 
 _WANT = re.compile(
     r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
@@ -161,6 +168,14 @@ class Wish:
     def with_defaults(self, rules: Rules | None = None) -> Wish:
         """Return DEFAULT_WANTS where nothing is wished by name, else the wish itself."""
         return self.overlaid(Wish.from_wants(DEFAULT_WANTS, rules)) if self.nothing_wished else self
+
+    def with_roles(self, components: Iterable[str], rules: Rules | None = None) -> Wish:
+        """Return the wish with what roles of these names bring: who uses a role alone wishes it, whatever else is wished by name."""
+        lacking = [_WANT_OF_ROLE[name] for name in components if name in _WANT_OF_ROLE and not self._has(name)]
+        return self.overlaid(Wish.from_wants(lacking, rules))
+
+    def _has(self, role: str) -> bool:
+        return bool(getattr(self, {"nvidia_driver": "driver"}.get(role, role)))
 
 
 # --want ------------------------------------------------------------------------------------------------

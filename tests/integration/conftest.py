@@ -14,6 +14,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +241,66 @@ def gpuwright(*arguments: str | Path, limit: float = _LIMIT_SECONDS) -> Run:
     given = [*map(str, arguments)]
     report = Path(given[given.index("--report") + 1]) if "--report" in given else None
     return Run(done.returncode, done.stdout, done.stderr, report)
+
+
+@dataclass
+class Controller:
+    """Where there is only ansible-core, and a clone without what git does not know."""
+
+    folder: Path
+
+    @property
+    def clone(self) -> Path:
+        """A bare clone."""
+        return self.folder / "clone"
+
+    @cached_property
+    def collections(self) -> Path:
+        """Where the collection lies as Galaxy installs it."""
+        folder = self.folder / "galaxy"
+        self.run("ansible-galaxy", "collection", "build", self.clone, "--output-path", folder)
+        (tarball,) = folder.glob("gpuwright-node-*.tar.gz")
+        self.run("ansible-galaxy", "collection", "install", tarball, "-p", folder, "--offline")
+        return folder
+
+    def run(
+        self, program: str, *arguments: str | Path, cwd: Path | None = None, collections: Path | None = None
+    ) -> str:
+        """What a program of ansible-core says; fails with it where it does not end well."""
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
+        # A directory without collections: nothing of this machine may help.
+        variables |= {
+            "ANSIBLE_COLLECTIONS_PATH": str(collections or self.folder),
+            "XDG_STATE_HOME": str(self.folder / "state"),
+        }
+        variables |= {"LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1"}
+        command = [self.folder / "venv/bin" / program, *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=cwd or self.folder, env=variables
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Controller:
+    """A fresh environment with this one's ansible-core, and the clone's files as git knows them."""
+    folder = tmp_path_factory.mktemp("controller")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    pip: list[str | Path] = [folder / "venv/bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", f"ansible-core=={metadata.version('ansible-core')}"], check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=settings.CLONE,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        source, target = settings.CLONE / name, folder / "clone" / name
+        if source.is_symlink() or source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
+    return Controller(folder)
 
 
 @pytest.fixture(scope="session")

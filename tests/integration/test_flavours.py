@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Node
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
 _DRIVER = ("--want", "driver=580")
 _AWS, _GENERIC, _BEHIND = "6.8.0-1021-aws", "6.8.0-134-generic", "6.8.0-124-generic"

@@ -16,7 +16,7 @@ from tests.sim import settings
 from .conftest import Node, Proven, Run, gpuwright
 from .traces import traces
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
 #: Enough to see a driver come and be proven, in half the time of a whole stack.
 _DRIVER = ("--want", "driver=580")

@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import Node, Run
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="machines")]
 
 _GOOD, _BAD = "6.12.94+deb13-amd64", "6.12.107+deb13-amd64"
 _MODULE = "nvidia-current-open"

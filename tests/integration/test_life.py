@@ -10,7 +10,7 @@ import pytest
 from .conftest import Node, Run, gpuwright
 from .leftovers import leftovers
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
 
 _OLD, _NEW, _OTHER = "580.126.20", "580.178.04", "595.112.07"
 _BROKEN = "/etc/gpuwright-sim/dkms-fails"

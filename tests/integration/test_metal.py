@@ -23,7 +23,7 @@ from tests.sim import metal, settings
 
 from .conftest import Run, command_line, environment, gpuwright
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="machines")]
 
 _WISH = ("--gpu", "H100", "--want", "driver", "--want", "driver-source=distro")
 _BLACKLIST = "etc/modprobe.d/gpuwright-nouveau.conf"

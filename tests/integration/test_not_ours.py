@@ -9,7 +9,7 @@ import pytest
 from .conftest import Node, gpuwright
 from .traces import traces
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
 #: What the name of a package of a driver for Linux begins with.
 _DRIVER = ("nvidia-", "libnvidia-", "libcuda1", "cuda-drivers", "linux-modules-nvidia", "linux-objects-nvidia")

@@ -21,7 +21,7 @@ from tests.sim import node, settings
 from . import witness
 from .conftest import Node, command_line, environment, signal_dpkg
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
 
 _CUTS = int(os.environ.get("GPUWRIGHT_CUTS", "4"))
 _SEED = int(os.environ.get("GPUWRIGHT_CUT_SEED", "1000"))

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Node
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
 _DRIVER = ("--want", "driver=580")
 

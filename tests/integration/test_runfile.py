@@ -13,7 +13,7 @@ from .conftest import Node, Run
 from .leftovers import leftovers
 from .traces import traces
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
 
 _OLD, _NEW = "580.126.20", "580.178.04"
 _BROKEN = "/etc/gpuwright-sim/dkms-fails"

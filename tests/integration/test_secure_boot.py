@@ -9,7 +9,7 @@ import pytest
 from . import witness
 from .conftest import Node
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
 _WISH = ("--want=driver=580", "--want=driver-source=nvidia")
 

@@ -8,7 +8,7 @@ from tests.sim import settings
 
 from .conftest import Proven
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
 _PARTS = "/etc/apt/sources.list.d"
 _BACKUP = "/var/lib/gpuwright/backup"

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils import history, remembering, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from ansible_collections.gpuwright.node.plugins.modules import node_seal
-from tests.unit.observe.modules import run_module
+from tests.unit.modules import run_module
 from tests.unit.observe.trees import Tree
 
 CACHE = "/var/cache/apt/archives"

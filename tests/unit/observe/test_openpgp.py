@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import openpgp
 from ansible_collections.gpuwright.node.plugins.modules import repository_key
-from tests.unit.observe.modules import run_module
+from tests.unit.modules import run_module
 
 
 def key_body(number: int) -> bytes:

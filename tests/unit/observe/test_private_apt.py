@@ -12,7 +12,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
 from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 from ansible_collections.gpuwright.node.plugins.modules import package_index
-from tests.unit.observe.modules import run_module
+from tests.unit.modules import run_module
 from tests.unit.observe.test_openpgp import fingerprint, key_file
 from tests.unit.observe.trees import answer
 

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils import openpgp
 from ansible_collections.gpuwright.node.plugins.modules import package_index
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda
-from tests.unit.observe.modules import run_module
+from tests.unit.modules import run_module
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils import seals
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
 from ansible_collections.gpuwright.node.plugins.modules import node_facts, node_seal
-from tests.unit.observe.modules import run_module
+from tests.unit.modules import run_module
 from tests.unit.observe.trees import Tree
 
 CONFIG = "/etc/modprobe.d/gpuwright-nouveau.conf"

@@ -192,6 +192,16 @@ def test_the_default_is_used_only_where_nothing_is_wished() -> None:
     assert wish.with_defaults() == wish
 
 
+def test_a_role_that_is_used_alone_is_wished_whatever_else_is() -> None:
+    assert Wish.from_wants(["driver=580"]).with_roles(["cuda", "reboot"]) == Wish.from_wants(["driver=580", "cuda"])
+    assert Wish.from_wants(["cuda"]).with_roles(["frameworks"]).frameworks[0].name == "pytorch"
+
+
+def test_what_is_wished_of_a_role_already_stays() -> None:
+    wish = Wish.from_wants(["cuda=12.8", "driver=580", "jax", "container-toolkit=1.18.0"])
+    assert wish.with_roles(["nvidia_driver", "cuda", "container_toolkit", "frameworks"]) == wish
+
+
 def test_variables_say_the_same_as_wants() -> None:
     variables = {
         "nvidia_driver_branch": 580,

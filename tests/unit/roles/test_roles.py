@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 TASK_FILES = sorted((ROOT / "roles").glob("*/tasks/*.yml"))
@@ -23,7 +25,6 @@ NESTED = ("block", "rescue", "always")
 # Facts that are the collection's contract between roles and playbooks, not one role's own.
 SHARED_FACTS = {
     "gpuwright_plan",
-    "gpuwright_alone",
     "gpuwright_checks",
     "gpuwright_measurements",
     "gpuwright_reboot_pending",
@@ -101,8 +102,8 @@ class TestRole:
 
     def test_the_table_of_contents_names_steps_and_does_no_work(self, role: Path) -> None:
         steps = {
-            "ansible.builtin.import_tasks", "ansible.builtin.include_tasks", "gpuwright.node.node_facts",
-            "ansible.builtin.set_fact", "ansible.builtin.debug", None,
+            "ansible.builtin.import_tasks", "ansible.builtin.include_tasks", "ansible.builtin.include_role",
+            "gpuwright.node.node_facts", "ansible.builtin.set_fact", "ansible.builtin.debug", None,
         }  # fmt: skip
         assert {module_of(task) for task in tasks_of(read(role / "tasks" / "main.yml"))} <= steps
 
@@ -177,13 +178,34 @@ def test_every_refusal_says_what_was_expected_found_and_to_do() -> None:
         assert "ound" in text or "Missing" in text or "__preflight_shortfalls" in text, (path, task["name"])
 
 
-def test_a_role_of_the_plan_can_be_used_alone() -> None:
-    # Two only serve other roles; one has the plan of another verb.
-    for role in (role for role in ROLES if role.name not in ("packages", "repositories", "remove")):
+#: Roles that serve others, and one that has the plan of another verb.
+HELPERS = {"packages", "repositories", "standalone", "remove"}
+
+
+def test_every_public_role_plans_for_itself_first_where_it_is_used_alone() -> None:
+    components = {}
+    for role in (role for role in ROLES if role.name not in HELPERS):
         first = read(role / "tasks" / "main.yml")[0]
-        assert first["ansible.builtin.include_tasks"]["file"] == "alone.yml", role
-        assert first["when"].startswith("gpuwright_plan is not defined"), role
-        assert first["tags"] == ["always"], role
+        assert first["ansible.builtin.include_role"]["name"] == "gpuwright.node.standalone", role
+        assert first["when"] == "gpuwright_standalone | default(true) | bool", role
+        assert first["tags"] == first["ansible.builtin.include_role"]["apply"]["tags"] == ["always"], role
+        components[role.name] = first.get("vars", {}).get("standalone_components")
+    assert {name for name, wanted in components.items() if wanted == [name]} == set(COMPONENTS)
+    assert {name for name, wanted in components.items() if wanted is None} == {"preflight", "validate"}
+
+
+def test_the_plays_that_plan_themselves_tell_the_roles_so() -> None:
+    plays = [play for path in (ROOT / "playbooks").glob("*.yml") for play in read(path) if "tasks" in play]
+    with_roles = [play for play in plays if "include_role" in json.dumps(play["tasks"])]
+    assert len(with_roles) == 3
+    assert all(play["vars"]["gpuwright_standalone"] is False for play in with_roles)
+
+
+def test_the_plan_can_be_asked_for_each_component() -> None:
+    source = (ROOT / "plugins/modules/plan.py").read_text(encoding="utf-8")
+    documentation = re.search(r'DOCUMENTATION = r"""(.*?)"""', source, re.DOTALL)
+    assert documentation
+    assert yaml.safe_load(documentation[1])["options"]["components"]["choices"] == list(COMPONENTS)
 
 
 def test_every_variable_that_tasks_and_vars_use_is_set_somewhere_in_the_role() -> None:
@@ -236,11 +258,12 @@ def test_a_digest_changes_with_the_role_and_with_a_role_it_includes(builder: Mod
 
 
 def test_a_digest_leaves_out_what_changes_nothing_on_a_node(builder: ModuleType, tmp_path: Path) -> None:
-    copy_role(tmp_path, "one", "- name: X\n")
+    copy_role(tmp_path, "one", "- name: X\n  ansible.builtin.include_role:\n    name: gpuwright.node.standalone\n")
+    copy_role(tmp_path, "standalone", "- name: Y\n")
     before = builder.build(tmp_path)
     (tmp_path / "one" / "README.md").write_text("other words", encoding="utf-8")
-    (tmp_path / "one" / "tasks" / "alone.yml").write_text("- name: Other\n", encoding="utf-8")
-    assert builder.build(tmp_path) == before
+    copy_role(tmp_path, "standalone", "- name: Other\n")
+    assert builder.build(tmp_path)["one"] == before["one"]
 
 
 def test_options_tell_which_one_is_a_secret(builder: ModuleType, tmp_path: Path) -> None:
