@@ -45,7 +45,7 @@ stage-molecule stage-lint stage-typing stage-sanity: stage-%:
 
 .PHONY: soak
 soak: venv tools ## what takes long, in parts: all of them, `make soak PART=2`, `PART=driver`, or `PART=turn` for the one whose turn it is
-	@$(STAGE) "Soak: $(or $(PART),all)" $(NOX) soak -- $(PART)
+	@$(STAGE) "Soak: $(or $(PART),all)" env $(NOX) soak -- $(PART)
 
 .PHONY: tools
 tools: venv ## the programs that the tests need on this machine, the container engine included (apt, as root or by sudo)

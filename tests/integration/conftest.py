@@ -47,12 +47,19 @@ COMPONENTS = {
 _LONGEST = (
     "test_metal.py",
     "test_kernel_update.py",
-    "test_life.py",
-    "test_rocky.py",
     "test_random_cuts.py",
+    "test_roles_alone.py",
+    "test_rocky.py",
+    "test_life.py",
     "test_runfile.py",
-    "test_cut.py",
     "test_mig.py",
+    "test_hosts.py",
+    "test_cut.py",
+    "test_mend.py",
+    "test_fabric.py",
+    "test_lock.py",
+    "test_reboot.py",
+    "test_up.py",
 )
 
 

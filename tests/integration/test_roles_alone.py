@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from .conftest import COMPONENTS, Controller, Node
 
 pytestmark = pytest.mark.sim
 
+_LOCK = "/run/gpuwright/lock.json"
 _BOOT = "cat /proc/sys/kernel/random/boot_id"
 #: Where each login and each look at packages leaves its time.
 _LOOKS = ("/home/gpuadmin/.ansible", "/var/log", "/var/lib/rpm/rpmdb.sqlite-shm")
@@ -152,3 +154,47 @@ def test_a_role_alone_does_its_part_and_then_nothing(machine: Machine, use: Use)
     assert changed(machine.play(use.role, become=False, arguments=("--become",), **use.variables)) == 0
     assert machine.node.shell(_BOOT) == boot
     assert machine.node.shell("ls /run/gpuwright", check=False) == "", "the lock was given back"
+
+
+def test_two_roles_in_one_play_each_mend_what_was_broken_of_theirs(machine: Machine) -> None:
+    broken = {
+        "apt": "rm /etc/modprobe.d/gpuwright-nouveau.conf; apt-get -qy remove cuda-toolkit-13-0",
+        "dnf": "rm /etc/modprobe.d/gpuwright-nouveau.conf; dnf -qy remove cuda-toolkit-13-0",
+    }
+    machine.node.shell(broken[machine.manager])
+    variables = {"cuda_versions": ["13.0"]}
+    assert changed(machine.play("cuda", "nouveau_blacklist", **variables)) > 0
+    machine.node.shell(
+        "test -x /usr/local/cuda-13.0/bin/nvcc && grep 'blacklist nouveau' /etc/modprobe.d/gpuwright-nouveau.conf"
+    )
+    assert changed(machine.play("cuda", "nouveau_blacklist", **variables)) == 0
+
+
+def test_a_role_does_not_begin_while_another_run_works_on_the_node(machine: Machine) -> None:
+    lock = json.dumps(
+        {"owner": "somebody@elsewhere:1", "since": "2026-01-01T00:00:00Z", "expires": "2099-01-01T00:00:00Z"}
+    )
+    machine.node.shell("rm /etc/modprobe.d/gpuwright-nouveau.conf")
+    machine.node.shell(f"mkdir -p /run/gpuwright && echo '{lock}' > {_LOCK}")
+    with pytest.raises(AssertionError, match="somebody@elsewhere"):
+        machine.play("nouveau_blacklist")
+    machine.node.shell(f"! test -e /etc/modprobe.d/gpuwright-nouveau.conf && rm {_LOCK}")
+
+
+@pytest.mark.soak(part="systems")
+def test_roles_leave_a_machine_without_cards_as_it_is_and_say_so(
+    make_node: Callable[..., Node], controller: Controller
+) -> None:
+    machine = Machine(make_node("nocards", "no-gpu"), "apt", controller)
+    said = machine.play(*(use.role for use in USES if use.role != "mig"))
+    assert changed(said) == 0
+    assert "is left as it is: no NVIDIA GPU, and none is expected" in said
+
+
+def test_the_next_up_heals_seals_and_proves_what_the_roles_did(machine: Machine) -> None:
+    wish = json.dumps({name: value for use in USES for name, value in use.variables.items()})
+    run = machine.node.up("-e", wish)
+    assert (run.code, run.host["verdict"]) == (0, "pass"), str(run)
+    assert "nouveau_blacklist" in run.components
+    again = machine.node.up("-e", wish)
+    assert (again.code, again.host["changes"]) == (0, []), str(again)
