@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.sim import settings
+
 from . import witness
 from .conftest import COMPONENTS, Controller, Node
 
@@ -107,8 +109,14 @@ class Machine:
             "roles": [f"gpuwright.node.{role}" for role in roles],
         }
         (folder / "ours.yml").write_text(yaml.safe_dump([{**play, "become": True} if become else play]))
-        given: list[str | Path] = ["ours.yml", "-i", self.node.inventory, *arguments]
-        return self.controller.run("ansible-playbook", *given, cwd=folder, collections=self.controller.collections)
+        return self.run(folder / "ours.yml", *arguments)
+
+    def run(self, playbook: Path, *arguments: str) -> str:
+        """What `ansible-playbook` says of a playbook, run where it lies; fails with it where that fails."""
+        given: list[str | Path] = [playbook.name, "-i", self.node.inventory, *arguments]
+        return self.controller.run(
+            "ansible-playbook", *given, cwd=playbook.parent, collections=self.controller.collections
+        )
 
 
 def changed(said: str) -> int:
@@ -162,7 +170,7 @@ def test_two_roles_in_one_play_each_mend_what_was_broken_of_theirs(machine: Mach
         "dnf": "rm /etc/modprobe.d/gpuwright-nouveau.conf; dnf -qy remove cuda-toolkit-13-0",
     }
     machine.node.shell(broken[machine.manager])
-    variables = {"cuda_versions": ["13.0"]}
+    variables: dict[str, Any] = {"cuda_versions": ["13.0"]}
     assert changed(machine.play("cuda", "nouveau_blacklist", **variables)) > 0
     machine.node.shell(
         "test -x /usr/local/cuda-13.0/bin/nvcc && grep 'blacklist nouveau' /etc/modprobe.d/gpuwright-nouveau.conf"
@@ -179,6 +187,22 @@ def test_a_role_does_not_begin_while_another_run_works_on_the_node(machine: Mach
     with pytest.raises(AssertionError, match="somebody@elsewhere"):
         machine.play("nouveau_blacklist")
     machine.node.shell(f"! test -e /etc/modprobe.d/gpuwright-nouveau.conf && rm {_LOCK}")
+
+
+def test_the_roles_and_the_module_of_the_readme_work_as_it_shows_them(machine: Machine) -> None:
+    section = (settings.CLONE / "README.md").read_text().partition("## In your own playbook")[2].partition("\n## ")[0]
+    # Each block is indented by four; the first is a play, the second its tasks.
+    (play,), tasks = (
+        yaml.safe_load(block) for block in re.findall(r"^    - .*(?:\n(?: {4}.*)?)*", section, re.MULTILINE)
+    )
+    shown = machine.node.inventory.with_name("readme.yml")
+    shown.write_text(
+        yaml.safe_dump([{**play, "hosts": "all", "tasks": tasks}]).replace("expected_gpus: 8", "expected_gpus: 2")
+    )
+    assert changed(machine.run(shown)) == 0
+    shown.write_text(shown.read_text().replace("expected_gpus: 2", "expected_gpus: 3"))
+    with pytest.raises(AssertionError, match="3 cards"):
+        machine.run(shown)
 
 
 @pytest.mark.soak(part="systems")
