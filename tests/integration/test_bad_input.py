@@ -57,55 +57,6 @@ def failed(machine: Node, *arguments: str) -> Run:
     return run
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message", "hint"),
-    [
-        (["--gpu", "H1000"], "unknown card 'H1000'", "H100 PCIe"),
-        (["--want", "kuda"], "unknown component 'kuda'", "cuda"),
-        (["--want", "cuda=99"], "no CUDA 99", "cuda=12.9"),
-        (["--frobnicate"], "unrecognized arguments: --frobnicate", "gpuwright up --help"),
-        (["--wish", "absent.yml"], "the wish file absent.yml is not there", None),
-        (["--wish", "torn.yml"], "the wish file torn.yml is not YAML", None),
-        (["--wish", "misspelt.yml"], "names 'cuda_versionz'", "cuda_versions"),
-        (["--wish", "list.yml"], "must hold variables", "nvidia_driver_branch"),
-        (["--lock", "absent.json"], "the lock file absent.json is not there", None),
-        (["--limit", "nobody"], "--limit nobody matches no host", "ansible-inventory"),
-        (["-i", "absent.yml"], "there is no inventory absent.yml", "-i node1,"),
-    ],
-)
-def test_what_is_not_known_is_told_in_one_message_with_what_is_near(
-    bare: Node, tmp_path: Path, arguments: list[str], message: str, hint: str | None
-) -> None:
-    (tmp_path / "torn.yml").write_text("cuda_versions: [\n")
-    (tmp_path / "misspelt.yml").write_text("cuda_versionz: ['12.8']\n")
-    (tmp_path / "list.yml").write_text("- cuda\n")
-    before = traces(bare)
-    inventory = [] if "-i" in arguments else ["-i", str(bare.inventory)]
-    words = [str(tmp_path / word) if word.endswith((".yml", ".json")) else word for word in arguments]
-    run = gpuwright("up", "--yes", *inventory, *words)
-    assert run.code == 2, str(run)
-    assert traces(bare) == before
-    assert run.stdout == ""
-    errors = [line for line in run.stderr.splitlines() if line.startswith("gpuwright: error:")]
-    assert len(errors) == 1
-    assert message in errors[0].replace(f"{tmp_path}/", "")
-    assert hint is None or any(hint in line for line in run.stderr.splitlines() if line.startswith("  hint:"))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [("", "has no hosts to work on"), ("all:\n  hosts: [\n", "cannot be read: YAML parsing failed")],
-)
-def test_an_inventory_without_hosts_is_bad_input(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "hosts.yml"
-    path.write_text(content)
-    run = gpuwright("up", "--yes", "-i", path, "--json")
-    assert run.code == 2, str(run)
-    assert run.json.keys() == {"ok", "error", "suggestions"}
-    assert str(path) in run.json["error"]
-    assert message in run.json["error"]
-
-
 def test_a_wish_that_only_the_host_shows_to_be_wrong_is_bad_input(bare: Node) -> None:
     before = traces(bare)
     run = gpuwright("up", "--yes", "-i", bare.inventory, "-e", '{"cuda_versions": ["99"]}', "--json")

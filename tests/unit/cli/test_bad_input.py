@@ -1,0 +1,93 @@
+"""What is wrong before any host is asked is told in one message with what is near and exit code 2; no host is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwright import runner
+
+
+@pytest.fixture
+def nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_arguments: Any) -> Any:
+        pytest.fail("a playbook was begun")
+
+    monkeypatch.setattr(runner, "backend", run)
+
+
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The directories of runs are not left in the home of who runs the tests."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """One host, which nobody may ask."""
+    path = tmp_path / "one.yml"
+    path.write_text("all: {hosts: {node1: {ansible_host: 192.0.2.1}}}\n")
+    return path
+
+
+@pytest.mark.usefixtures("nothing_is_run")
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["--gpu", "H1000"], "unknown card 'H1000'", "H100 PCIe"),
+        (["--want", "kuda"], "unknown component 'kuda'", "cuda"),
+        (["--want", "cuda=99"], "no CUDA 99", "cuda=12.9"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate", "gpuwright up --help"),
+        (["--wish", "absent.yml"], "the wish file absent.yml is not there", None),
+        (["--wish", "torn.yml"], "the wish file torn.yml is not YAML", None),
+        (["--wish", "misspelt.yml"], "names 'cuda_versionz'", "cuda_versions"),
+        (["--wish", "list.yml"], "must hold variables", "nvidia_driver_branch"),
+        (["--lock", "absent.json"], "the lock file absent.json is not there", None),
+        (["-i", "absent.yml"], "there is no inventory absent.yml", "-i node1,"),
+    ],
+)
+def test_what_is_not_known_is_told_in_one_message_with_what_is_near(
+    gpuwright: Callable[..., Any], inventory: Path, arguments: list[str], message: str, hint: str | None
+) -> None:
+    folder = inventory.parent
+    (folder / "torn.yml").write_text("cuda_versions: [\n")
+    (folder / "misspelt.yml").write_text("cuda_versionz: ['12.8']\n")
+    (folder / "list.yml").write_text("- cuda\n")
+    given = [] if "-i" in arguments else ["-i", str(inventory)]
+    words = [str(folder / word) if word.endswith((".yml", ".json")) else word for word in arguments]
+    done = gpuwright("up", "--yes", *given, *words)
+    assert done.code == 2, done
+    assert done.out == ""
+    errors = [line for line in done.err.splitlines() if line.startswith("gpuwright: error:")]
+    assert len(errors) == 1
+    assert message in errors[0].replace(f"{folder}/", "")
+    assert hint is None or any(hint in line for line in done.err.splitlines() if line.startswith("  hint:"))
+
+
+@pytest.mark.slow
+def test_a_limit_that_matches_nobody_is_bad_input(gpuwright: Callable[..., Any], inventory: Path) -> None:
+    done = gpuwright("up", "--yes", "-i", str(inventory), "--limit", "nobody")
+    assert done.code == 2, done
+    assert "--limit nobody matches no host" in done.err
+    assert "  hint: " in done.err
+    assert "ansible-inventory" in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("", "has no hosts to work on"), ("all:\n  hosts: [\n", "cannot be read: YAML parsing failed")],
+)
+def test_an_inventory_without_hosts_is_bad_input(
+    gpuwright: Callable[..., Any], tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text(content)
+    done = gpuwright("up", "--yes", "-i", str(path), "--json")
+    assert done.code == 2, done
+    assert done.json.keys() == {"ok", "error", "suggestions"}
+    assert str(path) in done.json["error"]
+    assert message in done.json["error"]
