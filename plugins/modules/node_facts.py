@@ -35,6 +35,12 @@ options:
     description: Tell all that the node keeps to find its way back, the drivers that worked with their packages and what gpuwright brought.
     type: bool
     default: false
+  initramfs:
+    description:
+      - List what is inside the initramfs of the next kernel, where no good seal answers for it. That takes seconds, because the listing
+        unpacks it; the action M(gpuwright.node.plan) asks for it, the looks of the roles do not need it.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Runs in check mode without changing anything.
@@ -86,18 +92,19 @@ def main() -> None:
             "timeout": {"type": "float", "default": 20},
             "environments": {"type": "list", "elements": "path", "default": []},
             "history": {"type": "bool", "default": False},
+            "initramfs": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
-    root = module.params["root"]
-    host = Host(root=root, timeout=module.params["timeout"], full=module.params["full"])
+    given = module.params
+    root = given["root"]
+    host = Host(root=root, timeout=given["timeout"], full=given["full"])
     if not host.isdir("/"):
         module.fail_json(
             msg="The root {0} is no directory. Give the root of a mounted tree, or leave the option out.".format(root)
         )
-    module.exit_json(
-        changed=False, facts=observe(host, module.params["environments"], history=module.params["history"])
-    )
+    facts = observe(host, given["environments"], history=given["history"], initramfs=given["initramfs"])
+    module.exit_json(changed=False, facts=facts)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ class Look:
         arguments: dict[str, Any] = {
             "root": self.run.get("gpuwright_root") or "/",
             "full": bool(self.run.get("gpuwright_full")),
+            "initramfs": True,
         }
         arguments["environments"] = self._environments()
         if self.verb in planner.WITH_HISTORY:

@@ -55,10 +55,13 @@ def _verified(
     return judged
 
 
-def observe(host: Host, environments: Iterable[str] = (), *, history: bool = False) -> dict[str, Any]:
+def observe(
+    host: Host, environments: Iterable[str] = (), *, history: bool = False, initramfs: bool = False
+) -> dict[str, Any]:
     """The whole observation. `environments`: paths of virtual environments to look at beside the known ones.
 
-    `history`: all that the node keeps to find its way back; most runs do not need it.
+    `history`: all that the node keeps to find its way back; most runs do not need it. `initramfs`: what is inside it; a listing unpacks
+    it several times, so only who decides by it asks.
     """
     found = seals.read_all(host)
     shown = services.properties(host, _named_in_seals(found, "services"))
@@ -75,7 +78,7 @@ def observe(host: Host, environments: Iterable[str] = (), *, history: bool = Fal
     bus["vgpus"] = foreign.vgpus(host, bus["gpus"]) if where["kind"] == "vm" else []
     owned["lock"] = driver_set.observe(host)
     judged = _verified(host, found, states)
-    _initramfs_content(host, kernels, bus, judged)
+    _initramfs_content(host, kernels, bus, judged, asked=initramfs)
     facts = {
         "schema": SCHEMA,
         "root": host.root,
@@ -129,13 +132,15 @@ def _smi(
 
 
 def _initramfs_content(
-    host: Host, kernels: Mapping[str, Any], bus: Mapping[str, Any], judged: Mapping[str, Any]
+    host: Host, kernels: Mapping[str, Any], bus: Mapping[str, Any], judged: Mapping[str, Any], *, asked: bool
 ) -> None:
     """List the initramfs only where the answer matters and no good seal gives it."""
     fact = "kernel.initramfs.nouveau_inside"
     if kernels["initramfs"]["path"] is None:
         return
-    if not bus["gpus"] and "nouveau_blacklist" not in judged:
+    if not asked:
+        host.unknown(fact, "not looked at: nobody asked for it")
+    elif not bus["gpus"] and "nouveau_blacklist" not in judged:
         host.unknown(fact, "not looked at: there is no NVIDIA GPU, and nothing was set up for one")
     elif not host.full and judged.get("nouveau_blacklist", {}).get("state") == "good":
         host.unknown(fact, "not looked at: the seal of nouveau_blacklist is good")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel, observe
 from tests.sim.onnode.gpuwright_sim import elf
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
@@ -239,6 +239,19 @@ def test_the_initramfs_is_searched_for_nouveau_and_the_blacklist(tree: Tree) -> 
     seen = kernel.initramfs(host, NEW)
     kernel.look_inside(host, seen)
     assert (seen["nouveau_inside"], seen["blacklist_inside"]) == (True, True)
+
+
+def test_the_initramfs_is_listed_only_for_who_asks(tree: Tree) -> None:
+    """A run's roles look at the node some twenty times; each listing unpacks the whole of it several times."""
+    with_kernels(tree).file(f"/boot/initrd.img-{NEW}")
+    tree.h100("0000:1b:00.0")
+    tree.program("/usr/bin/lsinitramfs")
+    for asked in (False, True):
+        programs = FakePrograms({"lsinitramfs": answer("etc/modprobe.d/other.conf\n")})
+        facts = observe(tree.host(programs), initramfs=asked)
+        assert facts["kernel"]["initramfs"]["blacklist_inside"] is (False if asked else None)
+        assert ("kernel.initramfs.nouveau_inside" in facts["unknown"]) is not asked
+        assert any("lsinitramfs" in call[0] for call in programs.calls) is asked
 
 
 def test_an_initramfs_that_cannot_be_listed_is_unknown(tree: Tree) -> None:
