@@ -135,7 +135,7 @@ def changed(session: nox.Session) -> None:
     touched = [line.split() for line in str(told).splitlines()]
     slow, nodes, scenarios = ([name for kind, name in touched if kind == each] for each in ("slow", "node", "scenario"))
     lint(session)
-    typing(session)
+    session.run("mypy")
     session.run("pytest", "-q", "-m", "not slow and not sim", *_WORKERS, "tests/unit")
     if slow:
         session.run("pytest", "-q", *_WORKERS, *slow)
