@@ -73,8 +73,10 @@ def make(
     return seal
 
 
-def begun(component: str, given: Mapping[str, Any], present: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What stands in place of a seal while a run changes its component.
+def begun(
+    component: str, given: Mapping[str, Any], present: Mapping[str, Any] | None, alone: bool = False
+) -> dict[str, Any]:
+    """What stands in place of a seal while a run changes its component; after a role that was used alone it stays.
 
     It keeps what a later run has to know when this one is cut off: that the component is ours, the cards that were seen, and
     the versions that the set had.
@@ -86,6 +88,7 @@ def begun(component: str, given: Mapping[str, Any], present: Mapping[str, Any] |
         "gpuwright": versions.COLLECTION,
         "written": seals.iso(time.time()),
         "begun": True,
+        "alone": alone,
         "stack": given.get("stack") or {},
         "gpus": given.get("gpus") or old.get("gpus") or [],
         "packages": old.get("packages") or {},

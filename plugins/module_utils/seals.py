@@ -35,7 +35,9 @@ class Verdict(NamedTuple):
     """How a seal compares with the node."""
 
     state: str
-    """"good", "broken", "begun" (a run was cut off in the middle), or "newer" (written by a newer gpuwright)."""
+    """"good", "broken", "begun" (a run was cut off in the middle), "alone" (a role was used alone, and nobody looked again), or
+    "newer" (written by a newer gpuwright).
+    """
     reason: str | None
 
 
@@ -186,6 +188,8 @@ def verify(
         return Verdict(
             "newer", "written by gpuwright {}, this is {}".format(seal.get("gpuwright"), versions.COLLECTION)
         )
+    if seal.get("begun") and seal.get("alone"):
+        return Verdict("alone", "a role of gpuwright was used alone at {}".format(seal.get("written")))
     if seal.get("begun"):
         return Verdict("begun", "a run that began {} did not end".format(seal.get("written")))
     try:

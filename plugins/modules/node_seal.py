@@ -44,6 +44,12 @@ options:
       - The driver that failed and that the run now returns from, with C(version), C(modules), C(source), C(kernel), C(reason) and C(time);
         for O(state=begun). It is refused for that kernel until it is asked for again.
     type: dict
+  alone:
+    description:
+      - A role is used alone, and nobody will look again and seal; for O(state=begun). The marks say so, and are no sign of a run that was
+        cut off.
+    type: bool
+    default: false
   takes_over:
     description: Owner of a run that is known to be dead; its lock is replaced.
     type: str
@@ -146,7 +152,9 @@ def drop_dead_lock(host: Host, owner: str | None, check: bool) -> None:
         sealing.release_lock(host, owner)
 
 
-def begin(host: Host, wanted: dict[str, Any], owner: str, lock_seconds: float, check: bool) -> list[str]:
+def begin(
+    host: Host, wanted: dict[str, Any], owner: str, lock_seconds: float, check: bool, alone: bool = False
+) -> list[str]:
     """Take the lock, and put a mark in place of the seals of what will change; the paths that are written."""
     _refuse_newer(host, sorted(wanted))
     lock = seals.read_lock(host)
@@ -162,7 +170,7 @@ def begin(host: Host, wanted: dict[str, Any], owner: str, lock_seconds: float, c
             present = seals.read(host, component)
         except seals.SealError:
             present = None
-        sealing.write_object(host, seals.path_of(component), sealing.begun(component, given, present))
+        sealing.write_object(host, seals.path_of(component), sealing.begun(component, given, present, alone))
     return ([seals.LOCK] if new else []) + paths
 
 
@@ -226,6 +234,7 @@ def main() -> None:
             "owner": {"type": "str"},
             "remember": {"type": "dict"},
             "gave_way": {"type": "dict"},
+            "alone": {"type": "bool", "default": False},
             "takes_over": {"type": "str"},
             "failed": {"type": "bool", "default": False},
             "lock_seconds": {"type": "int", "default": 7200},
@@ -242,7 +251,9 @@ def main() -> None:
     try:
         if given["state"] == "begun":
             drop_dead_lock(host, given["takes_over"], module.check_mode)
-            written = begin(host, given["seals"], given["owner"], given["lock_seconds"], module.check_mode)
+            written = begin(
+                host, given["seals"], given["owner"], given["lock_seconds"], module.check_mode, given["alone"]
+            )
             if not module.check_mode:
                 remembering.begin(host, given["remember"], packages.installed(host), given["gave_way"])
             removed = continuation.drop(host, module.check_mode)

@@ -646,6 +646,10 @@ def _judge_seal(name: str, seal: Mapping[str, Any]) -> Check:
     rest: dict[str, Any] = {"measured": state, "expected": "good"}
     if state == "good":
         return checks.passed(check_id, **rest)
+    if state == "alone":
+        reason = f"{seal.get('reason')}, which writes no seal"
+        remedy = "run gpuwright up: it looks at it again, proves the node and seals it"
+        return checks.skipped(check_id, reason, remedy=remedy, **rest)
     if state == "newer":
         return checks.failed(
             check_id,

@@ -25,7 +25,7 @@ _BOOT = "cat /proc/sys/kernel/random/boot_id"
 _LOOKS = ("/home/gpuadmin/.ansible", "/var/log", "/var/lib/rpm/rpmdb.sqlite-shm")
 #: What apt left unpacked, and what an update of dnf's left twice, as `repair` finds it.
 _HALF_DONE = {
-    "apt": "cd /root && apt-get -q download nvidia-persistenced && dpkg --unpack nvidia-persistenced_*.deb && rm nvidia-persistenced_*.deb",
+    "apt": "cd /root && apt-get -q download fio && dpkg --unpack fio_*.deb && rm fio_*.deb",
     "dnf": "cd /root && dnf -q --disableplugin=versionlock download nvidia-persistenced-3:580.126.20"
     " && rpm -i --justdb --nodeps --noscripts --force nvidia-*.rpm && rm nvidia-*.rpm",
 }

@@ -170,6 +170,16 @@ def test_a_mark_keeps_the_cards_and_versions_that_the_seal_knew_however_often_a_
     assert "digest" not in mark
 
 
+def test_the_mark_of_a_role_used_alone_is_no_sign_of_a_run_that_was_cut_off(node: Tree) -> None:
+    seal(node)
+    begin(node, "a@one:1", alone=True)
+    state, reason = verdict(node)
+    assert state == "alone"
+    assert "used alone" in str(reason)
+    begin(node, "a@one:1")
+    assert verdict(node)[0] == "begun"
+
+
 def test_beginning_in_check_mode_says_so_and_writes_nothing(node: Tree) -> None:
     seal(node)
     would = begin(node, "a@one:1", check=True)

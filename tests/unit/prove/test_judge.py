@@ -65,6 +65,13 @@ def test_a_good_node_passes_with_nothing_to_say(facts: Facts) -> None:
             "/etc/x changed",
         ),
         ("seals.nvidia_driver", {"state": "newer", "gpuwright": "9.9"}, "seals.nvidia_driver", "warn", "9.9"),
+        (
+            "seals.nvidia_driver",
+            {"state": "alone", "reason": "used alone"},
+            "seals.nvidia_driver",
+            "skip",
+            "used alone",
+        ),
         ("proof", None, "proof.age", "incomplete", "never proven"),
         ("boot.id", "boot-2", "proof.age", "incomplete", "rebooted"),
         ("time", "2027-03-01T00:00:00Z", "proof.age", "incomplete", "days old"),
