@@ -79,7 +79,7 @@ def begun(
     """What stands in place of a seal while a run changes its component; after a role that was used alone it stays.
 
     It keeps what a later run has to know when this one is cut off: that the component is ours, the cards that were seen, and
-    the versions that the set had.
+    the versions that the set had. A role used alone has moved these as it was told.
     """
     old = present or {}
     return {
@@ -91,7 +91,7 @@ def begun(
         "alone": alone,
         "stack": given.get("stack") or {},
         "gpus": given.get("gpus") or old.get("gpus") or [],
-        "packages": old.get("packages") or {},
+        "packages": {} if alone else old.get("packages") or {},
     }
 
 

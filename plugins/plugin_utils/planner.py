@@ -453,6 +453,8 @@ def _seal_findings(name: str, context: Context, request: Request) -> list[Findin
         return [Finding("adopt", reason, after=context.facts["driver"]["user_version"] if adopted else None)]
     if seal["state"] == "newer":
         return []
+    if seal["state"] == "alone":
+        return [Finding("adopt", seal["reason"])]
     if seal["state"] != "good":
         return [Finding("repair", seal["reason"], packages=_moved_packages(seal, context))]
     if seal["digest"] != _digest(name, context, request):

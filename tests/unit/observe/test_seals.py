@@ -176,6 +176,7 @@ def test_the_mark_of_a_role_used_alone_is_no_sign_of_a_run_that_was_cut_off(node
     state, reason = verdict(node)
     assert state == "alone"
     assert "used alone" in str(reason)
+    assert (seals.read(node.host(), "nouveau_blacklist") or {})["packages"] == {}, "the role moved them as it was told"
     begin(node, "a@one:1")
     assert verdict(node)[0] == "begun"
 

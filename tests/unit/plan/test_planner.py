@@ -223,6 +223,14 @@ def test_a_run_that_was_cut_off_is_healed(done: dict[str, Any], component: str) 
     assert made["components"] == [component, "validate"]
 
 
+@pytest.mark.parametrize("component", USUAL)
+def test_what_a_role_used_alone_did_is_taken_over_and_sealed(done: dict[str, Any], component: str) -> None:
+    mark = {"state": "alone", "reason": "a role of gpuwright was used alone at 2026-11-23T08:00:00Z"}
+    made = plan(nodes.merged(done, {"seals": {component: mark}}))
+    assert made["components"] == [component, "validate"]
+    assert (made["changes"][0]["action"], made["changes"][0]["reason"]) == ("adopt", mark["reason"])
+
+
 def test_a_moved_package_goes_back_to_its_sealed_version(done: dict[str, Any]) -> None:
     sealed = {"state": "broken", "reason": "package nvidia-driver-cuda is 580.95.05-1 instead of 580.178.04-1"}
     sealed["packages"] = {"nvidia-driver-cuda": "580.178.04-1"}  # type: ignore[assignment]
