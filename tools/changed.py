@@ -88,6 +88,9 @@ def _git(*arguments: str) -> str:
 
 def main(argv: list[str]) -> int:
     """Print what is touched, one a line with its kind; 2 where nothing changed."""
+    if argv and not _git("rev-parse", "--verify", "--quiet", f"{argv[0]}^{{commit}}"):
+        print(f"there is no commit {argv[0]!r}: name one that `git log` shows", file=sys.stderr)
+        return 2
     paths = changed(argv[0] if argv else None)
     if not paths:
         print("nothing changed: name a commit, as in `make test-changed SINCE=HEAD~3`", file=sys.stderr)

@@ -19,18 +19,27 @@ _MOST_FAILED = 8
 
 
 def begin(
-    host: Host, state: Mapping[str, Any] | None, installed: Mapping[str, Any], failed: Mapping[str, Any] | None = None
+    host: Host,
+    state: Mapping[str, Any] | None,
+    installed: Mapping[str, Any],
+    failed: Mapping[str, Any] | None = None,
+    brings: Mapping[str, str] | None = None,
 ) -> None:
     """Remember, before the first change, the driver that works, and the packages that are there; before the return from a driver, that
     it `failed`.
 
     A run that was cut off has not ended: what was there before it is still what was there before. The driver that works is then the one
     that this run remembered: of the pins and holds it may have moved some, and the mark in the seal's place says where it went.
+
+    `brings`: version by name of what a role used alone is about to install. It has no end at which somebody could see what is new, and
+    what others install after it is theirs.
     """
     record = history.read(host)
     if state and record["before"] is not None:
         state = next((each for each in record["states"] if history.is_build(each, state)), state)
-    if record["before"] is None:
+    if brings is not None:
+        record["brought"] = {**record["brought"], **{name: brings[name] for name in brings if name not in installed}}
+    elif record["before"] is None:
         record["before"] = sorted(installed)
     if record["streams"] is None:
         record["streams"] = rpm.streams(host)

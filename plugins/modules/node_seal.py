@@ -47,9 +47,13 @@ options:
   alone:
     description:
       - A role is used alone, and nobody will look again and seal; for O(state=begun). The marks say so, and are no sign of a run that was
-        cut off.
+        cut off. The lock is given back at once.
     type: bool
     default: false
+  brings:
+    description: Packages that the role used alone is about to install, version by name; for O(alone=true). Taking back knows them by this.
+    type: dict
+    default: {}
   takes_over:
     description: Owner of a run that is known to be dead; its lock is replaced.
     type: str
@@ -174,6 +178,19 @@ def begin(
     return ([seals.LOCK] if new else []) + paths
 
 
+def start(host: Host, given: dict[str, Any], check: bool) -> tuple[list[str], list[str]]:
+    """All that comes before the first change; the paths that are written, and those that are removed."""
+    drop_dead_lock(host, given["takes_over"], check)
+    written = begin(host, given["seals"], given["owner"], given["lock_seconds"], check, given["alone"])
+    if not check:
+        brings = given["brings"] if given["alone"] else None
+        remembering.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
+    removed = continuation.drop(host, check)
+    if given["alone"]:
+        removed += release(host, given["owner"], check)
+    return written, removed
+
+
 def _same(old: dict[str, Any] | None, new: dict[str, Any]) -> bool:
     return old is not None and {k: v for k, v in old.items() if k not in _VOLATILE} == {
         k: v for k, v in new.items() if k not in _VOLATILE
@@ -235,6 +252,7 @@ def main() -> None:
             "remember": {"type": "dict"},
             "gave_way": {"type": "dict"},
             "alone": {"type": "bool", "default": False},
+            "brings": {"type": "dict", "default": {}},
             "takes_over": {"type": "str"},
             "failed": {"type": "bool", "default": False},
             "lock_seconds": {"type": "int", "default": 7200},
@@ -250,13 +268,7 @@ def main() -> None:
     removed: list[str] = []
     try:
         if given["state"] == "begun":
-            drop_dead_lock(host, given["takes_over"], module.check_mode)
-            written = begin(
-                host, given["seals"], given["owner"], given["lock_seconds"], module.check_mode, given["alone"]
-            )
-            if not module.check_mode:
-                remembering.begin(host, given["remember"], packages.installed(host), given["gave_way"])
-            removed = continuation.drop(host, module.check_mode)
+            written, removed = start(host, given, module.check_mode)
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)
             if not module.check_mode:

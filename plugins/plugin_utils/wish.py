@@ -20,12 +20,12 @@ __all__ = ["DEFAULT_WANTS", "BadInput", "FrameworkWish", "Wish"]
 
 DEFAULT_WANTS = ["cuda", "container-toolkit", "pytorch"]
 FRAMEWORKS_PATH = "/opt/gpuwright"
-#: What a role brings where the wish says nothing of it.
-_WANT_OF_ROLE = {
-    "nvidia_driver": "driver",
-    "cuda": "cuda",
-    "container_toolkit": "container-toolkit",
-    "frameworks": "pytorch",
+#: What a role brings where none of these parts of the wish is set.
+_WANT_OF_ROLE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "nvidia_driver": ("driver", ("driver",)),
+    "cuda": ("cuda", ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat")),
+    "container_toolkit": ("container-toolkit", ("container_toolkit",)),
+    "frameworks": ("pytorch", ("frameworks",)),
 }
 
 _WANT = re.compile(
@@ -171,11 +171,9 @@ class Wish:
 
     def with_roles(self, components: Iterable[str], rules: Rules | None = None) -> Wish:
         """Return the wish with what roles of these names bring: who uses a role alone wishes it, whatever else is wished by name."""
-        lacking = [_WANT_OF_ROLE[name] for name in components if name in _WANT_OF_ROLE and not self._has(name)]
+        brought = [_WANT_OF_ROLE[name] for name in components if name in _WANT_OF_ROLE]
+        lacking = [want for want, parts in brought if not any(getattr(self, part) for part in parts)]
         return self.overlaid(Wish.from_wants(lacking, rules))
-
-    def _has(self, role: str) -> bool:
-        return bool(getattr(self, {"nvidia_driver": "driver"}.get(role, role)))
 
 
 # --want ------------------------------------------------------------------------------------------------

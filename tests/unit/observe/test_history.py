@@ -184,6 +184,27 @@ def test_removed_leaves_no_record(node: Tree) -> None:
     assert not (node.root / "run/gpuwright").exists()
 
 
+def test_what_others_install_after_a_role_used_alone_is_not_ours(node: Tree) -> None:
+    """The role has no end at which somebody could see what is new: only what its plan names counts, and not what was there before."""
+    there = {name: found.version for name, found in packages.installed(node.host()).items()}
+    known = next(iter(there))
+    run_module(
+        node_seal,
+        state="begun",
+        seals={},
+        owner="me",
+        alone=True,
+        brings={"libcuda1": "580.1-1", known: "9"},
+        root=str(node.root),
+    )
+    assert not (node.root / "run/gpuwright/lock.json").exists()
+    node.packages({**there, "libcuda1": "580.1-1", "htop": "3.4"})
+    assert set(seen(node)["brought"]) == {"libcuda1"}
+    begin(node)
+    end(node)
+    assert set(seen(node)["brought"]) == {"libcuda1"}
+
+
 def test_in_check_mode_nothing_is_remembered(node: Tree) -> None:
     run_module(node_seal, True, state="begun", seals={}, owner="me", remember=state("1"), root=str(node.root))
     assert not (node.root / "var/lib/gpuwright").exists()

@@ -42,6 +42,11 @@ def test_a_document_needs_no_node() -> None:
     assert changed.targets(["docs/commands.md", "README.md"]) == changed.Targets()
 
 
+def test_a_commit_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert changed.main(["no-such-commit"]) == 2
+    assert "there is no commit 'no-such-commit'" in capsys.readouterr().err
+
+
 def test_every_test_that_is_named_is_there() -> None:
     named = {test for _pattern, tests in changed.TOUCHES for test in tests if "\\" not in test}
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []

@@ -197,6 +197,10 @@ def test_a_role_that_is_used_alone_is_wished_whatever_else_is() -> None:
     assert Wish.from_wants(["cuda"]).with_roles(["frameworks"]).frameworks[0].name == "pytorch"
 
 
+def test_a_library_of_cuda_that_is_wished_brings_no_toolkit_with_its_role() -> None:
+    assert not Wish.from_wants(["driver", "nccl"]).with_roles(["cuda"]).cuda
+
+
 def test_what_is_wished_of_a_role_already_stays() -> None:
     wish = Wish.from_wants(["cuda=12.8", "driver=580", "jax", "container-toolkit=1.18.0"])
     assert wish.with_roles(["nvidia_driver", "cuda", "container_toolkit", "frameworks"]) == wish
