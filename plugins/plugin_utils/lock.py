@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from . import resolver
+from . import plain, resolver
 from .errors import BadInput
 from .resolver import systems
 from .resolver.log import conflict
@@ -103,7 +103,6 @@ SHAPE: dict[str, Any] = {
     },
 }
 
-_MARKS = ("{{", "{%", "{#")
 _NAMES = {str: "a text", int: "a number", bool: "true or false", type(None): "null"}
 _PARTS = {
     "driver": "driver",
@@ -354,7 +353,7 @@ def _mistakes(value: Any, kind: Any, place: str) -> Iterator[str]:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not any(_is(value, each) for each in kinds):
             yield f"{place} has to be {' or '.join(_NAMES[each] for each in kinds)}, found {value!r}"
-        elif isinstance(value, str) and any(mark in value for mark in _MARKS):
+        elif plain.is_template(value):
             yield f"{place} has to be plain text, found the template {value!r}"
 
 

@@ -47,6 +47,8 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
         raise BadInput("--limit chooses from an inventory: give one with -i")
     lock = _lock(args)
     wish = knowledge.read_variables(args.wish) if args.wish else {}
+    for option, value in {"--wish": wish, "--want": args.want, "--report": args.report}.items():
+        knowledge.refuse_templates(option, value)
     knowledge.check_wish(args.want, wish)
     knowledge.check_cards(args.gpu)
     way = privilege.decide(

@@ -102,6 +102,22 @@ def check_wish(wants: Sequence[str], variables: Mapping[str, Any]) -> None:
         wish.Wish.from_variables({"gpuwright_want": list(wants), "gpuwright_wish": dict(variables)})
 
 
+def refuse_templates(option: str, value: Any) -> None:
+    """Refuse a template in what an option says: Ansible would run it on this machine.
+
+    Raises:
+        BadInput: there is one.
+    """
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import plain
+
+    for place, text in plain.templates({option: value}):
+        raise BadInput(
+            f"{place} has to be plain text, found the template {text!r}",
+            ["write the value itself; what Ansible is to render belongs into the inventory"],
+        )
+
+
 def check_cards(names: Iterable[str]) -> None:
     """Refuse the name of a card that does not exist, before any host is asked.
 

@@ -45,6 +45,10 @@ def inventory(tmp_path: Path) -> Path:
         (["--wish", "torn.yml"], "the wish file torn.yml is not YAML", None),
         (["--wish", "misspelt.yml"], "names 'cuda_versionz'", "cuda_versions"),
         (["--wish", "list.yml"], "must hold variables", "nvidia_driver_branch"),
+        (["--wish", "template.yml"], "--wish.frameworks_path has to be plain text, found the template", "inventory"),
+        (["--wish", "name.yml"], "--wish.mig_layout has to be plain text, found the template", "inventory"),
+        (["--want", "driver={{ lookup('pipe', 'id') }}"], "--want[0] has to be plain text", "inventory"),
+        (["--report", "{% set x = 1 %}"], "--report has to be plain text", "inventory"),
         (["--lock", "absent.json"], "the lock file absent.json is not there", None),
         (["-i", "absent.yml"], "there is no inventory absent.yml", "-i node1,"),
     ],
@@ -55,6 +59,8 @@ def test_what_is_not_known_is_told_in_one_message_with_what_is_near(
     folder = inventory.parent
     (folder / "torn.yml").write_text("cuda_versions: [\n")
     (folder / "misspelt.yml").write_text("cuda_versionz: ['12.8']\n")
+    (folder / "template.yml").write_text("frameworks_path: \"/opt/{{ lookup('pipe', 'id') }}\"\n")
+    (folder / "name.yml").write_text("mig_layout: {\"{{ lookup('pipe', 'id') }}\": [1g.5gb]}\n")
     (folder / "list.yml").write_text("- cuda\n")
     given = [] if "-i" in arguments else ["-i", str(inventory)]
     words = [str(folder / word) if word.endswith((".yml", ".json")) else word for word in arguments]
