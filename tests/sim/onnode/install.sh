@@ -136,6 +136,15 @@ if [ -z "$distribution" ]; then
     # Nothing but the distribution's own packages: its kernel comes from the mirror, and a driver from its non-free part.
     case "$*" in *nvidia*) sed -i 's/^Components: main$/Components: main contrib non-free non-free-firmware/' /etc/apt/sources.list.d/*.sources ;; esac
     apt-get update -q
+    # A kernel of Debian 12 stays on a machine that was upgraded from it; its archive gets no point release any more, so its names stay.
+    earlier=/etc/apt/sources.list.d/earlier.sources
+    if ! apt-cache show "$1" >/dev/null 2>&1; then
+        sed -e 's|^Suites: .*|Suites: bookworm|' -e 's|^Components: .*|Components: main|' /etc/apt/sources.list.d/debian.sources >$earlier
+        apt-get update -q
+        apt-get install -qy --no-install-recommends "$1" "$2"
+        rm $earlier
+        apt-get update -q
+    fi
     apt-get install -qy --no-install-recommends "$@"
     exit 0
 fi
