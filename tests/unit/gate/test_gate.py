@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import observe
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from tests.sim import scenario, settings, tree
 from tests.unit.gate import honest
 from tests.unit.observe.trees import Tree
 
+#: A tree is Debian's; what Rocky answers comes through in tests/integration/test_rocky.py.
+SCENARIOS = sorted({path.stem for path in (settings.HERE / "scenarios").glob("*.yaml")} - {"rocky"})
 ESCAPE = "\x1b[2J\x1b[31m"
 
 
@@ -49,11 +52,39 @@ def test_what_an_honest_node_says_comes_through_as_it_is(facts: dict[str, Any]) 
 
 
 def test_what_is_observed_of_a_tree_comes_through(tmp_path: Path) -> None:
-    tree = Tree(tmp_path)
-    tree.file("/etc/os-release", "ID=debian\nVERSION_ID=13\n")
-    tree.file("/var/lib/dpkg/status", "")
+    small = Tree(tmp_path)
+    small.file("/etc/os-release", "ID=debian\nVERSION_ID=13\n")
+    small.file("/var/lib/dpkg/status", "")
     facts = observe(Host(str(tmp_path), machine="x86_64", euid=0))
     assert admitted(honest.said(facts))["facts"] == facts
+
+
+@pytest.mark.parametrize("driver", [None, {"version": "580.178.04", "open": True}], ids=["bare", "with a driver"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_what_is_observed_of_every_simulated_machine_comes_through(
+    tmp_path: Path, name: str, driver: dict[str, Any] | None
+) -> None:
+    tree.make_root(tmp_path, scenario.load(name), driver)
+    facts = observe(Host(str(tmp_path), machine="x86_64", euid=0), history=True)
+    assert admitted(honest.said(facts))["facts"] == facts
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[1] / "prove/fixtures").glob("*.xml")), ids=lambda path: path.stem
+)
+def test_what_real_cards_say_comes_through(path: Path) -> None:
+    data = smi.parse_xml(path.read_bytes())
+    facts = honest.provisioned(smi={"rc": 0, "seconds": 0.8, "error": None, "data": data})
+    assert admitted(honest.said(facts))["facts"] == facts
+    judged = {key: data[key] for key in ("driver_version", "cuda_version", "attached_gpus", "gpus")}
+    answer = {
+        "changed": False,
+        **judged,
+        "exit_code": 0,
+        "seconds": 0.8,
+        **checks.with_verdict({"checks": smi.judge(data)}),
+    }
+    assert admitted(json.dumps(answer), "nvidia_smi") == answer
 
 
 def test_the_index_and_a_check_come_through() -> None:
@@ -98,7 +129,7 @@ def test_what_is_no_answer_is_left_to_ansible_short_and_clean() -> None:
         ("os/arch", "../x", "expected the architecture of a machine"),
         ("kernel/next", "6.1/../../x", "expected the release of a kernel"),
         ("kernel/running", "6.1\n", "expected the release of a kernel"),
-        ("driver/user_version", f"580{ESCAPE}", "expected a version"),
+        ("driver/user_version", f"580{ESCAPE}", "expected the version of a driver"),
         ("driver/libcuda", "/usr/../etc/shadow", "expected an absolute path without .."),
         ("driver/packages", {"nvidia\n": "1"}, "expected the name of a package"),
         ("packages/installed", {"--option": "1"}, "expected the name of a package"),
