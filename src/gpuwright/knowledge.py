@@ -181,18 +181,21 @@ def read_variables(name: str) -> dict[str, Any]:
 
 
 def read_facts(name: str) -> dict[str, Any]:
-    """An observation that a run wrote.
+    """An observation that a run wrote. It comes through the same gate as a node's answer.
 
     Raises:
         BadInput: it is not there or not an observation.
     """
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+
     document = _read_json(name, "the facts file")
-    facts = document.get("facts", document)
-    if not isinstance(facts, dict) or not {"os", "pci"} <= facts.keys():
-        raise BadInput(
-            f"the facts file {name} is not an observation of gpuwright", ["a run writes it as facts/HOST.json"]
-        )
-    return facts
+    try:
+        admitted: dict[str, Any] = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
+    except gate.Refused as error:
+        text = f"the facts file {name} is not an observation of this version of gpuwright: {error}"
+        raise BadInput(text, ["a run writes it as facts/HOST.json"]) from None
+    return admitted
 
 
 def read_lock(name: str) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def choose(title: str, *, verbosity: int) -> Progress:
 
 
 def _note(line: str) -> None:
-    console.note(console.clean(line))
+    console.note(console.one_line(line))
 
 
 class PlainProgress:
@@ -220,7 +220,7 @@ class LiveProgress:
         from rich.text import Text
 
         if self._live is not None:
-            self._live.console.print(Text(console.clean(line)))
+            self._live.console.print(Text(console.one_line(line)))
 
     def _render(self) -> RenderableType:
         from rich.console import Group
@@ -241,8 +241,8 @@ class LiveProgress:
 
 def _line(host: str, state: HostState, now: float) -> str:
     if state.ended:
-        return console.clean(f"  {host:<24} {state.ended}: {state.reason}")
-    return console.clean(f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {state.task}")
+        return console.one_line(f"  {host:<24} {state.ended}: {state.reason}")
+    return console.one_line(f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {state.task}")
 
 
 def _style(state: HostState) -> str:

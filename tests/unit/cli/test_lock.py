@@ -71,9 +71,9 @@ def test_a_version_that_the_rules_cannot_name_is_left_open_and_said(gpuwright: C
 
 
 def test_an_observation_can_be_locked(gpuwright: Call, tmp_path: Path) -> None:
-    from tests.unit.plan import nodes
+    from tests.unit.gate import honest
 
-    (tmp_path / "facts.json").write_text(json.dumps(nodes.bare()))
+    (tmp_path / "facts.json").write_text(json.dumps(honest.bare()))
     words = ("resolve", "--facts", str(tmp_path / "facts.json"), "--want", "cuda", "--lock", str(tmp_path / "l"))
     assert gpuwright(*words).code == 0
     assert json.loads((tmp_path / "l").read_text())["question"]["kernel"] == "6.12.94+deb13-amd64"

@@ -445,3 +445,56 @@ def test_what_is_left_after_a_removal_is_told() -> None:
     assert "1 packages" in removal.left(node(brought=["fio"]), ())
     assert removal.left(node(brought=["docker.io"]), ["docker.io"]) == ""
     assert "/etc/x" in removal.left(node(files=["/etc/x"]), ())
+
+
+# --- a record that names a file of the controller ---------------------------------------------------------------------
+
+SHADOW = "/etc/shadow"
+
+
+def returned(facts: dict[str, Any], begun: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
+    """The plan of a return in a run with these variables."""
+    drafted = planner.draft(facts, wish(**variables), load_rules(), request(verb="rollback", begun=begun))
+    return drafted if isinstance(drafted, dict) else planner.finish(drafted, index_of(drafted))
+
+
+def naming(path: str, **changes: Any) -> dict[str, Any]:
+    """A remembered driver whose file, says the node, lies at a path of the controller."""
+    remembered = of_file(**changes)
+    remembered["stack"] = {**remembered["stack"], "runfile": {**FILE, "addresses": [path]}}
+    return remembered
+
+
+def test_no_path_of_the_controller_is_taken_from_a_record() -> None:
+    made = returned(with_file(naming(SHADOW)))
+    assert SHADOW not in str(made)
+    assert made.get("from_controller") is None
+    assert [row["rule"] for row in made["refusals"]] == ["rollback-file"]
+    assert "-e nvidia_driver_runfile=PATH" in made["refusals"][0]["remedy"]
+
+
+def test_what_the_node_says_it_kept_brings_no_path_of_the_controller_either() -> None:
+    made = returned(with_file(naming(SHADOW), copies=[FILE["name"]]))
+    assert made["ok"], planner.why_not(made)
+    assert (made["stack"]["driver"]["runfile"]["addresses"], made.get("from_controller")) == ([], None)
+    assert SHADOW not in str(made)
+
+
+def test_a_return_in_a_run_takes_none_from_the_seal_of_the_node() -> None:
+    facts = with_file()
+    facts["seals"]["nvidia_driver"]["stack"]["runfile"] = {**FILE, "addresses": [SHADOW]}
+    remembered = way_back.working(facts)
+    made = returned(facts, begun={"remember": remembered, "brings": None, "components": []})
+    assert SHADOW not in str(made["stack"])
+    assert made.get("from_controller") is None
+
+
+def test_a_path_that_this_run_names_too_is_taken() -> None:
+    made = returned(with_file(naming("/srv/it.run")), nvidia_driver_runfile="/srv/it.run")
+    assert made["ok"], planner.why_not(made)
+    assert made["from_controller"] == "/srv/it.run"
+
+
+def test_another_path_of_this_run_is_not_the_file_of_the_record() -> None:
+    made = returned(with_file(naming("/srv/it.run")), nvidia_driver_runfile="/srv/other.run")
+    assert [row["rule"] for row in made["refusals"]] == ["rollback-file"]
