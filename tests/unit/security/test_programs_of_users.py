@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import framework, run
+from ansible_collections.gpuwright.node.plugins.module_utils import dnf_python, framework, run
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from gpuwright import request
@@ -101,6 +103,22 @@ def test_root_on_its_own_machine_hands_no_directory_of_users_to_ansible(
     local = request.Request(verb="up", playbook="site", run_dir=tmp_path)
     given = request.environment(local, {"PATH": "/home/mallory/bin:/usr/bin"})["PATH"]
     assert ("/home/mallory/bin" in given.split(":")) is found
+
+
+def test_a_transaction_of_dnf_does_not_lie_where_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(dnf_python, "python_of_dnf", lambda _runner, _timeout: "/usr/bin/python3")
+    seen: list[str] = []
+
+    def runner(argv: list[str], **_options: Any) -> run.Result:
+        seen.append(argv[-1])
+        return run.Result(1, "", "it ends here", 0.0, None)
+
+    assert dnf_python.carry_out({}, 5, runner) == {"failed": "it ends here"}
+    assert not seen[0].startswith(str(tmp_path))
+    assert not Path(seen[0]).exists()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
