@@ -17,9 +17,6 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 #: What gpuwright requires, see pyproject.toml.
 REQUIREMENTS = ("ansible-core", "ansible-runner", "jinja2", "packaging", "PyYAML", "rich")
 #: The programs of the copy, each with the module whose `main` it calls.
@@ -91,6 +88,10 @@ def _files(package: Path, places: list[str]) -> Iterator[tuple[str, Path]]:
 
 def distributions() -> list[metadata.Distribution]:
     """The distributions that gpuwright needs, directly and by way of others."""
+    # Comes with ansible-core; ansible-test imports each plugin without it.
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     found: dict[str, metadata.Distribution] = {}
     waiting = list(REQUIREMENTS)
     while waiting:
