@@ -108,6 +108,29 @@ def leave_the_callers_places() -> None:
     os.environ.setdefault("HOME", pwd.getpwuid(0).pw_dir)
 
 
+def judge_configuration() -> None:
+    """As root, take no ansible.cfg of the working directory that somebody else may change: it can name programs and plugins.
+
+    The user whom sudo names is trusted with it: that user began the run. Ansible takes none in a directory that everybody may write.
+
+    Raises:
+        BadInput: there is one.
+    """
+    path = Path.cwd() / "ansible.cfg"
+    if os.geteuid() != 0 or os.environ.get("ANSIBLE_CONFIG") or not path.exists() or path.parent.stat().st_mode & 0o002:
+        return
+    make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+
+    caller = os.environ.get("SUDO_UID", "")
+    found = ownership.offence(str(path), (0, int(caller)) if caller.isdigit() else (0,))
+    if found:
+        raise BadInput(
+            f"root would take {path} of the working directory, which another user may change: there is {found.text}",
+            ["work in another directory", f"take it all the same: ANSIBLE_CONFIG={path}"],
+        )
+
+
 def state_home() -> Path:
     """The user's state directory, by the XDG rules."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

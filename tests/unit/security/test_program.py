@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import gpuwright
-from ansible_collections.gpuwright.node.plugins.module_utils import continuation, ownership, program, run
+from ansible_collections.gpuwright.node.plugins.module_utils import continuation, program, run
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.modules import resume_program
 from ansible_collections.gpuwright.node.plugins.plugin_utils import installation
@@ -199,4 +199,3 @@ def test_the_names_are_those_of_the_command_line() -> None:
 
     assert str(command_line.PROGRAM) == continuation.PROGRAM
     assert set(installation.PROGRAMS) == set(program.PROGRAMS)
-    assert ownership.offence("/usr/bin") is None

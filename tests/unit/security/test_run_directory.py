@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils import ownership
 from ansible_collections.gpuwright.node.plugins.plugin_utils import node_action, report
 from gpuwright import paths, request
 from gpuwright.errors import BadInput
@@ -141,6 +142,49 @@ def test_root_writes_into_no_home_that_sudo_kept(
     assert "TMPDIR" not in os.environ
     assert paths.state_home() == Path(pwd.getpwuid(0).pw_dir, ".local/state")
     assert os.environ["ANSIBLE_HOME"] == "~/.ansible"
+
+
+@pytest.mark.parametrize(
+    ("euid", "variable", "open_to_all", "refused"),
+    [
+        (0, {}, False, True),
+        (0, {"SUDO_UID": "1"}, False, True),
+        (0, {"SUDO_UID": str(MALLORY)}, False, False),
+        (0, {"ANSIBLE_CONFIG": "/x"}, False, False),
+        (0, {}, True, False),  # Ansible itself takes none there
+        (1000, {}, False, False),
+    ],
+)
+def test_root_takes_no_configuration_of_another_user_from_the_working_directory(
+    tmp_path: Path,
+    to_mallory: Give,
+    monkeypatch: pytest.MonkeyPatch,
+    euid: int,
+    variable: dict[str, str],
+    open_to_all: bool,
+    refused: bool,
+) -> None:
+    to_mallory(tmp_path / "home").mkdir()
+    to_mallory(tmp_path / "home/ansible.cfg").touch()
+    (tmp_path / "home").chmod(0o777 if open_to_all else 0o755)
+    monkeypatch.chdir(tmp_path / "home")
+    # An ordinary user who runs the tests owns the directories above.
+    monkeypatch.setattr(ownership, "offence", as_if_owned_by(0, os.geteuid()))
+    monkeypatch.setattr(os, "geteuid", lambda: euid)
+    for name in ("ANSIBLE_CONFIG", "SUDO_UID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    if refused:
+        with pytest.raises(BadInput, match=f"belongs to user {MALLORY}"):
+            paths.judge_configuration()
+    else:
+        paths.judge_configuration()
+
+
+def as_if_owned_by(*trusted: int) -> Callable[..., ownership.Offence | None]:
+    real = ownership.offence
+    return lambda path, owners=(0,), **options: real(path, (*owners, *trusted), **options)
 
 
 def test_a_user_works_in_the_home_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
