@@ -37,13 +37,7 @@ EXAMPLES = r"""
     paths: [/opt/gpuwright/pytorch]
 """
 
-RETURN = r"""
-offence:
-  description: The first path that is not in root's hands alone.
-  returned: on failure
-  type: str
-  sample: /home/alice
-"""
+RETURN = r"""# """
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -67,7 +61,7 @@ def main() -> None:
             module.fail_json(msg="{0} is no absolute path".format(path))
         found = ownership.offence_below(path)
         if found:
-            module.fail_json(msg=ownership.refusal(path, found, module.params["remedy"]), offence=found.path)
+            module.fail_json(msg=ownership.refusal(path, found, module.params["remedy"]))
     module.exit_json(changed=False)
 
 
