@@ -250,7 +250,8 @@ def of_others(python: str, owners: Sequence[int] = (0,)) -> Optional[checks.Chec
         "framework.import",
         f"root does not run what another may change: {found.text}",
         action="configure",
-        remedy=f"chown -R root:root {prefix} && chmod -R go-w {prefix}, with the directories above it; or name another frameworks_path",
+        remedy=f"move {prefix} away, since whoever owned it may still have its files open, and run gpuwright up, which builds it anew; "
+        "where a directory above it is a user's, name one of root's in frameworks_path",
     )
 
 

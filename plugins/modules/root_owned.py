@@ -22,7 +22,7 @@ options:
   remedy:
     description: What to do about it; the end of the message.
     type: str
-    default: give it and all that is in it back to root (chown -R root:root; chmod -R go-w), or remove it, then run again.
+    default: move it away, since whoever owned it may still have its files open, and run again.
 attributes:
   check_mode:
     description: It changes nothing, so check mode makes no difference.
@@ -51,7 +51,7 @@ def main() -> None:
             "paths": {"type": "list", "elements": "path", "required": True},
             "remedy": {
                 "type": "str",
-                "default": "give it and all that is in it back to root (chown -R root:root; chmod -R go-w), or remove it, then run again.",
+                "default": "move it away, since whoever owned it may still have its files open, and run again.",
             },
         },
         supports_check_mode=True,
