@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from . import gate, wish
+from . import gate, run_directory, wish
 
 #: Variables that say what is wished; everything else that a role takes only shapes how it is done.
 WISH_VARIABLES = (*wish.VARIABLES, "gpuwright_wish")
@@ -122,7 +121,5 @@ def python_too_old(result: Mapping[str, Any]) -> str | None:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a document of the run directory so that a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(document, sort_keys=True, default=str) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    run_directory.write(path, (json.dumps(document, sort_keys=True, default=str) + "\n").encode())

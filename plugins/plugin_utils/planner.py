@@ -369,6 +369,12 @@ def _from_controller(stack: Mapping[str, Any], wish: Wish) -> str | None:
     return given if file.get("addresses") == [given] and not way_back.is_address(given) else None
 
 
+_OTHERS_RECORD = (
+    "nothing was removed; look who changed /var/lib/gpuwright on the node, take the name out of history.json and the seals there, "
+    "and run again"
+)
+
+
 def take_back(facts: Facts, request: Request) -> dict[str, Any]:
     """The plan of a node from which everything goes that gpuwright brought."""
     found = removal.findings(facts)
@@ -383,6 +389,7 @@ def take_back(facts: Facts, request: Request) -> dict[str, Any]:
         plan["checks"] = [checking.make("removal.left", "pass", reason="nothing of gpuwright is on this node")]
     context = Context(facts=facts, stack={})
     plan["refusals"] = _privilege_refusals(context) if found and request.verb in APPLYING else []
+    plan["refusals"] += [_refusal("record-foreign", text, _OTHERS_RECORD) for text in removal.foreign(facts)]
     plan["ok"] = not plan["refusals"]
     return judged(plan, request)
 

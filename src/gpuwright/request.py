@@ -155,7 +155,7 @@ def environment(request: Request, inherited: Mapping[str, str]) -> dict[str, str
         # The own collection first; behind it the user's, for the plugins of an inventory.
         "ANSIBLE_COLLECTIONS_PATH": f"{paths.collections_root()}:{theirs}",
         # ansible-runner looks for ansible-playbook on PATH: it must be the one of this environment.
-        "PATH": f"{paths.programs()}:{inherited.get('PATH', os.defpath)}",
+        "PATH": f"{paths.programs()}:{_searched(request, inherited)}",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_FORCE_COLOR": "0",
         "ANSIBLE_NOCOWS": "1",
@@ -170,6 +170,12 @@ def environment(request: Request, inherited: Mapping[str, str]) -> dict[str, str
     if request.verbosity == 0:
         variables["ANSIBLE_VERBOSITY"] = "0"
     return variables
+
+
+def _searched(request: Request, inherited: Mapping[str, str]) -> str:
+    """The caller's PATH; where root works on this machine, the system's own: sudo may keep directories there that users write."""
+    at_work = request.local and os.geteuid() == 0
+    return paths.SYSTEM_PATH if at_work else inherited.get("PATH", os.defpath)
 
 
 def write_files(request: Request) -> list[str]:
@@ -220,6 +226,7 @@ def _file(name: str | None, what: str) -> str | None:
 
 
 def _write_private(path: Path, document: Mapping[str, Any] | Sequence[Any]) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        json.dump(document, stream, indent=1)
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+
+    run_directory.write(path, json.dumps(document, indent=1).encode())

@@ -13,13 +13,13 @@ import json
 import math
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import model as pure
 
 FOLDERS = ("facts", "plans", "sealed", "hosts")
@@ -35,8 +35,11 @@ def open_run(path: Path, verb: str | None) -> Path:
     """Make the run directory, private to its user, and note when the run began.
 
     What an earlier run in the same directory wrote of hosts is dropped: its plans and results are none of this run's.
+
+    Raises:
+        RefusedError: the directory is not its user's alone.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = run_directory.make(path)
     for folder in FOLDERS:
         (path / folder).mkdir(mode=0o700, exist_ok=True)
         for left in (path / folder).glob("*.json"):
@@ -183,14 +186,5 @@ def _finite(value: Any) -> Any:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replace a file in one step: a reader sees the old one or the new one, whole."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Replace a file in one step, and have it on the disk."""
+    run_directory.write(path, content, sync=True)

@@ -146,6 +146,7 @@ def test_the_environment_puts_our_own_collection_and_programs_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paths, "collections_root", lambda: Path("/ours"))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     env = request.environment(built(tmp_path, "up"), {"PATH": "/usr/bin", "LANG": "en_US.UTF-8"})
     assert env["ANSIBLE_COLLECTIONS_PATH"].startswith("/ours:")
     assert env["PATH"] == f"{paths.programs()}:/usr/bin"

@@ -29,6 +29,7 @@ SHARED_FACTS = {
     "gpuwright_measurements",
     "gpuwright_reboot_pending",
     "gpuwright_kept",
+    "gpuwright_resume_refused",
 }
 # Keys of a task that are no module.
 KEYWORDS = {
