@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -131,36 +131,36 @@ class Key:
     text: str
 
 
-def _gpg(home: Path, *words: str) -> bytes:
+def gpg(home: Path, *words: str) -> bytes:
+    """What gpg says, with a home of its own."""
     home.mkdir(mode=0o700, exist_ok=True)
     command = ["gpg", "--homedir", str(home), "--batch", "--quiet", *words]
     return subprocess.run(command, check=True, capture_output=True).stdout
 
 
+def new_key(home: Path, name: str) -> Key:
+    """A key of that name, made in that home of gpg's."""
+    words = (
+        "--pinentry-mode",
+        "loopback",
+        "--passphrase",
+        "",
+        "--quick-generate-key",
+        name,
+        "rsa2048",
+        "sign",
+        "never",
+    )
+    gpg(home, *words)
+    data = gpg(home, "--export", name)
+    (found,) = openpgp.fingerprints(data)
+    return Key(found, data, gpg(home, "--armor", "--export", name).decode())
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Key]:
     """Makes a key of that name, once."""
-    home = tmp_path_factory.mktemp("keys") / "home"
-
-    @cache
-    def make(name: str) -> Key:
-        _gpg(
-            home,
-            "--pinentry-mode",
-            "loopback",
-            "--passphrase",
-            "",
-            "--quick-generate-key",
-            name,
-            "rsa2048",
-            "sign",
-            "never",
-        )
-        data = _gpg(home, "--export", name)
-        (found,) = openpgp.fingerprints(data)
-        return Key(found, data, _gpg(home, "--armor", "--export", name).decode())
-
-    return make
+    return cache(partial(new_key, tmp_path_factory.mktemp("keys") / "home"))
 
 
 BEGIN, END = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
@@ -203,21 +203,19 @@ def test_gpg_finds_no_key_in_our_keyring_but_the_checked_one(
         assert "the armour of the key file is damaged" in answer["msg"]
         assert not path.exists()
         return
-    _gpg(tmp_path / "home", "--import", str(path))
-    listed = _gpg(tmp_path / "home", "--list-keys", "--with-colons").decode()
+    gpg(tmp_path / "home", "--import", str(path))
+    listed = gpg(tmp_path / "home", "--list-keys", "--with-colons").decode()
     assert [line.split(":")[9] for line in listed.splitlines() if line.startswith("uid")] == ["repository"]
 
 
 def test_gpg_reads_our_armour_and_its_checksum(made: Callable[[str], Key], tmp_path: Path) -> None:
     ours = made("repository")
     (tmp_path / "key.asc").write_bytes(openpgp.armour(openpgp.keyring(ours.text.encode())))
-    assert _gpg(tmp_path / "home", "--dearmor", "--output", "-", str(tmp_path / "key.asc")) == openpgp.keyring(
-        ours.data
-    )
+    assert gpg(tmp_path / "home", "--dearmor", "--output", "-", str(tmp_path / "key.asc")) == openpgp.keyring(ours.data)
     checksum = (tmp_path / "key.asc").read_text().splitlines()[-2]
     assert checksum == ours.text.splitlines()[-2] or openpgp.keyring(ours.data) != ours.data
-    _gpg(tmp_path / "home", "--import", str(tmp_path / "key.asc"))
-    assert _gpg(tmp_path / "home", "--export", "--export-options", "export-minimal") == ours.data
+    gpg(tmp_path / "home", "--import", str(tmp_path / "key.asc"))
+    assert gpg(tmp_path / "home", "--export", "--export-options", "export-minimal") == ours.data
 
 
 def test_what_no_key_needs_is_left_out_with_the_signatures_of_it() -> None:
@@ -231,23 +229,12 @@ def test_what_no_key_needs_is_left_out_with_the_signatures_of_it() -> None:
 
 def test_a_revocation_is_handed_on_for_apt_and_rpm_to_judge(made: Callable[[str], Key], tmp_path: Path) -> None:
     name, home = "revoked", tmp_path / "home"
-    _gpg(
-        home,
-        "--pinentry-mode",
-        "loopback",
-        "--passphrase",
-        "",
-        "--quick-generate-key",
-        name,
-        "rsa2048",
-        "sign",
-        "never",
-    )
+    new_key(home, name)
     (revocation,) = (home / "openpgp-revocs.d").glob("*.rev")
     revocation.write_text(revocation.read_text().replace(":-----BEGIN", "-----BEGIN"))
-    _gpg(home, "--import", str(revocation))
-    (tmp_path / "keyring").write_bytes(openpgp.keyring(_gpg(home, "--export", name)))
-    listed = _gpg(tmp_path / "other", "--with-colons", "--show-keys", str(tmp_path / "keyring")).decode()
+    gpg(home, "--import", str(revocation))
+    (tmp_path / "keyring").write_bytes(openpgp.keyring(gpg(home, "--export", name)))
+    listed = gpg(tmp_path / "other", "--with-colons", "--show-keys", str(tmp_path / "keyring")).decode()
     assert listed.splitlines()[0].startswith("pub:r:")
 
 
