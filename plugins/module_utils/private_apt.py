@@ -346,13 +346,10 @@ class PrivateApt:
             except openpgp.KeyFileError:
                 # What lies there is replaced when the repository is set up; here it is only not used.
                 pass
-        data = self._fetch(key["url"], min(30.0, self._left()))
-        wrong = openpgp.mismatch(data, key["fingerprint"])
-        if wrong:
-            raise openpgp.KeyFileError(wrong)
+        keyring = openpgp.checked(self._fetch(key["url"], min(30.0, self._left())), key["fingerprint"])
         path = self._at("keys", re.sub(r"[^A-Za-z0-9_-]", "_", repository["name"]) + ".gpg")
         with open(path, "wb") as out:
-            out.write(openpgp.binary(data))
+            out.write(keyring)
         return path
 
     def _trusted(self, repositories: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -56,13 +56,10 @@ class PrivateDnf:
         key = repository.get("key")
         if not key:
             return None
-        data = self._fetch(key["url"], min(30.0, self._left()))
-        wrong = openpgp.mismatch(data, key["fingerprint"])
-        if wrong:
-            raise openpgp.KeyFileError(wrong)
+        keyring = openpgp.checked(self._fetch(key["url"], min(30.0, self._left())), key["fingerprint"])
         path = os.path.join(self.directory, re.sub(r"[^A-Za-z0-9_-]", "_", repository["name"]) + ".asc")
         with open(path, "wb") as out:
-            out.write(openpgp.armoured(data))
+            out.write(openpgp.armour(keyring))
         return path
 
     def trusted(self, repositories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -9,8 +9,10 @@ module: repository_key
 short_description: Install the key of a package repository after checking its fingerprint
 version_added: "0.1.0"
 description:
-  - Downloads an OpenPGP key file, refuses it when any primary key in it is not the expected one, and writes it as a keyring.
-  - A file that already holds exactly the expected key is kept and nothing is downloaded.
+  - Downloads an OpenPGP key file, refuses it when any primary key in it is not the expected one, and writes a keyring that is made anew
+    from the packets that were read, never the file as it came.
+  - Signatures are not judged here. An expired or revoked key is handed on with what says so, and apt or rpm refuses what it signed.
+  - A file that already is that keyring is kept and nothing is downloaded.
 options:
   url:
     description: Address of the key file, armoured or binary.

@@ -211,6 +211,7 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
     conflicts = _conflicts(answer, where, rules, request)
     if conflicts:
         return _ended(facts, request, conflicts=conflicts)
+    answer = {**answer, "stack": lock.with_wheels(request.lock, answer["stack"])}
     context = Context(
         facts=facts,
         stack=answer["stack"] | _returned(request, state, wish),

@@ -211,17 +211,21 @@ def read_lock(name: str) -> dict[str, Any]:
         return document
 
 
-def write_lock(name: str, question: Question) -> list[str]:
+def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> list[str]:
     """Write the answer to a question as a lock file: its stack with exact versions. Returns the parts that have none.
 
+    `hashes` are files that say with hashes which wheels an environment is made of.
+
     Raises:
-        BadInput: it cannot be written, or there is nothing to lock.
+        BadInput: it cannot be written, there is nothing to lock, or a file is of none of its environments.
     """
+    files = [(each, _read(each, "the file of hashes")) for each in hashes]
     with _their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import lock, rules
 
         where, wished = _asked(question)
-        document = lock.make(where, wished, rules.load_rules(), wants=question.wants, version=__version__)
+        tables = rules.load_rules()
+        document = lock.make(where, wished, tables, wants=question.wants, version=__version__, hashes=files)
     try:
         Path(name).expanduser().write_text(lock.text(document), encoding="utf-8")
     except OSError as error:
