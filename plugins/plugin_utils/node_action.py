@@ -13,6 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ..module_utils import redact
 from . import wish
 
 #: Variables that say what is wished; everything else that a role takes only shapes how it is done.
@@ -84,8 +85,8 @@ def python_too_old(result: Mapping[str, Any]) -> str | None:
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document of the run directory so that a reader never sees half of it."""
+    """Write a document of the run directory, without credentials, so that a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(document, sort_keys=True, default=str) + "\n", encoding="utf-8")
+    temporary.write_text(json.dumps(redact.document(document), sort_keys=True, default=str) + "\n", encoding="utf-8")
     temporary.replace(path)

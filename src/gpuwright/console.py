@@ -10,6 +10,9 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gpuwright import paths
+from gpuwright.errors import Failed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -40,6 +43,22 @@ def clean(text: object) -> str:
     return _CONTROL.sub("", str(text))
 
 
+def without_credentials(text: str) -> str:
+    """Text without the credentials of addresses; whatever is printed or logged goes through here."""
+    try:
+        return str(redact().text(text))
+    except Failed:
+        return text  # the installation is broken: it has run nothing, and has to be able to say so
+
+
+def redact() -> Any:
+    """The collection's one module for it, which reports and nodes use too. Imported late: a broken installation has none."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils import redact
+
+    return redact
+
+
 def out(text: str = "") -> None:
     """Print one text of the result to stdout."""
     _write(sys.stdout, text)
@@ -59,7 +78,8 @@ def error(text: str, suggestions: Iterable[str] = ()) -> None:
 
 def json_document(document: Mapping[str, Any]) -> None:
     """Print the one JSON document of `--json`."""
-    sys.stdout.write(json.dumps(document, indent=2, sort_keys=False, ensure_ascii=False, default=str) + "\n")
+    shown = redact().document(document)
+    sys.stdout.write(json.dumps(shown, indent=2, sort_keys=False, ensure_ascii=False, default=str) + "\n")
     sys.stdout.flush()
 
 
@@ -148,7 +168,7 @@ def names(items: Sequence[str], most: int = 6) -> str:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    stream.write(text + "\n")
+    stream.write(without_credentials(text) + "\n")
     stream.flush()
 
 
