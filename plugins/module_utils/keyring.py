@@ -55,7 +55,7 @@ def install(options: Mapping[str, Any], check: bool) -> dict[str, Any]:
         return answer
     answer["changed"] = True
     if not check:
-        data = fetch(options["url"], options["timeout"])
+        data = fetch(options["url"], options["timeout"], options.get("credentials") or ())
         wrong = openpgp.mismatch(data, wanted)
         if wrong:
             raise openpgp.KeyFileError(wrong)
