@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +17,7 @@ import pytest
 import yaml
 from ansible.parsing.vault import VaultLib, VaultSecret
 
-from tests.sim import node, settings
+from tests.sim import node, repository, runfile, settings
 from tests.sim.engine import docker
 
 from .conftest import Node, Run, command_line, environment
@@ -123,57 +124,54 @@ def mirrors(secret: str) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="module")
-def machine(make_shared_node: Callable[[str, str], Node], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node whose way to the packages and to root is guarded by passwords."""
-    made = make_shared_node("secrets", "two-h100")
-    with guarded(tmp_path_factory.mktemp("guarded"), mirror=(USER, SECRETS["mirror"]), proxy=(USER, SECRETS["proxy"])):
+class Site:
+    """A site that guards its packages, its proxy and root by passwords, and one node of it."""
+
+    def __init__(self, machine: Node, folder: Path) -> None:
+        self.machine = machine
+        self.folder = folder
         proxy = f"http://{USER}:{quote(SECRETS['proxy'], safe='')}@{PROXY_HOST}:{PROXY_PORT}"
-        content = f'Acquire::http::Proxy::{MIRROR_HOST} "{proxy}";\n'
-        for path, text in (
-            ("/etc/apt/apt.conf.d/90proxy", content),
-            ("/root/password", f"{settings.NODE_USER}:{SECRETS['sudo']}\n"),
-        ):
-            docker("exec", "-i", settings.container_name(made.name), "sh", "-c", f"umask 077; cat > {path}",
-                   stdin=text.encode())  # fmt: skip
-        made.shell(
+        self._root_only("/etc/apt/apt.conf.d/90proxy", f'Acquire::http::Proxy::{MIRROR_HOST} "{proxy}";\n')
+        self._root_only("/root/password", f"{settings.NODE_USER}:{SECRETS['sudo']}\n")
+        machine.shell(
             f"chpasswd < /root/password; rm /root/password; sed -i s/NOPASSWD:// /etc/sudoers.d/{settings.NODE_USER}"
         )
-        # A server that keeps the system's log as a file, too, as Debian's and Ubuntu's servers do.
-        yield made
+        self.inventory = self._inventory()
 
+    def _root_only(self, path: str, text: str) -> None:
+        """Write a file by stdin: a command line can be read by everybody."""
+        words = f"mkdir -p $(dirname {path}); umask 077; cat > {path}"
+        docker("exec", "-i", settings.container_name(self.machine.name), "sh", "-c", words, stdin=text.encode())
 
-def inventory(machine: Node, folder: Path) -> Path:
-    """The node's inventory with the credentials as a site keeps them: the passwords in a vault beside it."""
-    document: dict[str, Any] = yaml.safe_load(node.inventory([machine.name]))
-    variables = document["all"]["vars"]
-    variables["gpuwright_mirrors"] |= {
-        name: value.replace(quote(SECRETS["mirror"], safe=""), "{{ vault_mirror_password | urlencode }}")
-        for name, value in mirrors(SECRETS["mirror"]).items()
-    }
-    variables["ansible_become_password"] = "{{ vault_sudo_password }}"
-    site = folder / "inventory"
-    (site / "group_vars" / "all").mkdir(parents=True)
-    (site / "hosts.yml").write_text(yaml.safe_dump(document))
-    kept = {
-        "vault_mirror_password": SECRETS["mirror"],
-        "vault_sudo_password": SECRETS["sudo"],
-        "site_token": SECRETS["vault"],
-    }
-    vault = VaultLib([("default", VaultSecret(b"opens the vault"))])
-    (site / "group_vars" / "all" / "vault.yml").write_bytes(vault.encrypt(yaml.safe_dump(kept)))
-    (folder / "vault-password").write_text("opens the vault\n")
-    return site / "hosts.yml"
+    def _inventory(self) -> Path:
+        """The credentials as a site keeps them: the passwords in a vault beside the inventory."""
+        document: dict[str, Any] = yaml.safe_load(node.inventory([self.machine.name]))
+        variables = document["all"]["vars"]
+        host = document["all"]["hosts"][self.machine.name]
+        for place in (variables, host):
+            for name in place.get("gpuwright_mirrors") or {}:
+                place["gpuwright_mirrors"][name] = place["gpuwright_mirrors"][name].replace(
+                    f"http://{settings.REPOSITORY_HOST}",
+                    f"http://{USER}:{{{{ vault_mirror_password | urlencode }}}}@{MIRROR_HOST}",
+                )
+        variables["ansible_become_password"] = "{{ vault_sudo_password }}"
+        (self.folder / "group_vars" / "all").mkdir(parents=True)
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(document))
+        kept = {
+            "vault_mirror_password": SECRETS["mirror"],
+            "vault_sudo_password": SECRETS["sudo"],
+            "site_token": SECRETS["vault"],
+        }
+        vault = VaultLib([("default", VaultSecret(b"opens the vault"))])
+        (self.folder / "group_vars" / "all" / "vault.yml").write_bytes(vault.encrypt(yaml.safe_dump(kept)))
+        (self.folder / "vault-password").write_text("opens the vault\n")
+        return self.folder / "hosts.yml"
 
-
-@pytest.fixture
-def site(machine: Node, tmp_path: Path) -> Callable[..., tuple[Run, set[tuple[str, str]]]]:
-    """Run the command line with every secret in its place; what it said, and the processes that showed a secret."""
-    where = inventory(machine, tmp_path)
-
-    def run(*arguments: str, report: str = "report") -> tuple[Run, set[tuple[str, str]]]:
-        given = [*arguments, "-i", str(where), "--vault-password-file", str(tmp_path / "vault-password")]
-        given += ["-e", json.dumps({"site_extra": SECRETS["extra"]}), "--report", str(tmp_path / report)]
+    def run(self, *arguments: str) -> Run:
+        """A run of the command line with every secret in its place; nothing of it shows one."""
+        report = Path(tempfile.mkdtemp(dir=self.folder.parent))
+        given = [*arguments, "-i", str(self.inventory), "--vault-password-file", str(self.folder / "vault-password")]
+        given += ["-e", json.dumps({"site_extra": SECRETS["extra"]}), "--report", str(report)]
         hidden = f"http://{USER}:{quote(SECRETS['environment'], safe='')}@{PROXY_HOST}:{PROXY_PORT}"
         process = subprocess.Popen(
             [*command_line(), *given],
@@ -185,15 +183,44 @@ def site(machine: Node, tmp_path: Path) -> Callable[..., tuple[Run, set[tuple[st
         )
         seen = Processes(lambda: process.pid)
         seen.start()
-        stdout, stderr = process.communicate(timeout=600)
-        found = seen.stop()
+        stdout, stderr = process.communicate(timeout=800)
+        shown = seen.stop()
         assert seen.samples > 20
-        return Run(process.returncode, stdout, stderr, tmp_path / report), found
+        run = Run(process.returncode, stdout, stderr, report)
+        places = {
+            "words": named(run.stdout + run.stderr),
+            "processes": shown,
+            "run directory": in_folder(report),
+            "node": on_node(self.machine),
+        }
+        assert {place: found for place, found in places.items() if found} == {}, str(run)
+        return run
 
-    return run
+
+@pytest.fixture(scope="module")
+def passwords(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What asks for the passwords."""
+    folder = tmp_path_factory.mktemp("guarded")
+    with guarded(folder, mirror=(USER, SECRETS["mirror"]), proxy=(USER, SECRETS["proxy"])):
+        yield
 
 
-def test_the_search_finds_what_is_planted(machine: Node, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def make_site(
+    make_shared_node: Callable[[str, str], Node], passwords: None, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], Site]:
+    """A site around a new node."""
+    return lambda name, scenario: Site(make_shared_node(name, scenario), tmp_path_factory.mktemp(name))
+
+
+@pytest.fixture(scope="module")
+def site(make_site: Callable[[str, str], Site]) -> Site:
+    """One with Debian, shared by the tests."""
+    return make_site("secrets", "two-h100")
+
+
+def test_the_search_finds_what_is_planted(site: Site, tmp_path: Path) -> None:
+    machine = site.machine
     planted = SECRETS["extra"]
     for number, form in enumerate(sorted(forms(planted))):
         (tmp_path / f"{number}").write_text(f"around{form}around")
@@ -220,42 +247,67 @@ def test_the_search_finds_what_is_planted(machine: Node, tmp_path: Path) -> None
     assert ("sh", "extra") in seen.stop()
 
 
-def test_a_run_that_fails_tells_no_secret(
-    machine: Node, site: Callable[..., tuple[Run, set[tuple[str, str]]]], tmp_path: Path
-) -> None:
+def test_a_run_that_fails_tells_no_secret(site: Site, tmp_path: Path) -> None:
     wish = tmp_path / "wish.yml"
     wish.write_text(yaml.safe_dump({"gpuwright_mirrors": mirrors(SECRETS["wrong"]), "gpuwright_want": ["driver=580"]}))
-    run, processes = site("up", "--yes", "--wish", str(wish), "-vvvv")
+    run = site.run("up", "--yes", "--wish", str(wish), "-vvvv")
     assert run.code == 3, str(run)
-    assert MIRROR_HOST in run.stdout + run.stderr
+    # It quotes the address that did not let it in.
+    assert f"http://{MIRROR_HOST}/compute/cuda/repos" in run.stdout + run.stderr
     assert "401" in run.stdout + run.stderr
-    assert tells_nothing(machine, run, processes) == {}
+    assert any(line.endswith("mirror refused") for line in asked())
 
 
-def test_a_whole_run_leaves_no_secret_behind(
-    machine: Node, site: Callable[..., tuple[Run, set[tuple[str, str]]]], tmp_path: Path
-) -> None:
-    run, processes = site("up", "--yes", "--want", "driver=580", "--want", "container-toolkit", "-vvvv")
+def let_in(kind: str) -> bool:
+    """Whether a package was fetched by who knew the password of the mirror or the proxy."""
+    return any(line.startswith("GET") and kind in line and line.endswith("let in") for line in asked())
+
+
+@pytest.mark.soak(part="driver")
+def test_a_whole_run_leaves_no_secret_behind_and_remove_takes_the_passwords_with_it(site: Site) -> None:
+    wish = ("--want", "driver=580", "--want", "container-toolkit")
+    run = site.run("up", "--yes", *wish, "-vvvv")
     assert run.code == 0, str(run)
-    let_in = [line for line in asked() if line.endswith("let in")]
-    # The secrets were used: packages came from the mirror, through the proxy.
-    assert any(line.startswith("GET") and ".deb mirror" in line for line in let_in)
-    assert any(".deb proxy" in line for line in let_in)
-    assert tells_nothing(machine, run, processes) == {}
-    again, processes = site(
-        "up", "--yes", "--json", "--want", "driver=580", "--want", "container-toolkit", report="again"
-    )
+    assert let_in(".deb mirror")
+    assert let_in(".deb proxy")
+    again = site.run("up", "--yes", "--json", *wish)
     assert (again.code, again.host["changes"]) == (0, []), str(again)
-    assert tells_nothing(machine, again, processes) == {}
+    files = site.machine.shell("stat -c '%a %U %n' /etc/apt/auth.conf.d/*").splitlines()
+    names = ("nvidia-container-toolkit", "nvidia-cuda")
+    assert files == [f"600 root /etc/apt/auth.conf.d/gpuwright-{name}.conf" for name in names]
+    # A password that changed is put in place by the next run that works on the packages.
+    site.machine.shell("sed -i s/Pl4nted/0ld/ /etc/apt/auth.conf.d/gpuwright-nvidia-cuda.conf")
+    assert site.run("up", "--yes", "--full", *wish).code == 0
+    assert "Pl4nted" in site.machine.shell("cat /etc/apt/auth.conf.d/gpuwright-nvidia-cuda.conf")
+    gone = site.run("remove", "--yes", "-vvvv")
+    assert gone.code in (0, 4), str(gone)
+    assert site.machine.shell("ls /etc/apt/auth.conf.d") == ""
 
 
-def tells_nothing(machine: Node, run: Run, processes: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Every place that shows a secret, and which."""
-    assert run.report
-    places = {
-        "words": named(run.stdout + run.stderr),
-        "processes": set(processes),
-        "run directory": in_folder(run.report),
-        "node": on_node(machine),
-    }
-    return {place: found for place, found in places.items() if found}
+@pytest.mark.soak(part="driver")
+def test_nvidias_file_is_fetched_with_the_password(make_site: Callable[[str, str], Site]) -> None:
+    site = make_site("secrets-file", "two-h100")
+    path = runfile.place(repository.ensure(), "580.178.04")
+    extra = ("-e", f"nvidia_driver_runfile_sha256={runfile.checksum(path)}")
+    run = site.run("up", "--yes", "--want", "driver=580.178.04", "--want", "driver-source=runfile", *extra, "-vvvv")
+    assert run.code == 0, str(run)
+    assert let_in(".run mirror")
+
+
+@pytest.mark.soak(part="systems")
+def test_a_whole_run_with_dnf_leaves_no_secret_behind(make_site: Callable[[str, str], Site]) -> None:
+    site = make_site("secrets-dnf", "rocky")
+    run = site.run("up", "--yes", "--want", "driver=580", "--want", "container-toolkit", "-vvvv")
+    assert run.code == 0, str(run)
+    assert let_in(".rpm mirror")
+    files = site.machine.shell("stat -c '%a %U %n' /etc/dnf/vars/gpuwright_*").splitlines()
+    names = ("nvidia_container_toolkit", "nvidia_cuda")
+    assert {
+        f"600 root /etc/dnf/vars/gpuwright_{name}_{part}" for name in names for part in ("login", "password")
+    } <= set(files)
+    # Who is not root is told of it, and goes on.
+    told = site.machine.shell(f"su {settings.NODE_USER} -c 'dnf repolist' 2>&1")
+    assert "gpuwright-nvidia-cuda" in told
+    gone = site.run("remove", "--yes", "-vvvv")
+    assert gone.code in (0, 4), str(gone)
+    assert site.machine.shell("ls /etc/dnf/vars | grep gpuwright || true") == ""
