@@ -60,6 +60,6 @@ def install(options: Mapping[str, Any], check: bool) -> dict[str, Any]:
         return answer
     answer["changed"] = True
     if not check:
-        keyring = openpgp.checked(fetch(options["url"], options["timeout"]), wanted)
-        write(options["path"], _in_form(keyring, armour))
+        data = fetch(options["url"], options["timeout"], options.get("credentials") or ())
+        write(options["path"], _in_form(openpgp.checked(data, wanted), armour))
     return answer

@@ -12,6 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ..module_utils import redact
 from . import gate, run_directory, wish
 
 #: Variables that say what is wished; everything else that a role takes only shapes how it is done.
@@ -120,6 +121,6 @@ def python_too_old(result: Mapping[str, Any]) -> str | None:
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document of the run directory so that a reader never sees half of it."""
+    """Write a document of the run directory, without credentials, so that a reader never sees half of it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    run_directory.write(path, (json.dumps(document, sort_keys=True, default=str) + "\n").encode())
+    run_directory.write(path, (json.dumps(redact.document(document), sort_keys=True, default=str) + "\n").encode())

@@ -11,6 +11,9 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gpuwright import paths
+from gpuwright.errors import Failed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -50,6 +53,22 @@ def one_line(text: object) -> str:
     return " ".join(clean(text).split("\n"))
 
 
+def without_credentials(text: str) -> str:
+    """Text without the credentials of addresses; whatever is printed or logged goes through here."""
+    try:
+        return str(redact().text(text))
+    except Failed:
+        return text  # the installation is broken: it has run nothing, and has to be able to say so
+
+
+def redact() -> Any:
+    """The collection's one module for it, which reports and nodes use too. Imported late: a broken installation has none."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils import redact
+
+    return redact
+
+
 def out(text: str = "") -> None:
     """Print one text of the result to stdout."""
     _write(sys.stdout, text)
@@ -69,7 +88,7 @@ def error(text: str, suggestions: Iterable[str] = ()) -> None:
 
 def json_document(document: Mapping[str, Any]) -> None:
     """Print the one JSON document of `--json`."""
-    text = json.dumps(document, indent=2, sort_keys=False, ensure_ascii=False, default=str)
+    text = json.dumps(redact().document(document), indent=2, sort_keys=False, ensure_ascii=False, default=str)
     # What json leaves as it is although a terminal acts on it; in JSON it stands in a string, or nowhere.
     sys.stdout.write(_NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     sys.stdout.flush()
@@ -165,9 +184,9 @@ def names(items: Sequence[str], most: int = 6) -> str:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """The one place where text leaves: every part of it is clean, and our marks become colours."""
+    """The one place where text leaves: every part of it is clean, without credentials, and our marks become colours."""
     # Split by a pattern with one group, every other part is what the group held: the code of a colour.
-    parts = _MARK.split(text)
+    parts = _MARK.split(without_credentials(text))
     parts = [clean(part) if number % 2 == 0 else f"\x1b[{part}m" for number, part in enumerate(parts)]
     stream.write("".join(parts) + "\n")
     stream.flush()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ansible_collections.gpuwright.node.plugins.module_utils import redact
 from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import model as pure
 
@@ -95,14 +96,17 @@ def aggregate(
     records = read_records(directory)
     for host, reason in (failed or {}).items():
         records[host] = pure.without_record(host, reason, records.get(host))
-    report = pure.report_of(
-        records,
-        version=meta.get("gpuwright") or version(),
-        verb=verb or meta.get("verb"),
-        started=meta.get("started"),
-        finished=now(),
-        unreachable=unreachable,
-        not_reached=not_reached or [],
+    # Before any of the three forms is made: what a run could not reach or failed on is told in words of the node.
+    report: pure.Report = redact.document(
+        pure.report_of(
+            records,
+            version=meta.get("gpuwright") or version(),
+            verb=verb or meta.get("verb"),
+            started=meta.get("started"),
+            finished=now(),
+            unreachable=unreachable,
+            not_reached=not_reached or [],
+        )
     )
     write_json(directory / "report.json", report)
     write(directory / "report.html", html.render(report).encode("utf-8", "replace"))
@@ -162,9 +166,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON that any parser reads, compact since a fleet's report is large.
 
-    There is no NaN in it, and lone surrogates of odd output are escaped.
+    There are no credentials and no NaN in it, and lone surrogates of odd output are escaped.
     """
-    write(path, (_dumps(value) + "\n").encode("ascii"))
+    write(path, (_dumps(redact.document(value)) + "\n").encode("ascii"))
 
 
 def _dumps(value: Any) -> str:
