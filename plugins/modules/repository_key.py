@@ -34,6 +34,9 @@ options:
     type: float
     default: 30
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: Says whether the file would change. The key is not downloaded.
     support: full
