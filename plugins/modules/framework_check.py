@@ -38,6 +38,9 @@ options:
     type: int
     default: 300
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: It changes nothing, so check mode makes no difference.
     support: full

@@ -56,6 +56,9 @@ options:
         type: str
         default: ""
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: Says whether the file would change. The key is not downloaded.
     support: full
