@@ -504,6 +504,8 @@ def test_a_path_that_this_run_names_too_is_taken() -> None:
 def test_another_path_of_this_run_is_not_the_file_of_the_record() -> None:
     made = returned(with_file(naming("/srv/it.run")), nvidia_driver_runfile="/srv/other.run")
     assert [row["rule"] for row in made["refusals"]] == ["rollback-file"]
+
+
 # --- a record that names what is not ours -----------------------------------------------------------------------------
 
 
