@@ -57,8 +57,10 @@ def admit(module: str, said: str) -> str:
 
 
 def words(said: str) -> str:
-    """Text that is no answer, for a person: its beginning, without control characters."""
-    return cleaned(said[:MOST_WORDS], multiline=True)
+    """Text that is no answer, for a person: its beginning and its end, without control characters."""
+    half = MOST_WORDS // 2
+    kept = said if len(said) <= MOST_WORDS else f"{said[:half]}\n…\n{said[-half:]}"
+    return cleaned(kept, multiline=True)
 
 
 def _limit(said: str) -> None:
