@@ -12,19 +12,18 @@ Pure: text in, text out. The actions call it from :class:`..node_action.NodeActi
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-from .schema import Check, Mismatch, cleaned, compile_definitions
+from .schema import Mismatch, cleaned, compile_definitions
 
-#: Characters of an answer. What a node with eight cards says of itself has some 50,000.
+#: Characters of an answer. The longest of a simulated node with two cards, its seals and its proof has 35,000; a card adds 2,000.
 MOST_CHARACTERS = 4 * 1024**2
-#: Values in an answer, counted by its commas and brackets before it is read.
+#: Values in an answer, counted by its commas and brackets before it is read. That node's has 1,700.
 MOST_VALUES = 200_000
-#: Containers within each other; our own answers have at most ten.
+#: Containers within each other. Our own answers have eight.
 MOST_DEPTH = 24
 #: Characters that are kept of what is no answer at all, for a person to read.
 MOST_WORDS = 8_000
@@ -32,14 +31,12 @@ MOST_WORDS = 8_000
 ANSWERS = Path(__file__).with_name("answers.json")
 
 
+# Compiled once, where Ansible imports an action: each host's answer is taken in by a fork of that process.
+_CHECKS = compile_definitions(json.loads(ANSWERS.read_text(encoding="utf-8")))
+
+
 class Refused(Exception):
     """What a node said is no answer of the module that was run there; the text says what is wrong with it."""
-
-
-@functools.cache
-def _answers() -> dict[str, Check]:
-    """What each module may answer: compiled once for a process and those that are forked from it."""
-    return compile_definitions(json.loads(ANSWERS.read_text(encoding="utf-8")))
 
 
 def admit(module: str, said: str) -> str:
@@ -54,14 +51,16 @@ def admit(module: str, said: str) -> str:
     answer = _read(found)
     name = "failure" if isinstance(answer, dict) and answer.get("failed") is True else module
     try:
-        return json.dumps(_answers()[name](answer))
+        return json.dumps(_CHECKS[name](answer))
     except Mismatch as error:
         raise Refused(str(error)) from None
 
 
 def words(said: str) -> str:
-    """Text that is no answer, for a person: its beginning, without control characters."""
-    return cleaned(said[:MOST_WORDS], multiline=True)
+    """Text that is no answer, for a person: its beginning and its end, without control characters."""
+    half = MOST_WORDS // 2
+    kept = said if len(said) <= MOST_WORDS else f"{said[:half]}\n…\n{said[-half:]}"
+    return cleaned(kept, multiline=True)
 
 
 def _limit(said: str) -> None:
