@@ -195,7 +195,7 @@ def test_the_modules_answer_and_log_without_credentials(
         # Ansible would leave its own mark: of a password such as `401` every 401 would be one.
         assert "********" not in json.dumps([key, index])
     assert "answered 401" in key["msg"]
-    assert "Invoked with" in "".join(log)
+    assert "credentials=NOT_LOGGING_PARAMETER" in "".join(log)
     assert {words for _path, words in mirror.asked} == {f"me:{SECRET}", "me:wr0ng", "me:401"}
 
 
