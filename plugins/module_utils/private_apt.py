@@ -134,8 +134,8 @@ _SIGNATURE_WORDS = (
 )
 _REMEDIES = {
     "unreachable": "check the network, the proxy of apt, and the address; or name a mirror",
-    "not-let-in": "write the user and the password that it asks for before the host of its address (https://USER:PASSWORD@HOST/…), each "
-    "percent-encoded; those of the machine's own sources belong into /etc/apt/auth.conf.d",
+    "not-let-in": "write USER:PASSWORD@, each percent-encoded, before the host of its address; those of the machine's own sources belong "
+    "into /etc/apt/auth.conf.d",
     "bad-signature": "the repository is not signed by the expected key: check its address and key; check the clock of the machine too",
     "wrong-key": "if the owner of the repository changed its key, check that with the owner and name the new fingerprint",
     "timeout": "the repository is slow or a proxy holds the connection back: try again, or give a longer limit",

@@ -49,6 +49,14 @@ _PATTERNS = (
         ),
         rf"\1{MARK}",
     ),
+    # The value of such a key in JSON or in what Python prints of a mapping.
+    (
+        re.compile(
+            r"([\"']\w{0,40}(?:password|passwd|passphrase|secret|token)[\"']\s{0,9}:\s{0,9}([\"']))(?:\\.|(?!\2)[^\\\r\n])+",
+            re.IGNORECASE,
+        ),
+        rf"\1{MARK}",
+    ),
     # Lines of apt's auth.conf, of a netrc, and of a repository of dnf.
     (re.compile(r"(\blogin\s{1,40})\S{1,500}(\s{1,40}password\s{1,40})\S+"), rf"\1{MARK}\2{MARK}"),
     (
@@ -58,7 +66,8 @@ _PATTERNS = (
 )
 # What every pattern needs one of: most texts have none, and are not searched seven times.
 _SUSPECT = re.compile(
-    r"@|%(?:25)*40|[?&;][\w-]+=|authorization|cookie|token|api-?key|auth|login|username|password", re.IGNORECASE
+    r"@|%(?:25)*40|[?&;][\w-]+=|authorization|cookie|token|api-?key|auth|login|username|passw|passphrase|secret",
+    re.IGNORECASE,
 )
 _SECRET_KEY = re.compile(
     rf"^(?:(?!key$|auth$|sig$|pass$|signature$)(?:{_NAMES})|\w+_(?:password|passphrase|secret|token)|proxy-authorization)$",

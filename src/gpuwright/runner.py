@@ -132,8 +132,6 @@ def backend(request: Request, on_event: Callable[[Event], None]) -> tuple[int, s
             passwords={r"BECOME password.*:\s*?$": request.become_password}
             if request.become_password is not None
             else {},
-            # Its own file of what Ansible says would have every secret that a task shows.
-            settings={"pexpect_timeout": 1, "suppress_output_file": True},
             fact_cache_type="",
             # Neither variables nor passwords are written to files.
             suppress_env_files=True,
@@ -142,6 +140,10 @@ def backend(request: Request, on_event: Callable[[Event], None]) -> tuple[int, s
             status_handler=_forget_command,
             cancel_callback=stop.now,
         )
+        # Set here: where there is no file of settings, ansible-runner forgets those that it is given.
+        runner.config.pexpect_timeout = 1
+        # Its own file of what Ansible says would have every secret that a task shows.
+        runner.config.suppress_output_file = True
         if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
             # ansible-runner turns the checking of host keys off; the user's own settings hold here.
             runner.config.env.pop("ANSIBLE_HOST_KEY_CHECKING", None)

@@ -46,6 +46,8 @@ ADDRESSES = (
     "proxy-authorization: Bearer SECRET",
     "X-JFrog-Art-Api-Key: SECRET",
     "Cookie: session=SECRET",
+    '{"ansible_password": "SECRET", "port": 22}',
+    "{'client_secret': 'SECRET'}",
     "machine http://mirror.example login SECRET password SECRET",
     "machine mirror.example\n  login user\n  password SECRET",
     "[repository]\nusername=SECRET\npassword = SECRET\n",

@@ -195,7 +195,7 @@ def test_the_modules_answer_and_log_without_credentials(
         # Ansible would leave its own mark: of a password such as `401` every 401 would be one.
         assert "********" not in json.dumps([key, index])
     assert "answered 401" in key["msg"]
-    assert "Invoked with" in "".join(log)
+    assert "credentials=NOT_LOGGING_PARAMETER" in "".join(log)
     assert {words for _path, words in mirror.asked} == {f"me:{SECRET}", "me:wr0ng", "me:401"}
 
 
@@ -204,7 +204,7 @@ def test_a_mirror_that_does_not_let_in_is_said_to_ask_for_a_password() -> None:
         "E: Failed to fetch http://mirror.example/cuda/InRelease  401  Unauthorized [IP: 1.2.3.4 80]", {}
     )
     assert found.kind == "unreachable"
-    assert "user and the password" in found.remedy
+    assert "USER:PASSWORD@" in redact.text(found.remedy)
 
 
 def test_the_real_apt_reads_what_is_written_for_it_and_sends_it_nowhere_else(

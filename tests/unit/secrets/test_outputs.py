@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils import sealing, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
@@ -132,19 +133,23 @@ def test_they_are_forgotten_where_ansible_does_not_even_begin(wanted: request.Re
     assert in_files(wanted.run_dir) == []
 
 
-def test_the_runner_keeps_no_file_of_its_own(wanted: request.Request, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {}
-
-    def refuse(**settings: Any) -> None:
-        given.update(settings)
-        raise OSError("not run")
-
-    monkeypatch.setattr("ansible_runner.interface.init_runner", refuse)
-    with pytest.raises(OSError, match="not run"):
-        runner.backend(wanted, lambda _event: None)
-    assert given["settings"]["suppress_output_file"]
-    assert given["suppress_env_files"]
-    assert SECRET not in json.dumps({name: value for name, value in given.items() if not callable(value)}, default=str)
+def test_a_run_of_the_real_ansible_leaves_no_secret_in_its_folder(
+    wanted: request.Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ADDRESS.replace(SECRET, "{{ token }}")
+    task = {"name": "Say it", "ansible.builtin.debug": {"msg": said}}
+    (tmp_path / "playbook.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": [task]}]))
+    monkeypatch.setattr("gpuwright.paths.playbook", lambda _name: tmp_path / "playbook.yml")
+    words: list[str] = []
+    assert runner.backend(replace(wanted, verbosity=4), lambda event: words.append(str(event.get("stdout")))) == (
+        0,
+        "successful",
+    )
+    assert any(ADDRESS in word for word in words)
+    log = runner._log(wanted).read_text()
+    assert "https://***@mirror.example/cuda" in log
+    assert log.count("PLAY RECAP") == 1
+    assert in_files(tmp_path) == []
 
 
 def test_nothing_in_the_command_line_prints_around_the_console() -> None:

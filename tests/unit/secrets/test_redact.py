@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from urllib.parse import quote
 
 import pytest
@@ -103,3 +104,29 @@ def test_credentials_that_cannot_be_written_are_refused_without_being_told(url: 
         redact.credentials(url)
     assert SECRET not in str(refused.value)
     assert base64.b64encode(SECRET.encode()).decode() not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a@b ",
+        "://",
+        "://a:",
+        "&key=",
+        "authorization ",
+        "x-",
+        "proxy",
+        "proxy=",
+        "login ",
+        "%25",
+        "%3A%2F%2F",
+        " ",
+        "'token':'",
+    ],
+)
+def test_a_node_cannot_hold_it_up_by_what_it_says(piece: str) -> None:
+    text = piece * (200_000 // len(piece)) + "@token"
+    began = time.process_time()
+    redact.text(text)
+    # Measured: at most 0.6 s. Where each of many beginnings were searched to the end, it would be minutes.
+    assert time.process_time() - began < 10
