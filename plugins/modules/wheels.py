@@ -83,7 +83,8 @@ options:
     default: true
 attributes:
   check_mode:
-    description: Says whether an environment is made of O(wheels). Without them it says nothing, for what pip would take is not known.
+    description: Says whether an environment is made of O(wheels).
+    details: Without them it says nothing, for what pip would take is not known.
     support: partial
   diff_mode:
     description: Returns what would change.
