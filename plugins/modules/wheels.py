@@ -123,17 +123,12 @@ installed:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import wheels
+from ansible_collections.gpuwright.node.plugins.module_utils import redact, wheels
 
 _WHEEL = {
     "name": {"type": "str", "required": True},
     "version": {"type": "str", "required": True},
     "sha256": {"type": "list", "elements": "str", "required": True},
-}
-_CREDENTIALS = {
-    "machine": {"type": "str", "required": True},
-    "login": {"type": "str", "required": True, "no_log": True},
-    "password": {"type": "str", "default": "", "no_log": True},
 }
 
 
@@ -147,18 +142,19 @@ def main() -> None:
             "wheels": {"type": "list", "elements": "dict", "default": [], "options": _WHEEL},
             "index_url": {"type": "str"},
             "dependencies_url": {"type": "str"},
-            "credentials": {"type": "list", "elements": "dict", "default": [], "options": _CREDENTIALS},
+            "credentials": redact.OPTION,
             "from_source": {"type": "list", "elements": "str", "default": []},
             "record": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
+    options = {**module.params, "credentials": redact.taken(module)}
     if module.check_mode:
-        known = bool(module.params["wheels"])
-        as_locked = known and wheels.as_locked(module.params)
+        known = bool(options["wheels"])
+        as_locked = known and wheels.as_locked(options)
         module.exit_json(changed=known and not as_locked, installed=[], as_locked=as_locked)
     try:
-        module.exit_json(**wheels.install(module.params))
+        module.exit_json(**wheels.install(options))
     except wheels.PipError as exc:
         module.fail_json(msg=str(exc), gave_up=exc.gave_up)
     except OSError as exc:
