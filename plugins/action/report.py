@@ -10,7 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.planner import APPLYING
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
 
@@ -38,6 +38,10 @@ class ActionModule(ActionBase):
             result = steps[state](arguments, variables)
         except OSError as error:
             raise AnsibleActionFail(f"the run directory cannot be written: {error}") from error
+        except run_directory.RefusedError as error:
+            raise AnsibleActionFail(
+                f"Expected a run directory that nobody else can change. Found {error}. What to do: name another in gpuwright_run_dir"
+            ) from error
         return {"changed": False, **result}
 
     def _open(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

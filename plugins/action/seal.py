@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks as checking
-from ansible_collections.gpuwright.node.plugins.plugin_utils import afterwards, planner, records, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils import afterwards, gate, planner, records, removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
@@ -72,7 +73,7 @@ class ActionModule(NodeAction):
     def _remove(self, look: Look) -> dict[str, Any]:
         """Everything is gone, or the run has failed; the records go last, so that the next run knows what is left."""
         arguments = self._task.args
-        failure = arguments.get("failure") or None
+        failure = _failure(arguments)
         begun = self._plan(look)
         left = None if failure else removal.left(look.facts(), arguments.get("kept") or ())
         if left:
@@ -91,7 +92,7 @@ class ActionModule(NodeAction):
 
     def _prove(self, look: Look) -> dict[str, Any]:
         arguments = self._task.args
-        failure = arguments.get("failure") or None
+        failure = _failure(arguments)
         returned = arguments.get("returned") or None
         back = returned is not None and not returned["failure"]
         plan = (look.saved("sealed") if back or failure is None else None) or self._plan(look)
@@ -117,6 +118,12 @@ class ActionModule(NodeAction):
             released = {"state": "released", "owner": arguments["owner"], "failed": failure is not None}
             self.on_node("node_seal", released, look.task_vars)
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
+
+
+def _failure(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What failed, if anything did. It may be the words of a program of the node that Ansible's own modules ran: they are cleaned here."""
+    given: Mapping[str, Any] = arguments.get("failure") or {}
+    return {key: gate.words(value) if isinstance(value, str) else value for key, value in given.items()} or None
 
 
 def _proof(plan: dict[str, Any], verdict: str, checks: list[dict[str, Any]], facts: dict[str, Any]) -> dict[str, Any]:

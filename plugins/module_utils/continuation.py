@@ -9,19 +9,23 @@ before must not come back at a boot.
 from __future__ import annotations
 
 import os
+import shutil
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 
 UNIT = "gpuwright-resume.service"
 UNITS = "/etc/systemd/system"
 DIRECTORY = "/var/lib/gpuwright/resume"
+PROGRAM = DIRECTORY + "/program"
 
 
 def prepared(host: Host) -> list[str]:
     """Paths of what waits for the next boot. The link that enables the unit comes first: without it nothing is started."""
     link = UNITS + "/multi-user.target.wants/" + UNIT
+    units = [path for path in (link, UNITS + "/" + UNIT) if os.path.lexists(_entry(host, path))]
     job = [path for path in host.glob(DIRECTORY + "/*") if path.endswith(".json") or path == DIRECTORY + "/run"]
-    return [path for path in (link, UNITS + "/" + UNIT, *job) if os.path.lexists(_entry(host, path))]
+    # Without the unit it is at work, and runs from its copy of the program.
+    return units + job + [path for path in (PROGRAM,) if units and host.exists(path)]
 
 
 def _entry(host: Host, path: str) -> str:
@@ -33,5 +37,8 @@ def drop(host: Host, check: bool) -> list[str]:
     """Remove it; the paths that were (with `check`, would be) removed."""
     paths = prepared(host)
     for path in [] if check else paths:
-        os.unlink(_entry(host, path))
+        if path == PROGRAM:
+            shutil.rmtree(_entry(host, path))
+        else:
+            os.unlink(_entry(host, path))
     return paths

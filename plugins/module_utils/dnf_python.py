@@ -44,7 +44,8 @@ def carry_out(
     python = python_of_dnf(runner, timeout)
     if python is None:
         return {"refused": NONE, "others": []}
-    directory = tempfile.mkdtemp(prefix="gpuwright-dnf-")
+    # Not where the environment says: who owns that place could put another transaction there.
+    directory = tempfile.mkdtemp(prefix="gpuwright-dnf-", dir="/var/tmp")
     path = os.path.join(directory, "transaction.json")
     try:
         with open(path, "w", encoding="utf-8") as out:

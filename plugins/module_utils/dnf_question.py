@@ -92,6 +92,8 @@ class Question:
     def add(self, repository: Any) -> None:
         """A repository that is not configured yet. Streams do not hide its packages: the versions that are kept choose the branch."""
         options = {"gpgcheck": repository["signed"] != "index", "repo_gpgcheck": repository["signed"] == "index"}
+        if repository["username"]:
+            options.update(username=repository["username"], password=repository["password"])
         if repository["key"]:
             options["gpgkey"] = ["file://" + repository["key"]]
         added = self.base.repos.add_new_repo(

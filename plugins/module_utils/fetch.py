@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import time
 import urllib.error
+from typing import Iterable, Mapping
+
+from ansible_collections.gpuwright.node.plugins.module_utils import redact
 
 _LIMIT = 1 << 20
 _BLOCK = 1 << 14
@@ -20,14 +24,24 @@ class FetchError(Exception):
         self.timed_out = timed_out
 
 
-def _download(url: str, timeout: float) -> bytes:
+def _headers(url: str, credentials: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The header that lets in where the address asks for it (RFC 7617)."""
+    found = redact.access(url, credentials)
+    if found is None:
+        return {}
+    word = base64.b64encode(f"{found.login}:{found.password}".encode()).decode()
+    return {"Authorization": "Basic " + word}
+
+
+def _download(url: str, timeout: float, headers: Mapping[str, str]) -> bytes:
     """Content of `url`, at most a little more than the limit."""
     end = time.monotonic() + timeout
     content = b""
     # Dear to import (certificates, cookies): only a call that fetches pays for it.
     from ansible.module_utils.urls import open_url
 
-    with open_url(url, timeout=timeout) as answer:
+    # Another host that the first one names is not let in with it.
+    with open_url(url, timeout=timeout, headers=dict(headers), unredirected_headers=["authorization"]) as answer:
         # A limit for each read is none for the whole: a slow server must not hold the run.
         while len(content) <= _LIMIT:
             block = answer.read(_BLOCK)
@@ -39,12 +53,15 @@ def _download(url: str, timeout: float) -> bytes:
     return content
 
 
-def fetch(url: str, timeout: float = 30.0) -> bytes:
-    """Content of `url` (http, https or file; proxies as the environment names them), at most 1 MiB. Raises FetchError."""
+def fetch(url: str, timeout: float = 30.0, credentials: Iterable[Mapping[str, str]] = ()) -> bytes:
+    """Content of `url` (http, https or file; proxies as the environment names them), at most 1 MiB. Raises FetchError.
+
+    `credentials` (machine, login, password): those of its machine are sent, and are in no message.
+    """
     if not url.startswith(("http://", "https://", "file:///")):
         raise FetchError(f"{url!r} is no address that can be fetched: expected http://, https:// or file:///")
     try:
-        content = _download(url, timeout)
+        content = _download(url, timeout, _headers(url, credentials))
     except urllib.error.HTTPError as exc:
         raise FetchError(f"{url} answered {exc.code} {exc.reason}") from exc
     except urllib.error.URLError as exc:

@@ -14,7 +14,6 @@ import errno
 import mmap
 import os
 import re
-import shutil
 import signal
 import stat
 import tempfile
@@ -246,12 +245,25 @@ def ending_cleanly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def private_directory(parent: str) -> Iterator[str]:
-    """A directory of our own inside ``parent``, removed with all it holds whatever happens."""
+    """A directory of our own inside ``parent``, emptied and removed whatever happens.
+
+    It is entered by an open descriptor: ``parent`` may be somebody's, who could put another directory, full of links, into its place.
+    """
     path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        yield path
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077 or os.listdir(descriptor):
+            raise OSError(errno.EPERM, "somebody put another directory into the place of ours", path)
+        try:
+            yield f"/proc/{os.getpid()}/fd/{descriptor}"
+        finally:
+            for name in os.listdir(descriptor):
+                os.unlink(name, dir_fd=descriptor)
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
 
 def run_fio(argv: Sequence[str], directory: str, timeout: float) -> run.Result:

@@ -9,10 +9,11 @@ print what they like. An import that hangs, crashes or runs out of memory is see
 from __future__ import annotations
 
 import json
+import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, ownership, run
 
 MARK = "gpuwright-framework: "
 
@@ -236,6 +237,22 @@ _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
         "install a build of the framework that supports the card's compute capability (gpuwright plan names one)",
     ),
 )
+
+
+def of_others(python: str, owners: Sequence[int] = (0,)) -> Optional[checks.Check]:
+    """What stands for the proof of an environment that another than root may change: root runs nothing of it. None where it is root's."""
+    prefix = os.path.dirname(os.path.dirname(python))
+    is_environment = os.path.exists(os.path.join(prefix, "pyvenv.cfg"))
+    found = ownership.offence_below(prefix, owners) if is_environment else ownership.offence(python, owners)
+    if found is None:
+        return None
+    return checks.incomplete(
+        "framework.import",
+        f"root does not run what another may change: {found.text}",
+        action="configure",
+        remedy=f"move {prefix} away, since whoever owned it may still have its files open, and run gpuwright up, which builds it anew; "
+        "where a directory above it is a user's, name one of root's in frameworks_path",
+    )
 
 
 def ask(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:

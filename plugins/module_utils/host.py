@@ -135,11 +135,18 @@ class Host:
     def read_bytes(self, path: str, fact: str | None = None, limit: int = -1) -> bytes | None:
         """Content of a file, at most `limit` bytes; None when it is not there.
 
-        Any other error makes `fact` (else the path itself) unknown.
+        Any other error makes `fact` (else the path itself) unknown. So does what is no file: a user may have put a pipe there, which
+        answers nobody, or a link to a device, which has no end.
         """
         try:
-            with open(self.at(path), "rb") as stream:
-                return stream.read(limit)
+            descriptor = os.open(self.at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            try:
+                if not stat_module.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise OSError("it is no regular file")
+                with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                    return stream.read(limit)
+            finally:
+                os.close(descriptor)
         except _ABSENT:
             return None
         except OSError as exc:

@@ -15,7 +15,7 @@ _MODE = 0o644
 
 
 def present(path: str, armour: bool = False) -> tuple[list[str], bool]:
-    """Fingerprints in the file at `path`, and whether it can be used as it is: readable by all, and binary for apt, armoured for rpm."""
+    """Fingerprints in the file at `path`, and whether it can be used as it is: readable by all, and as it would be written here."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()
@@ -23,9 +23,14 @@ def present(path: str, armour: bool = False) -> tuple[list[str], bool]:
     except FileNotFoundError:
         return [], False
     try:
-        return openpgp.fingerprints(data), readable and (openpgp.binary(data) == data) != armour
+        return openpgp.fingerprints(data), readable and data == _in_form(openpgp.keyring(data), armour)
     except openpgp.KeyFileError:
         return [], False
+
+
+def _in_form(keyring: bytes, armour: bool) -> bytes:
+    """A keyring as its reader takes it: binary for apt, with an armour for rpm."""
+    return openpgp.armour(keyring) if armour else keyring
 
 
 def write(path: str, data: bytes) -> None:
@@ -55,9 +60,6 @@ def install(options: Mapping[str, Any], check: bool) -> dict[str, Any]:
         return answer
     answer["changed"] = True
     if not check:
-        data = fetch(options["url"], options["timeout"])
-        wrong = openpgp.mismatch(data, wanted)
-        if wrong:
-            raise openpgp.KeyFileError(wrong)
-        write(options["path"], openpgp.armoured(data) if armour else openpgp.binary(data))
+        data = fetch(options["url"], options["timeout"], options.get("credentials") or ())
+        write(options["path"], _in_form(openpgp.checked(data, wanted), armour))
     return answer

@@ -1,9 +1,10 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fingerprints of the keys in an OpenPGP key file (RFC 4880, RFC 9580), without gpg.
+"""The keys in an OpenPGP key file (RFC 4880, RFC 9580), without gpg.
 
-Only the packets are taken apart. Nothing here checks a signature: that is done by apt and rpm with the keys that
-the fingerprint proved to be the right ones.
+A key file is taken apart into its packets, and what is handed on is made anew from these: what apt, rpm or gpg would read in the
+file besides (a second armour, a tail) was not looked at. Nothing here checks a signature: whether a subkey, an expiry or a
+revocation is the key's own word is judged by apt and rpm, with the key that the fingerprint proved to be the right one.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import hashlib
 import re
 from typing import Iterator
 
-_PUBLIC_KEY = 6
-_SECRET_KEY = 5
+_SIGNATURE, _SECRET_KEY, _PUBLIC_KEY, _SECRET_SUBKEY, _USER_ID, _SUBKEY = 2, 5, 6, 7, 13, 14
+# No key needs a mark, a note of GnuPG to itself, a filling or a picture, so they are not handed on.
+_MARK, _NOTE, _PICTURE, _FILLING = 10, 12, 17, 21
 _ARMOUR = re.compile(
     rb"-----BEGIN PGP PUBLIC KEY BLOCK-----[^\S\n]*\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL
 )
@@ -37,11 +39,16 @@ def normalise(fingerprint: str) -> str:
 
 
 def _unarmour(block: bytes) -> bytes:
-    """Binary content of an armoured block. Headers have a colon, which base64 has not; the checksum begins with =."""
+    """Binary content of an armoured block: headers (they have a colon), lines of base64, a checksum. Raises KeyFileError."""
     lines = [line.strip() for line in block.splitlines()]
-    encoded = b"".join(line for line in lines if b":" not in line and not line.startswith(b"="))
+    first = next((number for number, line in enumerate(lines) if b":" not in line), len(lines))
+    encoded = lines[first:]
+    while encoded and not encoded[-1]:
+        encoded.pop()
+    if encoded and encoded[-1].startswith(b"="):
+        encoded.pop()
     try:
-        return base64.b64decode(encoded, validate=True)
+        return base64.b64decode(b"".join(encoded), validate=True)
     except (binascii.Error, ValueError) as exc:
         raise KeyFileError(f"the armour of the key file is damaged: {exc}") from exc
 
@@ -59,14 +66,21 @@ def binary(data: bytes) -> bytes:
     raise KeyFileError(f"no OpenPGP key: it begins with {head!r} (a page of a proxy or a portal?)")
 
 
-def armoured(data: bytes) -> bytes:
-    """The key file with an armour, as rpm takes it. Raises KeyFileError."""
-    if not data.strip() or not data[0] & 0x80:
-        binary(data)  # raises for what is no key file
-        return data
-    text = base64.encodebytes(data)  # lines of 76 characters, as an armour may have; its checksum may be left out
+def _checksum(data: bytes) -> int:
+    """CRC-24 of an armour (RFC 9580, 6.1.1)."""
+    found = 0xB704CE
+    for byte in data:
+        found ^= byte << 16
+        for _bit in range(8):
+            found = found << 1 ^ (0x1864CFB if found & 0x800000 else 0)
+    return found
+
+
+def armour(keyring: bytes) -> bytes:
+    """A binary keyring with an armour, as rpm takes it."""
     head, foot = b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n", b"-----END PGP PUBLIC KEY BLOCK-----\n"
-    return head + text + foot
+    checksum = base64.b64encode(_checksum(keyring).to_bytes(3, "big"))
+    return head + base64.encodebytes(keyring) + b"=" + checksum + b"\n" + foot
 
 
 def _need(data: bytes, start: int, count: int) -> bytes:
@@ -126,15 +140,41 @@ def fingerprint_of(body: bytes) -> str:
 
 def fingerprints(data: bytes) -> list[str]:
     """Fingerprints of the primary keys of a key file, armoured or binary. Raises KeyFileError."""
-    found = []
+    return _taken_apart(data)[0]
+
+
+def keyring(data: bytes) -> bytes:
+    """The binary keyring that is made of the packets of a key file, and of nothing else in it. Raises KeyFileError."""
+    return _taken_apart(data)[1]
+
+
+def _taken_apart(data: bytes) -> tuple[list[str], bytes]:
+    """Fingerprints of the primary keys, and the keyring. Raises KeyFileError for a packet that no public key has."""
+    found, kept, of_picture = [], b"", False
     for kind, body in packets(binary(data)):
-        if kind == _SECRET_KEY:
+        if kind in (_MARK, _NOTE, _FILLING):
+            continue
+        if kind in (_SECRET_KEY, _SECRET_SUBKEY):
             raise KeyFileError("the file holds a secret key; a repository's key is a public one")
+        if kind not in (_PUBLIC_KEY, _SIGNATURE, _USER_ID, _SUBKEY, _PICTURE):
+            raise KeyFileError(f"the file holds a packet of the kind {kind}, which no public key has")
         if kind == _PUBLIC_KEY:
             found.append(fingerprint_of(body))
+        elif not found:
+            raise KeyFileError("the file does not begin with a public key")
+        # The signatures behind a picture are of it.
+        of_picture = kind == _PICTURE or (of_picture and kind == _SIGNATURE)
+        if not of_picture:
+            kept += _packet(kind, body)
     if not found:
         raise KeyFileError("the file holds no public key")
-    return found
+    return found, kept
+
+
+def _packet(kind: int, body: bytes) -> bytes:
+    """A packet as every reader knows it: in the old format, its length in two bytes, or four where it is longer."""
+    width = 2 if len(body) < 1 << 16 else 4
+    return bytes([0x80 | kind << 2 | width // 2]) + len(body).to_bytes(width, "big") + body
 
 
 def mismatch(data: bytes, expected: str) -> str | None:
@@ -145,3 +185,11 @@ def mismatch(data: bytes, expected: str) -> str | None:
     wanted = normalise(expected)
     foreign = [found for found in fingerprints(data) if found != wanted]
     return "expected the key {}, found {}".format(wanted, ", ".join(foreign)) if foreign else None
+
+
+def checked(data: bytes, expected: str) -> bytes:
+    """The binary keyring of a key file that holds the expected key alone. Raises KeyFileError."""
+    wrong = mismatch(data, expected)
+    if wrong:
+        raise KeyFileError(wrong)
+    return keyring(data)

@@ -28,6 +28,7 @@ _SOURCES = "/etc/apt/sources.list"
 _SOURCE_PARTS = "/etc/apt/sources.list.d"
 _PREFERENCES = "/etc/apt/preferences"
 _STATUS = "/var/lib/dpkg/status"
+_NETRC = "/etc/apt/auth.conf"
 _OF_STATUS = re.compile(r"/\S*/status$")
 # Of a package that dpkg did not bring to its end, and what a package says of others.
 _UNFINISHED = re.compile(
@@ -133,6 +134,8 @@ _SIGNATURE_WORDS = (
 )
 _REMEDIES = {
     "unreachable": "check the network, the proxy of apt, and the address; or name a mirror",
+    "not-let-in": "write USER:PASSWORD@, each percent-encoded, before the host of its address; those of the machine's own sources belong "
+    "into /etc/apt/auth.conf.d",
     "bad-signature": "the repository is not signed by the expected key: check its address and key; check the clock of the machine too",
     "wrong-key": "if the owner of the repository changed its key, check that with the owner and name the new fingerprint",
     "timeout": "the repository is slow or a proxy holds the connection back: try again, or give a longer limit",
@@ -149,7 +152,8 @@ def roomy() -> str | None:
 
 def problem(kind: str, text: str, repository: str | None = None) -> Problem:
     """A problem with the usual remedy for its kind."""
-    return Problem(kind, repository, text, _REMEDIES[kind])
+    refused = kind == "unreachable" and re.search(r"\b401\b", text)
+    return Problem(kind, repository, text, _REMEDIES["not-let-in" if refused else kind])
 
 
 def _kind_of(line: str) -> str:
@@ -215,6 +219,15 @@ def source_stanza(repository: Mapping[str, Any], keyring: str | None) -> str:
     if keyring and keyring != "inline":
         lines.append("Signed-By: " + keyring)
     return "\n".join(lines) + "\n"
+
+
+def auth_conf(credentials: Sequence[Mapping[str, str]]) -> str:
+    """Lines of apt_auth.conf(5). The machine ends with a slash: what only begins alike is another place."""
+    lines = []
+    for each in credentials:
+        password = " password " + each["password"] if each["password"] else ""
+        lines.append("machine " + each["machine"].rstrip("/") + "/ login " + each["login"] + password + "\n")
+    return "".join(lines)
 
 
 def _places(repository: Mapping[str, Any]) -> set[tuple[str, str]]:
@@ -304,12 +317,14 @@ class PrivateApt:
         self,
         timeout: float,
         runner: Callable[..., Result] = run_module.run,
-        getter: Callable[[str, float], bytes] = fetch,
+        getter: Callable[..., bytes] = fetch,
+        credentials: Sequence[Mapping[str, str]] = (),
     ) -> None:
-        """`timeout`: seconds for everything together."""
+        """`timeout`: seconds for everything together. `credentials`: machine, login and password of mirrors."""
         self._end = time.monotonic() + timeout
         self._run = runner
         self._fetch = getter
+        self._credentials = credentials
         self.directory = ""
         self.problems: list[Problem] = []
 
@@ -346,13 +361,11 @@ class PrivateApt:
             except openpgp.KeyFileError:
                 # What lies there is replaced when the repository is set up; here it is only not used.
                 pass
-        data = self._fetch(key["url"], min(30.0, self._left()))
-        wrong = openpgp.mismatch(data, key["fingerprint"])
-        if wrong:
-            raise openpgp.KeyFileError(wrong)
+        data = self._fetch(key["url"], min(30.0, self._left()), self._credentials)
+        keyring = openpgp.checked(data, key["fingerprint"])
         path = self._at("keys", re.sub(r"[^A-Za-z0-9_-]", "_", repository["name"]) + ".gpg")
         with open(path, "wb") as out:
-            out.write(openpgp.binary(data))
+            out.write(keyring)
         return path
 
     def _trusted(self, repositories: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -410,6 +423,7 @@ class PrivateApt:
             "Dir::Etc::sourcelist": self._at("sources.list"),
             "Dir::Etc::sourceparts": self._at("sources.list.d"),
             "Dir::Etc::preferences": self._at("preferences"),
+            "Dir::Etc::netrc": self._at("auth.conf"),
             "Dir::State": self._at("state"),
             "Dir::State::lists": self._at("state", "lists"),
             "Dir::State::status": self._status(),
@@ -457,6 +471,8 @@ class PrivateApt:
             asked, {component for repository in repositories for component in repository.get("components") or []}
         )
         _write(self._at("sources.list.d", "gpuwright-asked.sources"), "\n".join(stanzas))
+        # Before the machine's own: the first that fits counts. Only root enters the directory.
+        _write(self._at("auth.conf"), auth_conf(self._credentials) + _text(_NETRC))
         self._copy_lists()
         if not (self._configure() and self._update(repositories)):
             return False
@@ -555,12 +571,13 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     timeout: float,
     recommends: bool = False,
     runner: Callable[..., Result] = run_module.run,
-    getter: Callable[[str, float], bytes] = fetch,
+    getter: Callable[..., bytes] = fetch,
     also: Sequence[str] = (),
+    credentials: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """The answer of the module package_index: versions, what would be installed and removed, bytes, problems."""
     answer = nothing()
-    with PrivateApt(timeout, runner, getter) as apt:
+    with PrivateApt(timeout, runner, getter, credentials) as apt:
         if apt.prepare(repositories, keep) and wanted:
             names = [_split(item)[0] for item in wanted]
             rows = apt.policy(list(dict.fromkeys([*names, *also])))

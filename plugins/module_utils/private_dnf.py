@@ -17,7 +17,13 @@ import tempfile
 import time
 from typing import Any, Callable, Mapping, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_python, dnf_question, openpgp, private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils import (
+    dnf_python,
+    dnf_question,
+    openpgp,
+    private_apt,
+    redact,
+)
 from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError, fetch
 from ansible_collections.gpuwright.node.plugins.module_utils.private_apt import Problem, problem
@@ -33,11 +39,18 @@ _HEADERS_REMEDY = (
 class PrivateDnf:
     """A directory for one question. Use as a context manager: the directory goes at the end."""
 
-    def __init__(self, timeout: float, runner: Callable[..., Result], getter: Callable[[str, float], bytes]) -> None:
-        """`timeout`: seconds for everything together."""
+    def __init__(
+        self,
+        timeout: float,
+        runner: Callable[..., Result],
+        getter: Callable[..., bytes],
+        credentials: Sequence[Mapping[str, str]] = (),
+    ) -> None:
+        """`timeout`: seconds for everything together. `credentials`: machine, login and password of mirrors."""
         self._end = time.monotonic() + timeout
         self._run = runner
         self._fetch = getter
+        self._credentials = credentials
         self.directory = ""
         self.problems: list[Problem] = []
 
@@ -56,13 +69,11 @@ class PrivateDnf:
         key = repository.get("key")
         if not key:
             return None
-        data = self._fetch(key["url"], min(30.0, self._left()))
-        wrong = openpgp.mismatch(data, key["fingerprint"])
-        if wrong:
-            raise openpgp.KeyFileError(wrong)
+        data = self._fetch(key["url"], min(30.0, self._left()), self._credentials)
+        keyring = openpgp.checked(data, key["fingerprint"])
         path = os.path.join(self.directory, re.sub(r"[^A-Za-z0-9_-]", "_", repository["name"]) + ".asc")
         with open(path, "wb") as out:
-            out.write(openpgp.armoured(data))
+            out.write(openpgp.armour(keyring))
         return path
 
     def trusted(self, repositories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -79,7 +90,17 @@ class PrivateDnf:
                 self.problems.append(problem("timeout" if exc.timed_out else "unreachable", str(exc), name))
                 continue
             signed = repository.get("signed") or "packages"
-            found.append({"name": name, "uris": list(repository["uris"]), "key": key, "signed": signed})
+            access = redact.access(repository["uris"][0], self._credentials)
+            found.append(
+                {
+                    "name": name,
+                    "uris": list(repository["uris"]),
+                    "key": key,
+                    "signed": signed,
+                    "username": access.login if access else "",
+                    "password": access.password if access else "",
+                }
+            )
         return found
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -110,12 +131,13 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     timeout: float,
     recommends: bool = False,
     runner: Callable[..., Result] = run_module.run,
-    getter: Callable[[str, float], bytes] = fetch,
+    getter: Callable[..., bytes] = fetch,
     also: Sequence[str] = (),
+    credentials: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """The answer of the module package_index, see there; of the same form as that of private_apt."""
     answer = private_apt.nothing()
-    with PrivateDnf(timeout, runner, getter) as dnf:
+    with PrivateDnf(timeout, runner, getter, credentials) as dnf:
         question = {
             "repositories": dnf.trusted(repositories),
             "packages": list(wanted),

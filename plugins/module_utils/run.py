@@ -35,10 +35,13 @@ class Result(NamedTuple):
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables a program is given: the caller's own, in the C locale and in UTC."""
+    """The variables a program is given: the caller's own, in the C locale and in UTC.
+
+    Root looks for programs in the system's directories alone: sudo may keep a PATH with directories that users write.
+    """
     env = dict(os.environ)
     env.update({"LC_ALL": "C", "LANG": "C", "LANGUAGE": "C", "TZ": "UTC"})
-    env["PATH"] = env["PATH"] + ":" + SEARCH_PATH if env.get("PATH") else SEARCH_PATH
+    env["PATH"] = env["PATH"] + ":" + SEARCH_PATH if env.get("PATH") and os.geteuid() != 0 else SEARCH_PATH
     env.update(extra or {})
     return env
 

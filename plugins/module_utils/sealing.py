@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import Any, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils import seals, versions
+from ansible_collections.gpuwright.node.plugins.module_utils import redact, seals, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 
 
@@ -116,13 +116,15 @@ def _make_directory(host: Host, path: str, mode: int) -> str:
 
 
 def write_object(host: Host, path: str, record: Mapping[str, Any], directory_mode: int = 0o700) -> None:
-    """Write a record so that it survives a cut of power in whole: temporary file, fsync, rename, fsync of the directory."""
+    """Write a record, without credentials, so that it survives a cut of power in whole: temporary file, fsync, rename, fsync of
+    the directory.
+    """
     directory = _make_directory(host, os.path.dirname(path), directory_mode)
     name = os.path.basename(path)
     descriptor, temporary = tempfile.mkstemp(prefix="." + name + ".", dir=directory)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(record, stream, indent=1, sort_keys=True)
+            json.dump(redact.document(record), stream, indent=1, sort_keys=True)
             stream.write("\n")
             stream.flush()
             os.fsync(stream.fileno())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat as stat_module
 import time
 from typing import Any, Iterator, Mapping, NamedTuple
 
@@ -24,6 +25,8 @@ LOCK = "/run/gpuwright/lock.json"
 _DIGEST_LIMIT = 1 << 20
 """Bytes up to which a file is compared by content at each look; larger ones by size and time of change."""
 _BLOCK = 1 << 20
+_RECORD_LIMIT = 1 << 21
+"""Bytes of a record that are read: what is longer is none of ours, and would cost the controller many times its size."""
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -203,13 +206,21 @@ def verify(
 
 
 def read_object(host: Host, path: str) -> dict[str, Any] | None:
-    """A record; None when there is none. Raises SealError for one that is no JSON object."""
+    """A record; None when there is none. Raises SealError for one that is no JSON object, no file, or longer than any of ours."""
+    found = host.stat(path)
+    if found is not None and not stat_module.S_ISREG(found.st_mode):
+        raise SealError(f"{path} is unreadable: it is no file")
     try:
-        with open(host.at(path), encoding="utf-8") as stream:
-            record = json.load(stream)
+        with open(host.at(path), "rb") as stream:
+            data = stream.read(_RECORD_LIMIT + 1)
+        if len(data) > _RECORD_LIMIT:
+            raise SealError(
+                f"{path} is unreadable: it has more than {_RECORD_LIMIT} bytes, which no record of gpuwright has"
+            )
+        record = json.loads(data.decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise SealError(f"{path} is unreadable: {exc}") from exc
     if not isinstance(record, dict):
         raise SealError(f"{path} is unreadable: it holds no object")

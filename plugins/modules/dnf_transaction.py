@@ -36,6 +36,9 @@ options:
     type: float
     default: 3600
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: Resolves the transaction, and says what would be refused, without changing anything.
     support: full

@@ -25,6 +25,9 @@ options:
     type: int
     default: 120
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: In check mode nothing is loaded and no check is returned.
     support: full

@@ -64,6 +64,9 @@ options:
     description: Floor for random reads in operations a second, in place of the class's.
     type: float
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: Runs nothing and says so in a skipped check.
     support: full

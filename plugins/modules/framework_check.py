@@ -11,6 +11,8 @@ description:
   - Runs the interpreter of an environment, imports the framework there, asks it for the cards and multiplies matrices on each
     (DALI, which has no product of matrices, sums them).
   - A framework that does not work is no failure of the module; read the returned checks.
+  - As root it runs nothing that another user may change, the interpreter or anything in its environment, and says so in an incomplete
+    check.
 options:
   name:
     description: The framework.
@@ -36,6 +38,9 @@ options:
     type: int
     default: 300
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: It changes nothing, so check mode makes no difference.
     support: full
@@ -92,6 +97,7 @@ verdict:
   sample: pass
 """
 
+import os
 from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
@@ -118,7 +124,10 @@ def main() -> None:
 
 
 def prove(params: Dict[str, Any], ask: Callable[[str, str, float], Any] = framework.ask) -> Dict[str, Any]:
-    """Run the framework once and judge; ``ask`` is what runs it."""
+    """Run the framework once and judge; ``ask`` is what runs it. As root only what is root's alone is run."""
+    refused = framework.of_others(params["python"]) if os.geteuid() == 0 else None
+    if refused:
+        return {"seconds": 0.0, "checks": [refused]}
     answer = ask(params["python"], params["name"], params["timeout"])
     result: Dict[str, Any] = {
         "seconds": round(answer.seconds, 2),

@@ -28,6 +28,9 @@ options:
     type: int
     default: 120
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: It changes nothing, so check mode makes no difference.
     support: full

@@ -42,6 +42,9 @@ options:
     type: bool
     default: false
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: Runs in check mode without changing anything.
     support: full

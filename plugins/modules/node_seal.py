@@ -74,6 +74,9 @@ options:
     type: float
     default: 20
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: Says what would change and writes nothing.
     support: full

@@ -76,6 +76,9 @@ options:
     type: bool
     default: false
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: It only reads, so check mode makes no difference.
     support: full

@@ -42,7 +42,30 @@ options:
     description: Seconds for everything together.
     type: float
     default: 90
+  credentials:
+    description:
+      - Users and passwords of mirrors. Those of the machine that a repository is on are sent to it, and to no other.
+      - No message of the module has them.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      machine:
+        description: The beginning of the addresses that they are for.
+        type: str
+        required: true
+      login:
+        description: The user.
+        type: str
+        required: true
+      password:
+        description: The password.
+        type: str
+        default: ""
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: Runs in check mode without changing anything.
     support: full
@@ -111,7 +134,7 @@ problems:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import private_apt, private_dnf
+from ansible_collections.gpuwright.node.plugins.module_utils import private_apt, private_dnf, redact
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 
@@ -126,13 +149,17 @@ def main() -> None:
             "keep": {"type": "dict", "default": {}},
             "install_recommends": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 90},
+            "credentials": redact.OPTION,
         },
         supports_check_mode=True,
     )
+    credentials = redact.taken(module)
     given = module.params
     for repository in given["repositories"]:
         if not repository.get("name") or not repository.get("uris"):
-            module.fail_json(msg="Each repository needs a name and uris; found {0}.".format(repository))
+            module.fail_json(
+                msg="Each repository needs a name and uris; found {0}.".format(redact.document(repository))
+            )
     manager = packages.manager(Host())
     if manager is None:
         module.fail_json(msg="This machine has neither dpkg nor rpm. The module asks apt or dnf.")
@@ -143,8 +170,9 @@ def main() -> None:
         given["timeout"],
         given["install_recommends"],
         also=given["also"],
+        credentials=credentials,
     )
-    module.exit_json(changed=False, **answer)
+    module.exit_json(changed=False, **redact.document(answer))
 
 
 if __name__ == "__main__":

@@ -101,6 +101,12 @@ packages:
   description: Exact version by package name.
   type: dict
   returned: always
+from_controller:
+  description:
+    - The file on the controller that the driver comes from. It is the variable C(nvidia_driver_runfile) of this very run, where that is no
+      address, and nothing otherwise.
+  type: str
+  returned: always
 prefer:
   description:
     - How versions begin that apt has to be told to prefer to newer ones. Nothing but where the driver is to be of a build that is not the

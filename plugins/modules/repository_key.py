@@ -9,8 +9,10 @@ module: repository_key
 short_description: Install the key of a package repository after checking its fingerprint
 version_added: "0.1.0"
 description:
-  - Downloads an OpenPGP key file, refuses it when any primary key in it is not the expected one, and writes it as a keyring.
-  - A file that already holds exactly the expected key is kept and nothing is downloaded.
+  - Downloads an OpenPGP key file, refuses it when any primary key in it is not the expected one, and writes a keyring that is made anew
+    from the packets that were read, never the file as it came.
+  - Signatures are not judged here. An expired or revoked key is handed on with what says so, and apt or rpm refuses what it signed.
+  - A file that already is that keyring is kept and nothing is downloaded.
 options:
   url:
     description: Address of the key file, armoured or binary.
@@ -33,7 +35,30 @@ options:
     description: Seconds that the download may take.
     type: float
     default: 30
+  credentials:
+    description:
+      - Users and passwords of mirrors. Those of the machine that O(url) is on are sent to it, and to no other.
+      - No message of the module has them.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      machine:
+        description: The beginning of the addresses that they are for.
+        type: str
+        required: true
+      login:
+        description: The user.
+        type: str
+        required: true
+      password:
+        description: The password.
+        type: str
+        default: ""
 attributes:
+  async:
+    description: Refused. The answer would be read past the gate on the controller.
+    support: none
   check_mode:
     description: Says whether the file would change. The key is not downloaded.
     support: full
@@ -68,7 +93,7 @@ previous:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import keyring, openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils import keyring, openpgp, redact
 from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
 
 
@@ -81,12 +106,14 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "form": {"type": "str", "choices": ["binary", "armoured"], "default": "binary"},
             "timeout": {"type": "float", "default": 30},
+            "credentials": redact.OPTION,
         },
         supports_check_mode=True,
     )
-    url, path = module.params["url"], module.params["path"]
+    credentials = redact.taken(module)
+    url, path = redact.text(module.params["url"]), module.params["path"]
     try:
-        module.exit_json(**keyring.install(module.params, module.check_mode))
+        module.exit_json(**keyring.install({**module.params, "credentials": credentials}, module.check_mode))
     except openpgp.KeyFileError as exc:
         module.fail_json(
             msg="The key from {0} is not accepted: {1}. If the owner of the repository changed its key, check that with the owner and "

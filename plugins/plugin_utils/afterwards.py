@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 #: Variables of the run that decide who goes on after the boot.
-VARIABLES = ("gpuwright_resume", "gpuwright_local", "gpuwright_no_reboot")
+VARIABLES = ("gpuwright_resume", "gpuwright_resume_refused", "gpuwright_local", "gpuwright_no_reboot")
 
 _DIRECTORY = "/var/lib/gpuwright/resume"
 
@@ -36,6 +36,8 @@ def resume(variables: Mapping[str, Any]) -> dict[str, Any]:
         return _not("--no-reboot was given")
     if "command" not in given:
         return _not(str(given.get("refused") or "the run was not started by the command line"))
+    if variables.get("gpuwright_resume_refused"):
+        return _not(str(variables["gpuwright_resume_refused"]))
     return {"prepared": True, "why_not": None, "unit": "gpuwright-resume.service", "report": f"{_DIRECTORY}/report"}
 
 

@@ -54,7 +54,7 @@ def _sealed(facts: Mapping[str, Any]) -> str | None:
     """The version that the node was sealed with."""
     seal = (facts["seals"] or {}).get("nvidia_driver") or {}
     driver = seal.get("stack") or {}
-    if driver.get("adopted") or not seal.get("packages"):
+    if not driver or driver.get("adopted") or not seal.get("packages"):
         return driver.get("version")
     for name in nvidia_driver.versioned_packages({**driver, "version": driver.get("version") or "any"}):
         found = _UPSTREAM.match(str(seal["packages"].get(name) or ""))

@@ -98,15 +98,17 @@ def _called(name: str, rules: Rules) -> list[Row]:
     return exact or _of_device(name, rules)
 
 
-def by_pci(device: str, rules: Rules) -> Row | None:
-    """Return the row of a device id such as "2330" (vendor 10de), None where no row names it."""
-    wanted = device.lower().rsplit(":", 1)[-1]
+def by_pci(device: str | None, rules: Rules) -> Row | None:
+    """Return the row of a device id such as "2330" (vendor 10de), None where no row names it, or the card tells none."""
+    wanted = (device or "").lower().rsplit(":", 1)[-1]
     rows: list[Row] = rules["gpus"]["rows"]
     return next((row for row in rows if wanted in row["pci"]), None)
 
 
-def by_range(device: str, rules: Rules) -> Row | None:
+def by_range(device: str | None, rules: Rules) -> Row | None:
     """Return the range of device ids that a card without a row falls into: its architecture and capability."""
+    if not device:
+        return None
     number = int(device.rsplit(":", 1)[-1], 16)
     ranges: list[Row] = rules["gpus"]["device_ranges"]
     return next((row for row in ranges if int(row["first"], 16) <= number <= int(row["last"], 16)), None)

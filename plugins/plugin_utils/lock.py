@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted, wheels
 
-from . import plain, resolver
+from . import plain, resolver, shortfalls
 from .errors import BadInput
 from .resolver import systems
 from .resolver.log import conflict
@@ -89,6 +89,7 @@ SHAPE: dict[str, Any] = {
                 "cuda": (str, type(None)),
                 "cudnn": (str, type(None)),
                 "interpreter": str,
+                "wheels?": [{"name": str, "version": str, "sha256": [str]}],
             }
         ],
         "repositories": [
@@ -137,10 +138,19 @@ _MACHINE = {
 # making one --------------------------------------------------------------------------------------------
 
 
-def make(situation: Situation, wish: Wish, rules: Rules, *, wants: Sequence[str], version: str) -> dict[str, Any]:
+def make(
+    situation: Situation,
+    wish: Wish,
+    rules: Rules,
+    *,
+    wants: Sequence[str],
+    version: str,
+    hashes: Sequence[tuple[str, str]] = (),
+) -> dict[str, Any]:
     """Return the lock of a wish that resolves. Where it leaves a version open, the rules' newest is taken.
 
-    wants is the wish in words, version is gpuwright's own. Raises BadInput where there is nothing to lock.
+    wants is the wish in words, version is gpuwright's own, hashes are the names and the texts of files that say with hashes which
+    wheels an environment is made of. Raises BadInput where there is nothing to lock, or a file is of none of its environments.
     """
     answer = resolver.resolve(situation, wish, rules)
     if not answer["ok"] or not answer["stack"]:
@@ -157,7 +167,7 @@ def make(situation: Situation, wish: Wish, rules: Rules, *, wants: Sequence[str]
         "gpuwright": version,
         "rules": {"generated": rules["generated"], "digest": rules["digest"]},
         "question": {**_machine(situation), "want": list(wants)},
-        "stack": _stack(answer["stack"]),
+        "stack": _hashed(_stack(answer["stack"]), hashes),
     }
 
 
@@ -193,7 +203,60 @@ def _stack(stack: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _only(row: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: list(row.get(key) or ()) if isinstance(kind, list) else row.get(key) for key, kind in shape.items()}
+    asked = {key: kind for key, kind in shape.items() if not key.endswith("?")}
+    return {key: list(row.get(key) or ()) if isinstance(kind, list) else row.get(key) for key, kind in asked.items()}
+
+
+def _hashed(stack: dict[str, Any], hashes: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Return the stack of a lock whose frameworks have the wheels that files name. Raises BadInput."""
+    for name, content in hashes:
+        found = _pins(name, content)
+        versions = {wheel.name: wheel.version for wheel in found}
+        unmet = {
+            framework["name"]: shortfalls.in_environment(framework["requirements"], versions, framework["constraints"])
+            for framework in stack.get("frameworks") or ()
+        }
+        framework = next((each for each in stack.get("frameworks") or () if not unmet[each["name"]]), None)
+        if framework is None:
+            nearest = min(unmet.values(), key=len, default=["a framework"])
+            raise BadInput(
+                f"{name} has the wheels of no environment of this stack: it lacks {', '.join(nearest)}",
+                [
+                    f"give it the {wheels.RECORD} of an environment with these versions, from a node that was brought up with them"
+                ],
+            )
+        framework["wheels"] = [
+            {"name": wheel.name, "version": wheel.version, "sha256": sorted(wheel.sha256)} for wheel in found
+        ]
+    return stack
+
+
+def _pins(name: str, content: str) -> list[wheels.Wheel]:
+    """Return the wheels that a file names. Raises BadInput for one that does not say exactly which they are."""
+    again = [f"give it the {wheels.RECORD} of an environment, or what `uv pip compile --generate-hashes` writes"]
+    try:
+        found = wheels.pins(content)
+    except ValueError as error:
+        raise BadInput(f"{name}: expected NAME==VERSION --hash=sha256:…, found {str(error)[:80]!r}", again) from error
+    unknown = [f"{wheel.name}=={wheel.version}" for wheel in found if not wheel.sha256]
+    if unknown:
+        text = (
+            f"{name} has no hash of {', '.join(unknown)}, which was in the environment before its wheels were recorded"
+        )
+        raise BadInput(text, ["remove that environment on its node, run `gpuwright up` there and take the file anew"])
+    return found
+
+
+def with_wheels(document: Mapping[str, Any] | None, stack: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node's stack with the wheels that the lock it is held to names, where it names any."""
+    locked = _by_name((document or {}).get("stack", {}).get("frameworks") or ())
+    if "frameworks" not in stack or not any("wheels" in framework for framework in locked.values()):
+        return dict(stack)
+    held = [
+        {**each, "wheels": locked[each["name"]]["wheels"]} if "wheels" in locked.get(each["name"], {}) else each
+        for each in stack["frameworks"]
+    ]
+    return {**stack, "frameworks": held}
 
 
 def _repository(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -332,7 +395,7 @@ def check(document: Any, what: str = "gpuwright_lock") -> dict[str, Any]:
         )
     if schema is True or schema != SCHEMA:
         raise BadInput(f"{what} has the format {schema!r}, expected {SCHEMA}", again)
-    mistake = next(_mistakes(document, SHAPE, ""), None)
+    mistake = next(_mistakes(document, SHAPE, ""), None) or next(_not_wheels(document["stack"]), None)
     if mistake:
         raise BadInput(f"{what}: {mistake}", again)
     Wish.from_wants(as_wants(document["stack"]))
@@ -372,6 +435,15 @@ def _mistakes_of_mapping(value: Any, kind: Mapping[str, Any], place: str) -> Ite
             yield from _mistakes(value[name], shape, below)
         elif name == key:
             yield f"{below} is missing"
+
+
+def _not_wheels(stack: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each wheel that is not one: it becomes a line of a file that pip reads."""
+    for framework in stack.get("frameworks") or ():
+        for row in framework.get("wheels") or ():
+            written = wheels.Wheel(row["name"], row["version"], tuple(row["sha256"])).line()
+            if not row["sha256"] or not wheels.is_pin(written):
+                yield f"stack.frameworks has a wheel with a name, a version or a SHA-256 that is none: {written[:80]!r}"
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -519,7 +591,7 @@ def _uncompared(part: str, theirs: Mapping[str, Any], *, adopted: bool) -> tuple
     """
     if part == "driver" and (adopted or not theirs["packages"]):
         return ("set", "build", "packages", *(() if theirs["packages"] else ("source",)))
-    return ("index_url",) if part == "frameworks[]" else ()
+    return ("index_url", "wheels") if part == "frameworks[]" else ()
 
 
 def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

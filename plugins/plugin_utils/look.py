@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from . import hosts, lock, planner, rules, upgrading
+from . import credentials, hosts, lock, planner, rules, upgrading
 from .node_action import WISH_VARIABLES, NodeAction, write_json
 from .report.files import file_name
 from .resolver.frameworks import FRAMEWORKS
@@ -102,8 +102,11 @@ class Look:
         """
         if not drafted.packages or drafted.request.verb not in (*planner.APPLYING, "plan"):
             return None
+        repositories = drafted.context.stack.get("repositories") or []
+        addresses = [url for row in repositories for url in (*row["uris"], (row.get("key") or {}).get("url")) if url]
         arguments = {
-            "repositories": drafted.context.stack.get("repositories") or [],
+            "repositories": repositories,
+            "credentials": credentials.of_variables(addresses, self.action.variables(self.task_vars, WISH_VARIABLES)),
             "packages": drafted.packages,
             "also": list(drafted.also),
             "keep": drafted.keep,

@@ -1,11 +1,10 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the actions share: run a module of this collection on the node, read the variables of the wish."""
+"""What the actions share: run a module of this collection on the node and take its answer in, read the variables of the wish."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,18 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from . import wish
+from ..module_utils import redact
+from . import gate, run_directory, wish
 
 #: Variables that say what is wished; everything else that a role takes only shapes how it is done.
 WISH_VARIABLES = (*wish.VARIABLES, "gpuwright_wish")
 
+
+#: What a person reads of a node whose answer was thrown away.
+REFUSED = (
+    "{host} answered {module} as no node of gpuwright answers: {error}. The whole answer was thrown away. What to do: find out who else is "
+    "root on {host} before you trust it again, or correct the record below /var/lib/gpuwright that somebody edited by hand"
+)
 
 #: How it shows: ansible-core's own words, and those of a Python that does not know its first import.
 _TOO_OLD = ("requires a minimum of Python", "future feature annotations is not defined")
@@ -53,19 +59,50 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         """A path on the controller as Ansible means it: relative ones lie beside the playbook."""
         return str(self._loader.path_dwim(str(name)))
 
-    def on_node(self, module: str, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        """Run one of our modules on the node: one remote operation. Its failure is this action's failure."""
+    def ask(self, module: str, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        """What one of our modules answers on the node: one remote operation. Every answer comes through the gate, a failure too.
+
+        Raises AnsibleActionFail where the answer breaks the rules.
+        """
+        self._asked = (module, str(task_vars.get("inventory_hostname") or "the node"))
         result: dict[str, Any] = self._execute_module(
             module_name=f"gpuwright.node.{module}",
             module_args=dict(arguments),
             task_vars=dict(task_vars),
         )
+        refused = python_too_old(result) if result.get("failed") else None
+        return {**result, "msg": refused} if refused else result
+
+    def on_node(self, module: str, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        """As `ask`, and the module's failure is this action's failure."""
+        result = self.ask(module, arguments, task_vars)
         if result.get("failed"):
-            refused = python_too_old(result)
-            if refused:
-                raise AnsibleActionFail(refused)
             raise AnsibleActionFail(result.get("msg") or f"{module} failed", result=result)
         return result
+
+    def _parse_returned_data(self, res: dict[str, Any], profile: str) -> dict[str, Any]:
+        """Ansible's own reading of an answer, behind the gate."""
+        module, host = self._asked
+        try:
+            said = {
+                "stdout": gate.admit(module, res.get("stdout") or ""),
+                "stderr": gate.words(res.get("stderr") or ""),
+            }
+        except gate.Refused as error:
+            raise AnsibleActionFail(REFUSED.format(host=host, module=module, error=error)) from None
+        result: dict[str, Any] = super()._parse_returned_data({**res, **said}, profile)
+        return result
+
+
+class ModuleAction(NodeAction):
+    """The action of each module of ours that speaks from a node, where a task names it: the same gate, and nothing else."""
+
+    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the module with the task's arguments. With `async` the answer would be read past the gate: Ansible says so."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        return {**result, **self.ask(self._task.action.rpartition(".")[2], self._task.args, task_vars or {})}
 
 
 def python_too_old(result: Mapping[str, Any]) -> str | None:
@@ -84,8 +121,6 @@ def python_too_old(result: Mapping[str, Any]) -> str | None:
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document of the run directory so that a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(document, sort_keys=True, default=str) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    """Write a document of the run directory, without credentials, so that a reader never sees half of it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    run_directory.write(path, (json.dumps(redact.document(document), sort_keys=True, default=str) + "\n").encode())

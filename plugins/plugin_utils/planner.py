@@ -211,9 +211,10 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
     conflicts = _conflicts(answer, where, rules, request)
     if conflicts:
         return _ended(facts, request, conflicts=conflicts)
+    answer = {**answer, "stack": lock.with_wheels(request.lock, answer["stack"])}
     context = Context(
         facts=facts,
-        stack=answer["stack"] | _returned(request, state),
+        stack=answer["stack"] | _returned(request, state, wish),
         provision_only=bool(wish.provision_for) and not facts["pci"]["gpus"],
         cards_missing=bool(wish.provision_for) and not facts["pci"]["gpus"] and _missing_cards(facts, wish) is not None,
         cpu_only=not facts["pci"]["gpus"] and not wish.provision_for and not hosts.has_gpu_off_the_bus(facts),
@@ -250,10 +251,10 @@ def _previous(request: Request, state: way_back.State | None) -> Mapping[str, An
     return None if request.applied is None else request.applied.get("driver")
 
 
-def _returned(request: Request, state: way_back.State | None) -> dict[str, Any]:
+def _returned(request: Request, state: way_back.State | None, wish: Wish) -> dict[str, Any]:
     """The driver part of the stack of a node that goes back: exactly the one that worked, whatever is preferred today."""
     if state is not None:
-        return {"driver": way_back.stack_of(state)}
+        return {"driver": way_back.stack_of(state, wish.driver_runfile)}
     if request.returns and request.applied and "driver" in request.applied:
         return {"driver": request.applied["driver"]}
     return {}
@@ -343,6 +344,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
     plan["install"] = list(sizes.values())
+    plan["from_controller"] = _from_controller(context.stack, drafted.wish)
     plan["prefer"] = nvidia_driver.preferred(context, index or {}, drafted.keep.get(EVERY_PACKAGE))
     plan["download_bytes"] = (index or {}).get("download_bytes") or 0
     plan["disk_bytes"] = (index or {}).get("disk_bytes") or 0
@@ -360,6 +362,20 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     return judged(plan, request)
 
 
+def _from_controller(stack: Mapping[str, Any], wish: Wish) -> str | None:
+    """The file on the controller that the driver comes from: this run's own nvidia_driver_runfile, where it is no address, and nothing
+    that a node has said.
+    """
+    file, given = (stack.get("driver") or {}).get("runfile") or {}, wish.driver_runfile
+    return given if file.get("addresses") == [given] and not way_back.is_address(given) else None
+
+
+_OTHERS_RECORD = (
+    "nothing was removed; look who changed /var/lib/gpuwright on the node, take the name out of history.json and the seals there, "
+    "and run again"
+)
+
+
 def take_back(facts: Facts, request: Request) -> dict[str, Any]:
     """The plan of a node from which everything goes that gpuwright brought."""
     found = removal.findings(facts)
@@ -374,6 +390,7 @@ def take_back(facts: Facts, request: Request) -> dict[str, Any]:
         plan["checks"] = [checking.make("removal.left", "pass", reason="nothing of gpuwright is on this node")]
     context = Context(facts=facts, stack={})
     plan["refusals"] = _privilege_refusals(context) if found and request.verb in APPLYING else []
+    plan["refusals"] += [_refusal("record-foreign", text, _OTHERS_RECORD) for text in removal.foreign(facts)]
     plan["ok"] = not plan["refusals"]
     return judged(plan, request)
 
@@ -623,7 +640,7 @@ def _refusals(
     refusals += _newer_seal_refusals(context) + [_version_refusal(each, request) for each in missing]
     refusals += [_floor_refusal(*each) for each in floors] + _unmoved_refusals(drafted)
     if drafted.state:
-        refusals += way_back.refusals(drafted.state, context.facts, _versions(index))
+        refusals += way_back.refusals(drafted.state, context.facts, _versions(index), drafted.wish.driver_runfile)
     refusals += _unverified_refusals(plan, request) + _space_refusals(plan, context) + _service_refusals(plan, context)
     refusals += _failed_refusals(plan, context, request)
     refusals += kernels.refusals(plan["install"], context)
@@ -825,6 +842,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "disk_bytes": 0,
         "install": [],
         "prefer": None,
+        "from_controller": None,
         "versions_verified": True,
         "stack": {},
         "warnings": [],

@@ -15,6 +15,7 @@ from typing import Any
 from ..module_utils.history import file_of
 from . import way_back
 from .components import Finding, mig, nouveau_blacklist, runfile
+from .resolver.frameworks import FRAMEWORKS
 
 Facts = Mapping[str, Any]
 
@@ -28,6 +29,49 @@ BOOTS = re.compile(
 REFRESHES = ("nvidia-container-toolkit-base", ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"))
 #: Where the host's own files lie that were in the way.
 BACKUP = "/var/lib/gpuwright/backup"
+
+#: What the roles write, and nothing else is removed: files under a name of ours, the preferences that NVIDIA's pins bring (configuration
+#: that outlives them), what the repair tells DKMS. A record is believed for its own node, and not with the whole tree.
+WRITTEN = re.compile(
+    r"/etc/apt/(sources[.]list|preferences|apt[.]conf|auth[.]conf|keyrings)([.]d)?/[\w.+-]*gpuwright[\w.+-]*"
+    r"|/etc/apt/preferences[.]d/[\w.+-]*nvidia[\w.+-]*"
+    r"|/etc/(modprobe|modules-load|dracut[.]conf|yum[.]repos|default/grub)[.]d/gpuwright[\w.+-]*"
+    r"|/usr/share/keyrings/gpuwright-[\w.+-]+|/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuwright-[\w.+-]+"
+    r"|/etc/kernel/((header_)?postinst|postrm|install)[.]d/(zz|aa|95)-gpuwright([.]install)?"
+    r"|/etc/systemd/system/gpuwright-[\w.-]+|/etc/gpuwright/[\w.-]+|/usr/local/libexec/gpuwright/[\w.-]+"
+    r"|/etc/dkms/([\w.+~-]+[.]conf|no-autoinstall)|/etc/docker/daemon[.]json",
+    re.ASCII,
+)
+#: An environment has its framework's name, and is no system's directory nor somebody's home; the role asks for our mark in it.
+ENVIRONMENT = re.compile(
+    rf"(?!/(etc|boot|dev|proc|sys|run|root|lib\w*|s?bin)/|/(home|usr|var)/[^/]+$)(/[\w.+@ -]+)+/({'|'.join(sorted(FRAMEWORKS))})",
+    re.ASCII,
+)
+UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path)|docker[.]service)", re.ASCII)
+#: A word of the package managers, and never an option of theirs or a pattern.
+NAME = re.compile(r"\w[\w.+:~^()-]*", re.ASCII)
+
+
+def foreign(facts: Facts) -> list[str]:
+    """What the record names and no role can have written, as sentences: nothing is removed by such a record."""
+    history = facts.get("history") or {}
+    kinds = (
+        ("files", WRITTEN, "the file"),
+        ("environments", ENVIRONMENT, "the environment"),
+        ("services", UNIT, "the unit"),
+        ("brought", NAME, "the package"),
+        ("streams", NAME, "the module stream"),
+    )
+    return [
+        f"the record on this node names {what} {str(each)[:200]!r}, which gpuwright never writes or brings"
+        for key, allowed, what in kinds
+        for each in history.get(key) or ()
+        if not (isinstance(each, str) and allowed.fullmatch(each)) or _goes_up(str(each))
+    ]
+
+
+def _goes_up(path: str) -> bool:
+    return any(part in (".", "..") for part in path.split("/"))
 
 
 def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding]]:

@@ -194,7 +194,7 @@ def _card_of_device(device: Mapping[str, Any], facts: Mapping[str, Any], rules: 
         return card_of_row(row, bus_id=bus_id, device=device["device"])
     found = gpus.by_range(device["device"], rules)
     return Card(
-        name=f"NVIDIA device {device['device']}",
+        name=f"NVIDIA device {device['device'] or 'without an id'}",
         architecture=found["architecture"] if found else None,
         compute_capability=found["compute_capability"] if found else None,
         pci=device["device"],

@@ -28,6 +28,7 @@ State = Mapping[str, Any]
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PACKAGE_MANAGERS = ("apt-get", "dpkg", "dnf")
 _NO_SPACE = "No space left on device"
+_ADDRESS = re.compile(r"https?://")
 #: As dpkg and rpm say it.
 _SCRIPT_FAILED = re.compile(r".*\bscript (?:subprocess )?returned error exit status.*|.*\bscriptlet failed\b.*")
 #: Characters that are kept of the reason why a driver failed.
@@ -182,10 +183,14 @@ def without_driver(wish: Wish) -> Wish:
     return replace(wish, driver_source=None, driver_branch=None, driver_version=None, driver_modules=None)
 
 
-def stack_of(state: State) -> dict[str, Any]:
-    """The driver part of the stack: the one that was sealed, else one that is as it was found and adopted."""
+def stack_of(state: State, given: str | None = None) -> dict[str, Any]:
+    """The driver part of the stack: the one that was sealed, else one that is as it was found and adopted. ``given``: this run's own
+    nvidia_driver_runfile.
+    """
     if state["stack"]:
-        return dict(state["stack"])
+        file = file_of(state)
+        trusted = {"runfile": {**file, "addresses": addresses(file, given)}} if file else {}
+        return {**state["stack"], **trusted}
     return {
         "branch": str(state["version"]).partition(".")[0],
         "version": state["version"],
@@ -216,6 +221,18 @@ def finding(state: State, facts: Facts) -> Finding:
 def file_of(state: State) -> Mapping[str, Any] | None:
     """The file of NVIDIA's that brought a driver; None for one of packages."""
     return history.file_of(state["stack"]) if state["source"] == "runfile" else None
+
+
+def addresses(file: Mapping[str, Any], given: str | None) -> list[str]:
+    """From where a remembered file may be had again. The record is the node's: no path on the controller is taken from it, only one that
+    this run names itself (``given``) and that is the one of the record.
+    """
+    return [each for each in file["addresses"] if is_address(each) or each == given]
+
+
+def is_address(text: str | None) -> bool:
+    """Whether a place of NVIDIA's file is one that the node itself fetches from, and no path on the controller."""
+    return _ADDRESS.match(text or "") is not None
 
 
 def arriving(situation: Situation, state: State | None) -> Situation:
@@ -267,9 +284,16 @@ def streams(facts: Facts, then: Mapping[str, str], stack: Mapping[str, Any] | No
     return {name: then.get(name, "") for name in sorted({*named} - {""}) if now.get(name) != then.get(name)}
 
 
-def refusals(state: State, facts: Facts, versions: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Packages that are neither kept on the node nor in its index."""
+def refusals(state: State, facts: Facts, versions: Mapping[str, str], given: str | None = None) -> list[dict[str, Any]]:
+    """Packages that are neither kept on the node nor in its index, and a file of NVIDIA's that is neither kept there nor to be had.
+    ``given``: this run's own nvidia_driver_runfile.
+    """
     files = copies(state, facts)
+    file = file_of(state)
+    if file and not addresses(file, given) and file["name"] not in ((facts.get("history") or {}).get("copies") or ()):
+        text = f"{file['name']}, which brought driver {state['version']}, is not kept on the node, and this run does not say where it is"
+        remedy = f"name it as it was named then (-e nvidia_driver_runfile=PATH), or put it into {history.COPIES} on the node and run again"
+        return [{"rule": "rollback-file", "text": text, "source": "gpuwright", "remedy": remedy}]
     lost = [
         f"{name} {version}"
         for name, version in sorted(state["packages"].items())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted, redact
 
 from . import datacentre, specifiers
 from .errors import BadInput
@@ -589,7 +589,7 @@ def _driver_variables(values: dict[str, Any], variables: Mapping[str, Any], rule
 def _runfile_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> None:
     """Read where the driver's file is and what it has to be; both only matter with the source runfile."""
     if variables.get("nvidia_driver_runfile") not in _AUTO:
-        values["driver_runfile"] = str(variables["nvidia_driver_runfile"])
+        values["driver_runfile"] = _bare(str(variables["nvidia_driver_runfile"]), "nvidia_driver_runfile")
     given = variables.get("nvidia_driver_runfile_sha256")
     if given in _AUTO:
         return
@@ -653,6 +653,18 @@ def _host_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> Non
             )
         if mapping:
             values[key] = {str(name): str(value).rstrip("/") for name, value in mapping.items()}
+    mirrors = values.get("mirrors", {})
+    for name, url in mirrors.items():
+        mirrors[name] = _bare(url, f"gpuwright_mirrors: {name}")
+
+
+def _bare(url: str, name: str) -> str:
+    """Return an address without its credentials: what is resolved is recorded. See credentials.py."""
+    try:
+        redact.credentials(url)
+    except redact.CredentialsError as error:
+        raise BadInput(f"{name}: {error}") from None
+    return redact.without_credentials(url)
 
 
 def _list(value: Any, name: str) -> list[Any]:

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpuwright import console, continuation, exits
+from gpuwright import console, continuation, exits, paths
 from gpuwright.errors import CommandError
 from gpuwright.parser import command_line, parse, wants_json
 
@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = command_line() if argv is None else list(argv)
     as_json = wants_json(words)
     try:
+        paths.leave_the_callers_places()
         args = parse(words)
         if args.verb != "completion":  # what a shell evaluates
             continuation.tell_result()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Any, TextIO
+
+from gpuwright import paths
+from gpuwright.errors import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,13 +35,38 @@ _MIN_COLUMN = 16
 # What is to be pasted into a ticket is no wider than this, on a terminal or not.
 _PAGE = 100
 
-# A remote host chooses what stands in its messages: it must not move the cursor or colour our terminal.
-_CONTROL = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# A remote host chooses what stands in its messages: it must not move the cursor, colour our terminal or turn the direction of text. So
+# whatever is written is cleaned where it is written, and our own colours are marks until then that nobody else can know.
+_MARK = re.compile(f"\x02{secrets.token_hex(8)}:(\\d+)\x03")
+_UNSEEN = "\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+_CONTROL = re.compile(f"\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f{_UNSEEN}]")
+_NOT_IN_JSON = re.compile(f"[{_UNSEEN}]")
 
 
 def clean(text: object) -> str:
-    """Text without control characters."""
-    return _CONTROL.sub("", str(text))
+    """Text without control characters and colours; its lines stay."""
+    return _CONTROL.sub("", _MARK.sub("", str(text)))
+
+
+def one_line(text: object) -> str:
+    """The same on one line: a name of a host must not look like another host's line."""
+    return " ".join(clean(text).split("\n"))
+
+
+def without_credentials(text: str) -> str:
+    """Text without the credentials of addresses; whatever is printed or logged goes through here."""
+    try:
+        return str(redact().text(text))
+    except Failed:
+        return text  # the installation is broken: it has run nothing, and has to be able to say so
+
+
+def redact() -> Any:
+    """The collection's one module for it, which reports and nodes use too. Imported late: a broken installation has none."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils import redact
+
+    return redact
 
 
 def out(text: str = "") -> None:
@@ -59,13 +88,15 @@ def error(text: str, suggestions: Iterable[str] = ()) -> None:
 
 def json_document(document: Mapping[str, Any]) -> None:
     """Print the one JSON document of `--json`."""
-    sys.stdout.write(json.dumps(document, indent=2, sort_keys=False, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(redact().document(document), indent=2, sort_keys=False, ensure_ascii=False, default=str)
+    # What json leaves as it is although a terminal acts on it; in JSON it stands in a string, or nowhere.
+    sys.stdout.write(_NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     sys.stdout.flush()
 
 
 def ask(question: str) -> bool:
     """Ask a yes-or-no question on stderr; anything but a clear yes is no."""
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{clean(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
@@ -89,7 +120,11 @@ def colour(text: str, name: str, stream: TextIO | None = None) -> str:
     stream = stream or sys.stdout
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
-    return f"\x1b[{_COLOURS[name]}m{text}\x1b[0m"
+    return f"{_mark(_COLOURS[name])}{text}{_mark('0')}"
+
+
+def _mark(code: str) -> str:
+    return _MARK.pattern.replace("(\\d+)", code)
 
 
 def status(word: str, stream: TextIO | None = None) -> str:
@@ -107,7 +142,7 @@ def table(rows: Sequence[Sequence[object]], headings: Sequence[str], indent: int
 
     Without a width it is the terminal's, and without a terminal nothing is wrapped: a log is searched, not admired.
     """
-    cells = [[clean("" if cell is None else cell) for cell in row] for row in rows]
+    cells = [[one_line("" if cell is None else cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(headings), *cells]) for i in range(len(headings))]
     if width is None and sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
@@ -122,7 +157,8 @@ def paragraph(text: str, indent: int = 2, bullet: str = "", width: int | None = 
     """A sentence behind an optional bullet, wrapped at a width, or on a terminal at its own."""
     first = " " * indent + bullet
     if width is None and not sys.stdout.isatty():
-        return first + clean(text)
+        # Its further lines stand below its first one: none of them begins where another thing would.
+        return first + clean(text).replace("\n", "\n" + " " * len(first))
     width = max(width or shutil.get_terminal_size().columns, 40)
     return textwrap.fill(
         clean(text), width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
@@ -143,12 +179,16 @@ def size(count: float | None) -> str:
 def names(items: Sequence[str], most: int = 6) -> str:
     """Names of hosts or packages, shortened in the middle of a fleet."""
     if len(items) <= most:
-        return ", ".join(items)
-    return f"{', '.join(items[:most])} and {len(items) - most} more"
+        return ", ".join(map(one_line, items))
+    return f"{', '.join(map(one_line, items[:most]))} and {len(items) - most} more"
 
 
 def _write(stream: TextIO, text: str) -> None:
-    stream.write(text + "\n")
+    """The one place where text leaves: every part of it is clean, without credentials, and our marks become colours."""
+    # Split by a pattern with one group, every other part is what the group held: the code of a colour.
+    parts = _MARK.split(without_credentials(text))
+    parts = [clean(part) if number % 2 == 0 else f"\x1b[{part}m" for number, part in enumerate(parts)]
+    stream.write("".join(parts) + "\n")
     stream.flush()
 
 

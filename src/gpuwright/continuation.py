@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import site
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Where the continuation lies on the machine (role `reboot`), and the file in which it leaves its result for people.
 DIRECTORY = Path("/var/lib/gpuwright/resume")
+PROGRAM = DIRECTORY / "program"
 NOTICE = DIRECTORY / "notice"
 #: What a login shows. In /run: gone at the next boot whatever happens.
 MOTD = Path("/run/motd.d/gpuwright-resume")
@@ -48,11 +47,14 @@ _ANSIBLE_OPTIONS = {
 _BECOME_FILE = ("--become-password-file", "--become-pass-file")
 
 _CREDENTIALS = re.compile(r"://[^/\s\"']*@")
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
 
-class _MayHoldSecretError(Exception):
+class _NotPreparedError(Exception):
+    """Nothing is prepared; the text says why."""
+
+
+class _MayHoldSecretError(_NotPreparedError):
     """The run had something that must not be written to a file; the text names it."""
 
 
@@ -77,7 +79,7 @@ def prepare(args: argparse.Namespace, wanted: Request, environment: Mapping[str,
         return {"refused": "this run was itself started after a boot, and is not repeated at the next one"}
     try:
         return _prepared(args, wanted, environment)
-    except _MayHoldSecretError as reason:
+    except _NotPreparedError as reason:
         return {"refused": str(reason)}
 
 
@@ -101,11 +103,34 @@ def _prepared(args: argparse.Namespace, wanted: Request, environment: Mapping[st
     repeated = list(_own_options(args))
     if _CREDENTIALS.search(json.dumps([files, words, repeated])):
         raise _MayHoldSecretError("an address in the wish or in a variable carries a user or password")
-    command = [sys.executable, "-m", "gpuwright", args.verb, "--yes", *repeated, *words]
+    interpreter = _interpreter()
+    command = [interpreter, "-IS", str(PROGRAM / "gpuwright"), args.verb, "--yes", *repeated, *words]
     command += ["--report", str(DIRECTORY / "report")]
     if options:
         command += ["--", *options]
-    return {"command": command, "files": files, "environment": _environment(environment)}
+    # What runs now is copied for root when the boot turns out to be needed: its user may change it until then.
+    program = {"package": str(Path(__file__).resolve().parent), "interpreter": interpreter, "directory": str(PROGRAM)}
+    return {"command": command, "program": program, "files": files, "environment": _environment(environment)}
+
+
+def _interpreter() -> str:
+    """The Python that may run as root after the boot: this one where nobody else can change it, else the system's of its version.
+
+    Raises:
+        _NotPreparedError: there is none.
+    """
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+
+    own = os.path.realpath(sys.executable)
+    systems = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    for path in (own, os.path.realpath(systems)):
+        if Path(path).is_file() and ownership.offence(path) is None:
+            return path
+    raise _NotPreparedError(
+        f"the Python that runs now is not root's alone ({ownership.offence(own) or own}), and there is no {systems}; "
+        "install that one by the package manager and run again, or run the same command again after the boot"
+    )
 
 
 def _own_options(args: argparse.Namespace) -> Iterator[str]:
@@ -204,18 +229,8 @@ def _public_variables() -> frozenset[str]:
 
 
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """What the command needs around it: its programs, its packages, a way to the network."""
-    programs = [str(paths.programs())]
-    found = shutil.which("ansible-playbook", path=inherited.get("PATH"))
-    if found:
-        programs.append(str(Path(found).parent))
-    # The system's own programs first: what a user can write to must not answer in their name.
-    wanted = {"PATH": ":".join([_SYSTEM_PATH, *dict.fromkeys(programs)]), "HOME": "/root", RESUMED: "1"}
-    packages = [str(Path(entry).absolute()) for entry in inherited.get("PYTHONPATH", "").split(":") if entry]
-    if Path(site.getusersitepackages()) in Path(__file__).parents:
-        packages.append(site.getusersitepackages())
-    if packages:
-        wanted["PYTHONPATH"] = ":".join(packages)
+    """What the command needs around it: the system's programs, a way to the network. Nothing else of the caller's goes along."""
+    wanted = {"PATH": paths.SYSTEM_PATH, "HOME": "/root", RESUMED: "1"}
     for name in (*_PROXIES, *(name.upper() for name in _PROXIES)):
         if inherited.get(name) and "@" not in inherited[name]:
             wanted[name] = inherited[name]
@@ -230,12 +245,17 @@ def tell_result(state_home: Path | None = None) -> None:
     seen = (state_home or paths.state_home()) / "gpuwright" / "resume-told"
     try:
         text = NOTICE.read_text(encoding="utf-8", errors="replace").strip()
-        if os.environ.get(RESUMED) or not text or (seen.is_file() and seen.read_text(encoding="utf-8") == text):
+        root = os.geteuid() == 0
+        if (
+            os.environ.get(RESUMED)
+            or not text
+            or (not root and seen.is_file() and seen.read_text(encoding="utf-8") == text)
+        ):
             return
         for line in text.splitlines():
             console.note(console.clean(line))
         console.note()
-        if os.geteuid() == 0:
+        if root:
             NOTICE.unlink(missing_ok=True)
             MOTD.unlink(missing_ok=True)
         else:

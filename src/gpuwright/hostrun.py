@@ -45,6 +45,7 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
     """
     if args.limit and not args.inventory:
         raise BadInput("--limit chooses from an inventory: give one with -i")
+    paths.judge_configuration()
     lock = _lock(args)
     wish = knowledge.read_variables(args.wish) if args.wish else {}
     for option, value in {"--wish": wish, "--want": args.want, "--report": args.report}.items():

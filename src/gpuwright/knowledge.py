@@ -181,18 +181,21 @@ def read_variables(name: str) -> dict[str, Any]:
 
 
 def read_facts(name: str) -> dict[str, Any]:
-    """An observation that a run wrote.
+    """An observation that a run wrote. It comes through the same gate as a node's answer.
 
     Raises:
         BadInput: it is not there or not an observation.
     """
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+
     document = _read_json(name, "the facts file")
-    facts = document.get("facts", document)
-    if not isinstance(facts, dict) or not {"os", "pci"} <= facts.keys():
-        raise BadInput(
-            f"the facts file {name} is not an observation of gpuwright", ["a run writes it as facts/HOST.json"]
-        )
-    return facts
+    try:
+        admitted: dict[str, Any] = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
+    except gate.Refused as error:
+        text = f"the facts file {name} is not an observation of this version of gpuwright: {error}"
+        raise BadInput(text, ["a run writes it as facts/HOST.json"]) from None
+    return admitted
 
 
 def read_lock(name: str) -> dict[str, Any]:
@@ -208,17 +211,21 @@ def read_lock(name: str) -> dict[str, Any]:
         return document
 
 
-def write_lock(name: str, question: Question) -> list[str]:
+def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> list[str]:
     """Write the answer to a question as a lock file: its stack with exact versions. Returns the parts that have none.
 
+    `hashes` are files that say with hashes which wheels an environment is made of.
+
     Raises:
-        BadInput: it cannot be written, or there is nothing to lock.
+        BadInput: it cannot be written, there is nothing to lock, or a file is of none of its environments.
     """
+    files = [(each, _read(each, "the file of hashes")) for each in hashes]
     with _their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import lock, rules
 
         where, wished = _asked(question)
-        document = lock.make(where, wished, rules.load_rules(), wants=question.wants, version=__version__)
+        tables = rules.load_rules()
+        document = lock.make(where, wished, tables, wants=question.wants, version=__version__, hashes=files)
     try:
         Path(name).expanduser().write_text(lock.text(document), encoding="utf-8")
     except OSError as error:

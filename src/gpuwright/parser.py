@@ -225,6 +225,13 @@ def _resolve(verbs: _Verbs[Parser]) -> None:
     )
     _wish(parser)
     parser.add_argument("--lock", metavar="FILE", help="write the answer, for `up --lock`")
+    parser.add_argument(
+        "--hashes",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a node's gpuwright-wheels.txt: the lock holds others to exactly these wheels (repeat)",
+    )
 
 
 def _gpus(verbs: _Verbs[Parser]) -> None:

@@ -12,11 +12,15 @@ from gpuwright.errors import BadInput, Failed
 
 COLLECTION = Path("ansible_collections") / "gpuwright" / "node"
 
+#: Where the system's programs are: what a user can write to must not answer in their name.
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 # Written into every run directory; a directory without it is somebody else's and is not written over.
 MARKER = ".gpuwright-run"
 OWN_ENTRIES = (
     "facts",
     "plans",
+    "sealed",
     "hosts",
     "ansible",
     "run.json",
@@ -72,8 +76,59 @@ def clone_root() -> Path | None:
 
 def programs() -> Path:
     """The directory of the own environment's programs (`ansible-playbook`)."""
+    # A copy that goes on after a boot has them beside its library, and the system's interpreter.
+    copy = Path(__file__).resolve().parents[2] / "bin"
+    if (copy / "ansible-playbook").is_file():
+        return copy
     # Not resolved: the interpreter of a virtual environment is a link that leads out of it.
     return Path(sys.executable).parent
+
+
+#: Variables that say where a program writes.
+_PLACES = ("HOME", "TMPDIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "ANSIBLE_HOME", "ANSIBLE_LOCAL_TEMP")
+
+
+def leave_the_callers_places() -> None:
+    """As root, write nowhere that another user can change: sudo may keep the caller's HOME, in which a link could lie in our way."""
+    if os.geteuid() != 0:
+        return
+    import pwd
+    import site
+
+    make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+
+    for name in _PLACES:
+        given = os.environ.get(name) or "~"
+        if not given.startswith("~") and ownership.offence(str(Path(given).absolute()), sticky=True):
+            if name == "HOME" and site.ENABLE_USER_SITE:
+                # What runs now may be installed there, for that user alone.
+                os.environ.setdefault("PYTHONUSERBASE", site.getuserbase())
+            del os.environ[name]
+    os.environ.setdefault("HOME", pwd.getpwuid(0).pw_dir)
+
+
+def judge_configuration() -> None:
+    """As root, take no ansible.cfg of the working directory that somebody else may change: it can name programs and plugins.
+
+    The user whom sudo names is trusted with it: that user began the run. Ansible takes none in a directory that everybody may write.
+
+    Raises:
+        BadInput: there is one.
+    """
+    path = Path.cwd() / "ansible.cfg"
+    if os.geteuid() != 0 or os.environ.get("ANSIBLE_CONFIG") or not path.exists() or path.parent.stat().st_mode & 0o002:
+        return
+    make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+
+    caller = os.environ.get("SUDO_UID", "")
+    found = ownership.offence(str(path), (0, int(caller)) if caller.isdigit() else (0,))
+    if found:
+        raise BadInput(
+            f"root would take {path} of the working directory, which another user may change: there is {found.text}",
+            ["work in another directory", f"take it all the same: ANSIBLE_CONFIG={path}"],
+        )
 
 
 def state_home() -> Path:
@@ -95,14 +150,24 @@ def make_run_directory(report: str | None) -> Path:
         path = state_home() / "gpuwright" / "runs" / f"{stamp}-{os.getpid()}"
     else:
         path = Path(report).expanduser().absolute()
+    make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            _clear_own(path)
-        (path / MARKER).touch(mode=0o600)
+        made = run_directory.make(path)
+        if any(made.iterdir()):
+            _clear_own(made, run_directory.is_own_file(made / MARKER))
+        os.close(os.open(made / MARKER, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     except OSError as error:
         raise BadInput(
             f"the report directory {path} cannot be used: {error.strerror}", ["give another one with --report DIR"]
+        ) from error
+    except run_directory.RefusedError as error:
+        raise BadInput(
+            f"the report directory {path} must be yours alone, with all directories above it, and there is {error}",
+            [
+                "give a directory of your own with --report DIR; with sudo one of root's, or run without sudo and with -K"
+            ],
         ) from error
     return path
 
@@ -115,10 +180,10 @@ def clear_records(run_dir: Path) -> None:
         shutil.rmtree(run_dir / name, ignore_errors=True)
 
 
-def _clear_own(path: Path) -> None:
+def _clear_own(path: Path, is_ours: bool) -> None:
     import shutil
 
-    if not (path / MARKER).is_file():
+    if not is_ours:
         raise BadInput(
             f"the report directory {path} is not empty and was not written by gpuwright",
             ["give an empty or a new directory with --report DIR"],

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
     from rich.live import Live
+    from rich.text import Text
 
 Event = dict[str, Any]
 
@@ -155,7 +156,14 @@ def choose(title: str, *, verbosity: int) -> Progress:
 
 
 def _note(line: str) -> None:
-    console.note(console.clean(line))
+    console.note(console.one_line(line))
+
+
+def _shown(line: str, style: str = "") -> Text:
+    """A line for the screen that moves, which is not written by `console`."""
+    from rich.text import Text
+
+    return Text(console.without_credentials(console.one_line(line)), style=style, no_wrap=True, overflow="ellipsis")
 
 
 class PlainProgress:
@@ -217,10 +225,8 @@ class LiveProgress:
 
     def _tell(self, line: str) -> None:
         """A line that stays, above those that move."""
-        from rich.text import Text
-
         if self._live is not None:
-            self._live.console.print(Text(console.clean(line)))
+            self._live.console.print(_shown(line))
 
     def _render(self) -> RenderableType:
         from rich.console import Group
@@ -232,17 +238,17 @@ class LiveProgress:
         known = list(self._state.hosts.items())  # a copy at one go: events arrive while the screen is drawn
         hosts = sorted(known, key=lambda item: (not item[1].ended, item[0]))
         for host, state in hosts[:MOST_HOSTS]:
-            lines.append(Text(_line(host, state, now), style=_style(state), no_wrap=True, overflow="ellipsis"))
+            lines.append(_shown(_line(host, state, now), _style(state)))
         if len(hosts) > MOST_HOSTS:
             counts = ", ".join(f"{count} {name or 'waiting'}" for name, count in sorted(self._state.counts().items()))
-            lines.append(Text(f"  … {len(hosts)} hosts: {counts}", style="dim", no_wrap=True, overflow="ellipsis"))
+            lines.append(_shown(f"  … {len(hosts)} hosts: {counts}", "dim"))
         return Group(*lines)
 
 
 def _line(host: str, state: HostState, now: float) -> str:
     if state.ended:
-        return console.clean(f"  {host:<24} {state.ended}: {state.reason}")
-    return console.clean(f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {state.task}")
+        return f"  {host:<24} {state.ended}: {state.reason}"
+    return f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {state.task}"
 
 
 def _style(state: HostState) -> str:

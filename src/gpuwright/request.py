@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuwright import paths
+from gpuwright import console, paths
 from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from gpuwright.privilege import Privilege
 
@@ -33,8 +33,9 @@ class Request:
         playbook: the playbook's name in the collection, without suffix.
         run_dir: the run's directory on this controller.
         inventory: `-i` as absolute paths or host lists; empty for the machine one sits at.
-        extra_vars: variables of ours; they are written to the run directory and hold no secret.
-        user_vars: `-e` as given; never written by us. They come later and win.
+        extra_vars: variables of ours; they are written to the run directory, and without credentials once Ansible has read them.
+        user_vars: `-e` as given. They come later and win. What is no file is written to one until Ansible has read it: a
+            command line can be read by everybody on this machine.
         check: dry run (`--check --diff`).
         become_password: sudo's password, given to the prompt only.
     """
@@ -130,9 +131,9 @@ def extra_vars(
 
 def command_line(request: Request) -> list[str]:
     """The arguments of ansible-playbook, without the inventory and the playbook themselves."""
-    words = ["-e", f"@{request.run_dir / 'extravars.json'}"]
-    for variable in request.user_vars:
-        words += ["-e", variable]
+    words = ["-e", f"@{_own_variables(request)}"]
+    for number, variable in enumerate(request.user_vars):
+        words += ["-e", variable if variable.startswith("@") else f"@{_user_variables(request, number)}"]
     if request.limit:
         words += ["--limit", request.limit]
     if request.check:
@@ -155,7 +156,7 @@ def environment(request: Request, inherited: Mapping[str, str]) -> dict[str, str
         # The own collection first; behind it the user's, for the plugins of an inventory.
         "ANSIBLE_COLLECTIONS_PATH": f"{paths.collections_root()}:{theirs}",
         # ansible-runner looks for ansible-playbook on PATH: it must be the one of this environment.
-        "PATH": f"{paths.programs()}:{inherited.get('PATH', os.defpath)}",
+        "PATH": f"{paths.programs()}:{_searched(request, inherited)}",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_FORCE_COLOR": "0",
         "ANSIBLE_NOCOWS": "1",
@@ -172,14 +173,51 @@ def environment(request: Request, inherited: Mapping[str, str]) -> dict[str, str
     return variables
 
 
+def _searched(request: Request, inherited: Mapping[str, str]) -> str:
+    """The caller's PATH; where root works on this machine, the system's own: sudo may keep directories there that users write."""
+    at_work = request.local and os.geteuid() == 0
+    return paths.SYSTEM_PATH if at_work else inherited.get("PATH", os.defpath)
+
+
 def write_files(request: Request) -> list[str]:
     """Write the variables and, for the own machine, its inventory; returns the inventory sources."""
-    _write_private(request.run_dir / "extravars.json", request.extra_vars)
+    _write_private(_own_variables(request), request.extra_vars)
+    for number, variable in enumerate(request.user_vars):
+        if not variable.startswith("@"):
+            _write_private(_user_variables(request, number), _content(variable))
     if not request.local:
         return list(request.inventory)
     path = request.run_dir / "inventory.json"
     _write_private(path, local_inventory(Path(_SYSTEM_PYTHON).exists()))
     return [str(path)]
+
+
+def forget_secrets(request: Request) -> None:
+    """Ansible has read the variables: those of the user go, ours stay as a record without credentials."""
+    for number in range(len(request.user_vars)):
+        _user_variables(request, number).unlink(missing_ok=True)
+    _write_private(_own_variables(request), console.redact().document(request.extra_vars))
+
+
+def _own_variables(request: Request) -> Path:
+    return request.run_dir / "extravars.json"
+
+
+def _user_variables(request: Request, number: int) -> Path:
+    return request.run_dir / "ansible" / f"variables-{number}.yml"
+
+
+def _content(variable: str) -> str | dict[str, Any]:
+    """What a file says that means the same to Ansible as the word behind `-e`: YAML and JSON as they are, `name=value` read."""
+    if variable[:1] in ("[", "{"):
+        return variable
+    from ansible.errors import AnsibleError
+    from ansible.parsing.splitter import parse_kv
+
+    try:
+        return dict(parse_kv(variable))
+    except AnsibleError as error:
+        raise BadInput("a variable of -e cannot be read: a quote or an escape in it has no end") from error
 
 
 def local_inventory(has_system_python: bool) -> dict[str, Any]:
@@ -219,7 +257,9 @@ def _file(name: str | None, what: str) -> str | None:
     return str(path)
 
 
-def _write_private(path: Path, document: Mapping[str, Any] | Sequence[Any]) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        json.dump(document, stream, indent=1)
+def _write_private(path: Path, document: Mapping[str, Any] | str) -> None:
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    run_directory.write(path, (document if isinstance(document, str) else json.dumps(document, indent=1)).encode())

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuwright import paths, reasons
+from gpuwright import console, paths, reasons
 from gpuwright.errors import BadInput, Failed, Interrupted
-from gpuwright.request import command_line, environment, write_files
+from gpuwright.request import command_line, environment, forget_secrets, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,7 +97,7 @@ def run(request: Request, listener: Callable[[Event], None]) -> Outcome:
         Failed: Ansible itself could not start.
         Interrupted: Ctrl-C.
     """
-    outcome = Outcome(log=request.run_dir / "ansible" / "artifacts" / _ident(request) / "stdout")
+    outcome = Outcome(log=_log(request))
 
     def on_event(event: Event) -> None:
         outcome.take(event)
@@ -119,7 +119,7 @@ def backend(request: Request, on_event: Callable[[Event], None]) -> tuple[int, s
 
     data_dir = request.run_dir / "ansible"
     data_dir.mkdir(mode=0o700, exist_ok=True)
-    with _stop_in_order() as stop:
+    with _forgetting(request), _stop_in_order() as stop:
         runner = init_runner(
             private_data_dir=str(data_dir),
             # Relative paths in ansible.cfg and in options are the user's: the run works in the user's directory.
@@ -132,15 +132,18 @@ def backend(request: Request, on_event: Callable[[Event], None]) -> tuple[int, s
             passwords={r"BECOME password.*:\s*?$": request.become_password}
             if request.become_password is not None
             else {},
-            settings={"pexpect_timeout": 1},
             fact_cache_type="",
             # Neither variables nor passwords are written to files.
             suppress_env_files=True,
             quiet=True,
-            event_handler=_without_files(on_event),
+            event_handler=_without_files(request, on_event),
             status_handler=_forget_command,
             cancel_callback=stop.now,
         )
+        # Set here: where there is no file of settings, ansible-runner forgets those that it is given.
+        runner.config.pexpect_timeout = 1
+        # Its own file of what Ansible says would have every secret that a task shows.
+        runner.config.suppress_output_file = True
         if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
             # ansible-runner turns the checking of host keys off; the user's own settings hold here.
             runner.config.env.pop("ANSIBLE_HOST_KEY_CHECKING", None)
@@ -152,12 +155,38 @@ def _ident(request: Request) -> str:
     return f"{request.playbook}-check" if request.check else request.playbook
 
 
-def _without_files(on_event: Callable[[Event], None]) -> Callable[[Event], bool]:
+def _log(request: Request) -> Path:
+    return request.run_dir / "ansible" / "artifacts" / _ident(request) / "stdout"
+
+
+@contextlib.contextmanager
+def _forgetting(request: Request) -> Iterator[None]:
+    """However a run ends, also before its first task, it leaves no secret of its options in a file."""
+    try:
+        yield
+    finally:
+        forget_secrets(request)
+
+
+def _without_files(request: Request, on_event: Callable[[Event], None]) -> Callable[[Event], bool]:
+    log = _log(request)
+
     def handler(event: Event) -> bool:
+        if event.get("event") == "playbook_on_start":
+            forget_secrets(request)
+        _write_log(log, event)
         on_event(event)
         return False  # no file an event: a fleet makes tens of thousands
 
     return handler
+
+
+def _write_log(log: Path, event: Event) -> None:
+    """Ansible's words as it prints them, without credentials."""
+    words = event.get("stdout")
+    if words or event.get("event") == "verbose":
+        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as stream:
+            stream.write(console.without_credentials(str(words)) + "\n")
 
 
 def _forget_command(status: Event, runner_config: Any) -> None:

@@ -159,7 +159,7 @@ def _trouble(record: Record) -> list[Record]:
 def _title(hosts: Sequence[str], record: Record) -> str:
     count = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
     marker = " (simulated)" if records.simulated(record) else ""
-    return console.colour(console.clean(console.names(hosts)), "bold") + count + marker
+    return console.colour(console.names(hosts), "bold") + count + marker
 
 
 def _plan(hosts: Sequence[str], plan: Record) -> None:
@@ -182,7 +182,7 @@ def _plan(hosts: Sequence[str], plan: Record) -> None:
 
 def _hardware(plan: Record) -> str:
     cards = [str(card.get("name")) for card in plan.get("gpus") or () if isinstance(card, dict)]
-    return f": {', '.join(counted(cards))}" if cards else ""
+    return f": {console.one_line(', '.join(counted(cards)))}" if cards else ""
 
 
 def counted(names: Sequence[str]) -> list[str]:
@@ -205,7 +205,7 @@ def _changes(plan: Record) -> None:
     for key in ("files", "services"):
         named = dict.fromkeys(name for row in changes for name in row.get(key) or ())
         if named:
-            console.out(f"  {key}: {', '.join(named)}")
+            console.out(f"  {key}: {', '.join(map(console.one_line, named))}")
     installed = plan.get("install") or ()
     with_others = f" for {len(installed)} packages" if installed else ""
     if plan.get("download_bytes") or plan.get("disk_bytes"):
@@ -298,7 +298,7 @@ def _returned(returned: Mapping[str, Any] | None) -> None:
 
 def _after(record: Record) -> str:
     if record.get("skipped"):
-        return f" ({record['skipped']})"
+        return f" ({console.one_line(record['skipped'])})"
     if record.get("reboot") and not record.get("failure"):
         return ", a reboot is needed to finish"
     return ""

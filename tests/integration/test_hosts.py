@@ -83,7 +83,7 @@ def test_the_machine_one_sits_at_without_cards_gets_what_needs_none(cardless: No
     assert json.loads(warm)["hosts"]["localhost"]["changes"] == []
 
 
-def install(machine: Node, folder: Path) -> None:
+def install(machine: Node, folder: Path, place: str = "/opt/gw") -> None:
     """The wheel of this clone with all that it needs, in an environment of its own on the node: by its own, newer Python."""
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     version = machine.shell("python3 -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'").strip()
@@ -94,7 +94,7 @@ def install(machine: Node, folder: Path) -> None:
     subprocess.run([*pip, "download", *wanted, wheel], check=True)
     subprocess.run(["docker", "cp", folder / "wheels", f"{settings.container_name(machine.name)}:/root/"], check=True)
     machine.shell(
-        "python3 -m venv /opt/gw && /opt/gw/bin/pip install -q --no-index --find-links /root/wheels gpuwright"
+        f"python3 -m venv {place} && {place}/bin/pip install -q --no-index --find-links /root/wheels gpuwright"
     )
 
 

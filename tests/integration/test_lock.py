@@ -18,10 +18,10 @@ _OLDER = ("driver=580.126.20", "cudnn=9.24.0.43", "container-toolkit=1.19.1")
 _WANTS = (*_OLDER, "cuda=13.0.3", "pytorch")
 
 
-def lock(folder: Path, *wants: str, system: str = "debian-13") -> Path:
+def lock(folder: Path, *wants: str, system: str = "debian-13", hashes: Path | None = None) -> Path:
     """A lock for two H100."""
     path = folder / f"{system}-{len(list(folder.iterdir()))}.lock.json"
-    words = [word for want in wants for word in ("--want", want)]
+    words = [word for want in wants for word in ("--want", want)] + (["--hashes", str(hashes)] if hashes else [])
     run = gpuwright("resolve", "--gpu", "H100", "--os", system, "--arch", "x86_64", *words, "--lock", path)
     assert run.code == 0, str(run)
     return path
@@ -75,6 +75,27 @@ def test_a_node_that_is_held_to_its_lock_is_warm(locked: tuple[Node, Path]) -> N
     for verb in ("doctor", "validate"):
         looked = gpuwright(verb, "-i", machine.inventory, "--lock", file, "--json")
         assert looked.code == 0, str(looked)
+
+
+def test_a_lock_with_hashes_makes_an_environment_anew_that_has_another_wheel(
+    locked: tuple[Node, Path], folder: Path
+) -> None:
+    machine, _file = locked
+    path = "/opt/gpuwright/pytorch/gpuwright-wheels.txt"
+    record = machine.shell(f"cat {path}")
+    (folder / "wheels.txt").write_text(record)
+    hashed = lock(folder, *_WANTS, hashes=folder / "wheels.txt")
+    machine.shell(
+        f"cd $(dirname {path})/lib/python3*/site-packages && mv filelock-4.2.11.dist-info filelock-4.2.10.dist-info"
+    )
+    run = machine.up("--lock", str(hashed))
+    assert run.code == 0, str(run)
+    assert run.components == {"frameworks"}
+    assert any("lacks filelock==4.2.11" in change["reason"] for change in run.host["changes"])
+    machine.shell(f"test -d $(dirname {path})/lib/python3*/site-packages/filelock-4.2.11.dist-info")
+    assert machine.shell(f"cat {path}") == record
+    again = machine.up("--lock", str(hashed))
+    assert (again.code, again.roles, again.changed, again.host["changes"]) == (0, [], 0, []), str(again)
 
 
 def test_a_package_that_was_moved_by_hand_goes_back_to_the_lock(locked: tuple[Node, Path]) -> None:

@@ -14,6 +14,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
+_LIMIT = 1 << 18
 _ENGINES = ("docker.io", "docker-ce", "moby-engine", "docker")
 
 
@@ -37,14 +38,16 @@ def started(fields: Mapping[str, str], now: float, monotonic: float) -> float | 
 
 
 def _daemon_json(host: Host) -> tuple[Any, str | None]:
-    text = host.read(_DAEMON_JSON, "containers.docker.daemon_json")
+    text = host.read(_DAEMON_JSON, "containers.docker.daemon_json", limit=_LIMIT + 1)
     if text is None:
         return None, None
+    if len(text) > _LIMIT:
+        return None, f"{_DAEMON_JSON} has more than {_LIMIT} characters"
     if not text.strip():
         return {}, None
     try:
         parsed = json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         return None, f"{_DAEMON_JSON} is no valid JSON: {exc}"
     if not isinstance(parsed, dict):
         return None, f"{_DAEMON_JSON} holds a {type(parsed).__name__} instead of an object"

@@ -9,6 +9,7 @@ import re
 import struct
 from typing import Any, Iterable, NamedTuple
 
+from ansible_collections.gpuwright.node.plugins.module_utils import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 
 DPKG_STATUS = "/var/lib/dpkg/status"
@@ -248,7 +249,7 @@ def parse_one_line(text: str, path: str) -> list[dict[str, Any]]:
             {
                 "file": path,
                 "types": [kind],
-                "uris": [uri],
+                "uris": [redact.without_credentials(uri)],
                 "suites": [suite],
                 "components": components.split(),
                 "signed_by": signed.group(1) if signed else None,
@@ -282,7 +283,7 @@ def parse_deb822(text: str, path: str) -> list[dict[str, Any]]:
             {
                 "file": path,
                 "types": fields.get("types", "deb").split(),
-                "uris": fields["uris"].split(),
+                "uris": [redact.without_credentials(uri) for uri in fields["uris"].split()],
                 "suites": fields.get("suites", "").split(),
                 "components": fields.get("components", "").split(),
                 "signed_by": "inline" if signed and "BEGIN PGP" in signed else signed,

@@ -9,7 +9,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
+from ansible_collections.gpuwright.node.plugins.module_utils import redact, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
@@ -135,7 +135,7 @@ def parse_yum_repo(text: str, path: str) -> list[dict[str, Any]]:
                 "file": path,
                 "name": section,
                 "types": ["rpm"],
-                "uris": uris,
+                "uris": [redact.without_credentials(uri) for uri in uris],
                 "suites": [],
                 "components": [],
                 "signed_by": got.get("gpgkey") or None,

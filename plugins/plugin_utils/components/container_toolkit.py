@@ -112,7 +112,8 @@ def fits(version: str, specifier: str) -> bool:
 
 def _has_runtime(context: Context) -> bool:
     configuration = context.facts["containers"]["docker"]["daemon_json"] or {}
-    return "nvidia" in (configuration.get("runtimes") or {})
+    runtimes = configuration.get("runtimes")
+    return isinstance(runtimes, Mapping) and "nvidia" in runtimes
 
 
 def _configuration_findings(context: Context) -> list[Finding]:

@@ -45,7 +45,7 @@ def manages(context: Context) -> Manages:
 
 
 def inputs(context: Context) -> Mapping[str, Any]:
-    keys = ("name", "requirements", "constraints", "index_url", "path", "loader_path")
+    keys = ("name", "requirements", "constraints", "index_url", "dependencies_url", "path", "loader_path", "wheels")
     return {"frameworks": [{key: framework.get(key) for key in keys} for framework in context.stack["frameworks"]]}
 
 
@@ -55,7 +55,8 @@ def _wrong(framework: Mapping[str, Any], environment: Mapping[str, Any], present
     python = environment.get("python")
     if python and not dotted.belongs(str(python), str(framework["interpreter"])):
         told.append(f"has Python {python} instead of {framework['interpreter']}")
-    lacking = [pin for pin in framework["requirements"] if not _satisfied(pin, present)]
+    locked = [f"{wheel['name']}=={wheel['version']}" for wheel in framework.get("wheels") or ()]
+    lacking = [pin for pin in dict.fromkeys([*framework["requirements"], *locked]) if not _satisfied(pin, present)]
     if lacking:
         told.append(f"lacks {', '.join(lacking)}")
     broken = [limit for limit in framework.get("constraints") or () if not _kept(limit, present)]

@@ -44,7 +44,7 @@ def findings(context: Context) -> list[Finding]:
     driver = context.stack["driver"]
     if driver["adopted"]:
         return []
-    found = repository_findings(context, SOURCES[driver["source"]])
+    found = repository_findings(context, SOURCES.get(driver["source"], ()))
     found += runfile.displaced(driver) + _stream_findings(context, driver)
     found += runfile.findings(context, driver) if driver["source"] == "runfile" else _package_findings(context, driver)
     if not found:
@@ -63,7 +63,7 @@ def manages(context: Context) -> Manages:
     locked = driver_lock.of(context.facts, driver)
     return Manages(
         files=[
-            *repository_files(context, SOURCES[driver["source"]]),
+            *repository_files(context, SOURCES.get(driver["source"], ())),
             *KERNEL_HOOKS.get(context.facts["os"]["family"], []),
             *driver_lock.files(context.facts, driver),
             *fabric.files(driver),

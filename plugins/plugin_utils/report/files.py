@@ -13,13 +13,14 @@ import json
 import math
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ansible_collections.gpuwright.node.plugins.module_utils import redact
+from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import model as pure
 
 FOLDERS = ("facts", "plans", "sealed", "hosts")
@@ -35,8 +36,11 @@ def open_run(path: Path, verb: str | None) -> Path:
     """Make the run directory, private to its user, and note when the run began.
 
     What an earlier run in the same directory wrote of hosts is dropped: its plans and results are none of this run's.
+
+    Raises:
+        RefusedError: the directory is not its user's alone.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = run_directory.make(path)
     for folder in FOLDERS:
         (path / folder).mkdir(mode=0o700, exist_ok=True)
         for left in (path / folder).glob("*.json"):
@@ -92,14 +96,17 @@ def aggregate(
     records = read_records(directory)
     for host, reason in (failed or {}).items():
         records[host] = pure.without_record(host, reason, records.get(host))
-    report = pure.report_of(
-        records,
-        version=meta.get("gpuwright") or version(),
-        verb=verb or meta.get("verb"),
-        started=meta.get("started"),
-        finished=now(),
-        unreachable=unreachable,
-        not_reached=not_reached or [],
+    # Before any of the three forms is made: what a run could not reach or failed on is told in words of the node.
+    report: pure.Report = redact.document(
+        pure.report_of(
+            records,
+            version=meta.get("gpuwright") or version(),
+            verb=verb or meta.get("verb"),
+            started=meta.get("started"),
+            finished=now(),
+            unreachable=unreachable,
+            not_reached=not_reached or [],
+        )
     )
     write_json(directory / "report.json", report)
     write(directory / "report.html", html.render(report).encode("utf-8", "replace"))
@@ -159,9 +166,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON that any parser reads, compact since a fleet's report is large.
 
-    There is no NaN in it, and lone surrogates of odd output are escaped.
+    There are no credentials and no NaN in it, and lone surrogates of odd output are escaped.
     """
-    write(path, (_dumps(value) + "\n").encode("ascii"))
+    write(path, (_dumps(redact.document(value)) + "\n").encode("ascii"))
 
 
 def _dumps(value: Any) -> str:
@@ -183,14 +190,5 @@ def _finite(value: Any) -> Any:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replace a file in one step: a reader sees the old one or the new one, whole."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Replace a file in one step, and have it on the disk."""
+    run_directory.write(path, content, sync=True)

@@ -19,6 +19,8 @@ def run(args: argparse.Namespace) -> int:
     """Resolve and show the answer with its reasons."""
     if args.facts and (args.gpu or args.os or args.arch or args.assume):
         raise BadInput("--facts names the machine already: leave out --gpu, --os, --arch and --assume")
+    if args.hashes and not args.lock:
+        raise BadInput("--hashes goes into a lock: name its file with --lock")
     question = knowledge.Question(
         gpus=args.gpu,
         os_name=args.os,
@@ -29,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     )
     answer = knowledge.resolve(question)
     lock = args.lock if answer["ok"] else None
-    left_open = knowledge.write_lock(lock, question) if lock else []
+    left_open = knowledge.write_lock(lock, question, args.hashes) if lock else []
     if args.json:
         console.json_document(answer)
     else:

@@ -15,7 +15,7 @@ _shtab_gpuwright_upgrade_option_strings=(-h --help --json -v --verbose -i --inve
 _shtab_gpuwright_rollback_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
 _shtab_gpuwright_remove_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
 _shtab_gpuwright_status_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
-_shtab_gpuwright_resolve_option_strings=(-h --help --json -v --verbose --gpu --os --arch --facts --assume --want --lock)
+_shtab_gpuwright_resolve_option_strings=(-h --help --json -v --verbose --gpu --os --arch --facts --assume --want --lock --hashes)
 _shtab_gpuwright_gpus_option_strings=(-h --help --json -v --verbose)
 _shtab_gpuwright_demo_option_strings=(-h --help --json -v --verbose --clean)
 _shtab_gpuwright_completion_option_strings=(-h --help --json -v --verbose)
@@ -87,6 +87,7 @@ _shtab_gpuwright_status___lock_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_status___report_COMPGEN=_shtab_compgen_dirs
 _shtab_gpuwright_resolve___facts_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_resolve___lock_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_resolve___hashes_COMPGEN=_shtab_compgen_files
 
 _shtab_gpuwright_completion_pos_0_choices=(bash zsh)
 _shtab_gpuwright_pos_0_choices=(up plan validate doctor upgrade rollback remove status resolve gpus demo completion)

@@ -139,6 +139,7 @@ _shtab_gpuwright_resolve_options=(
   "*--assume[what decides and is not given\: secure_boot, kernel, desktop, python, wsl, nvswitch, glibc, windows_driver (repeat)]:KEY=VALUE:"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--lock[write the answer, for \`up --lock\`]:FILE:_files"
+  "*--hashes[a node\'s gpuwright-wheels.txt\: the lock holds others to exactly these wheels (repeat)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -34,6 +34,13 @@ def faults(situation: Any, found: Mapping[str, Any], stack: Stack, warned: set[s
         yield f"{found['name']} is to run on Python {found['interpreter']}, which is not there"
     if not isinstance(found["constraints"], list):
         yield f"{found['name']} has no constraints"
+    sources = {
+        each["package"]
+        for each in rows("frameworks", "from_source")
+        if between(found["version"], each) and each["framework"] == found["name"]
+    }
+    if set(found.get("from_source", ())) != (set() if "dependencies_url" in found else sources):
+        yield f"{found['name']} {found['version']} has {found.get('from_source')} built from a source"
     checks = {"pytorch": _torch, "tensorflow": _tensorflow, "jax": _jax, "dali": _dali}
     yield from checks[found["name"]](situation, found, warned)
     cuda = found["cuda"]

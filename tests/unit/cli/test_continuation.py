@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils import ownership
 from gpuwright import console, continuation, request
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege
@@ -19,6 +21,12 @@ ENVIRONMENT = {
     "SECRET": "x",
     "PYTHONPATH": "rel:/srv/src",
 }
+
+
+@pytest.fixture(autouse=True)
+def _own_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python of these tests may be its user's; here it counts as root's."""
+    monkeypatch.setattr(ownership, "offence", lambda _path: None)
 
 
 def prepared(
@@ -38,7 +46,8 @@ def test_the_command_is_the_same_with_the_own_interpreter_and_nobody_to_ask(tmp_
         "--report", "here", "--", "--forks", "3", "-vv", "--become-password-file", "/root/pass", "--tags=all",
     )  # fmt: skip
     assert made["command"] == [
-        sys.executable, "-m", "gpuwright", "up", "--yes", "--want=driver=580", "--want=pytorch>=2.7", "--gpu=H100", "--full",
+        os.path.realpath(sys.executable), "-IS", "/var/lib/gpuwright/resume/program/gpuwright", "up", "--yes",
+        "--want=driver=580", "--want=pytorch>=2.7", "--gpu=H100", "--full",
         "--report", "/var/lib/gpuwright/resume/report", "--", "--forks", "3", "--tags=all",
     ]  # fmt: skip
     own = made["command"][3 : made["command"].index("--")]
@@ -105,20 +114,44 @@ def test_a_wish_with_a_password_in_an_address_is_not_written(tmp_path: Path) -> 
     assert set(made) == {"refused"}
 
 
-def test_the_environment_is_what_the_command_needs_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_the_callers_environment_goes_along_but_the_way_to_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = prepared(tmp_path)["environment"]
-    assert set(found) == {"PATH", "HOME", "PYTHONPATH", "http_proxy", continuation.RESUMED}
-    assert found["PYTHONPATH"] == f"{Path.cwd()}/rel:/srv/src"  # the unit runs in another directory
-    assert found["PATH"].startswith("/usr/local/sbin:")
-    assert str(Path(sys.executable).parent) in found["PATH"].split(":")
+    assert found == {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "http_proxy": "http://proxy:3128",
+        continuation.RESUMED: "1",
+    }
     monkeypatch.setitem(ENVIRONMENT, "http_proxy", "http://me:s3cr3t@proxy:3128")
     assert "http_proxy" not in prepared(tmp_path)["environment"]
 
 
-def test_a_package_of_one_user_is_found_by_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = str(Path(continuation.__file__).parents[1])
-    monkeypatch.setattr("site.getusersitepackages", lambda: folder)
-    assert prepared(tmp_path)["environment"]["PYTHONPATH"].split(":")[-1] == folder
+def test_the_program_that_is_copied_for_it_is_the_one_that_runs(tmp_path: Path) -> None:
+    made = prepared(tmp_path)
+    assert made["program"] == {
+        "package": str(Path(continuation.__file__).resolve().parent),
+        "interpreter": made["command"][0],
+        "directory": "/var/lib/gpuwright/resume/program",
+    }
+
+
+def test_a_python_of_the_user_gives_way_to_the_systems_of_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offences = {os.path.realpath(sys.executable): ownership.Offence("/home/u", "/home/u, which belongs to u")}
+    monkeypatch.setattr(ownership, "offence", offences.get)
+    systems = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    is_file = Path.is_file
+    monkeypatch.setattr(Path, "is_file", lambda path: str(path) == systems or is_file(path))
+    monkeypatch.setattr(os.path, "realpath", lambda path, **_: str(path))
+    offences[sys.executable] = ownership.Offence("/home/u", "/home/u, which belongs to u")
+    assert prepared(tmp_path)["command"][0] == systems
+    offences[systems] = ownership.Offence("/usr/bin", "/usr/bin, which everybody may write")
+    refused = prepared(tmp_path)["refused"]
+    assert "/home/u, which belongs to u" in refused
+    assert f"there is no {systems}" in refused
 
 
 @pytest.mark.parametrize("words", [("plan",), ("up", "--no-reboot"), ("up", "-i", "host,")])

@@ -153,6 +153,37 @@ def test_control_characters_of_a_host_do_not_reach_the_terminal(
     assert "evil  text" in gpuwright("plan").out
 
 
+@pytest.mark.parametrize("text", ["\x1b[2J\x1b[1;1H", "\x9b2J", "\u202e", "\x07", "\n[other] pass"])
+def test_nothing_that_a_host_names_moves_the_cursor_or_makes_a_line_of_its_own(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible, text: str
+) -> None:
+    name = f"evil{text}"
+    change = {**plan_record("a")["changes"][0], "files": [name], "services": [name], "to": name, "reason": name}
+    check = {"id": name, "status": "fail", "measured": name, "reason": name, "remedy": name, "gpu": name}
+    ansible.plans = {"a": plan_record("a", changes=[change], gpus=[{"name": name}], reboot=True, reboot_reason=name)}
+    failure = {"task": name, "message": name, "component": name, "output": name}
+    ansible.results = {"a": result_record("a", checks=[check], failure=failure, skipped=name)}
+    for words in (["plan"], ["up", "--yes"]):
+        done = gpuwright(*words)
+        shown = done.out + done.err
+        assert "evil" in shown
+        assert all(line.isprintable() for line in shown.split("\n"))
+        assert not any(line.startswith("[other]") for line in shown.split("\n"))
+    done = gpuwright("plan", "--json")
+    assert all(line.isprintable() for line in done.out.split("\n"))
+    assert done.json["hosts"]["a"]["changes"][0]["reason"] == name
+
+
+def test_our_own_colours_reach_a_terminal_and_a_hosts_do_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    console.out(f"{console.colour('host', 'bold')}: \x1b[32mpass\x1b[0m")
+    assert capsys.readouterr().out == "\x1b[1mhost\x1b[0m: pass\n"
+
+
 # --- up ---------------------------------------------------------------------------------------------------------------
 
 

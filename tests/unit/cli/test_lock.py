@@ -53,6 +53,18 @@ def test_a_lock_is_the_same_bytes_each_time_and_reads_line_by_line(gpuwright: Ca
     assert max(len(line) for line in lock.read_text().splitlines()) < 120
 
 
+def test_hashes_are_refused_without_a_lock_to_go_into_and_from_a_file_that_is_not_there(
+    gpuwright: Call, tmp_path: Path
+) -> None:
+    done = gpuwright("resolve", *ADA, *WANTS, "--hashes", str(tmp_path / "wheels.txt"))
+    assert done.code == 2
+    assert "--hashes goes into a lock: name its file with --lock" in done.err
+    done = gpuwright("resolve", *ADA, *WANTS, "--hashes", str(tmp_path / "wheels.txt"), "--lock", str(tmp_path / "l"))
+    assert done.code == 2
+    assert f"the file of hashes {tmp_path / 'wheels.txt'} is not there" in done.err
+    assert not (tmp_path / "l").exists()
+
+
 def test_resolve_json_stays_one_document_beside_a_lock(gpuwright: Call, tmp_path: Path) -> None:
     done = gpuwright("resolve", *ADA, "--json", "--lock", str(tmp_path / "l"))
     assert done.json["ok"] is True
@@ -71,9 +83,9 @@ def test_a_version_that_the_rules_cannot_name_is_left_open_and_said(gpuwright: C
 
 
 def test_an_observation_can_be_locked(gpuwright: Call, tmp_path: Path) -> None:
-    from tests.unit.plan import nodes
+    from tests.unit.gate import honest
 
-    (tmp_path / "facts.json").write_text(json.dumps(nodes.bare()))
+    (tmp_path / "facts.json").write_text(json.dumps(honest.bare()))
     words = ("resolve", "--facts", str(tmp_path / "facts.json"), "--want", "cuda", "--lock", str(tmp_path / "l"))
     assert gpuwright(*words).code == 0
     assert json.loads((tmp_path / "l").read_text())["question"]["kernel"] == "6.12.94+deb13-amd64"

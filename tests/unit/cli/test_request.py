@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from gpuwright import paths, request
 from gpuwright.errors import BadInput, Refused
@@ -12,6 +14,7 @@ from gpuwright.privilege import Privilege, decide
 from tests.unit.cli.conftest import world_of
 
 ROOT = Privilege(become=False, privileged=True)
+WITH_SECRET = "https://me:s3cr3t@mirror.example/cuda"
 SUDO = Privilege(become=True, privileged=True, password="hunter2")
 
 
@@ -76,8 +79,51 @@ def test_a_named_card_is_provided_for_or_expected(tmp_path: Path, verb: str, var
 
 
 def test_the_users_variables_come_after_ours_and_win(tmp_path: Path) -> None:
-    words = request.command_line(built(tmp_path, "up", "-e", "ansible_become=false"))
-    assert words[:4] == ["-e", f"@{tmp_path}/extravars.json", "-e", "ansible_become=false"]
+    words = request.command_line(built(tmp_path, "up", "-e", "ansible_become=false", "-e", f"@{__file__}"))
+    assert words[:6] == [
+        "-e",
+        f"@{tmp_path}/extravars.json",
+        "-e",
+        f"@{tmp_path}/ansible/variables-0.yml",
+        "-e",
+        f"@{__file__}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("token=s3cr3t other='a b'", {"token": "s3cr3t", "other": "a b"}),
+        ('{"token": "s3cr3t", "list": [1]}', {"token": "s3cr3t", "list": [1]}),
+        ("{token: s3cr3t, when: yes}", {"token": "s3cr3t", "when": True}),
+    ],
+)
+def test_a_variable_of_the_user_stands_in_a_file_of_theirs_and_only_until_it_is_read(
+    tmp_path: Path, given: str, meant: dict[str, Any]
+) -> None:
+    wanted = built(
+        tmp_path, "up", "-e", given, "-e", f"@{__file__}", wish={"gpuwright_mirrors": {"nvidia": WITH_SECRET}}
+    )
+    request.write_files(wanted)
+    assert "s3cr3t" not in " ".join(request.command_line(wanted))
+    file = tmp_path / "ansible" / "variables-0.yml"
+    assert yaml.safe_load(file.read_text()) == meant
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert "s3cr3t" in (tmp_path / "extravars.json").read_text()
+    request.forget_secrets(wanted)
+    left = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert not [path for path, text in left.items() if "s3cr3t" in text]
+    kept = json.loads(left[Path("extravars.json")])
+    assert kept == {
+        **wanted.extra_vars,
+        "gpuwright_wish": {"gpuwright_mirrors": {"nvidia": "https://***@mirror.example/cuda"}},
+    }
+
+
+def test_a_variable_without_an_end_is_refused_without_being_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="quote") as refused:
+        request.write_files(built(tmp_path, "up", "-e", "token='s3cr3t"))
+    assert "s3cr3t" not in str(refused.value)
 
 
 def test_a_dry_run_is_check_and_diff(tmp_path: Path) -> None:
@@ -146,6 +192,7 @@ def test_the_environment_puts_our_own_collection_and_programs_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paths, "collections_root", lambda: Path("/ours"))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     env = request.environment(built(tmp_path, "up"), {"PATH": "/usr/bin", "LANG": "en_US.UTF-8"})
     assert env["ANSIBLE_COLLECTIONS_PATH"].startswith("/ours:")
     assert env["PATH"] == f"{paths.programs()}:/usr/bin"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,19 @@ def test_a_file_that_is_no_observation_is_bad_input(tmp_path: Path, text: str) -
     (tmp_path / "facts").write_text(text)
     with pytest.raises(BadInput):
         knowledge.read_facts(str(tmp_path / "facts"))
+
+
+def test_a_file_of_a_hostile_node_is_bad_input(gpuwright: Callable[..., Any], tmp_path: Path) -> None:
+    from tests.unit.gate import honest
+
+    facts = honest.bare(os={"family": "../../etc/shadow"}, hostname="\x1b[2J")
+    (tmp_path / "facts").write_text(json.dumps(facts))
+    done = gpuwright("resolve", "--facts", str(tmp_path / "facts"))
+    assert done.code == 2
+    assert (
+        "facts is not an observation of this version of gpuwright: os.family is '../../etc/shadow', expected one of"
+        in done.err
+    )
 
 
 def test_gpus_shows_a_card(gpuwright: Callable[..., Any]) -> None:

@@ -4,6 +4,9 @@ import base64
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +65,16 @@ def test_primary_keys_are_found_in_every_form_of_file(new: bool, wrap: object) -
         (b"", "empty"),
         (b"<!DOCTYPE html><html>", "<!DOCTYPE"),
         (key_file(1)[:-3], "cut off"),
-        (packet(13, b"only a name"), "no public key"),
+        (packet(13, b"only a name"), "not begin with a public key"),
+        (packet(12, b"\x06\x00"), "no public key"),
         (packet(5, key_body(1)), "secret"),
         (packet(6, b"\x03" + key_body(1)[1:]), "version 3"),
+        (key_file(1) + packet(7, key_body(2)), "secret"),
+        (packet(13, b"Someone") + key_file(1), "not begin with a public key"),
+        (key_file(1) + packet(8, b"\x01packed"), "kind 8, which no public key has"),
+        (key_file(1) + packet(11, b"b\x00\x00\x00\x00\x00text"), "kind 11"),
+        (key_file(1) + b"\xcd\xe3x", "unknown length"),
+        (key_file(1) + b"tail", "damaged: no packet begins"),
         (b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n!!!!\n-----END PGP PUBLIC KEY BLOCK-----\n", "damaged"),
     ],
 )
@@ -107,6 +117,125 @@ def test_gpg_agrees_about_a_real_keyring(tmp_path: Path) -> None:
     if not found:
         pytest.skip("gpg does not list keys here")
     assert openpgp.fingerprints(keyring.read_bytes()) == found
+
+
+# What another reader of the same file would find in it
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key that gpg made: its file in both forms."""
+
+    fingerprint: str
+    data: bytes
+    text: str
+
+
+def gpg(home: Path, *words: str) -> bytes:
+    """What gpg says, with a home of its own."""
+    home.mkdir(mode=0o700, exist_ok=True)
+    command = ["gpg", "--homedir", str(home), "--batch", "--quiet", *words]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+def new_key(home: Path, name: str) -> Key:
+    """A key of that name, made in that home of gpg's."""
+    words = (
+        "--pinentry-mode",
+        "loopback",
+        "--passphrase",
+        "",
+        "--quick-generate-key",
+        name,
+        "rsa2048",
+        "sign",
+        "never",
+    )
+    gpg(home, *words)
+    data = gpg(home, "--export", name)
+    (found,) = openpgp.fingerprints(data)
+    return Key(found, data, gpg(home, "--armor", "--export", name).decode())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Key]:
+    """Makes a key of that name, once."""
+    return cache(partial(new_key, tmp_path_factory.mktemp("keys") / "home"))
+
+
+BEGIN, END = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
+
+
+def _with_colons(ours: Key, theirs: Key) -> str:
+    """One armour with both, the second one's lines with a character that base64 has not."""
+    filling = bytes(-(len(ours.data) + 2) % 3)
+    front = ours.data + bytes([0xB0, len(filling)]) + filling
+    behind = (f"{line[:4]}:{line[4:]}\n" for line in base64.encodebytes(theirs.data).decode().splitlines())
+    return f"{BEGIN}\n\n{base64.encodebytes(front).decode()}{''.join(behind)}{END}\n"
+
+
+# Files in which our parser finds the first key alone, and that gpg or rpm takes both keys from.
+SECOND_KEYS: dict[str, Callable[[Key, Key], str]] = {
+    "a second armour without its end": lambda ours, theirs: ours.text + theirs.text.replace(END, ""),
+    "a second armour with another end": lambda ours, theirs: (
+        ours.text + theirs.text.replace(END, "-----END PGP PUBLIC KEY-----")
+    ),
+    "a second armour of another kind": lambda ours, theirs: (
+        ours.text + theirs.text.replace("PUBLIC KEY BLOCK", "PRIVATE KEY BLOCK")
+    ),
+    "a second armour in lines of another system": lambda ours, theirs: ours.text + theirs.text.replace("\n", "\r"),
+    "characters that base64 has not": _with_colons,
+}
+
+
+@pytest.mark.parametrize("form", ["binary", "armoured"])
+@pytest.mark.parametrize("attack", SECOND_KEYS)
+def test_gpg_finds_no_key_in_our_keyring_but_the_checked_one(
+    made: Callable[[str], Key], tmp_path: Path, attack: str, form: str
+) -> None:
+    ours, theirs = made("repository"), made("stranger")
+    (tmp_path / "key.pub").write_text(SECOND_KEYS[attack](ours, theirs), newline="")
+    path = tmp_path / "keyring"
+    answer = run_module(
+        repository_key, url=f"file://{tmp_path}/key.pub", fingerprint=ours.fingerprint, path=str(path), form=form
+    )
+    if attack == "characters that base64 has not":
+        assert "the armour of the key file is damaged" in answer["msg"]
+        assert not path.exists()
+        return
+    gpg(tmp_path / "home", "--import", str(path))
+    listed = gpg(tmp_path / "home", "--list-keys", "--with-colons").decode()
+    assert [line.split(":")[9] for line in listed.splitlines() if line.startswith("uid")] == ["repository"]
+
+
+def test_gpg_reads_our_armour_and_its_checksum(made: Callable[[str], Key], tmp_path: Path) -> None:
+    ours = made("repository")
+    (tmp_path / "key.asc").write_bytes(openpgp.armour(openpgp.keyring(ours.text.encode())))
+    assert gpg(tmp_path / "home", "--dearmor", "--output", "-", str(tmp_path / "key.asc")) == openpgp.keyring(ours.data)
+    checksum = (tmp_path / "key.asc").read_text().splitlines()[-2]
+    assert checksum == ours.text.splitlines()[-2] or openpgp.keyring(ours.data) != ours.data
+    gpg(tmp_path / "home", "--import", str(tmp_path / "key.asc"))
+    assert gpg(tmp_path / "home", "--export", "--export-options", "export-minimal") == ours.data
+
+
+def test_what_no_key_needs_is_left_out_with_the_signatures_of_it() -> None:
+    signature = packet(2, b"\x04\x13\x01\x08" + bytes(20))
+    picture, note = packet(17, b"picture", new=True), packet(12, b"\x06\x00")
+    primary = packet(6, key_body(1))
+    rest = key_file(1).removeprefix(primary)
+    given = primary + note + rest + signature + note + signature + picture + signature + signature
+    assert openpgp.keyring(given) == primary + rest + signature + signature
+
+
+def test_a_revocation_is_handed_on_for_apt_and_rpm_to_judge(made: Callable[[str], Key], tmp_path: Path) -> None:
+    name, home = "revoked", tmp_path / "home"
+    new_key(home, name)
+    (revocation,) = (home / "openpgp-revocs.d").glob("*.rev")
+    revocation.write_text(revocation.read_text().replace(":-----BEGIN", "-----BEGIN"))
+    gpg(home, "--import", str(revocation))
+    (tmp_path / "keyring").write_bytes(openpgp.keyring(gpg(home, "--export", name)))
+    listed = gpg(tmp_path / "other", "--with-colons", "--show-keys", str(tmp_path / "keyring")).decode()
+    assert listed.splitlines()[0].startswith("pub:r:")
 
 
 # The module

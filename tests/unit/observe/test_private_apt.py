@@ -193,7 +193,7 @@ def ask(
     also: Sequence[str] = (),
     keep: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    def getter(url: str, timeout: float) -> bytes:
+    def getter(url: str, timeout: float, credentials: Any) -> bytes:
         if isinstance(key, FetchError):
             raise key
         return key

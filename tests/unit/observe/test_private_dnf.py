@@ -153,10 +153,7 @@ def test_errors_of_a_repository_have_the_kinds_of_apts(text: str, kind: str) -> 
 
 
 def test_a_key_gets_an_armour_for_rpm() -> None:
-    data = openpgp.binary(ARMOURED)
-    assert openpgp.armoured(ARMOURED) == ARMOURED
-    made = openpgp.armoured(data)
-    assert made.startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n" + base64.encodebytes(data)[:20])
-    assert openpgp.binary(made) == data
-    with pytest.raises(openpgp.KeyFileError):
-        openpgp.armoured(b"no key")
+    keyring = openpgp.keyring(ARMOURED)
+    made = openpgp.armour(keyring)
+    assert made.startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n" + base64.encodebytes(keyring)[:20])
+    assert openpgp.binary(made) == keyring

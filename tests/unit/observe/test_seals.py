@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import seals
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
 from ansible_collections.gpuwright.node.plugins.modules import node_facts, node_seal
 from tests.unit.modules import run_module
@@ -319,3 +320,42 @@ def test_a_run_that_failed_calls_it_off_and_one_that_did_not_leaves_it(armed: Tr
     assert there(armed) == [*JOB, *REPORT]
     run_module(node_seal, **release, failed=True)
     assert there(armed) == REPORT
+
+
+# --- records that are none --------------------------------------------------------------------------------------------
+
+
+def huge(node: Tree, path: str) -> None:
+    node.file(path, '{"checks": ["' + "x" * (40 * 1024**2) + '"]}')
+
+
+def deep(node: Tree, path: str) -> None:
+    node.file(path, '{"checks": ' + "[" * 100_000 + "]" * 100_000 + "}")
+
+
+def pipe(node: Tree, path: str) -> None:
+    node.file(path).unlink()
+    os.mkfifo(node.root / path.lstrip("/"))
+
+
+@pytest.mark.parametrize("make", [huge, deep, pipe])
+@pytest.mark.parametrize("path", [seals.PROOF, seals.LOCK, "/var/lib/gpuwright/history.json"])
+def test_a_record_that_is_none_is_named_and_not_handed_on(node: Tree, make: Any, path: str) -> None:
+    make(node, path)
+    answer = run_module(node_facts, root=str(node.root), history=True)
+    said = json.dumps(answer)
+    assert f"{path} is unreadable" in said
+    assert len(said) < 50_000
+
+
+def test_a_record_that_leads_to_a_device_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "proof.json").symlink_to("/dev/zero")
+    with pytest.raises(seals.SealError, match="it is no file"):
+        seals.read_object(Host(), str(tmp_path / "proof.json"))
+
+
+def test_a_huge_configuration_of_docker_is_not_handed_on(node: Tree) -> None:
+    huge(node, "/etc/docker/daemon.json")
+    docker = run_module(node_facts, root=str(node.root))["facts"]["containers"]["docker"]
+    assert docker["daemon_json"] is None
+    assert "has more than" in docker["daemon_json_error"]

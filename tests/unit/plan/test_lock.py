@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -144,6 +145,108 @@ def test_every_part_of_a_stack_is_locked_or_known_not_to_be() -> None:
 def test_nothing_is_locked_where_nothing_resolves() -> None:
     with pytest.raises(BadInput, match="no stack to lock"):
         made("driver=470", where=machine("B200"))
+
+
+# --- with hashes ------------------------------------------------------------------------------------------------------
+
+
+def recorded(framework: dict[str, Any], **others: str) -> str:
+    """The file that an environment with the wheels of a framework has; `others` are more of them."""
+    pins = [
+        *framework["requirements"],
+        *framework["constraints"],
+        *(f"{name}=={version}" for name, version in others.items()),
+    ]
+    rows = (f"{pin} --hash=sha256:{hashlib.sha256(pin.encode()).hexdigest()}" for pin in pins if "==" in pin)
+    return "# By gpuwright\n" + "\n".join(rows) + "\n"
+
+
+def hashed(*wants: str, **others: str) -> dict[str, Any]:
+    """The lock of PyTorch with the wheels of an environment."""
+    content = recorded(made(*wants or WANTS)["stack"]["frameworks"][0], **{"filelock": "4.2.11", **others})
+    document = lock.make(
+        machine(), Wish.from_wants(WANTS), load_rules(), wants=WANTS, version="0.1.0", hashes=[("the file", content)]
+    )
+    return dict(lock.check(json.loads(lock.text(document))))
+
+
+def test_the_wheels_of_an_environment_are_locked_with_their_hashes(schema: dict[str, Any]) -> None:
+    document = hashed()
+    jsonschema.Draft202012Validator(schema).validate(document)
+    (framework,) = document["stack"]["frameworks"]
+    (filelock,) = [row for row in framework["wheels"] if row["name"] == "filelock"]
+    assert filelock == {
+        "name": "filelock", "version": "4.2.11", "sha256": [hashlib.sha256(b"filelock==4.2.11").hexdigest()]
+    }  # fmt: skip
+    assert framework.keys() - {"wheels"} == made()["stack"]["frameworks"][0].keys()
+
+
+def test_a_node_is_held_to_the_wheels_of_its_lock_and_to_no_others() -> None:
+    document = hashed()
+    plan = drafted(document)
+    assert isinstance(plan, planner.Draft), plan
+    (framework,) = plan.context.stack["frameworks"]
+    assert framework["wheels"] == document["stack"]["frameworks"][0]["wheels"]
+    environment = {
+        "python": "3.13.5",
+        "packages": {row["name"]: row["version"] for row in framework["wheels"]} | {"filelock": "4.3"},
+        "loader_path": None,
+    }
+    facts = {**nodes.bare(), "environments": {framework["path"]: environment}}
+    plan = drafted(document, facts)
+    assert isinstance(plan, planner.Draft), plan
+    (finding,) = plan.findings["frameworks"]
+    assert finding.reason == "/opt/gpuwright/pytorch lacks filelock==4.2.11"
+    without = drafted(made(), facts)
+    assert isinstance(without, planner.Draft)
+    assert not [each for each in without.findings.get("frameworks", ()) if "lacks" in each.reason]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("torch==2.14.1+cu130\n", "the file has no hash of torch==2.14.1+cu130, which was in the environment before"),
+        ("--index-url http://evil.example\n", "expected NAME==VERSION --hash=sha256:…, found '--index-url http://evil"),
+        ("torch @ http://evil.example/torch.whl\n", "expected NAME==VERSION"),
+        (
+            f"torch==1.0 --hash=sha256:{'0' * 64}\n",
+            "has the wheels of no environment of this stack: it lacks torch==2.14.1",
+        ),
+        ("", "has the wheels of no environment of this stack"),
+    ],
+)
+def test_a_file_that_does_not_say_which_wheels_is_bad_input(content: str, told: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        lock.make(
+            machine(), Wish.from_wants(WANTS), load_rules(), wants=WANTS, version="0", hashes=[("the file", content)]
+        )
+    assert told in caught.value.message
+    assert caught.value.suggestions
+
+
+def test_wheels_that_break_a_constraint_are_those_of_another_stack() -> None:
+    with pytest.raises(BadInput, match="it lacks nvidia-cudnn-cu13=="):
+        hashed(**{"nvidia-cudnn-cu13": "9.28.0.42"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "torch\n--index-url=http://evil.example/"),
+        ("name", "-rhttp://evil.example/x"),
+        ("version", "1.0 --hash=md5:0"),
+        ("version", "1.0\n"),
+        ("sha256", ["0" * 63]),
+        ("sha256", ["0" * 64 + "\n"]),
+        ("sha256", []),
+    ],
+)
+def test_a_locked_wheel_cannot_be_a_line_of_another_kind(schema: dict[str, Any], key: str, value: Any) -> None:
+    document = hashed()
+    document["stack"]["frameworks"][0]["wheels"][0][key] = value
+    with pytest.raises(BadInput, match=r"a wheel with a name, a version or a SHA-256 that is none"):
+        lock.check(document)
+    assert "\\n" in repr(value) or not jsonschema.Draft202012Validator(schema).is_valid(document)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, removal, way_back
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
+    fabric,
+    mig,
+    nouveau_blacklist,
+    nvidia_driver,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 
@@ -445,3 +451,144 @@ def test_what_is_left_after_a_removal_is_told() -> None:
     assert "1 packages" in removal.left(node(brought=["fio"]), ())
     assert removal.left(node(brought=["docker.io"]), ["docker.io"]) == ""
     assert "/etc/x" in removal.left(node(files=["/etc/x"]), ())
+
+
+# --- a record that names a file of the controller ---------------------------------------------------------------------
+
+SHADOW = "/etc/shadow"
+
+
+def returned(facts: dict[str, Any], begun: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
+    """The plan of a return in a run with these variables."""
+    drafted = planner.draft(facts, wish(**variables), load_rules(), request(verb="rollback", begun=begun))
+    return drafted if isinstance(drafted, dict) else planner.finish(drafted, index_of(drafted))
+
+
+def naming(path: str, **changes: Any) -> dict[str, Any]:
+    """A remembered driver whose file, says the node, lies at a path of the controller."""
+    remembered = of_file(**changes)
+    remembered["stack"] = {**remembered["stack"], "runfile": {**FILE, "addresses": [path]}}
+    return remembered
+
+
+def test_no_path_of_the_controller_is_taken_from_a_record() -> None:
+    made = returned(with_file(naming(SHADOW)))
+    assert SHADOW not in str(made)
+    assert made.get("from_controller") is None
+    assert [row["rule"] for row in made["refusals"]] == ["rollback-file"]
+    assert "-e nvidia_driver_runfile=PATH" in made["refusals"][0]["remedy"]
+
+
+def test_what_the_node_says_it_kept_brings_no_path_of_the_controller_either() -> None:
+    made = returned(with_file(naming(SHADOW), copies=[FILE["name"]]))
+    assert made["ok"], planner.why_not(made)
+    assert (made["stack"]["driver"]["runfile"]["addresses"], made.get("from_controller")) == ([], None)
+    assert SHADOW not in str(made)
+
+
+def test_a_return_in_a_run_takes_none_from_the_seal_of_the_node() -> None:
+    facts = with_file()
+    facts["seals"]["nvidia_driver"]["stack"]["runfile"] = {**FILE, "addresses": [SHADOW]}
+    remembered = way_back.working(facts)
+    made = returned(facts, begun={"remember": remembered, "brings": None, "components": []})
+    assert SHADOW not in str(made["stack"])
+    assert made.get("from_controller") is None
+
+
+def test_a_path_that_this_run_names_too_is_taken() -> None:
+    made = returned(with_file(naming("/srv/it.run")), nvidia_driver_runfile="/srv/it.run")
+    assert made["ok"], planner.why_not(made)
+    assert made["from_controller"] == "/srv/it.run"
+
+
+def test_another_path_of_this_run_is_not_the_file_of_the_record() -> None:
+    made = returned(with_file(naming("/srv/it.run")), nvidia_driver_runfile="/srv/other.run")
+    assert [row["rule"] for row in made["refusals"]] == ["rollback-file"]
+
+
+# --- a record that names what is not ours -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        ("files", "/etc/passwd"),
+        ("files", "/home/alice/thesis"),
+        ("files", "/etc/kernel/postinst.d/zz-gpuwright/../../../tmp/evil"),
+        ("files", "/etc/modprobe.d/gpuwright-nouveau.conf\n/etc/passwd"),
+        ("files", "/etc/gpuwright/../passwd"),
+        ("files", "/etc/gpuwright/.."),
+        ("files", "etc/modprobe.d/gpuwright-nouveau.conf"),
+        ("environments", "/"),
+        ("environments", "/etc"),
+        ("environments", "/home/alice"),
+        ("environments", "/home/pytorch"),
+        ("environments", "/usr/pytorch"),
+        ("environments", "/etc/x/pytorch"),
+        ("environments", "/opt/gpuwright/../../home/alice/pytorch"),
+        ("environments", "/opt/gpuwright"),
+        ("environments", "/pytorch"),
+        ("services", "ssh.service"),
+        ("services", "--root=/x"),
+        ("brought", "-oDPkg::Pre-Invoke::=id"),
+        ("brought", "lib*"),
+        ("streams", "*"),
+        ("streams", "../../x"),
+    ],
+)
+def test_a_record_that_names_what_no_role_writes_removes_nothing_and_says_which(key: str, named: str) -> None:
+    value: Any = {named: None} if key == "streams" else [named]
+    made = taken_back(node(**{"brought": ["fio"], "components": ["cuda"], key: value}))
+    assert made["ok"] is False
+    (refusal,) = made["refusals"]
+    assert refusal["rule"] == "record-foreign"
+    assert repr(named) in refusal["text"]
+    assert "nothing was removed" in refusal["remedy"]
+
+
+def test_all_that_the_components_manage_may_be_removed_again() -> None:
+    for facts in (node(), nodes.merged(nodes.bare(), {})):
+        drafted = planner.draft(facts, wish(), load_rules(), request())
+        assert not isinstance(drafted, dict)
+        plan = planner.finish(drafted, index_of(drafted) if drafted.packages else None)
+        for manages in plan["manages"].values():
+            record = {
+                "files": manages["files"],
+                "environments": manages["environments"],
+                "services": manages["services"],
+            }
+            assert removal.foreign({"history": record}) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        ("files", "/etc/apt/sources.list.d/gpuwright-nvidia-cuda.sources"),
+        ("files", "/usr/share/keyrings/gpuwright-nvidia-cuda.gpg"),
+        ("files", "/etc/yum.repos.d/gpuwright-nvidia-cuda.repo"),
+        ("files", "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuwright-nvidia-cuda"),
+        ("files", "/etc/apt/apt.conf.d/52gpuwright-nvidia-driver"),
+        ("files", "/etc/apt/preferences.d/nvidia-driver-pinning-580"),
+        ("files", "/etc/dkms/nvidia-580.1-6.12.94+deb13-amd64.conf"),
+        ("files", "/etc/default/grub.d/gpuwright.cfg"),
+        ("files", "/etc/docker/daemon.json"),
+        *(("files", path) for paths in nvidia_driver.KERNEL_HOOKS.values() for path in paths),
+        ("files", mig.LAYOUT),
+        ("files", mig.PROGRAM),
+        ("files", mig.UNIT),
+        ("files", nouveau_blacklist.BLACKLIST),
+        ("files", nouveau_blacklist.DRACUT),
+        ("files", fabric.MODULES_FILE),
+        ("environments", "/opt/gpuwright/pytorch"),
+        ("environments", "/data/envs/2026/jax"),
+        ("environments", "/usr/local/dl/tensorflow"),
+        ("services", "nvidia-fabricmanager.service"),
+        ("services", "nvidia-persistenced.service"),
+        ("brought", "libnvidia-ml1:i386"),
+        ("brought", "gpg-pubkey-d42d0685-62589a51"),
+        ("brought", "kernel-headers-5.14.0-1.el9.x86_64"),
+        ("brought", "nvidia-open-1:580.1~rc1-1"),
+    ],
+)
+def test_what_the_roles_write_and_bring_is_ours(key: str, named: str) -> None:
+    assert removal.foreign({"history": {key: [named]}}) == []

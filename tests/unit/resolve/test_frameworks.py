@@ -108,7 +108,19 @@ def test_what_has_no_index_of_its_own_comes_from_the_mirror_where_one_is_given(r
     mirrors = {"gpuwright_mirrors": {"pypi": "http://mirror.example/simple/"}}
     answer = resolve("H100", "ubuntu-24.04", "jax", "pytorch", wish=mirrors)
     assert environment(answer, "jax")["index_url"] == "http://mirror.example/simple"
-    assert environment(answer, "pytorch")["extra_index_urls"] == ["http://mirror.example/simple"]
+    own = environment(answer, "pytorch")
+    assert own["index_url"].startswith("https://")
+    assert own["dependencies_url"] == "http://mirror.example/simple"
+
+
+@pytest.mark.parametrize(("mirrors", "built"), [({}, ["lit"]), ({"pypi": "http://mirror.example/simple"}, None)])
+def test_what_is_built_from_its_source_is_named_and_only_where_no_index_has_a_wheel(
+    resolve: Resolve, mirrors: dict[str, str], built: list[str] | None
+) -> None:
+    answer = resolve("V100", "ubuntu-22.04", "torch==2.0.1", wish={"gpuwright_mirrors": mirrors})
+    assert environment(answer, "pytorch").get("from_source") == built
+    assert ("frameworks.from-source" in rules_of(answer["warnings"])) == bool(built)
+    assert "from_source" not in environment(resolve("V100", "ubuntu-22.04", "torch==2.1.0"), "pytorch")
 
 
 def test_the_driver_is_chosen_for_the_cuda_that_a_variant_names(resolve: Resolve) -> None:

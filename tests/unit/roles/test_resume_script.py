@@ -32,6 +32,7 @@ class Machine:
         (wants / UNIT).symlink_to(self.units / UNIT)
         self.job.mkdir()
         (self.job / "wish.json").touch()
+        (self.job / "program/lib").mkdir(parents=True)
         fakes = root / "fakes"
         fakes.mkdir()
         for name, text in (("systemctl", f'echo "$*" >>{root}/systemctl'), ("wall", f"cat >>{root}/wall")):
@@ -113,6 +114,7 @@ def test_the_result_is_told_everywhere_and_nothing_but_it_is_left(tmp_path: Path
     for place in ("resume/notice", "motd.d/gpuwright-resume", "wall"):
         assert (tmp_path / place).read_text() == told
     assert machine.left == ["notice", "output.txt"]
+    assert not (machine.job / "program").exists()
     assert (tmp_path / "systemctl").read_text() == "daemon-reload\n"
 
 

@@ -104,7 +104,10 @@ def _environment(
         log.warn("frameworks.unconfirmed", text, log.cite(offer.table, offer.row))
     _explain(choice, framework, power, log)
     machine = Machine(situation.cards, situation.arch, choice.python)
-    contents = FRAMEWORKS[framework.name].contents(offer, machine, wish, log)
+    contents = {
+        **_public(offer, framework, wish, log),
+        **FRAMEWORKS[framework.name].contents(offer, machine, wish, log),
+    }
     return {
         "name": framework.name,
         "version": offer.version,
@@ -115,6 +118,24 @@ def _environment(
         "interpreter": choice.python,
         "path": f"{wish.frameworks_path}/{framework.name}",
     }
+
+
+def _public(offer: Offer, framework: FrameworkWish, wish: Wish, log: Log) -> dict[str, Any]:
+    """Return where what has no index of its own comes from, where that is not the host's own index: the mirror of the public one.
+
+    There everything has wheels; without it, what a framework's own index has not as a wheel is named.
+    """
+    mirror = wish.mirrors.get("pypi")
+    if mirror:
+        return {"index_url": mirror, "dependencies_url": mirror}
+    built = []
+    for row in log.rules["frameworks"]["from_source"]:
+        newer = dotted.at_least(offer.version, row["from_version"])
+        if row["framework"] == framework.name and newer and dotted.at_least(row["to_version"], offer.version):
+            text = f"{row['package']}, which {offer.title} needs, is built from its source: code of it runs as root"
+            log.warn("frameworks.from-source", text, log.cite("frameworks", row))
+            built.append(row["package"])
+    return {"from_source": built} if built else {}
 
 
 def _confirmed_or_not(

@@ -40,13 +40,12 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
 
 def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
     """Return what is installed, from the host's own index."""
+    del wish
     for card, row in _outside(offer, machine.cards, machine.arch, log.rules, confirmed=False):
         text = f"what is known of {offer.title} on the {card.name} is not confirmed: {row['text']}"
         log.warn("frameworks.unconfirmed", text, log.cite("libraries", row))
     pin = f"nvidia-dali-{offer.variant}=={offer.version}"
     found: dict[str, Any] = {"requirements": [pin], "constraints": [pin], "cudnn": None}
-    if wish.mirrors.get("pypi"):
-        found["index_url"] = wish.mirrors["pypi"]
     return found
 
 

@@ -64,6 +64,7 @@ def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, 
 
     JAX itself takes a plugin of several versions, and works with one: that is pinned with its other half.
     """
+    del wish
     release = offer.release_row
     found: dict[str, Any] = {
         "requirements": [f"jax=={offer.version}", f"jaxlib=={release['jaxlib']}"],
@@ -85,8 +86,6 @@ def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, 
             text = f"what is known of {offer.title} on the {card.name} is not confirmed: {row['text']}"
             log.warn("frameworks.unconfirmed", text, log.cite("jax", row))
         found["cudnn"] = pins.explain_cudnn(offer.title, spec, major, machine.cards, machine.arch, source, log)
-    if wish.mirrors.get("pypi"):
-        found["index_url"] = wish.mirrors["pypi"]
     return found
 
 

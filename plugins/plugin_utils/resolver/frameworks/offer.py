@@ -59,4 +59,4 @@ class Framework(Protocol):
         """Why the wheels do not run on these cards or this architecture."""
 
     def contents(self, offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
-        """What is installed: requirements, constraints, cudnn, and index_url where it is not the host's own index."""
+        """What is installed: requirements, constraints, cudnn, and index_url where it has an index of its own."""

@@ -58,8 +58,6 @@ def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, 
         "index_url": f"{upstreams.url('pytorch', wish, log.rules)}/{offer.variant}",
         "cudnn": offer.row["cudnn"] if offer.cuda else None,
     }
-    if wish.mirrors.get("pypi"):
-        found["extra_index_urls"] = [wish.mirrors["pypi"]]
     for row in cudnn.limits([], [dotted.major(offer.cuda)] if offer.cuda else [], log.rules["cudnn"]["ceilings"]):
         log.decided("frameworks.cudnn", f"its cuDNN stays at {found['cudnn']}", log.cite("cudnn", row))
     return found

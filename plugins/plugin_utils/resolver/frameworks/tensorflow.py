@@ -55,6 +55,7 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
 
 def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
     """Return what is installed, from the host's own index."""
+    del wish
     row = offer.release_row
     extra = f"[{row['extra']}]" if offer.cuda else ""
     constraints, pinned = [], None
@@ -69,8 +70,6 @@ def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, 
         "constraints": [*constraints, *_numpy(row)],
         "cudnn": pinned,
     }
-    if wish.mirrors.get("pypi"):
-        found["index_url"] = wish.mirrors["pypi"]
     return found
 
 

@@ -1,0 +1,169 @@
+#!/usr/bin/python
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: wheels
+short_description: Install wheels into a virtual environment by its own pip
+version_added: "0.1.0"
+description:
+  - Brings an environment to hold requirements, or exactly the wheels of a lock. Only wheels are installed. No code of a source runs.
+  - Each package has one index that it may come from. An index that is named takes the place of those of the host's pip.
+  - Of the host's pip configuration only the machine's own counts (C(/etc/pip.conf)), not a user's file or variables such as
+    E(PIP_INDEX_URL).
+  - Writes C(gpuwright-wheels.txt) into the environment, which says with hashes what it is made of.
+options:
+  environment:
+    description: Directory of the virtual environment.
+    type: path
+    required: true
+  requirements:
+    description: What pip is asked for.
+    type: list
+    elements: str
+    required: true
+  constraints:
+    description: What pip is held to besides. Not read where O(wheels) is given.
+    type: list
+    elements: str
+    default: []
+  wheels:
+    description: Everything that may be installed, with its hashes. Empty leaves it to pip what the requirements need.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name of the distribution.
+        type: str
+        required: true
+      version:
+        description: Its version.
+        type: str
+        required: true
+      sha256:
+        description: SHA-256 of each file that it may come as.
+        type: list
+        elements: str
+        required: true
+  index_url:
+    description: Index of the requirements and of what they need. Without it, the one that the host's pip is configured for.
+    type: str
+  dependencies_url:
+    description: Index of what the requirements need, where that is another one. The requirements themselves never come from it.
+    type: str
+  credentials:
+    description: How to get in at an address. They are written to a file that only root reads, for as long as pip runs.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      machine:
+        description: The address, without user and password. It counts for every index below it.
+        type: str
+        required: true
+      login:
+        description: The user.
+        type: str
+        required: true
+      password:
+        description: The password.
+        type: str
+        default: ""
+  from_source:
+    description: Names of distributions that are built from their source all the same. This runs code of theirs.
+    type: list
+    elements: str
+    default: []
+  record:
+    description: Whether C(gpuwright-wheels.txt) is written. It takes a pip of version 22.2 or newer.
+    type: bool
+    default: true
+attributes:
+  check_mode:
+    description: Says whether an environment is made of O(wheels).
+    details: Without them it says nothing, for what pip would take is not known.
+    support: partial
+  diff_mode:
+    description: Returns what would change.
+    support: none
+author:
+  - gpuwright contributors (@gpuwright)
+"""
+
+EXAMPLES = r"""
+- name: Install PyTorch
+  gpuwright.node.wheels:
+    environment: /opt/gpuwright/pytorch
+    requirements: [torch==2.14.1+cu130]
+    index_url: "{{ mirrors.pytorch }}/cu130"
+    dependencies_url: "{{ mirrors.pypi }}"
+"""
+
+RETURN = r"""
+as_locked:
+  description: Whether the environment is made of O(wheels) and of nothing else that is known.
+  returned: check mode
+  type: bool
+  sample: true
+gave_up:
+  description: Whether pip ended by itself, so that nothing is left half done.
+  returned: failure
+  type: bool
+  sample: true
+installed:
+  description: What was installed now, by name and version. Empty where everything was there already, or where nothing is recorded.
+  returned: success
+  type: list
+  elements: str
+  sample: [torch==2.14.1+cu130, filelock==4.2.11]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuwright.node.plugins.module_utils import redact, wheels
+
+_WHEEL = {
+    "name": {"type": "str", "required": True},
+    "version": {"type": "str", "required": True},
+    "sha256": {"type": "list", "elements": "str", "required": True},
+}
+
+
+def main() -> None:
+    """Read the options, install, answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "environment": {"type": "path", "required": True},
+            "requirements": {"type": "list", "elements": "str", "required": True},
+            "constraints": {"type": "list", "elements": "str", "default": []},
+            "wheels": {"type": "list", "elements": "dict", "default": [], "options": _WHEEL},
+            "index_url": {"type": "str"},
+            "dependencies_url": {"type": "str"},
+            "credentials": redact.OPTION,
+            "from_source": {"type": "list", "elements": "str", "default": []},
+            "record": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    options = {**module.params, "credentials": redact.taken(module)}
+    if module.check_mode:
+        known = bool(options["wheels"])
+        as_locked = known and wheels.as_locked(options)
+        module.exit_json(changed=known and not as_locked, installed=[], as_locked=as_locked)
+    try:
+        module.exit_json(**wheels.install(options))
+    except wheels.PipError as exc:
+        module.fail_json(msg=str(exc), gave_up=exc.gave_up)
+    except OSError as exc:
+        module.fail_json(
+            msg="Expected to write to {0}. Found: {1}. What to do: run as root.".format(
+                module.params["environment"], exc
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()

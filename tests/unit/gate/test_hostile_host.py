@@ -1,0 +1,203 @@
+"""A hostile host among honest ones in one run of Ansible: its answers are made by somebody else's Python.
+
+The hosts are this machine, looked at as a small tree. The hostile one's interpreter throws away what it is asked and prints an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from tests.unit.gate import honest
+from tests.unit.observe.trees import Tree
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = Path(sys.executable).parent / "ansible-playbook"
+#: Hosts that have nothing to hide, before and after the hostile one.
+HONEST = ("a", "z")
+SENTENCE = "answered node_facts as no node of gpuwright answers"
+
+
+@dataclass
+class Place:
+    """A run's files, and what must not be touched or read."""
+
+    path: Path
+
+    @property
+    def canary(self) -> Path:
+        """Is made by a template that runs on the controller."""
+        return self.path / "canary"
+
+    @property
+    def secret(self) -> Path:
+        """A file of the controller that a host would like to read."""
+        return self.path / "secret.yml"
+
+    def play(self, tasks: list[dict[str, Any]], answers: dict[str, bytes]) -> subprocess.CompletedProcess[str]:
+        """Run tasks on the honest hosts, and on those that answer every module in the same way."""
+        hosts = {name: {"ansible_python_interpreter": sys.executable} for name in HONEST}
+        for name, said in answers.items():
+            answer, python = self.path / f"{name}.answer", self.path / f"{name}.python"
+            answer.write_bytes(said)
+            python.write_text(f"#!/bin/sh\ncat >/dev/null\ncat {answer}\n")
+            python.chmod(0o755)
+            hosts[name] = {"ansible_python_interpreter": str(python)}
+        given = {
+            "ansible_connection": "local",
+            "ansible_pipelining": True,
+            "gpuwright_root": str(self.path / "tree"),
+            "gpuwright_run_dir": str(self.path / "run"),
+        }
+        inventory, book = self.path / "hosts.yml", self.path / "book.yml"
+        inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": given}}))
+        book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+        environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"), "ANSIBLE_NOCOLOR": "1"}
+        command = [str(PROGRAM), "-i", str(inventory), str(book), "-v"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def place_at(path: Path) -> Place:
+    tree = Tree(path / "tree")
+    tree.file("/etc/os-release", "ID=debian\nVERSION_ID=13\n")
+    tree.file("/var/lib/dpkg/status", "")
+    made = Place(path)
+    made.secret.write_text("secret: sesame\n")
+    return made
+
+
+def evil(path: str, value: Any) -> bytes:
+    """An honest host's answer with one value that is not."""
+    facts = honest.provisioned()
+    *places, last = path.split(".")
+    inner = facts
+    for each in places:
+        inner = inner[each]
+    inner[last] = value
+    return honest.said(facts).encode()
+
+
+def more(key: str, value: Any) -> bytes:
+    """An honest host's answer, and something on which Ansible itself would act."""
+    return honest.said(honest.bare(), **{key: value}).encode()
+
+
+#: What the hostile hosts answer, by their names, and what is said of it.
+ANSWERS: dict[str, tuple[Callable[[Place], bytes], str]] = {
+    "traversal": (lambda place: evil("os.family", f"../../../..{place.secret}"), "facts.os.family is '../../../.."),
+    "template": (lambda place: evil("os.family", touch(place)), 'facts.os.family is "{{ lookup('),
+    "table": (lambda place: evil("packages.manager", str(place.secret)), "facts.packages.manager is '/"),
+    "escape": (lambda _place: evil("kernel.running", "6.1\x1b[2J"), "facts.kernel.running is '6.1"),
+    "seal": (lambda place: evil("seals", {f"../..{place.secret}": honest.seal()}), "facts.seals."),
+    "facts": (lambda _place: more("ansible_facts", {"injected": "sesame"}), "ansible_facts is {"),
+    "newhost": (lambda _place: more("add_host", {"host_name": "sesame"}), "add_host is {"),
+    "newgroup": (lambda _place: more("add_group", "sesame"), "add_group is 'sesame'"),
+    "long": (
+        lambda _place: b'{"facts": "' + b"x" * gate.MOST_CHARACTERS + b'"}',
+        f"at most {gate.MOST_CHARACTERS} are read",
+    ),
+    "many": (lambda _place: b'{"facts": [' + b"0," * gate.MOST_VALUES + b"0]}", f"at most {gate.MOST_VALUES} are read"),
+    "deep": (lambda _place: b'{"facts": ' * 5000 + b"0" + b"}" * 5000, "within each other"),
+    "half": (lambda _place: b'{"facts": }', "it is no JSON"),
+}
+#: Those whose answer is none at all: Ansible says so.
+NONE = {
+    "nothing": b"",
+    "words": b"\x1b[2Jno Python here",
+    "bytes": b"\xff\xfe\x00" * 1000,
+    "failure": b'{"failed": true, "msg": "\\u001b[2Jx"}',
+}
+
+
+def touch(place: Place) -> str:
+    return f"{{{{ lookup('pipe', 'touch {place.canary}') }}}}"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return place_at(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="module")
+def run(place: Place) -> subprocess.CompletedProcess[str]:
+    """One run over all of them: the plan, and the module as a role calls it, each host as far as it comes."""
+    answers = {name: make(place) for name, (make, _told) in ANSWERS.items()} | NONE
+    answers["text"] = evil("os.name", touch(place))
+    tasks: list[dict[str, Any]] = [
+        {"gpuwright.node.plan": {}, "ignore_errors": True},
+        {"gpuwright.node.node_facts": {}, "register": "seen", "ignore_errors": True},
+        {
+            "ansible.builtin.debug": {
+                "msg": "{{ seen.facts.os.name | default('-') }} {{ injected | default('no fact') }}"
+            }
+        },
+        {
+            "ansible.builtin.debug": {"msg": "{{ groups.keys() | join(' ') }}, {{ groups.all | length }}"},
+            "run_once": True,
+        },
+    ]
+    return place.play(tasks, answers)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_host_that_breaks_the_rules_fails_with_one_sentence_by_the_plan_and_in_a_role(
+    run: subprocess.CompletedProcess[str], name: str
+) -> None:
+    told = [line for line in run.stderr.splitlines() + run.stdout.splitlines() if f"{name} {SENTENCE}: " in line]
+    assert len({line for line in told if line.startswith("[ERROR]")}) == 1
+    assert any(ANSWERS[name][1] in line for line in told), told
+    assert sum(line.startswith(f"fatal: [{name}]") for line in told) == 2  # the plan, the task
+
+
+@pytest.mark.parametrize("name", NONE)
+def test_what_is_no_answer_fails_its_host_too(run: subprocess.CompletedProcess[str], name: str) -> None:
+    assert run.stdout.count(f"fatal: [{name}]: FAILED!") == 2
+
+
+def test_the_others_go_on(run: subprocess.CompletedProcess[str], place: Place) -> None:
+    for name in HONEST:
+        assert f"fatal: [{name}]" not in run.stdout
+        assert json.loads((place.path / "run/plans" / f"{name}.json").read_text())["host"] == name
+    assert sorted(path.stem for path in (place.path / "run/facts").iterdir()) == sorted([*HONEST, "text"])
+
+
+def test_nothing_of_the_controller_was_run_or_read(run: subprocess.CompletedProcess[str], place: Place) -> None:
+    shown = run.stdout + run.stderr
+    assert not place.canary.exists()
+    assert "secret: sesame" not in shown
+    assert "{{ lookup('pipe'" in shown, "a template in free text is text"
+    hosts = len(HONEST) + len(ANSWERS) + len(NONE) + 1
+    assert f'"msg": "all ungrouped, {hosts}"' in shown, "no host and no group was added"
+    assert 'sesame"\n' not in shown, "no variable was set"
+
+
+def test_nothing_of_a_host_acts_on_the_terminal_and_no_traceback_is_shown(
+    run: subprocess.CompletedProcess[str],
+) -> None:
+    shown = run.stdout + run.stderr
+    assert "Traceback" not in shown
+    assert all(line.replace("\t", "").isprintable() for line in shown.split("\n"))
+
+
+def test_a_huge_answer_is_not_read(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    huge = honest.said(honest.bare(unknown={str(number): "x" * 100 for number in range(400_000)})).encode()
+    assert len(huge) > 40 * 1024**2
+    run = place.play([{"gpuwright.node.plan": {}}], {"evil": huge})
+    assert f"evil {SENTENCE}: {len(huge)} characters, at most {gate.MOST_CHARACTERS} are read" in run.stdout
+    assert sorted(path.stem for path in (place.path / "run/facts").iterdir()) == sorted(HONEST)
+
+
+def test_a_module_that_would_answer_past_the_gate_is_refused(tmp_path: Path) -> None:
+    run = place_at(tmp_path).play([{"gpuwright.node.node_facts": {}, "async": 30, "poll": 1}], {})
+    assert run.stdout.count("does not support async") >= len(HONEST)

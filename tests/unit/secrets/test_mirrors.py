@@ -1,0 +1,296 @@
+"""Credentials of mirrors: the plan never has them, and who fetches gets those of its own machine."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import yaml
+
+from ansible_collections.gpuwright.node.plugins.filter import credentials as filters
+from ansible_collections.gpuwright.node.plugins.module_utils import dnf_python, fetch, private_apt, private_dnf, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
+from ansible_collections.gpuwright.node.plugins.modules import package_index, repository_key
+from ansible_collections.gpuwright.node.plugins.plugin_utils import credentials
+from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.unit.modules import run_module
+from tests.unit.resolve.conftest import resolve, rules
+
+__all__ = ["resolve", "rules"]  # the fixtures of the resolver's own tests
+
+ROOT = Path(__file__).resolve().parents[3]
+SECRET = "s3cr3t"
+MIRROR = f"http://me:{SECRET}@mirror.example/cuda"
+ACCESS = {"machine": "http://mirror.example/cuda", "login": "me", "password": SECRET}
+
+
+@pytest.mark.parametrize("system", ["debian-13", "rocky-9"])
+def test_what_the_resolver_says_has_no_credentials(resolve: Callable[..., dict[str, Any]], system: str) -> None:
+    names = ("nvidia", "nvidia-container-toolkit", "epel", "pytorch", "pypi", "nvidia-runfile")
+    wish = {"gpuwright_mirrors": {name: f"https://me:{SECRET}@mirror.example/{name}/" for name in names}}
+    answer = resolve("H100", system, "driver", "cuda", "container-toolkit", "pytorch", "jax", wish=wish)
+    assert answer["ok"]
+    assert SECRET not in json.dumps(answer)
+    addresses = [url for row in answer["stack"]["repositories"] for url in row["uris"]]
+    assert addresses
+    assert all(url.startswith("https://mirror.example/") for url in addresses)
+    assert len(credentials.of_variables(addresses, wish)) == len({url.split("/")[3] for url in addresses})
+
+
+def test_nor_has_the_address_of_the_drivers_file(resolve: Callable[..., dict[str, Any]]) -> None:
+    wish = {
+        "nvidia_driver_source": "runfile",
+        "nvidia_driver_runfile": f"https://{SECRET}@mirror.example/NVIDIA-Linux-x86_64-580.178.04.run",
+        "nvidia_driver_version": "580.178.04",
+        "nvidia_driver_runfile_sha256": "a" * 64,
+    }
+    answer = resolve("H100", "debian-13", "driver", wish=wish)
+    assert answer["ok"]
+    assert SECRET not in json.dumps(answer)
+    addresses = answer["stack"]["driver"]["runfile"]["addresses"]
+    assert credentials.of_variables(addresses, wish) == [{"machine": addresses[0], "login": SECRET, "password": ""}]
+
+
+@pytest.mark.parametrize("written", ["%0Amachine", "%20x", "/x", "#x", "\n"])
+@pytest.mark.parametrize("place", ["gpuwright_mirrors", "nvidia_driver_runfile", "gpuwright_wish"])
+def test_credentials_that_would_break_out_of_their_file_are_refused_by_the_wish(place: str, written: str) -> None:
+    url = f"http://me:{SECRET}{written}@mirror.example/x"
+    value: Any = {"gpuwright_mirrors": {"nvidia": url}, "nvidia_driver_runfile": url}
+    variables = {"gpuwright_wish": value} if place == "gpuwright_wish" else {place: value[place]}
+    with pytest.raises(BadInput, match=r"Expected .* Found .* What to do") as refused:
+        Wish.from_variables(variables)
+    assert SECRET not in str(refused.value)
+
+
+def test_only_what_an_address_needs_is_handed_out_and_the_first_counts() -> None:
+    given = {"nvidia": MIRROR, "pypi": "https://a:b@pypi.example/simple"}
+    of = filters.FilterModule().filters()["credentials"]
+    assert of(["http://mirror.example/cuda/debian13/"], [{"x": "http://other:x@mirror.example/cuda/"}], given) == [
+        {"machine": "http://mirror.example/cuda", "login": "other", "password": "x"}
+    ]
+    assert of(["http://elsewhere.example/cuda"], given, "", None, {}) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://mirror.example.evil.example/cuda/x",
+        "http://mirror.example/cudaother/x",
+        "https://mirror.example/cuda/x",
+        "http://mirror.example:81/cuda/x",
+        "http://x@mirror.example/cuda/x",
+    ],
+)
+def test_credentials_are_for_no_other_place(url: str) -> None:
+    assert redact.access(url, [ACCESS]) is None
+
+
+def test_of_two_machines_the_nearer_one_counts() -> None:
+    near = {"machine": "http://mirror.example/cuda/debian13", "login": "near", "password": ""}
+    assert redact.access("http://mirror.example/cuda/debian13/x", [ACCESS, near]) == tuple(near.values())
+    assert redact.access("http://mirror.example/cuda/x", [near, ACCESS]) == tuple(ACCESS.values())
+
+
+# Who fetches ----------------------------------------------------------------------------------------------------------
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers 401 to who is not let in, and sends who asks for /moved to another server."""
+
+    def __init__(self, content: bytes = b"", moved_to: str = "") -> None:
+        self.asked: list[tuple[str, str | None]] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(handler) -> None:  # noqa: N805 - `self` is the server's
+                header = handler.headers.get("Authorization")
+                words = base64.b64decode(header.split()[1]).decode() if header else None
+                self.asked.append((handler.path, words))
+                moved = handler.path.endswith("/moved") and moved_to
+                handler.send_response(302 if moved else 200 if words == f"me:{SECRET}" else 401)
+                if moved:
+                    handler.send_header("Location", moved_to)
+                handler.send_header("Content-Length", str(len(content)))
+                handler.end_headers()
+                handler.wfile.write(content)
+
+            def log_message(handler, *_words: Any) -> None:  # noqa: N805
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def access(self, password: str = SECRET) -> dict[str, str]:
+        return {"machine": self.url, "login": "me", "password": password}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
+    made: list[Server] = []
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def make(*content: Any, **more: Any) -> Server:
+        made.append(Server(*content, **more))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.shutdown()
+
+
+def test_a_key_is_fetched_with_the_credentials_and_a_redirect_does_not_carry_them_on(
+    server: Callable[..., Server],
+) -> None:
+    other = server(b"elsewhere")
+    mirror = server(b"the key", moved_to=f"{other.url}/x")
+    assert fetch.fetch(f"{mirror.url}/key", 5, [mirror.access()]) == b"the key"
+    with pytest.raises(fetch.FetchError, match="401"):
+        fetch.fetch(f"{mirror.url}/moved", 5, [mirror.access()])
+    assert mirror.asked == [("/key", f"me:{SECRET}"), ("/moved", f"me:{SECRET}")]
+    assert other.asked == [("/x", None)]
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the modules write into the system's log."""
+    written: list[str] = []
+    monkeypatch.setattr("ansible.module_utils.basic.has_journal", False)
+    monkeypatch.setattr("syslog.syslog", lambda *words: written.append(str(words)))
+    return written
+
+
+def test_the_modules_answer_and_log_without_credentials(
+    server: Callable[..., Server], log: list[str], tmp_path: Path
+) -> None:
+    mirror = server(b"no key")
+    for access in (mirror.access(), mirror.access("wr0ng"), mirror.access("401")):
+        key = run_module(
+            repository_key,
+            url=f"{mirror.url}/key",
+            fingerprint="A" * 40,
+            path=str(tmp_path / "k"),
+            credentials=[access],
+        )
+        assert key["failed"]
+        assert mirror.url in key["msg"]
+        row = {"name": "x", "uris": [f"{mirror.url}/"], "key": {"url": f"{mirror.url}/key", "fingerprint": "A" * 40}}
+        index = run_module(package_index, repositories=[row], packages=[], credentials=[access], timeout=10)
+        told = json.dumps([key, index]) + "".join(log)
+        assert SECRET not in told
+        assert "wr0ng" not in told
+        # Ansible would leave its own mark: of a password such as `401` every 401 would be one.
+        assert "********" not in json.dumps([key, index])
+    assert "answered 401" in key["msg"]
+    assert "credentials=NOT_LOGGING_PARAMETER" in "".join(log)
+    assert {words for _path, words in mirror.asked} == {f"me:{SECRET}", "me:wr0ng", "me:401"}
+
+
+def test_a_mirror_that_does_not_let_in_is_said_to_ask_for_a_password() -> None:
+    (found,) = private_apt.problems_of_update(
+        "E: Failed to fetch http://mirror.example/cuda/InRelease  401  Unauthorized [IP: 1.2.3.4 80]", {}
+    )
+    assert found.kind == "unreachable"
+    assert "USER:PASSWORD@" in redact.text(found.remedy)
+
+
+def test_the_real_apt_reads_what_is_written_for_it_and_sends_it_nowhere_else(
+    server: Callable[..., Server], tmp_path: Path
+) -> None:
+    mirror, other = server(), server()
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (tmp_path / folder).mkdir(parents=True)
+    access = {**mirror.access(), "machine": f"{mirror.url}/cuda"}
+    (tmp_path / "auth.conf").write_text("# a comment\n" + private_apt.auth_conf([access]))
+    places = (f"{mirror.url}/cuda/debian13/", f"{mirror.url}/cudaother/", f"{other.url}/cuda/")
+    (tmp_path / "sources.list").write_text("".join(f"deb [trusted=yes] {place} ./\n" for place in places))
+    settings = {
+        "Dir::Etc::netrc": tmp_path / "auth.conf",
+        "Dir::Etc::netrcparts": "/nonexistent",
+        "Dir::Etc::sourcelist": tmp_path / "sources.list",
+        "Dir::Etc::sourceparts": "/nonexistent",
+        "Dir::State::lists": tmp_path / "lists",
+        "Dir::Cache": tmp_path / "cache",
+        "APT::Sandbox::User": "root",
+        "Acquire::http::Proxy": "DIRECT",
+    }
+    (tmp_path / "apt.conf").write_text("".join(f'{name} "{value}";\n' for name, value in settings.items()))
+    environment = {**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf")}
+    subprocess.run(["apt-get", "update"], env=environment, capture_output=True, check=False)
+    assert {words for path, words in mirror.asked if path.startswith("/cuda/")} == {f"me:{SECRET}"}
+    assert {words for path, words in mirror.asked if path.startswith("/cudaother/")} == {None}
+    assert {words for _path, words in other.asked} == {None}
+
+
+def test_dnf_is_asked_with_the_credentials_of_the_repository() -> None:
+    given: list[dict[str, Any]] = []
+
+    def runner(argv: Any, **more: Any) -> Any:
+        given.append(json.loads(Path(argv[-1]).read_text()))
+        return type("Result", (), {"ok": False, "error": "no", "err": "", "rc": 1})()
+
+    row = {"name": "x", "uris": ["http://mirror.example/cuda/x/"], "key": None}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dnf_python, "python_of_dnf", lambda *_: "python3")
+        private_dnf.ask([row, {**row, "uris": ["http://b/"]}], ["p"], {}, 5, runner=runner, credentials=[ACCESS])
+    assert [(each["username"], each["password"]) for each in given[0]["repositories"]] == [("me", SECRET), ("", "")]
+
+
+# What lies on the node ------------------------------------------------------------------------------------------------
+
+
+def rendered(template: str, **variables: Any) -> str:
+    text = (ROOT / "roles/repositories/templates" / template).read_text()
+    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, autoescape=False)  # noqa: S701 - no HTML
+    return environment.from_string(text).render(variables)
+
+
+def test_the_file_for_apt_has_the_mirrors_of_one_repository() -> None:
+    text = rendered("auth.conf.j2", __repositories_item={"name": "x"}, __repositories_credentials=[ACCESS])
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert lines == private_apt.auth_conf([ACCESS]).splitlines()
+    token = {**ACCESS, "password": ""}
+    text = rendered("auth.conf.j2", __repositories_item={"name": "x"}, __repositories_credentials=[token])
+    assert text.splitlines()[1:] == private_apt.auth_conf([token]).splitlines()
+
+
+def test_the_source_of_dnf_names_variables_and_not_what_is_in_them() -> None:
+    item = {"name": "x", "uris": ["http://m/x/"], "signed": "packages", "key": {"path": "/k"}}
+    given = {"__repositories_item": item, "__repositories_dnf_variable": "gpuwright_x"}
+    text = rendered("repository.repo.j2", **given, __repositories_credentials=[ACCESS])
+    assert SECRET not in text
+    assert "username=$gpuwright_x_login\npassword=$gpuwright_x_password\n" in text
+    assert "password" not in rendered("repository.repo.j2", **given, __repositories_credentials=[])
+
+
+def test_no_task_that_has_credentials_is_logged() -> None:
+    """A module of ours takes them in an option that is; any other needs `no_log`."""
+    ours = ("gpuwright.node.repository_key", "gpuwright.node.package_index", "gpuwright.node.wheels")
+    for path in (ROOT / "roles").glob("*/tasks/*.yml"):
+        for task in yaml.safe_load(path.read_text()) or []:
+            for each in task.get("block", [task]):
+                words = json.dumps({key: value for key, value in each.items() if key not in ("when", "no_log", "name")})
+                if "_credentials" in words or "_access." in words or "auth.conf.j2" in words:
+                    assert set(ours) & set(each) or each.get("no_log") or "state" in words, (path, each["name"])
+
+
+def test_an_observation_has_no_credentials_and_knows_the_place_all_the_same() -> None:
+    one = packages.parse_one_line(f"deb [signed-by=/k] {MIRROR}/ ./", "/a.list")
+    two = packages.parse_deb822(f"Types: deb\nURIs: {MIRROR}/ http://b/\nSuites: ./\n", "/a.sources")
+    three = rpm.parse_yum_repo(f"[x]\nbaseurl={MIRROR}/\npassword={SECRET}\n", "/a.repo")
+    assert SECRET not in json.dumps([one, two, three])
+    assert [row["uris"][0] for row in (*one, *two, *three)] == ["http://mirror.example/cuda/"] * 3
+    assert packages.parse_one_line("deb http://[broken ./ x", "/a.list")[0]["uris"] == ["http://[broken"]
