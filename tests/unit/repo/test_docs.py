@@ -70,3 +70,16 @@ def test_example_fleet_sets_only_variables_that_something_reads() -> None:
     for path in ROOT.glob("inventories/*/group_vars/*.yml"):
         used = {name for name in yaml.safe_load(path.read_text()) if not name.startswith("ansible_")}
         assert used <= read, path.name
+
+
+def test_each_threat_names_a_test_that_is_there() -> None:
+    """A row of the threat table without a test that holds it is a promise."""
+    text = (ROOT / "docs/security.md").read_text()
+    table = text.partition("\n## Threats\n")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| Threat ")]
+    assert len(rows) >= 20
+    for row in rows:
+        held_by = re.findall(r"`([\w/]+\.py)::(test_\w+)`", row.rstrip(" |").rpartition(" | ")[2])
+        assert held_by, row
+        for file, name in held_by:
+            assert f"def {name}(" in (ROOT / "tests" / file).read_text(), f"tests/{file} has no {name}"
