@@ -1,4 +1,4 @@
-"""A kernel update that breaks the driver, with Debian's own kernels, packages and compiler: the open modules of 550, and kernels from 6.12.107 on.
+"""A kernel update that breaks the driver: Debian's own kernels, packages and compiler, the open modules of 550, kernels from 6.12.107 on.
 
 DKMS compiles twice: for the kernel on which the modules build, when the node is prepared,
 and for the one on which they do not, when it comes.
