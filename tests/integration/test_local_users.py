@@ -142,12 +142,12 @@ def test_an_environment_without_our_mark_stays_and_so_does_everything_else(
     shared: Node, before: dict[str, str]
 ) -> None:
     packages = shared.shell("dpkg-query -W")
-    shared.shell("mv /opt/gpuwright/pytorch/gpuwright-requirements.txt /root/mark")
+    shared.shell("mv /opt/gpuwright/pytorch/gpuwright-constraints.txt /root/mark")
     code, document, told = root_by_sudo_with_the_users_environment(shared, "remove --yes")
     assert code in {1, 3}, told
     assert "Nothing was removed" in json.dumps(document)
     assert shared.shell("dpkg-query -W") == packages
-    shared.shell("mv /root/mark /opt/gpuwright/pytorch/gpuwright-requirements.txt")
+    shared.shell("mv /root/mark /opt/gpuwright/pytorch/gpuwright-constraints.txt")
     assert state(shared) == before
 
 
