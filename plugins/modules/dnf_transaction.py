@@ -35,10 +35,9 @@ options:
     description: Seconds for everything together.
     type: float
     default: 3600
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: Resolves the transaction, and says what would be refused, without changing anything.
     support: full

@@ -24,10 +24,9 @@ options:
     description: Seconds after which the loading counts as hanging.
     type: int
     default: 120
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: In check mode nothing is loaded and no check is returned.
     support: full

@@ -63,10 +63,9 @@ options:
   expected_iops:
     description: Floor for random reads in operations a second, in place of the class's.
     type: float
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: Runs nothing and says so in a skipped check.
     support: full

@@ -37,10 +37,9 @@ options:
     description: Seconds after which it counts as hanging. The first import from a slow disk takes a minute and more.
     type: int
     default: 300
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: It changes nothing, so check mode makes no difference.
     support: full

@@ -27,10 +27,9 @@ options:
     description: Seconds after which the calls count as hanging. Eight cards take about ten the first time.
     type: int
     default: 120
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: It changes nothing, so check mode makes no difference.
     support: full

@@ -41,10 +41,9 @@ options:
         unpacks it; the action M(gpuwright.node.plan) asks for it, the looks of the roles do not need it.
     type: bool
     default: false
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: Runs in check mode without changing anything.
     support: full

@@ -73,10 +73,9 @@ options:
     description: Seconds that each external program may take.
     type: float
     default: 20
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: Says what would change and writes nothing.
     support: full

@@ -75,10 +75,9 @@ options:
     description: Whether the cards are kept busy during the call, which is when the PCIe generation says something.
     type: bool
     default: false
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: It only reads, so check mode makes no difference.
     support: full

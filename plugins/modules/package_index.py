@@ -42,30 +42,10 @@ options:
     description: Seconds for everything together.
     type: float
     default: 90
-  credentials:
-    description:
-      - Users and passwords of mirrors. Those of the machine that a repository is on are sent to it, and to no other.
-      - No message of the module has them.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      machine:
-        description: The beginning of the addresses that they are for.
-        type: str
-        required: true
-      login:
-        description: The user.
-        type: str
-        required: true
-      password:
-        description: The password.
-        type: str
-        default: ""
+extends_documentation_fragment:
+  - gpuwright.node.gate
+  - gpuwright.node.credentials
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: Runs in check mode without changing anything.
     support: full

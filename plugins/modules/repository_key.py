@@ -35,30 +35,10 @@ options:
     description: Seconds that the download may take.
     type: float
     default: 30
-  credentials:
-    description:
-      - Users and passwords of mirrors. Those of the machine that O(url) is on are sent to it, and to no other.
-      - No message of the module has them.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      machine:
-        description: The beginning of the addresses that they are for.
-        type: str
-        required: true
-      login:
-        description: The user.
-        type: str
-        required: true
-      password:
-        description: The password.
-        type: str
-        default: ""
+extends_documentation_fragment:
+  - gpuwright.node.gate
+  - gpuwright.node.credentials
 attributes:
-  async:
-    description: Refused. The answer would be read past the gate on the controller.
-    support: none
   check_mode:
     description: Says whether the file would change. The key is not downloaded.
     support: full

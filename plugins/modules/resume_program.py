@@ -37,6 +37,8 @@ options:
     description: Where the copy lies.
     type: path
     required: true
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
   check_mode:
     description: Says that it would be copied, and copies nothing.

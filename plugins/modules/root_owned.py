@@ -23,6 +23,8 @@ options:
     description: What to do about it; the end of the message.
     type: str
     default: move it away, since whoever owned it may still have its files open, and run again.
+extends_documentation_fragment:
+  - gpuwright.node.gate
 attributes:
   check_mode:
     description: It changes nothing, so check mode makes no difference.

@@ -54,24 +54,6 @@ options:
   dependencies_url:
     description: Index of what the requirements need, where that is another one. The requirements themselves never come from it.
     type: str
-  credentials:
-    description: How to get in at an address. They are written to a file that only root reads, for as long as pip runs.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      machine:
-        description: The address, without user and password. It counts for every index below it.
-        type: str
-        required: true
-      login:
-        description: The user.
-        type: str
-        required: true
-      password:
-        description: The password.
-        type: str
-        default: ""
   from_source:
     description: Names of distributions that are built from their source all the same. This runs code of theirs.
     type: list
@@ -81,6 +63,9 @@ options:
     description: Whether C(gpuwright-wheels.txt) is written. It takes a pip of version 22.2 or newer.
     type: bool
     default: true
+extends_documentation_fragment:
+  - gpuwright.node.gate
+  - gpuwright.node.credentials
 attributes:
   check_mode:
     description: Says whether an environment is made of O(wheels).

@@ -5,7 +5,6 @@ What is prepared here is written on the machine by the role `reboot`, for root a
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -46,7 +45,6 @@ _ANSIBLE_OPTIONS = {
 }  # fmt: skip
 _BECOME_FILE = ("--become-password-file", "--become-pass-file")
 
-_CREDENTIALS = re.compile(r"://[^/\s\"']*@")
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
 
@@ -101,8 +99,11 @@ def _prepared(args: argparse.Namespace, wanted: Request, environment: Mapping[st
     for word in variables.words:
         words += ["-e", word]
     repeated = list(_own_options(args))
-    if _CREDENTIALS.search(json.dumps([files, words, repeated])):
-        raise _MayHoldSecretError("an address in the wish or in a variable carries a user or password")
+    told = [files, words, repeated]
+    if console.redact().document(told) != told:
+        raise _MayHoldSecretError(
+            "an address in the wish or in a variable carries a user or password, or there is another secret in them"
+        )
     interpreter = _interpreter()
     command = [interpreter, "-IS", str(PROGRAM / "gpuwright"), args.verb, "--yes", *repeated, *words]
     command += ["--report", str(DIRECTORY / "report")]
@@ -211,10 +212,12 @@ def _document(word: str) -> dict[str, Any]:
 
 def _refuse_unknown(content: Mapping[str, Any]) -> None:
     public = _public_variables()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import plain
+
     for name, value in content.items():
         if name not in public:
             raise _MayHoldSecretError(f"the variable {name} of -e may hold a secret")
-        if "{{" in json.dumps(value, default=str):
+        if any(plain.templates(value)):
             raise _MayHoldSecretError(f"the variable {name} of -e is a template, which may read a secret")
 
 

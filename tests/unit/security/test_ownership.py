@@ -5,7 +5,6 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,31 +13,10 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils import ownership
 from ansible_collections.gpuwright.node.plugins.modules import root_owned
 from tests.unit.modules import run_module
+from tests.unit.security.conftest import MALLORY, Give
 
 #: Root, and whoever runs the tests: in these tests both are "the owners".
 OURS = (0, os.geteuid())
-MALLORY = 4711
-
-Give = Callable[[Path], Path]
-
-
-@pytest.fixture
-def to_mallory(monkeypatch: pytest.MonkeyPatch) -> Give:
-    """Make a path look as if it belonged to somebody else: an ordinary user cannot give anything away."""
-    taken: set[str] = set()
-    real = os.lstat
-
-    def lstat(path: str | Path) -> os.stat_result:
-        found = real(path)
-        return os.stat_result((*found[:4], MALLORY, *found[5:])) if str(path) in taken else found
-
-    monkeypatch.setattr(os, "lstat", lstat)
-
-    def give(path: Path) -> Path:
-        taken.add(str(path))
-        return path
-
-    return give
 
 
 def test_what_is_ours_with_all_above_it_has_no_offence(tmp_path: Path) -> None:

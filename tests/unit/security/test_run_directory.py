@@ -13,11 +13,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils import ownership
 from ansible_collections.gpuwright.node.plugins.plugin_utils import node_action, report
 from gpuwright import paths, request
 from gpuwright.errors import BadInput
+from tests.unit.security.conftest import MALLORY, Give
 
-MALLORY = 4711
 CANARY = "not yours"
-
-Give = Callable[[Path], Path]
 
 
 @pytest.fixture
@@ -26,25 +24,6 @@ def canary(tmp_path: Path) -> Path:
     path = tmp_path / "canary"
     path.write_text(CANARY)
     return path
-
-
-@pytest.fixture
-def to_mallory(monkeypatch: pytest.MonkeyPatch) -> Give:
-    """Make a path look as if it belonged to somebody else: an ordinary user cannot give anything away."""
-    taken: set[str] = set()
-    real = os.lstat
-
-    def lstat(path: str | Path) -> os.stat_result:
-        found = real(path)
-        return os.stat_result((*found[:4], MALLORY, *found[5:])) if str(path) in taken else found
-
-    monkeypatch.setattr(os, "lstat", lstat)
-
-    def give(path: Path) -> Path:
-        taken.add(str(path))
-        return path
-
-    return give
 
 
 def test_a_report_directory_of_another_user_is_refused(tmp_path: Path, to_mallory: Give) -> None:
