@@ -84,7 +84,7 @@ def test_runtime_and_package_ask_for_the_same_ansible_core() -> None:
 
 def test_every_top_level_entry_is_shipped_or_ignored_by_galaxy_on_purpose() -> None:
     """A new folder must be put on one of the two sides; a folder that is forgotten here would be in everybody's tarball."""
-    shipped = {"LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "changelogs", "docs", *ENTRIES}
+    shipped = {"LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "changelogs", "docs", *ENTRIES}
     top = {path.relative_to(ROOT).parts[0] for path in tracked()}
     assert top - shipped <= set(galaxy()["build_ignore"])
 
