@@ -15,6 +15,7 @@ from typing import Any
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_judge, smi_messages
 
 from . import driver_lock, hosts, judge_datacentre, judge_hosts, secure_boot
+from .components import container_toolkit
 
 Check = checks.Check
 Expected = Mapping[str, Any]
@@ -617,8 +618,7 @@ def judge_container(view: Facts, stack: Mapping[str, Any]) -> list[Check]:
                 remedy="correct /etc/docker/daemon.json; gpuwright keeps the copy that it found beside it",
             )
         ]
-    runtimes = (docker.get("daemon_json") or {}).get("runtimes") or {}
-    if "container_toolkit" in stack and "nvidia" not in runtimes:
+    if "container_toolkit" in stack and not container_toolkit.has_runtime(docker):
         return [_docker_warning("Docker does not know the NVIDIA runtime", UP)]
     if docker.get("config_loaded") is False:
         return [

@@ -184,10 +184,10 @@ def without_driver(wish: Wish) -> Wish:
 
 
 def stack_of(state: State, given: str | None = None) -> dict[str, Any]:
-    """The driver part of the stack: the one that was sealed, else one that is as it was found and adopted. ``given``: this run's own
-    nvidia_driver_runfile.
+    """The driver part of the stack: the one that was sealed, else one that is as it was found and adopted; so is one of NVIDIA's file
+    that names no file. ``given``: this run's own nvidia_driver_runfile.
     """
-    if state["stack"]:
+    if state["stack"] and (state["stack"]["source"] != "runfile" or state["stack"].get("runfile")):
         file = file_of(state)
         trusted = {"runfile": {**file, "addresses": addresses(file, given)}} if file else {}
         return {**state["stack"], **trusted}
@@ -290,6 +290,10 @@ def refusals(state: State, facts: Facts, versions: Mapping[str, str], given: str
     """
     files = copies(state, facts)
     file = file_of(state)
+    if state["source"] == "runfile" and file is None:
+        text = f"the record on this node does not say which of NVIDIA's files brought driver {state['version']}"
+        remedy = "choose a driver: gpuwright upgrade --want driver=VERSION; or take everything back: gpuwright remove"
+        return [{"rule": "rollback-file", "text": text, "source": "gpuwright", "remedy": remedy}]
     if file and not addresses(file, given) and file["name"] not in ((facts.get("history") or {}).get("copies") or ()):
         text = f"{file['name']}, which brought driver {state['version']}, is not kept on the node, and this run does not say where it is"
         remedy = f"name it as it was named then (-e nvidia_driver_runfile=PATH), or put it into {history.COPIES} on the node and run again"

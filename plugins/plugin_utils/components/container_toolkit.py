@@ -111,8 +111,12 @@ def fits(version: str, specifier: str) -> bool:
 
 
 def _has_runtime(context: Context) -> bool:
-    configuration = context.facts["containers"]["docker"]["daemon_json"] or {}
-    runtimes = configuration.get("runtimes")
+    return has_runtime(context.facts["containers"]["docker"])
+
+
+def has_runtime(docker: Mapping[str, Any]) -> bool:
+    """Say whether Docker's configuration, in which a person may have written anything, names the NVIDIA runtime."""
+    runtimes = (docker.get("daemon_json") or {}).get("runtimes")
     return isinstance(runtimes, Mapping) and "nvidia" in runtimes
 
 

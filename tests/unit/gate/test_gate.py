@@ -19,6 +19,7 @@ from tests.unit.observe.trees import Tree
 #: A tree is Debian's; what Rocky answers comes through in tests/integration/test_rocky.py.
 SCENARIOS = sorted({path.stem for path in (settings.HERE / "scenarios").glob("*.yaml")} - {"rocky"})
 ESCAPE = "\x1b[2J\x1b[31m"
+_NAMELESS = {key: value for key, value in honest.STACK.items() if key != "kernel_module"}
 
 
 def admitted(said: str, module: str = "node_facts") -> dict[str, Any]:
@@ -155,6 +156,10 @@ def test_what_is_no_answer_is_left_to_ansible_short_and_clean() -> None:
         ("seals/nvidia_driver/stack/runfile", {"name": "../x", "addresses": []}, "facts.seals.nvidia_driver.stack.runfile"),
         ("history/states/0/stack/runfile/addresses", ["file:///etc/shadow"], "expected an address"),
         ("history/states/0/stack/runfile/name", "../../etc/cron.d/x", "expected the name of NVIDIA's file"),
+        ("history/states/0/stack", _NAMELESS, "stack.kernel_module is missing"),
+        ("history/states/0/stack", {**honest.STACK, "module_of_next": "x"}, "stack.module_of_next is 'x', expected object"),
+        ("history/states/0/stack", {**honest.STACK, "fabric": {"exact": "x"}}, "stack.fabric.packages is missing"),
+        ("seals/nvidia_driver/stack/peermem", "x", "stack.peermem is 'x', expected boolean"),
         ("history/failed/0/log", "/etc/shadow", "expected the path of a kept log"),
         ("history/copies", ["../../x.deb"], "expected the name of a kept package"),
         ("seals", {"../x": honest.seal()}, "expected a word"),
@@ -171,6 +176,35 @@ def test_a_value_that_breaks_the_rules_is_named_in_one_sentence(path: str, value
     assert told in sentence
     assert sentence.isprintable()
     assert len(sentence) < 300
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("ecc", {}, "ecc.mode is missing"),
+        ("fabric", {}, "fabric.state is missing"),
+        ("pcie", {}, "pcie.gen is missing"),
+        ("retired_pages", {"single_bit": "x"}, "retired_pages.single_bit is 'x', expected integer or null"),
+        ("remapped_rows", {"banks": {"none": "x"}}, "remapped_rows.banks.none is 'x', expected integer or null"),
+    ],
+)
+def test_a_card_of_which_a_measurement_is_missing_or_no_number_is_refused(path: str, value: Any, told: str) -> None:
+    data = smi.parse_xml((Path(__file__).parents[1] / "prove/fixtures/h100_580.xml").read_bytes())
+    data["gpus"][0][path] = value
+    assert told in refused(changed("smi", {"rc": 0, "seconds": 0.8, "error": None, "data": data}))
+
+
+def test_the_fabric_and_the_signed_module_of_a_driver_come_through() -> None:
+    fabric = {
+        "packages": ["nvlsm"],
+        "exact": ["nvidia-fabricmanager"],
+        "services": ["a.service"],
+        "modules": ["ib_umad"],
+    }
+    package = {"kernel": "6.8.0-45-generic", "package": "linux-modules-nvidia-580-open-6.8.0-45-generic"}
+    stack = {**honest.STACK, "fabric": fabric, "peermem": True, "module_of_next": package}
+    facts = admitted(changed("history/states/0/stack", stack))["facts"]
+    assert facts["history"]["states"][0]["stack"] == stack
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,8 @@ def test_an_interrupted_package_manager_is_mended_by_the_return_itself() -> None
 # --- a driver of NVIDIA's file ----------------------------------------------------------------------------------------
 
 FILE = {"name": f"NVIDIA-Linux-x86_64-{OLD}.run", "sha256": "ab" * 32, "addresses": ["https://example.org/it.run"]}
+#: A build whose checksum the rules have.
+CHECKED = "580.95.05"
 
 
 def of_file(version: str = OLD, **changes: Any) -> dict[str, Any]:
@@ -220,6 +222,30 @@ def test_a_file_that_brought_another_driver_or_has_no_checksum_is_no_way_back(ch
     facts = with_file()
     facts["seals"]["nvidia_driver"]["stack"] |= changes
     assert way_back.working(facts) is None
+
+
+def without_its_file(source: str) -> dict[str, Any]:
+    """A node without a driver, whose record has one of NVIDIA's file and does not say which file."""
+    kept = of_file(CHECKED)
+    del kept["stack"]["runfile"]
+    kept |= {"source": source, "packages": at(CHECKED) if source == "nvidia" else {}}
+    absent = {"owner": "none", "source": None, "user_version": None, "loaded_version": None, "loaded_modules": None}
+    facts = nodes.merged(node(kept), {"driver": absent})
+    facts["driver"]["packages"] = {}
+    return facts
+
+
+def test_a_record_that_does_not_say_which_file_brought_a_driver_is_refused() -> None:
+    made = rolled_back(without_its_file("runfile"))
+    assert [row["rule"] for row in made["refusals"]] == ["rollback-file"]
+    assert CHECKED in planner.why_not(made)
+
+
+def test_packages_come_back_where_their_record_speaks_of_a_file_and_does_not_say_which() -> None:
+    made = rolled_back(without_its_file("nvidia"), nvidia_driver_cuda=f"{CHECKED}-1", libcuda1=f"{CHECKED}-1")
+    assert made["ok"], planner.why_not(made)
+    assert made["restore"]["packages"] == at(CHECKED)
+    assert (made["stack"]["driver"]["source"], made["stack"]["driver"]["adopted"]) == ("nvidia", True)
 
 
 def test_rollback_leads_from_one_file_to_the_other() -> None:

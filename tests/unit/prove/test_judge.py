@@ -201,6 +201,15 @@ def test_the_runtime_is_missed_only_where_the_toolkit_is_wished(facts: Facts, by
     assert by_id(judge.judge(changed, {"container_toolkit": {}}))["container.daemon_json"]["status"] == "warn"
 
 
+@pytest.mark.parametrize("runtimes", [1, True, "nvidia", ["nvidia"], None])
+def test_what_a_person_wrote_in_place_of_dockers_runtimes_is_no_runtime(
+    facts: Facts, by_id: ById, runtimes: Any
+) -> None:
+    docker = {"installed": True, "daemon_json": {"runtimes": runtimes}, "config_loaded": True}
+    changed = put(facts, "containers.docker", docker)
+    assert by_id(judge.judge(changed, {"container_toolkit": {}}))["container.daemon_json"]["status"] == "warn"
+
+
 @pytest.mark.parametrize(
     "key",
     [
