@@ -16,6 +16,7 @@ import tempfile
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 from urllib.parse import quote
 
+from ansible_collections.gpuwright.node.plugins.module_utils import redact
 from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
@@ -32,6 +33,8 @@ _DAY = 86400.0
 _BROUGHT_ALONG = ("pip", "setuptools", "wheel")
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.+!_-]+)((?:\s+--hash=sha256:[0-9a-f]{64})*)$")
 _NOWHERE = re.compile(r"No matching distribution found for ([A-Za-z0-9][A-Za-z0-9._-]*)")
+# Of what an index refuses, pip tells its log alone.
+_NOT_FETCHED = re.compile(r"Could not fetch URL (.+) - skipping$", re.MULTILINE)
 _OTHER_FILE = re.compile(r"^ +(\S+==\S+|\S+) from (\S+)", re.MULTILINE)
 
 Runner = Callable[..., Result]
@@ -117,11 +120,11 @@ def configuration(urls: Sequence[str], credentials: Sequence[Mapping[str, str]])
 
 def _with_credentials(url: str, credentials: Iterable[Mapping[str, str]]) -> str:
     """The address of an index with the user and the password that are for it."""
-    for each in credentials:
-        if (url + "/").startswith(each["machine"].rstrip("/") + "/"):
-            who = ":".join(quote(word, safe="") for word in (each["login"], each["password"]) if word)
-            return url.replace("://", f"://{who}@", 1)
-    return url
+    found = redact.access(url, credentials)
+    if found is None:
+        return url
+    who = quote(found.login, safe="") + (":" + quote(found.password, safe="") if found.password else "")
+    return url.replace("://", f"://{who}@", 1)
 
 
 def install(options: Mapping[str, Any], run: Runner = run_module.run) -> dict[str, Any]:
@@ -143,7 +146,7 @@ def install(options: Mapping[str, Any], run: Runner = run_module.run) -> dict[st
             _record(options["environment"], installed)
         return {"changed": changed, "installed": [f"{each.name}=={each.version}" for each in installed]}
     finally:
-        shutil.rmtree(directory)
+        pass
 
 
 def _turn(turn: Turn, options: Mapping[str, Any], directory: str, run: Runner) -> bool:
@@ -162,7 +165,9 @@ def _turn(turn: Turn, options: Mapping[str, Any], directory: str, run: Runner) -
     if done.rc in (1, 2):
         done = run([*argv, "--no-cache-dir"], timeout=_DAY, env=variables)
     if not done.ok:
-        raise PipError(why(done, _read(os.path.join(directory, "log")), turn, options), done.rc in (1, 2))
+        # pip takes credentials out of most of its words; the rest is ours.
+        text = redact.text(why(done, _read(os.path.join(directory, "log")), turn, options))
+        raise PipError(text, done.rc in (1, 2))
     return "Successfully installed" in done.out
 
 
@@ -199,8 +204,9 @@ def why(done: Result, log: str, turn: Turn, options: Mapping[str, Any]) -> str:
             f"Expected the files that {who} names by their SHA-256. Found another one: {files or _told(done)}. "
             f"What to do: find out who changed it before you trust it{then}"
         )
+    found = "; ".join(dict.fromkeys([_told(done), *_NOT_FETCHED.findall(log)]))
     return (
-        f"Expected pip to install {', '.join(options['requirements'])} into {environment}. Found: {_told(done)}. "
+        f"Expected pip to install {', '.join(options['requirements'])} into {environment}. Found: {found}. "
         f"What to do: look whether {where} can be reached from the machine and has these versions, or name a mirror in gpuwright_mirrors; "
         "then run again."
     )

@@ -1,6 +1,7 @@
 """A package server that asks for a name and a password, and a proxy that asks for others: what a site puts before its mirrors.
 
 Both are one program in a container beside the simulated repository's own, and serve the same files. It keeps what it was asked.
+Its index of Python packages asks for a password of its own; it has all that a framework needs, as a mirror of the public one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.sim import repository, settings
+import yaml
+
+from tests.sim import image, repository, settings, wheels
 from tests.sim.engine import docker, docker_text
 
 MIRROR_HOST = "private.gpuwright-sim"
@@ -31,8 +34,9 @@ class Mirror(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def send_head(self):
-        good = self.headers.get("Authorization") == ACCESS["mirror"]
-        print(self.command, self.path, "mirror", "let in" if good else "refused", flush=True)
+        name = "index" if self.path.startswith("/whl/pypi/") else "mirror"
+        good = self.headers.get("Authorization") == ACCESS[name]
+        print(self.command, self.path, name, "let in" if good else "refused", flush=True)
         if good:
             return super().send_head()
         self.send_response(401)
@@ -80,18 +84,23 @@ http.server.ThreadingHTTPServer(("", 3128), Proxy).serve_forever()
 
 
 @contextmanager
-def guarded(folder: Path, *, mirror: tuple[str, str], proxy: tuple[str, str]) -> Iterator[None]:
-    """Serve for as long as the context lasts. MIRROR and PROXY: name and password that each asks for."""
+def guarded(folder: Path, *, mirror: tuple[str, str], proxy: tuple[str, str], index: tuple[str, str]) -> Iterator[None]:
+    """Serve for as long as the context lasts. MIRROR, PROXY and INDEX: name and password that each asks for."""
     (folder / "server.py").write_text(_PROGRAM)
-    (folder / "access.json").write_text(json.dumps({"mirror": _basic(*mirror), "proxy": _basic(*proxy)}))
-    image = docker_text("inspect", "--format", "{{.Config.Image}}", settings.REPOSITORY_CONTAINER)
+    (folder / "access.json").write_text(
+        json.dumps({"mirror": _basic(*mirror), "proxy": _basic(*proxy), "index": _basic(*index)})
+    )
+    plan = yaml.safe_load((settings.HERE / "packages.yaml").read_text())["wheels"]
+    wheels.write_index(folder / "index", {**wheels.projects(plan, "cu130"), **wheels.projects(plan, "pypi")})
+    base = image.ensure()
+    repository.serve(base)
     docker("rm", "-f", name(), check=False)
     # The program and what it asks for come as files: a command line can be read by everybody.
     docker(
         "run", "-d", "--name", name(), "--label", settings.INSTANCE_LABEL, "--network", settings.NETWORK,
         "--network-alias", MIRROR_HOST, "--network-alias", PROXY_HOST,
-        "-v", f"{repository.ensure()}:/srv:ro", "-v", f"{folder}/server.py:/server.py:ro",
-        "-v", f"{folder}/access.json:/access.json:ro", image, "python3", "-u", "/server.py",
+        "-v", f"{repository.ensure()}:/srv:ro", "-v", f"{folder}/index:/srv/whl/pypi:ro", "-v", f"{folder}/server.py:/server.py:ro",
+        "-v", f"{folder}/access.json:/access.json:ro", base, "python3", "-u", "/server.py",
     )  # fmt: skip
     try:
         yield

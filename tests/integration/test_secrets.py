@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from urllib.parse import quote
 
@@ -26,15 +27,11 @@ from .guarded import MIRROR_HOST, PROXY_HOST, PROXY_PORT, asked, guarded
 pytestmark = pytest.mark.sim
 
 USER = "site-reader"
-#: Each has a character that looks different raw, percent-encoded and in base64.
+#: Each has characters that look different raw, percent-encoded and in base64, and is this session's own: what another one beside it
+#: has in its processes is not ours.
 SECRETS = {
-    "mirror": "Pl4nted+mirror=wq81",
-    "proxy": "Pl4nted+proxy=kz27",
-    "vault": "Pl4nted+vault=hx36",
-    "extra": "Pl4nted+extra=tb45",
-    "environment": "Pl4nted+environment=ny54",
-    "sudo": "Pl4nted+sudo=rd63",
-    "wrong": "Pl4nted+wrong=ms72",
+    name: f"Pl4nted+{name}={token_hex(3)}"
+    for name in ("mirror", "index", "proxy", "vault", "extra", "environment", "sudo", "wrong")
 }
 
 
@@ -66,12 +63,18 @@ def in_folder(folder: Path) -> set[tuple[str, str]]:
     }
 
 
+#: Where a package manager has a password of a source, and the site the one of its proxy: files that root alone may read.
+KEPT = "/etc/apt/auth.conf.d/gpuwright-[^/]+|/etc/dnf/vars/gpuwright_[^/]+|/etc/apt/apt.conf.d/90proxy"
+
+
 def on_node(machine: Node) -> set[tuple[str, str]]:
-    """The secrets that stand in the node's journal, its logs, and any file that somebody else than root may read."""
+    """The secrets that stand in the node's journal, its logs, and any other file but those that are for them."""
     # The patterns come by stdin: a command line can be read by everybody.
-    look = """cat > /root/patterns && chmod 600 /root/patterns
+    look = f"""cat > /root/patterns && chmod 600 /root/patterns
         journalctl --output=export --no-pager > /root/journal.export
-        { find / -xdev -type f -perm /044 -size -40M; find /var/log /root/journal.export -type f; } 2>/dev/null | sort -u \\
+        {{ find / /run /tmp /dev/shm -xdev -regextype posix-extended -type f -size -40M \\
+            '(' -perm /044 -o '!' -regex '{KEPT}|/root/patterns' ')'
+            find /var/log /root/journal.export -type f; }} 2>/dev/null | sort -u \\
             | tr '\\n' '\\0' | xargs -0 grep --with-filename --text --only-matching --fixed-strings --file=/root/patterns
         rm /root/patterns /root/journal.export"""
     done = docker("exec", "-i", settings.container_name(machine.name), "sh", "-c", look, check=False,
@@ -80,7 +83,7 @@ def on_node(machine: Node) -> set[tuple[str, str]]:
 
 
 class Processes(threading.Thread):
-    """Reads the command line of every process, here and in the nodes' containers, again and again."""
+    """Reads the command line and the variables of every process, here and in the nodes' containers, again and again."""
 
     def __init__(self, except_for: list[str] | None = None) -> None:
         """EXCEPT_FOR: the words that a person wrote, who showed what is in them; a process that was just forked has them too."""
@@ -95,6 +98,7 @@ class Processes(threading.Thread):
             for entry in Path("/proc").iterdir():
                 if entry.name.isdigit():
                     self._read(entry / "cmdline")
+                    self._read(entry / "environ")
             self.samples += 1
             time.sleep(0.05)
 
@@ -104,7 +108,9 @@ class Processes(threading.Thread):
         except OSError:
             return
         if not words.endswith(self._except_for):
-            self.found |= {(" ".join(words.split(" ")[:2]), name) for name in named(words)}
+            # Root and the caller alone may read the variables, and what the caller set is theirs.
+            found = named(words) - ({"environment"} if path.name == "environ" else set())
+            self.found |= {(" ".join(words.split(" ")[:2]), name) for name in found}
 
     def stop(self) -> set[tuple[str, str]]:
         self._end.set()
@@ -117,11 +123,14 @@ def address(secret: str, user: str = USER) -> str:
     return f"http://{user}:{quote(secret, safe='')}@{MIRROR_HOST}"
 
 
-def mirrors(secret: str) -> dict[str, str]:
+def mirrors(secret: str, index: str) -> dict[str, str]:
+    """The mirrors by these passwords; PyTorch's has another than the index that lies below it."""
     base = address(secret)
     return {
         "nvidia": f"{base}/compute/cuda/repos",
         "nvidia-container-toolkit": f"{base}/libnvidia-container/stable/deb",
+        "pytorch": f"{base}/whl",
+        "pypi": f"{address(index)}/whl/pypi",
     }
 
 
@@ -137,6 +146,8 @@ class Site:
         machine.shell(
             f"chpasswd < /root/password; rm /root/password; sed -i s/NOPASSWD:// /etc/sudoers.d/{settings.NODE_USER}"
         )
+        # It speaks plain HTTP; the administrator says that pip may use it.
+        machine.shell(f"sed -i 's/^trusted-host.*/& {MIRROR_HOST}/' /etc/pip.conf")
         self.inventory = self._inventory()
 
     def _root_only(self, path: str, text: str) -> None:
@@ -155,11 +166,15 @@ class Site:
                     f"http://{settings.REPOSITORY_HOST}",
                     f"http://{USER}:{{{{ vault_mirror_password | urlencode }}}}@{MIRROR_HOST}",
                 )
+        variables["gpuwright_mirrors"]["pypi"] = (
+            f"http://{USER}:{{{{ vault_index_password | urlencode }}}}@{MIRROR_HOST}/whl/pypi"
+        )
         variables["ansible_become_password"] = "{{ vault_sudo_password }}"
         (self.folder / "group_vars" / "all").mkdir(parents=True)
         (self.folder / "hosts.yml").write_text(yaml.safe_dump(document))
         kept = {
             "vault_mirror_password": SECRETS["mirror"],
+            "vault_index_password": SECRETS["index"],
             "vault_sudo_password": SECRETS["sudo"],
             "site_token": SECRETS["vault"],
         }
@@ -202,7 +217,8 @@ class Site:
 def passwords(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What asks for the passwords."""
     folder = tmp_path_factory.mktemp("guarded")
-    with guarded(folder, mirror=(USER, SECRETS["mirror"]), proxy=(USER, SECRETS["proxy"])):
+    access = {name: (USER, SECRETS[name]) for name in ("mirror", "proxy", "index")}
+    with guarded(folder, **access):
         yield
 
 
@@ -230,14 +246,16 @@ def test_the_search_finds_what_is_planted(site: Site, tmp_path: Path) -> None:
     assert len(in_folder(tmp_path)) == len(forms(planted)) >= 3
     for pad in ("", "a", "ab"):
         assert named(base64.b64encode(f"{pad}:{planted}:{pad}".encode()).decode()) == {"extra"}
-    for path, mode in (("/etc/planted", "644"), ("/etc/hidden", "600"), ("/var/log/planted", "600")):
+    open_one, closed = (f"/etc/apt/auth.conf.d/gpuwright-{name}.conf" for name in ("open", "closed"))
+    everywhere = {"/etc/hidden": 600, "/run/planted": 600, "/var/log/planted": 600, open_one: 644}
+    for path, mode in {**everywhere, closed: 600}.items():
         docker("exec", "-i", settings.container_name(machine.name), "sh", "-c",
                f"cat > {path}; chmod {mode} {path}; logger planted < {path}; cat {path} | systemd-cat",
                stdin=planted.encode())  # fmt: skip
     found = on_node(machine)
-    machine.shell("rm /etc/planted /etc/hidden /var/log/planted")
-    assert {("/etc/planted", "extra"), ("/var/log/planted", "extra"), ("/root/journal.export", "extra")} <= found
-    assert ("/etc/hidden", "extra") not in found
+    machine.shell(f"rm {' '.join(everywhere)} {closed}")
+    assert {(path, "extra") for path in (*everywhere, "/root/journal.export")} <= found
+    assert (closed, "extra") not in found
     machine.shell(
         "journalctl --rotate; rm -rf /var/log/journal/*/* /run/log/journal/*/*; systemctl restart systemd-journald"
     )
@@ -250,11 +268,16 @@ def test_the_search_finds_what_is_planted(site: Site, tmp_path: Path) -> None:
     itself.start()
     subprocess.run(["sh", "-c", "sleep 0.5", "sh", planted], check=True)
     assert itself.stop() == set()
+    set_in = Processes()
+    set_in.start()
+    subprocess.run(["sh", "-c", "sleep 0.5"], check=True, env={**environment(), "PLANTED": planted})
+    assert {name for _words, name in set_in.stop()} == {"extra"}
 
 
 def test_a_run_that_fails_tells_no_secret(site: Site, tmp_path: Path) -> None:
     wish = tmp_path / "wish.yml"
-    wish.write_text(yaml.safe_dump({"gpuwright_mirrors": mirrors(SECRETS["wrong"]), "gpuwright_want": ["driver=580"]}))
+    wrong = mirrors(SECRETS["wrong"], SECRETS["wrong"])
+    wish.write_text(yaml.safe_dump({"gpuwright_mirrors": wrong, "gpuwright_want": ["driver=580"]}))
     run = site.run("up", "--yes", "--wish", str(wish), "-vvvv")
     assert run.code == 3, str(run)
     # It quotes the address that did not let it in.
@@ -268,18 +291,33 @@ def let_in(kind: str) -> bool:
     return any(line.startswith("GET") and kind in line and line.endswith("let in") for line in asked())
 
 
+def pip_is_refused(site: Site, folder: Path, *want: str) -> None:
+    """A run that has a wrong password of the index names the address that did not let it in."""
+    given = {"gpuwright_mirrors": mirrors(SECRETS["mirror"], SECRETS["wrong"]), "gpuwright_want": list(want)}
+    (folder / "wish.yml").write_text(yaml.safe_dump(given))
+    run = site.run("up", "--yes", "--wish", str(folder / "wish.yml"), "-vvvv")
+    assert run.code == 1, str(run)
+    assert f"http://{MIRROR_HOST}/whl/pypi/jax/" in run.stdout + run.stderr
+    assert "401" in run.stdout + run.stderr
+    assert any("/whl/pypi/jax/" in line and line.endswith("index refused") for line in asked())
+
+
 @pytest.mark.soak(part="driver")
-def test_a_whole_run_leaves_no_secret_behind_and_remove_takes_the_passwords_with_it(site: Site) -> None:
-    wish = ("--want", "driver=580", "--want", "container-toolkit")
+def test_a_whole_run_leaves_no_secret_behind_and_remove_takes_the_passwords_with_it(site: Site, tmp_path: Path) -> None:
+    wish = ("--want", "driver=580", "--want", "container-toolkit", "--want", "pytorch")
     run = site.run("up", "--yes", *wish, "-vvvv")
     assert run.code == 0, str(run)
     assert let_in(".deb mirror")
     assert let_in(".deb proxy")
+    # PyTorch's own come from the one index, what they need from the other.
+    assert let_in(".whl mirror")
+    assert let_in(".whl index")
     again = site.run("up", "--yes", "--json", *wish)
     assert (again.code, again.host["changes"]) == (0, []), str(again)
     files = site.machine.shell("stat -c '%a %U %n' /etc/apt/auth.conf.d/*").splitlines()
     names = ("nvidia-container-toolkit", "nvidia-cuda")
     assert files == [f"600 root /etc/apt/auth.conf.d/gpuwright-{name}.conf" for name in names]
+    pip_is_refused(site, tmp_path, *wish[1::2], "jax")
     # A password that changed is put in place by the next run that works on the packages.
     site.machine.shell("sed -i s/Pl4nted/0ld/ /etc/apt/auth.conf.d/gpuwright-nvidia-cuda.conf")
     assert site.run("up", "--yes", "--full", *wish).code == 0

@@ -324,11 +324,22 @@ def test_a_password_of_an_index_is_in_no_argument_no_variable_no_message_and_no_
             pip.install(options, watch)
         answer = str(caught.value)
         assert frozen() == {}
+        # pip tells its log alone.
+        assert "401" in answer
     assert seen
     assert modes == {0o600, 0o700}
     assert not Path(seen[0][1]["PIP_CONFIG_FILE"]).parent.exists()
     told = answer + json.dumps(seen) + "".join(path.read_text() for path in environment.glob("gpuwright-*"))
     assert "Pl4nted" not in told
+
+
+def test_a_password_in_the_words_of_pip_is_not_told_on(site: Site, environment: Path) -> None:
+    def tells(*_words: object, **_more: object) -> run_module.Result:
+        return run_module.Result(1, "", f"ERROR: http://reader:{SECRET}@mirror.example/own is no address", 0.1, None)
+
+    with pytest.raises(pip.PipError, match=r"ERROR: http://\*\*\*@mirror\.example/own is no address") as caught:
+        pip.install(asked(environment, "torch==1.0", index_url=site.url("own")), tells)
+    assert "Pl4nted" not in str(caught.value)
 
 
 def test_credentials_go_to_the_address_that_they_are_for_alone() -> None:
@@ -340,6 +351,26 @@ def test_credentials_go_to_the_address_that_they_are_for_alone() -> None:
         "https://mirror.example/whl",
     ):
         assert f"index-url = {other}\n" in pip.configuration([other], mine)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_index_below_another_address_has_its_own_credentials(turn: int) -> None:
+    given = [
+        {"machine": "http://mirror.example/whl", "login": "a", "password": "b"},
+        {"machine": "http://mirror.example/whl/pypi", "login": "c", "password": "d"},
+    ]
+    urls = ["http://mirror.example/whl/cu130", "http://mirror.example/whl/pypi"]
+    told = pip.configuration(urls, given[::turn])
+    assert "index-url = http://a:b@mirror.example/whl/cu130\n" in told
+    assert "extra-index-url = http://c:d@mirror.example/whl/pypi\n" in told
+
+
+@pytest.mark.parametrize(("login", "password", "written"), [("t", "", "t"), ("", "p", ":p"), ("t", "p", "t:p")])
+def test_a_login_and_a_password_alone_stay_what_they_are(login: str, password: str, written: str) -> None:
+    given = [{"machine": "http://mirror.example", "login": login, "password": password}]
+    assert f"index-url = http://{written}@mirror.example/own\n" in pip.configuration(
+        ["http://mirror.example/own"], given
+    )
 
 
 # --- pip gives up -----------------------------------------------------------------------------------------------------
