@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 from urllib.parse import quote
