@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 from urllib.parse import quote
@@ -145,7 +146,7 @@ def install(options: Mapping[str, Any], run: Runner = run_module.run) -> dict[st
             _record(options["environment"], installed)
         return {"changed": changed, "installed": [f"{each.name}=={each.version}" for each in installed]}
     finally:
-        pass
+        shutil.rmtree(directory)
 
 
 def _turn(turn: Turn, options: Mapping[str, Any], directory: str, run: Runner) -> bool:
