@@ -77,27 +77,6 @@ def test_a_node_that_is_held_to_its_lock_is_warm(locked: tuple[Node, Path]) -> N
         assert looked.code == 0, str(looked)
 
 
-def test_a_lock_with_hashes_makes_an_environment_anew_that_has_another_wheel(
-    locked: tuple[Node, Path], folder: Path
-) -> None:
-    machine, _file = locked
-    path = "/opt/gpuwright/pytorch/gpuwright-wheels.txt"
-    record = machine.shell(f"cat {path}")
-    (folder / "wheels.txt").write_text(record)
-    hashed = lock(folder, *_WANTS, hashes=folder / "wheels.txt")
-    machine.shell(
-        f"cd $(dirname {path})/lib/python3*/site-packages && mv filelock-4.2.11.dist-info filelock-4.2.10.dist-info"
-    )
-    run = machine.up("--lock", str(hashed))
-    assert run.code == 0, str(run)
-    assert run.components == {"frameworks"}
-    assert any("lacks filelock==4.2.11" in change["reason"] for change in run.host["changes"])
-    machine.shell(f"test -d $(dirname {path})/lib/python3*/site-packages/filelock-4.2.11.dist-info")
-    assert machine.shell(f"cat {path}") == record
-    again = machine.up("--lock", str(hashed))
-    assert (again.code, again.roles, again.changed, again.host["changes"]) == (0, [], 0, []), str(again)
-
-
 def test_a_package_that_was_moved_by_hand_goes_back_to_the_lock(locked: tuple[Node, Path]) -> None:
     machine, file = locked
     names = json.loads(file.read_text())["stack"]["cudnn"]["packages"]
@@ -146,3 +125,25 @@ def test_a_bare_playbook_takes_a_lock_from_a_file_on_the_controller(locked: tupl
     broken = machine.plan("-e", "gpuwright_lock=/no/such/lock")
     assert broken.code == 2, str(broken)
     assert "the lock file /no/such/lock is not there" in broken.host["error"]
+
+
+def test_a_lock_with_hashes_makes_an_environment_anew_that_has_another_wheel(
+    locked: tuple[Node, Path], folder: Path
+) -> None:
+    # The last here: from now on the node is sealed for the lock with hashes.
+    machine, _file = locked
+    path = "/opt/gpuwright/pytorch/gpuwright-wheels.txt"
+    record = machine.shell(f"cat {path}")
+    (folder / "wheels.txt").write_text(record)
+    hashed = lock(folder, *_WANTS, hashes=folder / "wheels.txt")
+    machine.shell(
+        f"cd $(dirname {path})/lib/python3*/site-packages && mv filelock-4.2.11.dist-info filelock-4.2.10.dist-info"
+    )
+    run = machine.up("--lock", str(hashed))
+    assert run.code == 0, str(run)
+    assert run.components == {"frameworks"}
+    assert any("lacks filelock==4.2.11" in change["reason"] for change in run.host["changes"])
+    machine.shell(f"test -d $(dirname {path})/lib/python3*/site-packages/filelock-4.2.11.dist-info")
+    assert machine.shell(f"cat {path}") == record
+    again = machine.up("--lock", str(hashed))
+    assert (again.code, again.roles, again.changed, again.host["changes"]) == (0, [], 0, []), str(again)
