@@ -185,6 +185,7 @@ def test_tarball_holds_the_collection_and_nothing_else(tarball: Path) -> None:
         "LICENSE",
         "MANIFEST.json",
         "README.md",
+        "SECURITY.md",
         "changelogs",
         "docs",
     }
