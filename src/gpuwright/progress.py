@@ -190,7 +190,7 @@ def component_of(data: dict[str, Any]) -> str:
 def _downloads(answer: dict[str, Any]) -> dict[str, int]:
     """Bytes that each component downloads, from the answer of the action `plan`; empty from any other task's."""
     found: dict[str, int] = {}
-    for change in answer.get("changes") or () if "digests" in answer else ():
+    for change in answer.get("changes") or () if "left_alone" in answer else ():
         size = sum(package.get("download_bytes") or 0 for package in change.get("packages") or ())
         found[change["component"]] = found.get(change["component"], 0) + size
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import records
 from gpuwright import progress, reasons
 from tests.unit.cli.conftest import event
 
@@ -90,20 +91,25 @@ def test_a_hosts_time_is_its_own_and_not_its_waves() -> None:
     assert said == ["[quick] cuda: done (4 s)", "[slow] cuda: done (90 s)"]
 
 
-PLANNED = {
-    "digests": {"nvidia_driver": "d"},
-    "changes": [
-        {"component": "nvidia_driver", "packages": [{"name": "a", "download_bytes": 400_000_000}]},
-        {"component": "nvidia_driver", "packages": [{"name": "b", "download_bytes": 12_000_000}, {"name": "c"}]},
-    ],
-}
+def planned() -> dict[str, Any]:
+    """What the action `plan` answers of a driver that is 412 MB to download."""
+    packages = [
+        {"name": "a", "download_bytes": 400_000_000},
+        {"name": "b", "download_bytes": 12_000_000},
+        {"name": "c"},
+    ]
+    changes = [
+        {"component": "nvidia_driver", "packages": packages[:1]},
+        {"component": "nvidia_driver", "packages": packages[1:]},
+    ]
+    return records.as_result({"skipped": None, "changes": changes, "digests": {}})
 
 
 def test_a_long_step_says_every_half_minute_that_it_lives() -> None:
     clock = Clock()
     state = progress.State(clock=clock)
     state.take(event("runner_on_start", "a", "Plan", resolved_action="gpuwright.node.plan"))
-    state.take(event("runner_on_ok", "a", "Plan", resolved_action="gpuwright.node.plan", res=PLANNED))
+    state.take(event("runner_on_ok", "a", "Plan", resolved_action="gpuwright.node.plan", res=planned()))
     state.take(event("runner_on_start", "a", "Install packages", role="nvidia_driver"))
     said = []
     for second in range(1, 96):
