@@ -1,9 +1,11 @@
-"""What is going on, on stderr: one line a host on a terminal, one line a finished component elsewhere."""
+"""What is going on, on stderr: one line a host on a terminal; elsewhere a line for each finished component and a sign in long silence."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -21,6 +23,12 @@ Event = dict[str, Any]
 
 # Lines of hosts on a terminal; the rest of a fleet is one line of numbers.
 MOST_HOSTS = 12
+# Seconds after which a host at work of which nothing was said is told to be alive, where nobody sees a moving line.
+SILENCE = 30.0
+# Seconds between two looks at who was silent.
+_LOOK = 1.0
+# Hosts that are told one by one then; the rest of a fleet is one line of numbers.
+MOST_SIGNS = 5
 
 _STEPS_WITHOUT_ROLE = {
     "gpuwright.node.plan": "observe and resolve",
@@ -48,6 +56,11 @@ class HostState:
         component: the step it is in, empty before the first.
         task: the task that runs there.
         since: when the component began (monotonic seconds).
+        working: whether the task runs there now; not while the host waits for the others of its wave.
+        answered: when a task of this component ended last: the host's own time, not its wave's.
+        said: when something was said about the host last.
+        waits: what it waits for, empty while it does not.
+        downloads: bytes that each component downloads, where the plan knows them.
         ended: `unreachable` or `failed`, empty while the host works.
         reason: of the end.
     """
@@ -55,6 +68,11 @@ class HostState:
     component: str = ""
     task: str = ""
     since: float = 0.0
+    working: bool = False
+    answered: float = 0.0
+    said: float = 0.0
+    waits: str = ""
+    downloads: dict[str, int] = field(default_factory=dict)
     ended: str = ""
     reason: str = ""
 
@@ -74,18 +92,38 @@ class State:
         host = data.get("host")
         if not isinstance(host, str) or not host:
             return
-        state = self.hosts.setdefault(host, HostState(since=self.clock()))
-        name = event.get("event")
+        now = self.clock()
+        state = self.hosts.setdefault(host, HostState(since=now, answered=now, said=now))
+        name = str(event.get("event"))
         component = component_of(data)
         if component and component != state.component:
             self._leave(host, state)
-            state.component, state.since, state.ended, state.reason = component, self.clock(), "", ""
+            state.component, state.since, state.answered, state.ended, state.reason = component, now, now, "", ""
         state.task = str(data.get("task") or state.task)
-        result = _RESULTS.get(str(name))
-        if result == "ok" and data.get("task") in _READ_BEFORE:
-            self._tell(host, data.get("res") or {})
-        if result == "unreachable" or (result == "failed" and not data.get("ignore_errors")):
-            self._end(host, state, str(result), data.get("res") or {})
+        if name == "runner_on_start":
+            state.working = True
+        elif name == "runner_retry":
+            self._wait(host, state, data.get("res") or {})
+        elif name in _RESULTS:
+            state.working, state.answered, state.waits = False, now, ""
+            self._result(host, state, _RESULTS[name], data)
+
+    def signs(self) -> list[str]:
+        """That the hosts of which nothing was said for a while are alive: what each does, since when, and how much it downloads."""
+        now = self.clock()
+        silent = [
+            (host, state)
+            for host, state in list(self.hosts.items())  # a copy at one go: events arrive meanwhile
+            if state.working and not state.ended and now - state.said >= SILENCE
+        ]
+        for _host, state in silent:
+            state.said = now
+        lines = [f"[{host}] {_sign(state, now)}" for host, state in silent[:MOST_SIGNS]]
+        rest = Counter(state.component or "start" for _host, state in silent[MOST_SIGNS:])
+        if rest:
+            counts = ", ".join(f"{count} {component}" for component, count in sorted(rest.items()))
+            lines.append(f"{rest.total()} more hosts at work: {counts}")
+        return lines
 
     def finish(self) -> None:
         """The run is over: the last component of each host is done."""
@@ -101,9 +139,30 @@ class State:
             found[key] = found.get(key, 0) + 1
         return found
 
+    def _result(self, host: str, state: HostState, result: str, data: dict[str, Any]) -> None:
+        answer = data.get("res") or {}
+        if result == "ok":
+            state.downloads |= _downloads(answer)
+            if data.get("task") in _READ_BEFORE:
+                self._tell(host, answer)
+        if result == "unreachable" or (result == "failed" and not data.get("ignore_errors")):
+            self._end(host, state, result, answer)
+
     def _leave(self, host: str, state: HostState) -> None:
         if state.component and not state.ended:
-            self.say(f"[{host}] {state.component}: done ({seconds(self.clock() - state.since)})")
+            self._say(host, state, f"{state.component}: done ({seconds(state.answered - state.since)})")
+
+    def _wait(self, host: str, state: HostState, answer: dict[str, Any]) -> None:
+        """A task that asks again: what it waits for, once for each that is in the way."""
+        busy = answer.get("busy")
+        waits = f"waiting until {busy} ends" if busy else ""
+        if waits and waits != state.waits:
+            self._say(host, state, waits)
+        state.waits = waits
+
+    def _say(self, host: str, state: HostState, words: str) -> None:
+        state.said = self.clock()
+        self.say(f"[{host}] {words}")
 
     def _tell(self, host: str, result: dict[str, Any]) -> None:
         """What a person has to read before the next task, a line for each entry of a debug message that is a list."""
@@ -114,7 +173,7 @@ class State:
     def _end(self, host: str, state: HostState, how: str, result: dict[str, Any]) -> None:
         reason = reasons.unreachable(result) if how == "unreachable" else reasons.failure(result)
         if not state.ended:
-            self.say(f"[{host}] {state.component or 'start'}: {how}: {reason}")
+            self._say(host, state, f"{state.component or 'start'}: {how}: {reason}")
         state.ended, state.reason = how, reason
 
 
@@ -126,6 +185,23 @@ def component_of(data: dict[str, Any]) -> str:
     if role:
         return _ROLE_NAMES.get(role, role)
     return _STEPS_WITHOUT_ROLE.get(str(data.get("resolved_action") or data.get("task_action") or ""), "")
+
+
+def _downloads(answer: dict[str, Any]) -> dict[str, int]:
+    """Bytes that each component downloads, from the answer of the action `plan`; empty from any other task's."""
+    found: dict[str, int] = {}
+    for change in answer.get("changes") or () if "left_alone" in answer else ():
+        size = sum(package.get("download_bytes") or 0 for package in change.get("packages") or ())
+        found[change["component"]] = found.get(change["component"], 0) + size
+    return found
+
+
+def _sign(state: HostState, now: float) -> str:
+    """What a host does, since when, and how many bytes its component downloads."""
+    size = state.downloads.get(state.component)
+    downloads = f" ({console.size(size)} to download)" if size else ""
+    doing = state.waits or state.task
+    return f"{state.component or 'start'}: at work for {seconds(now - state.since)}{downloads}: {doing}"
 
 
 def seconds(value: float) -> str:
@@ -173,16 +249,27 @@ class PlainProgress:
         self._title = title
         self._with_output = with_output
         self._state = State(say=_note, tell=_note)
+        self._over = threading.Event()
+        # A daemon: no run hangs because somebody waits for a sign.
+        self._watch = threading.Thread(target=self._give_signs, name="signs of life", daemon=True)
 
     def __enter__(self) -> Self:
         console.note(self._title)
+        self._watch.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over.set()
+        self._watch.join()
         if kind is None:
             self._state.finish()
+
+    def _give_signs(self) -> None:
+        while not self._over.wait(_LOOK):
+            for line in self._state.signs():
+                _note(line)
 
     def take(self, event: Event) -> None:
         """Print the words of Ansible, then what they mean."""
@@ -248,7 +335,7 @@ class LiveProgress:
 def _line(host: str, state: HostState, now: float) -> str:
     if state.ended:
         return f"  {host:<24} {state.ended}: {state.reason}"
-    return f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {state.task}"
+    return f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {state.waits or state.task}"
 
 
 def _style(state: HostState) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -98,4 +99,35 @@ def test_what_is_broken_by_hand_is_named_and_mended_alone(proven: Proven, damage
     assert "validate" in mended.roles
     machine.shell(damage.mended)
 
+    proven.put_back(machine)
+
+
+# Holds the lock that apt-get takes, SECONDS long.
+_HOLD = (
+    "systemd-run --quiet --unit gpuwright-test-holder python3 -c"
+    ' \'import fcntl, pathlib, time; lock = open("/var/lib/dpkg/lock-frontend", "w"); fcntl.lockf(lock, fcntl.LOCK_EX);'
+    ' pathlib.Path("/run/gpuwright-test-held").touch(); time.sleep({seconds})\''
+    " && until test -e /run/gpuwright-test-held; do sleep 0.1; done; rm /run/gpuwright-test-held"
+)
+
+
+def test_only_a_plan_with_packages_waits_for_the_package_manager(proven: Proven) -> None:
+    machine = proven.take()
+    machine.shell(f"echo 'options nouveau modeset=1' >> {_NOUVEAU} && {_HOLD.format(seconds=600)}")
+    without = machine.up("-e", "preflight_package_manager_wait=20", "-e", "preflight_package_manager_poll=2")
+    assert (without.code, without.components) == (0, {"nouveau_blacklist"}), str(without)
+    assert "waiting until" not in without.stderr, str(without)
+    machine.shell("systemctl stop gpuwright-test-holder")
+
+    machine.shell(DAMAGES["a removed toolkit"].command + " && " + _HOLD.format(seconds=40))
+    waited = machine.up("-e", "preflight_package_manager_wait=120", "-e", "preflight_package_manager_poll=2")
+    assert (waited.code, waited.components) == (0, {"cuda"}), str(waited)
+    assert re.search(r"\[it-\S+\] waiting until python3 \(pid \d+\) ends", waited.stderr), str(waited)
+
+    machine.shell(DAMAGES["a removed toolkit"].command + " && " + _HOLD.format(seconds=600))
+    refused = machine.up("-e", "preflight_package_manager_wait=4", "-e", "preflight_package_manager_poll=2")
+    assert refused.code == 1, str(refused)
+    assert "Found, after 4 seconds: python3 (pid " in refused.host["failure"]["message"], str(refused)
+    machine.shell("systemctl stop gpuwright-test-holder")
+    assert machine.up().code == 0
     proven.put_back(machine)

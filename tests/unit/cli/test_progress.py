@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import records
 from gpuwright import progress, reasons
 from tests.unit.cli.conftest import event
 
@@ -62,6 +64,121 @@ def test_components_are_told_when_they_end(ticks: Iterator[float]) -> None:
         "[a] nvidia_driver: done",
         "[a] prove: failed: fio is missing",
     ]
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_hosts_time_is_its_own_and_not_its_waves() -> None:
+    said: list[str] = []
+    clock = Clock()
+    state = progress.State(clock=clock, say=said.append)
+    for host in ("quick", "slow"):
+        state.take(event("runner_on_start", host, "Install", role="cuda"))
+    clock.now = 4
+    state.take(event("runner_on_ok", "quick", "Install", role="cuda"))
+    clock.now = 90
+    state.take(event("runner_on_ok", "slow", "Install", role="cuda"))
+    for host in ("quick", "slow"):
+        state.take(event("runner_on_start", host, "Measure", role="validate"))
+    assert said == ["[quick] cuda: done (4 s)", "[slow] cuda: done (90 s)"]
+
+
+def planned() -> dict[str, Any]:
+    """What the action `plan` answers of a driver that is 412 MB to download."""
+    packages = [
+        {"name": "a", "download_bytes": 400_000_000},
+        {"name": "b", "download_bytes": 12_000_000},
+        {"name": "c"},
+    ]
+    changes = [
+        {"component": "nvidia_driver", "packages": packages[:1]},
+        {"component": "nvidia_driver", "packages": packages[1:]},
+    ]
+    return records.as_result({"skipped": None, "changes": changes, "digests": {}})
+
+
+def test_a_long_step_says_every_half_minute_that_it_lives() -> None:
+    clock = Clock()
+    state = progress.State(clock=clock)
+    state.take(event("runner_on_start", "a", "Plan", resolved_action="gpuwright.node.plan"))
+    state.take(event("runner_on_ok", "a", "Plan", resolved_action="gpuwright.node.plan", res=planned()))
+    state.take(event("runner_on_start", "a", "Install packages", role="nvidia_driver"))
+    said = []
+    for second in range(1, 96):
+        clock.now = second
+        if second % 10 == 0:  # many short tasks are a long step too
+            state.take(event("runner_on_ok", "a", "Install packages", role="nvidia_driver"))
+            state.take(event("runner_on_start", "a", f"Task at {second}", role="nvidia_driver"))
+        said += [(second, line) for line in state.signs()]
+    assert said == [
+        (30, "[a] nvidia_driver: at work for 30 s (412.0 MB to download): Task at 30"),
+        (60, "[a] nvidia_driver: at work for 60 s (412.0 MB to download): Task at 60"),
+        (90, "[a] nvidia_driver: at work for 90 s (412.0 MB to download): Task at 90"),
+    ]
+
+
+def test_a_host_that_waits_for_its_wave_or_ended_gives_no_sign() -> None:
+    clock = Clock()
+    state = progress.State(clock=clock)
+    state.take(event("runner_on_start", "waits", "Install", role="cuda"))
+    state.take(event("runner_on_ok", "waits", "Install", role="cuda"))
+    state.take(event("runner_on_start", "ended", "Install", role="cuda"))
+    state.take(event("runner_on_unreachable", "ended", "Install", role="cuda", res={"msg": "gone"}))
+    clock.now = 1000
+    assert state.signs() == []
+
+
+def test_the_signs_of_a_fleet_are_a_few_lines_and_a_sum() -> None:
+    clock = Clock()
+    state = progress.State(clock=clock)
+    for number in range(300):
+        state.take(event("runner_on_start", f"gpu{number:03}", "Install", role="cuda" if number % 2 else "validate"))
+    clock.now = progress.SILENCE
+    signs = state.signs()
+    assert len(signs) == progress.MOST_SIGNS + 1
+    assert signs[-1] == "295 more hosts at work: 148 cuda, 147 prove"
+    assert state.signs() == []
+
+
+def test_who_holds_the_package_manager_is_told_once_and_in_each_sign() -> None:
+    said: list[str] = []
+    clock = Clock()
+    state = progress.State(clock=clock, say=said.append)
+    state.take(event("runner_on_start", "a", "Wait", role="preflight"))
+    for busy in ("apt-get (pid 11369)", "apt-get (pid 11369)", "dpkg (pid 7)"):
+        clock.now += 10
+        state.take(event("runner_retry", "a", "Wait", role="preflight", res={"busy": busy, "attempts": 1}))
+    assert said == ["[a] waiting until apt-get (pid 11369) ends", "[a] waiting until dpkg (pid 7) ends"]
+    clock.now += progress.SILENCE
+    assert state.signs() == ["[a] preflight: at work for 60 s: waiting until dpkg (pid 7) ends"]
+    state.take(event("runner_on_ok", "a", "Wait", role="preflight", res={"busy": None}))
+    state.take(event("runner_on_start", "a", "Check the disks", role="preflight"))
+    clock.now += progress.SILENCE
+    assert state.signs() == ["[a] preflight: at work for 90 s: Check the disks"]
+
+
+def test_a_log_gets_the_signs_while_the_run_is_silent(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SILENCE", 0.0)
+    monkeypatch.setattr(progress, "_LOOK", 0.01)
+    with progress.PlainProgress("bringing up") as shown:
+        shown.take(event("runner_on_start", "a", "Install packages", role="cuda"))
+        said = ""
+        for _ in range(500):
+            said += capsys.readouterr().err
+            if "at work" in said:
+                break
+            time.sleep(0.01)
+    assert "[a] cuda: at work for 0 s: Install packages" in said
 
 
 def test_a_host_that_was_rescued_goes_on() -> None:
