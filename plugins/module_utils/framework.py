@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, ownership, run
@@ -168,6 +169,28 @@ compute(range(count) if count else [None], total, lambda index: "card %d" % inde
 say("end")
 """
 
+# As an ordinary user: root gets in everywhere, those who will work with the environment do not. It says that it changed before it goes on,
+# so that what follows is about the environment.
+_NOBODY = 65534
+_AS_A_USER = f"""
+import json, os, sys
+os.setgroups([]); os.setgid({_NOBODY}); os.setuid({_NOBODY}); os.chdir("/")
+sys.stdout.write({MARK!r} + json.dumps({{"step": "user"}}) + "\\n")
+sys.stdout.flush()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+_IMPORT = """
+from importlib import import_module
+try:
+    # A directory that may not be read is a namespace to Python, and imports as nothing.
+    if import_module(%r).__file__ is None:
+        raise ImportError("its directory cannot be read")
+except BaseException as error:
+    say("import", error=told(error))
+    sys.exit(0)
+say("import")
+"""
+
 SUM = float(256**3)
 
 # TensorFlow tells only in its log why it finds no card: a host's own setting must not silence it. Neither it nor JAX takes the whole
@@ -188,13 +211,19 @@ class Framework(NamedTuple):
     title: str
     package: str
     program: str
+    module: str = ""
+
+    @property
+    def imported(self) -> str:
+        """The module that an import of it names, where that is not its package."""
+        return self.module or self.package
 
 
 FRAMEWORKS = {
     "pytorch": Framework("PyTorch", "torch", _HEAD + _PYTORCH),
     "tensorflow": Framework("TensorFlow", "tensorflow", _HEAD + _TENSORFLOW),
     "jax": Framework("JAX", "jax", _HEAD + _JAX),
-    "dali": Framework("DALI", "nvidia", _HEAD + _DALI),
+    "dali": Framework("DALI", "nvidia", _HEAD + _DALI, "nvidia.dali"),
 }
 
 # What a framework says when it finds no card, and what that means. The first match decides.
@@ -260,6 +289,41 @@ def ask(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
     return runner([python, "-I", "-B", "-c", FRAMEWORKS[name].program], timeout=timeout, env=_ENVIRONMENT)
 
 
+def ask_as_user(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
+    """Import the framework in its environment as an ordinary user (nobody's number); only root may ask so."""
+    program = _HEAD + _IMPORT % FRAMEWORKS[name].imported
+    words = [sys.executable, "-I", "-c", _AS_A_USER, python, "-I", "-B", "-c", program]
+    # A user's home and scratch directory are not root's.
+    return runner(words, timeout=timeout, env={**_ENVIRONMENT, "HOME": "/nonexistent", "TMPDIR": "/tmp"})  # noqa: S108
+
+
+def judge_user(name: str, python: str, answer: Any) -> checks.Check:
+    """``framework.user`` of one run of :func:`ask_as_user`."""
+    framework, steps = FRAMEWORKS[name], {step["step"]: step for step in steps_of(answer.out)}
+    if "user" not in steps:
+        return checks.skipped(
+            "framework.user", "this process may not become another user", evidence=answer.error or answer.err
+        )
+    if "start" not in steps:
+        return _shut(f"an ordinary user cannot run {python}", answer.error or answer.err[-1500:])
+    imported = steps.get("import")
+    if imported is None:
+        return _broken_off(framework, answer, "framework.user")
+    if "error" in imported:
+        return _shut(f"an ordinary user cannot import {framework.title}", str(imported["error"]))
+    return checks.passed("framework.user", reason=f"an ordinary user can import {framework.title}")
+
+
+def _shut(reason: str, evidence: str) -> checks.Check:
+    return checks.failed(
+        "framework.user",
+        reason=reason,
+        evidence=evidence,
+        action="configure",
+        remedy="open the directories on the way to it for all (chmod o+rx); gpuwright up sets those below /opt/gpuwright itself",
+    )
+
+
 def versions_of(text: str) -> Dict[str, str]:
     """What a framework said of itself: ``version``, and ``cuda`` and ``cudnn`` where it runs with them."""
     found: Dict[str, str] = {}
@@ -321,6 +385,8 @@ def _not_imported(framework: Framework, python: str, answer: Any, steps: Dict[st
         missing = "ModuleNotFoundError" in error and f"'{framework.package}'" in error
         return checks.failed(
             "framework.import",
+            # The planner reads here which environment it is that has to be built anew (components/frameworks.py).
+            expected=os.path.dirname(os.path.dirname(python)),
             reason=f"{framework.title} is not in the environment" if missing else "importing it failed",
             evidence=error,
             action="install",

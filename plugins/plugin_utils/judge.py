@@ -98,6 +98,7 @@ def judge(
     result += judge_builds(view)
     result += judge_disks(view)
     result += judge_container(view, stack or {})
+    result += judge_environments(view, stack or {})
     if wanted.get("seals") is not False:
         result += judge_seals(view)
     if wanted.get("proof") is not False:
@@ -631,6 +632,24 @@ def judge_container(view: Facts, stack: Mapping[str, Any]) -> list[Check]:
 
 def _docker_warning(reason: str, remedy: str) -> Check:
     return checks.failed("container.daemon_json", "warning", reason=reason, action="configure", remedy=remedy)
+
+
+def judge_environments(view: Facts, stack: Mapping[str, Any]) -> list[Check]:
+    """What pip installed for each framework is still there; an environment that is not made yet has nothing to judge."""
+    environments = view.get("environments") or {}
+    result = []
+    for path in [framework["path"] for framework in stack.get("frameworks") or ()]:
+        if path not in environments:
+            continue
+        damage = environments[path].get("damage") or ()
+        rest: dict[str, Any] = {"measured": len(damage), "expected": 0, "unit": "files"}
+        if damage:
+            reason = f"{path} is damaged: {', '.join(damage)}"
+            remedy = f"{UP}, which builds it anew"
+            result.append(checks.failed("framework.files", reason=reason, action="install", remedy=remedy, **rest))
+        else:
+            result.append(checks.passed("framework.files", reason=path, **rest))
+    return result
 
 
 def judge_seals(view: Facts) -> list[Check]:

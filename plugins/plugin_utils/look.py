@@ -55,7 +55,8 @@ class Look:
         """The node's facts: the one remote operation of a warm run."""
         arguments: dict[str, Any] = {
             "root": self.run.get("gpuwright_root") or "/",
-            "full": bool(self.run.get("gpuwright_full")),
+            # A proof that was asked for looks at every file, too.
+            "full": bool(self.run.get("gpuwright_full")) or self.verb == "validate",
             "initramfs": True,
         }
         arguments["environments"] = self._environments()

@@ -32,7 +32,18 @@ from . import (
     upgrading,
     way_back,
 )
-from .components import COMPONENTS, SEALED, Context, Finding, container_toolkit, cuda, fabric, nvidia_driver, repair
+from .components import (
+    COMPONENTS,
+    SEALED,
+    Context,
+    Finding,
+    container_toolkit,
+    cuda,
+    fabric,
+    frameworks,
+    nvidia_driver,
+    repair,
+)
 from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
@@ -219,6 +230,7 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         cards_missing=bool(wish.provision_for) and not facts["pci"]["gpus"] and _missing_cards(facts, wish) is not None,
         cpu_only=not facts["pci"]["gpus"] and not wish.provision_for and not hosts.has_gpu_off_the_bus(facts),
         variables=request.inputs,
+        condemned=frameworks.condemned(facts) if request.applied is None else (),
     )
     findings = _with_return(_all_findings(context, request), state, facts)
     also = (
@@ -343,6 +355,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["reboot"] = "reboot" in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
+    plan["rebuild"] = frameworks.rebuilds(context) if "frameworks" in plan["components"] else []
     plan["install"] = list(sizes.values())
     plan["from_controller"] = _from_controller(context.stack, drafted.wish)
     plan["prefer"] = nvidia_driver.preferred(context, index or {}, drafted.keep.get(EVERY_PACKAGE))
@@ -841,6 +854,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "download_bytes": 0,
         "disk_bytes": 0,
         "install": [],
+        "rebuild": [],
         "prefer": None,
         "from_controller": None,
         "versions_verified": True,

@@ -78,6 +78,18 @@ DAMAGES = {
         "/opt/gpuwright/pytorch lacks torchaudio==",
         "/opt/gpuwright/pytorch/bin/python -m pip show torchaudio",
     ),
+    "an environment without its files": Damage(
+        "rm -rf /opt/gpuwright/pytorch/lib/python3*/site-packages/torch",
+        "frameworks",
+        "/opt/gpuwright/pytorch is damaged: torch is gone",
+        "cd / && /opt/gpuwright/pytorch/bin/python -c 'import torch; torch.__version__'",
+    ),
+    "an environment that users cannot enter": Damage(
+        "chmod 0700 /opt/gpuwright/pytorch",
+        "frameworks",
+        "/opt/gpuwright/pytorch is damaged: /opt/gpuwright/pytorch is closed to other users",
+        "cd / && runuser -u nobody -- /opt/gpuwright/pytorch/bin/python -c 'import torch; torch.__version__'",
+    ),
 }
 
 
@@ -130,4 +142,35 @@ def test_only_a_plan_with_packages_waits_for_the_package_manager(proven: Proven)
     assert "Found, after 4 seconds: python3 (pid " in refused.host["failure"]["message"], str(refused)
     machine.shell("systemctl stop gpuwright-test-holder")
     assert machine.up().code == 0
+
+
+def test_an_environment_that_a_proof_could_not_import_from_is_built_anew(proven: Proven) -> None:
+    machine = proven.take()
+    # All that was installed is there; what came besides is in the way of it.
+    machine.shell(
+        "cd /opt/gpuwright/pytorch/lib/python3*/site-packages/torch && mkdir _build && touch _build/__init__.py"
+    )
+    judged = machine.run("validate")
+    assert judged.code == 1, str(judged)
+    failed = [check["id"] for check in judged.host["checks"] if check["status"] == "fail"]
+    assert "framework.import" in failed, failed
+
+    mended = machine.up()
+    assert (mended.code, mended.components) == (0, {"frameworks"}), str(mended)
+    machine.shell("cd / && /opt/gpuwright/pytorch/bin/python -c 'import torch; torch.__version__'")
+    proven.put_back(machine)
+
+
+def test_a_file_deep_in_an_environment_is_seen_by_validate(proven: Proven) -> None:
+    machine = proven.take()
+    machine.shell("cd /opt/gpuwright/pytorch/lib/python3*/site-packages/torch && echo >> _build.py")
+    assert machine.up().components == set()
+    judged = machine.run("validate")
+    assert judged.code == 1, str(judged)
+    assert [check["reason"] for check in judged.host["checks"] if check["id"] == "framework.files"] == [
+        "/opt/gpuwright/pytorch is damaged: torch/_build.py has 89 bytes instead of 88"
+    ]
+    mended = machine.up("--full")
+    assert mended.code == 0, str(mended)
+    assert "frameworks" in mended.components
     proven.put_back(machine)

@@ -10,7 +10,7 @@ from typing import Any, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import installed_files, packages
 
 FRAMEWORKS = "/opt/gpuwright"
 """Where environments are made unless the wish says otherwise."""
@@ -95,7 +95,27 @@ def environment(host: Host, path: str) -> dict[str, Any] | None:
         "python": version.group(1) if version else None,
         "packages": distributions(host, path),
         "loader_path": _loader_path(host, path),
+        "damage": _damage(host, path),
     }
+
+
+def _damage(host: Host, path: str) -> list[str]:
+    """What is broken in an environment, as parts of a sentence."""
+    found = [] if host.executable(path + "/bin/python") else ["bin/python cannot be run"]
+    directories = site_packages(host, path)
+    found += [
+        f"{directory} is closed to other users"
+        for directory in (os.path.dirname(path), path, path + "/bin", *directories)
+        if _closed(host, directory)
+    ]
+    for directory in directories:
+        found += installed_files.damage(host, directory)
+    return found
+
+
+def _closed(host: Host, path: str) -> bool:
+    status = host.stat(path)
+    return status is not None and status.st_mode & 0o005 != 0o005
 
 
 def _loader_path(host: Host, path: str) -> str | None:

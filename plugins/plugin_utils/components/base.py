@@ -24,6 +24,7 @@ class Context:
     from the node's own package index (absent where the index was not asked).
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
     ``cards_missing``: the same, although the inventory or the last seal says that they are there.
+    ``condemned``: environments that the last proof could not import from; none in a look after an apply.
     ``variables``: what is set for each role outside it. ``along``: packages that are there and go to the driver's new version with it.
     """
 
@@ -35,6 +36,7 @@ class Context:
     cpu_only: bool = False
     variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     along: Sequence[str] = ()
+    condemned: Sequence[str] = ()
 
     @property
     def installed(self) -> Mapping[str, str]:

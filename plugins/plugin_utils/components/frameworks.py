@@ -27,7 +27,7 @@ def findings(context: Context) -> list[Finding]:
     for framework in context.stack["frameworks"]:
         environment = environments.get(framework["path"]) or {}
         present = environment.get("packages") or {}
-        wrong = _wrong(framework, environment, present)
+        wrong = _wrong(framework, environment, present) + _broken(framework["path"], environment, context)
         if wrong:
             before = next((present.get(_name(pin)) for pin in framework["requirements"] if _name(pin) in present), None)
             reason = f"{framework['path']} {' and '.join(wrong)}"
@@ -38,6 +38,27 @@ def findings(context: Context) -> list[Finding]:
                 )
             )
     return found
+
+
+def condemned(facts: Mapping[str, Any]) -> list[str]:
+    """Environments in which the last proof could not import the framework: nothing that is installed in them explains that."""
+    proof = facts["proof"] or {}
+    return [
+        str(check["expected"])
+        for check in proof.get("checks") or ()
+        if check["id"] == "framework.import" and check["status"] == "fail" and check["action"] == "install"
+    ]
+
+
+def rebuilds(context: Context) -> list[str]:
+    """Environments that are made anew: damaged ones, in which pip finds all that it asks for, and those that are condemned."""
+    environments = context.facts["environments"] or {}
+    paths = [framework["path"] for framework in context.stack.get("frameworks") or ()]
+    return [
+        path
+        for path in paths
+        if path in environments and (environments[path].get("damage") or path in context.condemned)
+    ]
 
 
 def manages(context: Context) -> Manages:
@@ -73,6 +94,13 @@ def _wrong(framework: Mapping[str, Any], environment: Mapping[str, Any], present
             f"is activated with the libraries of {first or 'the driver'}, not of {framework.get('loader_path') or 'the driver'}"
         )
     return told
+
+
+def _broken(path: str, environment: Mapping[str, Any], context: Context) -> list[str]:
+    """Why an environment that has what it should is made anew all the same."""
+    if environment.get("damage"):
+        return [f"is damaged: {', '.join(environment['damage'])}"]
+    return ["could not be imported from by the last proof"] if environment and path in context.condemned else []
 
 
 def _name(pin: str) -> str:

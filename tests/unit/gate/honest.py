@@ -98,7 +98,9 @@ def whole(facts: dict[str, Any]) -> dict[str, Any]:
     """Facts of the planner's tests with everything that node_facts answers."""
     made = nodes.merged(nodes.merged(facts, _REST), facts)
     made["python"]["interpreters"] = [{"venv": True, **each} for each in made["python"]["interpreters"]]
-    made["environments"] = {path: {"loader_path": None, **each} for path, each in made["environments"].items()}
+    made["environments"] = {
+        path: {"loader_path": None, "damage": [], **each} for path, each in made["environments"].items()
+    }
     return made
 
 

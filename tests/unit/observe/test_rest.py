@@ -213,6 +213,7 @@ def test_interpreters_tell_whether_they_can_make_environments(tree: Tree) -> Non
 def test_an_environment_is_described_by_its_metadata_directories(tree: Tree) -> None:
     base = "/opt/gpuwright/pytorch"
     tree.file(f"{base}/pyvenv.cfg", "home = /usr/bin\nversion = 3.12.3\n")
+    tree.program(f"{base}/bin/python")
     tree.file(f"{base}/lib/python3.12/site-packages/torch-2.14.1+cu130.dist-info/RECORD")
     tree.file(f"{base}/lib/python3.12/site-packages/nvidia_cudnn_cu13-9.24.0.43.dist-info/RECORD")
     tree.directory("/opt/gpuwright/no-environment")
@@ -221,6 +222,7 @@ def test_an_environment_is_described_by_its_metadata_directories(tree: Tree) -> 
             "python": "3.12.3",
             "packages": {"nvidia-cudnn-cu13": "9.24.0.43", "torch": "2.14.1+cu130"},
             "loader_path": None,
+            "damage": [],
         }
     }
 

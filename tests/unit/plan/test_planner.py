@@ -267,6 +267,35 @@ def test_a_stale_proof_is_renewed_and_no_role_runs(done: dict[str, Any], change:
     assert reason in made["changes"][0]["reason"]
 
 
+PYTORCH = "/opt/gpuwright/pytorch"
+
+
+def test_a_damaged_environment_is_built_anew_although_pip_finds_all_that_it_asks_for(done: dict[str, Any]) -> None:
+    assert plan(done)["rebuild"] == []
+    broken = nodes.merged(done, {"environments": {PYTORCH: {"damage": ["torch is gone", "2 more"]}}})
+    made = plan(broken)
+    assert (made["components"], made["rebuild"]) == (["frameworks", "validate"], [PYTORCH])
+    assert made["changes"][0]["reason"] == f"{PYTORCH} is damaged: torch is gone, 2 more"
+    looked = plan(broken, verb="doctor")
+    assert (looked["verdict"], looked["why_not"] is not None) == ("fail", True)
+    (check,) = [check for check in looked["checks"] if check["id"] == "framework.files"]
+    assert check["status"] == "fail"
+    assert PYTORCH in check["reason"]
+
+
+def test_an_environment_that_the_last_proof_could_not_import_from_is_built_anew_once(done: dict[str, Any]) -> None:
+    failed = {"id": "framework.import", "status": "fail", "action": "install", "expected": PYTORCH}
+    made = plan(nodes.merged(done, {"proof": {"verdict": "fail", "checks": [failed]}}))
+    assert (made["components"], made["rebuild"]) == (["frameworks", "validate"], [PYTORCH])
+    assert "could not be imported from" in made["changes"][0]["reason"]
+    other = {**failed, "action": "reboot"}  # it broke off: not the environment is to blame
+    made = plan(nodes.merged(done, {"proof": {"verdict": "fail", "checks": [other]}}))
+    assert (made["components"], made["rebuild"]) == (["validate"], [])
+    # The look after the apply still reads the proof of before.
+    after = nodes.merged(done, {"proof": {"verdict": "fail", "checks": [failed]}})
+    assert "frameworks" not in plan(after, applied={})["components"]
+
+
 def test_an_interrupted_package_manager_is_repaired_first() -> None:
     facts = nodes.bare(packages={"interrupted": True, "interrupted_detail": "libc6 is half-configured"})
     made = plan(facts)

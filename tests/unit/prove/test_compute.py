@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, cuda_probe, framework, run
 from ansible_collections.gpuwright.node.plugins.modules import framework_check, gpu_compute, nvidia_smi
+from tests.unit.prove.conftest import let_in
 
 # A library with the driver's functions: what each of them does is set at compile time.
 SOURCE = r"""
@@ -188,7 +189,7 @@ def check_framework(python: str, timeout: int = 30, **changes: Any) -> dict[str,
         "expect_cuda": True,
         "expected_gpus": None,
     }
-    result: dict[str, Any] = framework_check.prove({**params, **changes})
+    result: dict[str, Any] = framework_check.prove({**params, **changes}, ask_as_user=let_in)
     return result
 
 

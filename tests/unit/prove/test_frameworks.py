@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -13,6 +15,10 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from tests.sim import repository, wheels
+from tests.unit.prove.conftest import let_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PLAN = yaml.safe_load((Path(repository.__file__).parent / "packages.yaml").read_text())["wheels"]
 PACKAGES = {
@@ -68,7 +74,7 @@ def environment(tmp_path: Path) -> Any:
 
 def prove(name: str, python: str, **changes: Any) -> dict[str, Any]:
     params = {"name": name, "python": python, "timeout": 30, "expected_version": None, "expect_cuda": True}
-    result: dict[str, Any] = framework_check.prove({**params, "expected_gpus": None, **changes})
+    result: dict[str, Any] = framework_check.prove({**params, "expected_gpus": None, **changes}, ask_as_user=let_in)
     return result
 
 
@@ -203,3 +209,63 @@ def test_constraints_keep_pip_from_a_cudnn_that_the_card_cannot_use(tmp_path: Pa
     assert "nvidia-nccl-cu12==2.32.3" in done.stdout.splitlines()
     for name in ("tensorflow", "jax"):
         assert checks.verdict(prove(name, python, expect_cuda=False)["checks"]) == "pass"
+
+
+# --- as an ordinary user ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened() -> Iterator[Path]:
+    """An environment of the system's Python with the stand-in for PyTorch, where every user can get in."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can ask as another user")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        venv = Path(folder) / "pytorch"
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", str(venv)], check=True)
+        (packages,) = venv.glob("lib/python*/site-packages")
+        for path, content in wheels.contents("torch", PLAN["cu130"]["torch"]).items():
+            (packages / path).parent.mkdir(parents=True, exist_ok=True)
+            (packages / path).write_bytes(content)
+        yield venv
+
+
+def as_user(venv: Path) -> checks.Check:
+    python = str(venv / "bin/python")
+    return framework.judge_user("pytorch", python, framework.ask_as_user(python, "pytorch", 30))
+
+
+def test_an_environment_is_proven_for_those_who_will_work_with_it(opened: Path) -> None:
+    found = as_user(opened)
+    assert found["status"] == "pass", found
+
+
+@pytest.mark.parametrize(
+    ("closed", "said"),
+    [
+        ("", "cannot run"),
+        ("bin", "cannot run"),
+        ("lib", "cannot"),
+        ("lib/python*/site-packages/torch", "cannot import PyTorch"),
+    ],
+)
+def test_an_environment_that_users_cannot_enter_does_not_pass(opened: Path, closed: str, said: str) -> None:
+    (place,) = opened.parent.glob(f"pytorch/{closed}".rstrip("/"))
+    place.chmod(0o700)
+    found = as_user(opened)
+    assert found["status"] == "fail", found
+    assert said in str(found["reason"])
+
+
+def test_who_may_not_become_another_user_is_told_and_proves_nothing(tmp_path: Path) -> None:
+    refused = run.Result(1, "", "PermissionError: [Errno 1] Operation not permitted", 0.1, None)
+    found = framework.judge_user("pytorch", str(tmp_path), refused)
+    assert found["status"] == "skip"
+
+
+def test_the_proof_asks_as_a_user_too(opened: Path) -> None:
+    (opened / "bin").chmod(0o700)
+    params = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
+    result = framework_check.prove({**params, "expect_cuda": False, "expected_gpus": None})
+    assert of(result, "framework.import")["status"] == "pass"
+    assert of(result, "framework.user")["status"] == "fail"
