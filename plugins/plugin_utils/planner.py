@@ -187,24 +187,19 @@ class Draft:
 
 def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | dict[str, Any]:
     """The findings of every wished component; a finished plan where there is nothing to find out (error, skip, conflict)."""
-    if not facts["pci"]["gpus"] and not wish.provision_for:
-        missing = _missing_cards(facts, wish)
-        if missing:
-            return _without_cards(facts, wish, request, missing, hosts.missing_remedy(facts, _POWER_CYCLE))
-        trouble = hosts.windows_trouble(facts)
-        if trouble:
-            return _without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
-        if not request.local and not hosts.has_gpu_off_the_bus(facts):
-            return _skipped(facts, request)
+    ended = _ended_by_cards(facts, wish, request)
+    if ended is not None:
+        return ended
     state = (
         ((request.begun or {}).get("remember") or way_back.target(facts))
         if request.returns and request.applied is None
         else None
     )
-    if request.returns:
+    if request.returns and state is None and request.applied is None:
+        return _ended(facts, request, refusals=[way_back.nowhere(facts)])
+    fixed = _fixed_driver(facts, wish, request, state)
+    if request.returns or fixed is not None:
         wish = way_back.without_driver(wish)
-        if state is None and request.applied is None:
-            return _ended(facts, request, refusals=[way_back.nowhere(facts)])
     try:
         where = situation.situation_from_facts(
             facts,
@@ -225,13 +220,15 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
     answer = {**answer, "stack": lock.with_wheels(request.lock, answer["stack"])}
     context = Context(
         facts=facts,
-        stack=answer["stack"] | _returned(request, state, wish),
+        stack=answer["stack"] | ({} if fixed is None else {"driver": fixed}),
         provision_only=bool(wish.provision_for) and not facts["pci"]["gpus"],
         cards_missing=bool(wish.provision_for) and not facts["pci"]["gpus"] and _missing_cards(facts, wish) is not None,
         cpu_only=not facts["pci"]["gpus"] and not wish.provision_for and not hosts.has_gpu_off_the_bus(facts),
         variables=request.inputs,
         condemned=frameworks.condemned(facts) if request.applied is None else (),
     )
+    if request.begun is not None:
+        context = replace(context, stack=way_back.restored(context.stack, _all_findings(context, request)))
     findings = _with_return(_all_findings(context, request), state, facts)
     also = (
         [
@@ -243,6 +240,20 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         else ()
     )
     return Draft(request, wish, context, answer, findings, also, state)
+
+
+def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> dict[str, Any] | None:
+    """The finished plan of a machine without cards, where that ends it; None where there is something to plan for."""
+    if not facts["pci"]["gpus"] and not wish.provision_for:
+        missing = _missing_cards(facts, wish)
+        if missing:
+            return _without_cards(facts, wish, request, missing, hosts.missing_remedy(facts, _POWER_CYCLE))
+        trouble = hosts.windows_trouble(facts)
+        if trouble:
+            return _without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
+        if not request.local and not hosts.has_gpu_off_the_bus(facts):
+            return _skipped(facts, request)
+    return None
 
 
 def _conflicts(
@@ -263,13 +274,23 @@ def _previous(request: Request, state: way_back.State | None) -> Mapping[str, An
     return None if request.applied is None else request.applied.get("driver")
 
 
-def _returned(request: Request, state: way_back.State | None, wish: Wish) -> dict[str, Any]:
-    """The driver part of the stack of a node that goes back: exactly the one that worked, whatever is preferred today."""
+def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: way_back.State | None) -> Mapping[str, Any] | None:
+    """The driver part of the stack where the rules do not choose it: of a node that goes back exactly the one that worked, whatever is
+    preferred today; and the one that somebody's rollback led to, until the wish for a driver changes or an upgrade is asked for.
+    """
     if state is not None:
-        return {"driver": way_back.stack_of(state, wish.driver_runfile)}
-    if request.returns and request.applied and "driver" in request.applied:
-        return {"driver": request.applied["driver"]}
-    return {}
+        driver = way_back.stack_of(state, wish.driver_runfile)
+        # That a run goes back by itself is nobody's wish: see _failed_refusals.
+        return driver if request.begun is not None else {**driver, "stays": way_back.asked(wish)}
+    if request.applied is not None:
+        driver = request.applied.get("driver") or {}
+        return driver if driver and (request.returns or driver.get("stays") is not None) else None
+    return None if request.moves or request.lock is not None else way_back.staying(facts, wish)
+
+
+def _rolled_back(context: Context, request: Request) -> list[dict[str, Any]]:
+    """What a person has to know of a node that somebody rolled back."""
+    return [] if request.returns else way_back.told(context.facts, context.stack.get("driver") or {})
 
 
 def _with_return(
@@ -336,7 +357,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["stack"] = context.stack
     plan |= {"provision_only": context.provision_only, "cpu_only": context.cpu_only, "packages": versions}
     plan["cards_missing"] = context.cards_missing
-    plan["warnings"] = [*_without_card(context), *plan["warnings"]]
+    plan["warnings"] = [*_without_card(context), *_rolled_back(context, request), *plan["warnings"]]
     plan["digests"] = {name: _digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)}
     plan["manages"] = {name: COMPONENTS[name].manages(context).as_dict() for name in plan["digests"]}
     sizes = {row["name"]: row for row in (index or {}).get("install") or ()}
@@ -348,9 +369,11 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     ]
     plan["begin"] = {name: _begin(name, context) for name in plan["digests"] if name in plan["components"]}
     plan["remember"] = way_back.working(context.facts) if "nvidia_driver" in plan["components"] else None
-    plan["way_back"] = drafted.state is None and way_back.is_there(context.facts, plan["remember"])
-    plan["restore"] = way_back.work(drafted.state, context.facts) if drafted.state else None
     plan["brings"] = nvidia_driver.brings(context) if "nvidia_driver" in plan["components"] else None
+    plan["way_back"] = drafted.state is None and way_back.is_there(
+        context.facts, plan["remember"], plan["brings"], context.stack.get("driver") or {}
+    )
+    plan["restore"] = way_back.work(drafted.state, context.facts) if drafted.state else None
     plan["gave_way"] = way_back.gave_way(context.facts, request.begun, request.failure) if drafted.state else None
     plan["reboot"] = "reboot" in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)

@@ -28,6 +28,13 @@ State = Mapping[str, Any]
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PACKAGE_MANAGERS = ("apt-get", "dpkg", "dnf")
 _NO_SPACE = "No space left on device"
+#: The parts of a stack that a component brings and that need a driver.
+_PARTS = {
+    "mig": ("mig",),
+    "cuda": ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat"),
+    "container_toolkit": ("container_toolkit",),
+    "frameworks": ("frameworks",),
+}
 _ADDRESS = re.compile(r"https?://")
 #: As dpkg and rpm say it.
 _SCRIPT_FAILED = re.compile(r".*\bscript (?:subprocess )?returned error exit status.*|.*\bscriptlet failed\b.*")
@@ -73,15 +80,26 @@ def _brought_it(stack: Mapping[str, Any] | None, driver: Mapping[str, Any]) -> b
     return stack is not None and file is not None and (stack["version"], stack["modules"]) == this
 
 
-def is_there(facts: Facts, remembered: State | None) -> bool:
+def is_there(
+    facts: Facts, remembered: State | None, brings: Mapping[str, Any] | None, driver: Mapping[str, Any]
+) -> bool:
     """Whether a driver that fails now can give way to another: one that works before the change, or one that is remembered.
 
-    A driver that was proven once stays where the run changes nothing of it: then it is the card that fails, or the machine.
+    ``brings`` and ``driver``: what this run brings, and the stack's part that it comes from. Where the driver that works is not exchanged
+    (a lost hold that comes back, a check that fails) there is nothing to go back from: then it is the card that fails, or the machine.
+    The same goes for a driver that was proven once where the run changes nothing of it.
     """
     if remembered is not None:
-        return True
-    history, present = facts.get("history") or {}, facts["driver"]["user_version"]
-    return history.get("proven") != present and any(version != present for version in history.get("drivers") or ())
+        return brings is not None and not _stays_as_it_is(remembered, brings, driver)
+    record, present = facts.get("history") or {}, facts["driver"]["user_version"]
+    return record.get("proven") != present and any(version != present for version in record.get("drivers") or ())
+
+
+def _stays_as_it_is(remembered: State, brings: Mapping[str, Any], driver: Mapping[str, Any]) -> bool:
+    """Whether a run brings the driver that works. Of no known version it is of the branch, in which a node does not move unasked."""
+    of_branch = str(remembered["version"]).partition(".")[0] == driver.get("branch")
+    version = remembered["version"] if brings["version"] is None and of_branch else brings["version"]
+    return history.is_build(remembered, {**brings, "version": version})
 
 
 def target(facts: Facts) -> State | None:
@@ -183,14 +201,62 @@ def without_driver(wish: Wish) -> Wish:
     return replace(wish, driver_source=None, driver_branch=None, driver_version=None, driver_modules=None)
 
 
+def restored(stack: Mapping[str, Any], findings: Mapping[str, Any]) -> dict[str, Any]:
+    """The stack that a return from a failed driver is judged by: the driver, and what else is right as it is. What the run had not come to
+    is not there, and is no fault of the driver that is back.
+    """
+    unmet = {part for name in findings for part in _PARTS.get(name, ())}
+    return {part: value for part, value in stack.items() if part not in unmet}
+
+
+def asked(wish: Wish) -> dict[str, str | None]:
+    """What a wish says of the driver: a rollback stays for as long as this is the same."""
+    return {
+        "source": wish.driver_source,
+        "branch": wish.driver_branch,
+        "version": wish.driver_version,
+        "modules": wish.driver_modules,
+    }
+
+
+def staying(facts: Facts, wish: Wish) -> dict[str, Any] | None:
+    """The sealed driver part of the stack that a rollback led to, for a wish that is the one of then; else None."""
+    sealed = _sealed(facts)
+    return _trusted(sealed, wish.driver_runfile) if sealed.get("stays") == asked(wish) else None
+
+
+def told(facts: Facts, driver: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """That a node was rolled back, and whether it stays there (``driver`` is the one that the stack has now)."""
+    sealed = _sealed(facts)
+    if sealed.get("stays") is None:
+        return []
+    version = facts["driver"]["user_version"] or sealed["version"] or f"of branch {sealed['branch']}"
+    ends = (
+        "it stays there until the wish for a driver changes, or gpuwright upgrade is asked for"
+        if driver.get("stays") is not None
+        else "the wish for a driver is another one since, or an upgrade was asked for, so it moves on"
+    )
+    return [
+        {"rule": "rolled-back", "text": f"this node was rolled back to driver {version}: {ends}", "source": "gpuwright"}
+    ]
+
+
+def _sealed(facts: Facts) -> Mapping[str, Any]:
+    return ((facts["seals"] or {}).get("nvidia_driver") or {}).get("stack") or {}
+
+
+def _trusted(stack: Mapping[str, Any], given: str | None) -> dict[str, Any]:
+    """A remembered driver part of the stack without the paths on the controller that it may name."""
+    file = history.file_of(stack) if stack["source"] == "runfile" else None
+    return {**stack, **({"runfile": {**file, "addresses": addresses(file, given)}} if file else {})}
+
+
 def stack_of(state: State, given: str | None = None) -> dict[str, Any]:
     """The driver part of the stack: the one that was sealed, else one that is as it was found and adopted; so is one of NVIDIA's file
     that names no file. ``given``: this run's own nvidia_driver_runfile.
     """
     if state["stack"] and (state["stack"]["source"] != "runfile" or state["stack"].get("runfile")):
-        file = file_of(state)
-        trusted = {"runfile": {**file, "addresses": addresses(file, given)}} if file else {}
-        return {**state["stack"], **trusted}
+        return _trusted(state["stack"], given)
     return {
         "branch": str(state["version"]).partition(".")[0],
         "version": state["version"],

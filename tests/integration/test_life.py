@@ -101,14 +101,17 @@ def test_it_is_not_tried_again_on_this_kernel_unless_that_is_asked_for(machine: 
     assert run(machine, "rollback").code == 0
 
 
-def test_another_branch_and_back_again(machine: Node) -> None:
+def test_another_branch_and_back_again_where_the_inventory_still_wishes_it(machine: Node) -> None:
     wish = ("--want", f"driver={_OTHER}")
     moved = run(machine, "upgrade", *wish)
     assert moved.code == 0, str(moved)
     is_at(machine, _OTHER, *wish)
-    back = run(machine, "rollback")
+    back = run(machine, "rollback", *wish)
     assert back.code == 0, str(back)
-    is_at(machine, _OLD)
+    # A rollback stays for as long as the wish is the one of then.
+    is_at(machine, _OLD, *wish)
+    told = machine.plan("--want", "cuda=13.0", *wish).host["warnings"]
+    assert "rolled-back" in [row["rule"] for row in told], told
 
 
 def test_security_goes_no_further_than_the_floor(machine: Node) -> None:

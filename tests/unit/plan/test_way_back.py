@@ -76,18 +76,127 @@ def test_a_driver_that_does_not_work_is_not_remembered(changes: dict[str, Any]) 
     assert way_back.working(nodes.merged(node(), changes)) is None
 
 
+BRINGS = {"version": "580.200.01", "modules": "open", "source": "nvidia", "kernel": "6.12.94+deb13-amd64"}
+
+
 def test_a_failing_driver_can_give_way_where_another_one_worked() -> None:
     facts = node()
-    assert way_back.is_there(facts, way_back.working(facts))
-    assert not way_back.is_there(facts, None)
-    assert way_back.is_there(nodes.merged(facts, {"history": {"drivers": [OLD]}}), None)
-    assert not way_back.is_there(nodes.merged(facts, {"history": {"drivers": [nodes.DRIVER]}}), None)
+    assert way_back.is_there(facts, way_back.working(facts), BRINGS, {})
+    assert not way_back.is_there(facts, None, None, {})
+    assert way_back.is_there(nodes.merged(facts, {"history": {"drivers": [OLD]}}), None, None, {})
+    assert not way_back.is_there(nodes.merged(facts, {"history": {"drivers": [nodes.DRIVER]}}), None, None, {})
 
 
 def test_a_driver_that_was_proven_does_not_give_way_because_a_later_proof_fails() -> None:
     record = {"drivers": [OLD], "proven": nodes.DRIVER}
-    assert not way_back.is_there(nodes.merged(node(), {"history": record}), None)
-    assert way_back.is_there(nodes.merged(node(), {"history": {**record, "proven": OLD}}), None)
+    assert not way_back.is_there(nodes.merged(node(), {"history": record}), None, None, {})
+    assert way_back.is_there(nodes.merged(node(), {"history": {**record, "proven": OLD}}), None, None, {})
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_lost_hold_is_no_change_of_driver_to_go_back_from(answered: bool) -> None:
+    facts = node()
+    pins = [name for name in facts["packages"]["installed"] if "pinning" in name]
+    assert pins
+    lost = {name: version for name, version in facts["packages"]["installed"].items() if name not in pins}
+    facts = {**facts, "packages": {**facts["packages"], "installed": lost}}
+    drafted = planner.draft(facts, wish(), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    made = planner.finish(drafted, index_of(drafted) if answered else None)
+    assert "nvidia_driver" in made["components"]
+    assert made["remember"] is not None
+    assert made["way_back"] is False
+
+
+# --- a rollback stays -------------------------------------------------------------------------------------------------
+
+
+def after_a_rollback(asked: Any, **driver: Any) -> dict[str, Any]:
+    """The node as a rollback from 595 to 580 leaves it, for a wish that asked for 595."""
+    facts = node(state())
+    drafted = planner.draft(facts, asked, load_rules(), request(verb="rollback"))
+    assert isinstance(drafted, planner.Draft), planner.why_not(drafted)
+    stack = {**drafted.context.stack["driver"], **driver}
+    return nodes.merged(facts, {"seals": {"nvidia_driver": {"stack": stack}}})
+
+
+def drafted_for(facts: dict[str, Any], asked: Any, **changes: Any) -> planner.Draft:
+    drafted = planner.draft(facts, asked, load_rules(), request(**changes))
+    assert isinstance(drafted, planner.Draft), planner.why_not(drafted)
+    return drafted
+
+
+def rules_told(drafted: planner.Draft) -> list[str]:
+    made = planner.finish(drafted, index_of(drafted) if drafted.packages else None)
+    return [row["text"] for row in made["warnings"] if row["rule"] == "rolled-back"]
+
+
+@pytest.mark.parametrize("verb", ["up", "plan", "status", "doctor", "validate"])
+def test_a_rollback_stays_although_the_inventory_wishes_another_branch(verb: str) -> None:
+    asked = wish(nvidia_driver_branch="595")
+    drafted = drafted_for(after_a_rollback(asked), asked, verb=verb)
+    assert drafted.context.stack["driver"]["branch"] == "580"
+    assert not [f for f in drafted.findings.get("nvidia_driver", ()) if f.action in ("install", "upgrade")]
+    (text,) = rules_told(drafted)
+    assert f"rolled back to driver {nodes.DRIVER}: it stays there until the wish for a driver changes" in text
+
+
+@pytest.mark.parametrize(
+    ("other", "changes"),
+    [
+        ({"nvidia_driver_branch": "590"}, {}),
+        ({"nvidia_driver_version": "595.112.07"}, {}),
+        ({"nvidia_driver_branch": "595"}, {"verb": "upgrade"}),
+    ],
+)
+def test_another_wish_or_an_upgrade_moves_on_and_says_so(other: dict[str, Any], changes: dict[str, Any]) -> None:
+    facts = after_a_rollback(wish(nvidia_driver_branch="595"))
+    drafted = drafted_for(facts, wish(**other), **changes)
+    assert drafted.context.stack["driver"]["branch"] != "580"
+    assert drafted.context.stack["driver"].get("stays") is None
+    (text,) = rules_told(drafted)
+    assert "moves on" in text
+
+
+def test_what_a_run_goes_back_to_by_itself_does_not_stay() -> None:
+    facts = node()
+    begun = way_back.working(facts)
+    drafted = drafted_for(facts, wish(), verb="rollback", begun={"remember": begun, "brings": None})
+    assert drafted.context.stack["driver"].get("stays") is None
+
+
+def test_the_look_after_a_rollback_keeps_what_it_led_to() -> None:
+    asked = wish(nvidia_driver_branch="595")
+    facts = after_a_rollback(asked)
+    led_to = drafted_for(facts, asked).context.stack
+    for verb in ("rollback", "up"):
+        assert drafted_for(facts, asked, verb=verb, applied=led_to).context.stack["driver"] == led_to["driver"]
+
+
+def test_no_path_of_the_controller_comes_from_the_seal_of_a_node_that_stays() -> None:
+    asked = wish()
+    file = {"name": "x.run", "sha256": "0" * 64, "addresses": ["/etc/shadow", "https://mirror.example/x.run"]}
+    facts = after_a_rollback(asked, source="runfile", runfile=file)
+    staying = way_back.staying(facts, asked)
+    assert staying is not None
+    assert staying["runfile"]["addresses"] == ["https://mirror.example/x.run"]
+
+
+# --- what the way back is judged by -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_driver_that_is_back_is_not_judged_by_what_the_run_had_not_come_to(applied: bool) -> None:
+    asked = wish(cuda_versions=["13.1"])
+    facts = node(state())
+    begun = {"remember": {**state(), "time": "2026-11-02T10:00:00Z"}, "brings": None}
+    forward = drafted_for(facts, asked)
+    assert "cuda" in forward.findings
+    stack = {"driver": forward.context.stack["driver"]} if applied else None
+    back = drafted_for(facts, asked, verb="rollback", begun=begun, applied=stack)
+    assert "cuda" not in back.findings
+    assert "cuda" not in back.context.stack
+    assert set(planner.finish(back, index_of(back) if back.packages else None)["digests"]) & {"cuda"} == set()
 
 
 def test_rollback_leads_to_exactly_what_was_there() -> None:
