@@ -194,7 +194,7 @@ _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)
 # What a host with sixteen cards says has some 1.5 million characters and 50,000 tags, most of them supported clocks. More than these is
 # no answer; reading them takes less than a second.
 _MOST_CHARACTERS = 8 * 1024**2
-_MOST_TAGS = 150_000
+_MOST_TAGS = 80_000
 _MOST_DEPTH = 16
 _MOST_CARDS = 64
 _MOST_INSTANCES = 64
