@@ -65,8 +65,7 @@ def run(argv: list[str]) -> Answer:
         # run_command, which sanity wants here, belongs to a module object; this is a program of its own on the node.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             ["nvidia-smi", *argv],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             encoding="utf-8",
             errors="replace",
             timeout=_SECONDS,

@@ -326,6 +326,8 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("performance_state", "text", ("performance_state",)),
     ("compute_mode", "text", ("compute_mode",)),
     ("virtualization_mode", "text", ("gpu_virtualization_mode/virtualization_mode",)),
+    # Of a virtual GPU; named after GRID until 460.
+    ("licence", "text", ("vgpu_software_licensed_product/license_status", "grid_licensed_product/license_status")),
     ("persistence_mode", "flag", ("persistence_mode",)),
     ("reset_required", "flag", ("gpu_reset_status/reset_required",)),
     ("drain_recommended", "flag", ("gpu_reset_status/drain_and_reset_recommended",)),
@@ -425,15 +427,16 @@ def _gpu(index: int, element: ET.Element) -> Gpu:
     return gpu
 
 
-# Where words of an error say nothing of the card: eight good RTX 4090 had an addressing mode "Unknown Error" with driver 535.154, a name is what a
-# user gave his program, and clocks that are offered are no state.
+# Where words of an error say nothing of the card: eight good RTX 4090 had an addressing mode "Unknown Error" with driver 535.154, a
+# name is what a user gave his program, and clocks that are offered are no state.
 _NO_STATE = ("addressing_mode", "accounted_processes", "supported_clocks", "process_info")
 
 
 def _with_told_errors(read: _Reader, without: Tuple[str, ...] = ()) -> Dict[str, str]:
     """The reader's errors, and those that stand in elements which nobody reads, on every level: any of them may say what is wrong.
 
-    ``error_string`` is such an element in NVIDIA's own DTD (``nvidia-smi --dtd``). Raises SmiError for a document that is deeper than any real one.
+    ``error_string`` is such an element in NVIDIA's own DTD (``nvidia-smi --dtd``). Raises SmiError for a document that is deeper
+    than any real one.
     """
     errors = dict(read.errors)
     layer = [(child.tag[:_MOST_OF_A_VALUE], child) for child in read.element if child.tag not in without + _NO_STATE]

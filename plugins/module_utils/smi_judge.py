@@ -51,7 +51,8 @@ def judge(data: smi.SmiData, expected: Expected) -> List[Check]:
         data: of :func:`smi.parse_xml`.
         expected: what to hold it against, all optional: ``count``, ``names`` (list), ``bus_ids`` (list, of PCI),
             ``ignore`` (bus ids or models that are left alone), ``driver`` (a version or the beginning of one),
-            ``min_driver``, ``pcie_lanes`` (what is right for a slot: lanes by bus id or model, ``all`` for the others), ``pcie_gen``, ``max_temperature_c``, ``max_memory_temperature_c``,
+            ``min_driver``, ``pcie_lanes`` (what is right for a slot, by bus id or model, ``all`` for the others), ``pcie_gen``,
+            ``max_temperature_c``, ``max_memory_temperature_c``,
             ``power_limit_w``, ``compute_mode``, ``persistence``, ``mig``, ``ecc`` (bool), ``idle`` (bool: nobody should
             compute now), ``under_load`` (bool: the card is kept busy while asking).
     """
@@ -866,25 +867,47 @@ def _judge_mig(gpu: Gpu, expected: Expected) -> List[Check]:
     ]
 
 
+# Modes besides Default: what a failure means, and why.
+_PROHIBITED = ("critical", "the compute mode lets nobody compute on the card")
+_EXCLUSIVE = ("warning", "the compute mode keeps several processes from sharing the card")
+
+
 def _judge_compute_mode(gpu: Gpu, expected: Expected) -> List[Check]:
     mode = gpu["compute_mode"]
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": mode, "expected": "Default"}
     if mode is None:
         return [checks.skipped("gpu.mode.compute", "the card has no compute mode", "warning", **rest)]
     ok = mode in ("Default", expected.get("compute_mode"))
+    severity, reason = _PROHIBITED if mode == "Prohibited" else _EXCLUSIVE
     return [
         checks.judged(
             "gpu.mode.compute",
             ok,
-            "critical" if mode == "Prohibited" else "warning",
-            reason=None
-            if ok
-            else "the compute mode lets nobody compute on the card"
-            if mode == "Prohibited"
-            else "the compute mode keeps several processes from sharing the card",
+            severity,
+            reason=None if ok else reason,
             action="configure",
             remedy="'nvidia-smi -i {} -c 0'".format(gpu["index"]),
             **rest,
+        )
+    ]
+
+
+def _judge_licence(gpu: Gpu, _expected: Expected) -> List[Check]:
+    """A virtual GPU without a licence is slowed down after a while (NVIDIA's licensing guide); other cards need none."""
+    told = gpu["licence"]
+    if told is None:
+        return []
+    return [
+        checks.judged(
+            "gpu.licence",
+            told.lower().startswith("licensed"),
+            "warning",
+            gpu=label(gpu),
+            measured=told,
+            expected="Licensed",
+            reason=None if told.lower().startswith("licensed") else "the virtual GPU has no licence and is slowed down",
+            action="configure",
+            remedy="give nvidia-gridd the token of your licence server and look into its journal",
         )
     ]
 
@@ -1012,6 +1035,7 @@ _STEPS: Tuple[Callable[[Gpu, Expected], List[Check]], ...] = (
     _judge_fabric,
     _judge_mig,
     _judge_compute_mode,
+    _judge_licence,
     _judge_idle,
     _judge_pcie,
 )

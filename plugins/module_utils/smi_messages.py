@@ -270,7 +270,9 @@ def read_answer(
 ) -> Tuple[Optional[smi.SmiData], checks.Check]:
     """Judge one call of ``nvidia-smi -q -x``: the data if there is any, and the check ``smi.runs``.
 
-    ``error`` says why there is no exit status, as in :func:`explain`. Never raises, whatever the program printed. Data may come together with a failed check: one lost card of eight.
+    ``error`` says why there is no exit status, as in :func:`explain`.
+
+    Never raises, whatever the program printed. Data may come together with a failed check: one lost card of eight.
     """
     rest: Dict[str, Any] = {"measured": rc, "expected": 0, "unit": "exit status"}
     shown = _text(stdout) + "\n" + _text(stderr)

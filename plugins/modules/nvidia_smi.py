@@ -8,7 +8,8 @@ module: nvidia_smi
 short_description: Ask nvidia-smi for the GPUs of a host and judge them
 version_added: "0.1.0"
 description:
-  - Runs C(nvidia-smi -q -x) once, and twice more where a card brakes for its power supply, which counts when it lasts. Reads it in any of the shapes that drivers since 285 have given it, and judges every card.
+  - Runs C(nvidia-smi -q -x) once, reads it in any of the shapes that drivers since 285 have given it, and judges every card.
+  - Where a card brakes for its power supply it is asked twice more, a second apart. Such a brake counts when it lasts.
   - A bad card, a missing C(nvidia-smi) or one that answers nonsense is no failure of the module; read the returned checks.
 options:
   executable:

@@ -7,12 +7,13 @@ import time
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_messages
 from ansible_collections.gpuwright.node.plugins.modules import nvidia_smi
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.unit.prove.conftest import FIXTURES
 
 MEGABYTE = 1024**2
+_END_OF_REASONS = "</clocks_event_reasons></gpu>"
 _OPEN, _CLOSE = "<nvidia_smi_log>", "</nvidia_smi_log>"
 
 
@@ -46,7 +47,7 @@ HOSTILE = {
     "processes": _inside("<gpu><processes>" + "<process_info/>" * 100_000 + "</processes></gpu>"),
     "processes of many cards": _inside(("<gpu><processes>" + "<process_info/>" * 4_900 + "</processes></gpu>") * 16),
     "elements that nobody knows": _inside("<gpu>" + "<a>Unknown Error</a>" * 39_000 + "</gpu>"),
-    "reasons": _inside("<gpu><clocks_event_reasons>" + "".join(f"<r{n}>Active</r{n}>" for n in range(39_000)) + "</clocks_event_reasons></gpu>"),
+    "reasons": _inside("<gpu><clocks_event_reasons>" + "".join(f"<r{n}>Active</r{n}>" for n in range(39_000)) + _END_OF_REASONS),
     "too much": " " * (9 * MEGABYTE) + _inside("<gpu/>"),
     "a long value": _inside(f"<gpu><product_name>{_many('x')}</product_name></gpu>"),
     "another root": f"<{_OPEN[1:-1]}{'x' * MEGABYTE}>{_CLOSE[:-1]}{'x' * MEGABYTE}>",
@@ -57,7 +58,7 @@ HOSTILE = {
 def test_a_hostile_answer_is_one_clear_check_within_a_second(told: str) -> None:
     start = time.process_time()
     data, ran = smi_messages.read_answer(0, HOSTILE[told])
-    found = [ran, *(nvidia_smi.smi.judge(data) if data else [])]
+    found = [ran, *(smi.judge(data) if data else [])]
     assert time.process_time() - start < 1
     assert checks.verdict(found) != "pass"
     assert all(len(str(check["reason"])) < 700 for check in found if check["status"] == "fail")
@@ -65,7 +66,7 @@ def test_a_hostile_answer_is_one_clear_check_within_a_second(told: str) -> None:
 
 def _answer(out: str, err: str = "", rc: int = 0) -> dict[str, object]:
     params = {**dict.fromkeys(nvidia_smi.EXPECTATIONS), "executable": "nvidia-smi", "timeout": 60}
-    result = nvidia_smi.prove(params, lambda *_a, **_k: nvidia_smi.run.Result(rc, out, err, 0.1, None))
+    result = nvidia_smi.prove(params, lambda *_a, **_k: run.Result(rc, out, err, 0.1, None))
     return {"changed": False, **checks.with_verdict(result)}
 
 
@@ -87,8 +88,12 @@ def test_a_document_of_a_large_host_is_read() -> None:
     """Sixteen cards with what a large one says: 1,600 clocks each, and a hundred processes."""
     text = (FIXTURES / "h100_580.xml").read_text(encoding="utf-8")
     start, end = text.index("\t<gpu id"), text.index("\t</gpu>") + len("\t</gpu>")
-    clocks = "<supported_clocks>" + "<supported_graphics_clock>1980 MHz</supported_graphics_clock>" * 1600 + "</supported_clocks>"
-    process = "<process_info><pid>1</pid><type>C</type><process_name>python</process_name><used_memory>4 MiB</used_memory></process_info>"
+    clocks = (
+        "<supported_clocks>"
+        + "<supported_graphics_clock>1980 MHz</supported_graphics_clock>" * 1600
+        + "</supported_clocks>"
+    )
+    process = "<process_info><pid>1</pid><type>C</type><process_name>python</process_name></process_info>"
     card = text[start:end].replace("<processes>", clocks + "<processes>" + process * 100)
     document = text[:start] + "".join(card.replace("1B:00", f"{number:02X}:00") for number in range(16)) + _CLOSE
     data, _ran = smi_messages.read_answer(0, document)
