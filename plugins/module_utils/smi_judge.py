@@ -13,7 +13,7 @@ is written beside its constant.
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, dotted, smi, smi_brake, smi_messages
 
@@ -440,7 +440,7 @@ _CONSUMER = re.compile(r"\b(?:geforce|titan)\b", re.IGNORECASE)
 _DESK = re.compile(r"\b(?:geforce|titan|quadro|rtx)\b(?!.*\bserver edition\b)", re.IGNORECASE)
 
 
-def _is(kind: Any, gpu: Gpu) -> bool:
+def _is(kind: Pattern[str], gpu: Gpu) -> bool:
     """Whether brand or name of a card say that it is of a kind."""
     return bool(kind.search("{} {}".format(gpu.get("brand") or "", gpu.get("name") or "")))
 
@@ -597,11 +597,12 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
     rest: Dict[str, Any] = {"gpu": label(gpu), "unit": "°C", "action": "check_hardware", "remedy": _COOL}
     if value is None:
         return checks.skipped("temp.gpu", "the card tells no temperature", "warning", gpu=label(gpu))
-    if _at_shutdown(gpu):
+    shutdown = _shutdown_temperature(gpu)
+    if value >= shutdown:
         return checks.failed(
             "temp.gpu",
             measured=value,
-            expected=gpu["temperature_shutdown_c"],
+            expected=shutdown,
             reason="the card is as hot as where it shuts itself down",
             **rest,
         )
@@ -628,12 +629,11 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
     )
 
 
-def _at_shutdown(gpu: Gpu) -> bool:
-    """Whether a card is at or beyond the temperature at which it shuts down, by its margin or by its threshold."""
+def _shutdown_temperature(gpu: Gpu) -> int:
+    """Where a card shuts itself down, by its threshold and by its margin; a margin counts down to a small negative one."""
+    threshold: int = gpu["temperature_shutdown_c"] or SHUTDOWN_LIMIT_C
     margin, last = gpu["temperature_margin_c"], gpu["temperature_shutdown_margin_c"]
-    if margin is not None and last is not None and margin <= last:
-        return True
-    return bool(gpu["temperature_c"] >= (gpu["temperature_shutdown_c"] or SHUTDOWN_LIMIT_C))
+    return threshold if margin is None or last is None else min(threshold, gpu["temperature_c"] + margin - last)
 
 
 def _judge_memory_temperature(gpu: Gpu, expected: Expected) -> Check:
