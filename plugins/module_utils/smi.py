@@ -44,6 +44,8 @@ _ERROR_TEXT = re.compile(
 # No exponents, and not more digits than a number of this program holds exactly.
 _NUMBER = re.compile(r"^([+-]?\d{1,15}(?:\.\d{1,9})?)(?:\s*([A-Za-z%][A-Za-z%/()]{0,15}))?$")
 _BUS_ID = re.compile(r"^[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7]$")
+# Tags that may stand in a path; those of nvidia-smi are such.
+_TAG = re.compile(r"^[A-Za-z0-9_]{1,128}$")
 _UUID = re.compile(r"^[A-Za-z0-9-]{1,64}$")
 # nvidia-smi says "MiB" since 375 and "MB" before, and meant the same.
 _MEBIBYTES = {"kib": 1 / 1024, "kb": 1 / 1024, "mib": 1, "mb": 1, "gib": 1024, "gb": 1024, "": 1}
@@ -199,7 +201,7 @@ _MOST_DEPTH = 16
 _MOST_CARDS = 64
 _MOST_INSTANCES = 64
 _MOST_PROCESSES = 5000
-_MOST_REASONS = 64
+_MOST_TAGS_OF_A_GROUP = 64
 _MOST_NOTES = 50
 _MOST_ERRORS = 100
 # Characters of a line beside the document, and of a process's command line.
@@ -326,7 +328,7 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("performance_state", "text", ("performance_state",)),
     ("compute_mode", "text", ("compute_mode",)),
     ("virtualization_mode", "text", ("gpu_virtualization_mode/virtualization_mode",)),
-    # Of a virtual GPU; named after GRID until 460.
+    # Of a virtual GPU; older drivers name it after GRID.
     ("licence", "text", ("vgpu_software_licensed_product/license_status", "grid_licensed_product/license_status")),
     ("persistence_mode", "flag", ("persistence_mode",)),
     ("reset_required", "flag", ("gpu_reset_status/reset_required",)),
@@ -337,7 +339,7 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("clocks.memory_max_mhz", "integer", ("max_clocks/mem_clock",)),
     ("fabric.state", "text", ("fabric/state",)),
     ("fabric.status", "text", ("fabric/status",)),
-    # The summary is there since 580; 570 has only what it sums up.
+    # The summary came last: 575.51 has only what it sums up.
     ("fabric.health", "text", ("fabric/health/summary",)),
     ("fabric.bandwidth", "text", ("fabric/health/bandwidth",)),
     ("fabric.route_recovery", "text", ("fabric/health/route_recovery_in_progress",)),
@@ -553,8 +555,12 @@ def _uncorrected_counts(device: ET.Element) -> List[str]:
     """Paths of an instance's counters since the driver was loaded; newer drivers count parity and SECDED apart, as they do for a card."""
     base = "ecc_error_count/volatile_count"
     found = device.find(base)
-    tags = [] if found is None else [child.tag for child in found if "uncorrectable" in child.tag]
-    return [base + "/" + tag for tag in tags[:_MOST_INSTANCES]]
+    return [] if found is None else [base + "/" + tag for tag in _tags(found) if "uncorrectable" in tag]
+
+
+def _tags(element: ET.Element) -> List[str]:
+    """The different tags inside an element, as far as nvidia-smi has such."""
+    return list(dict.fromkeys(child.tag for child in element if _TAG.match(child.tag)))[:_MOST_TAGS_OF_A_GROUP]
 
 
 # Bits of the mask that CSV queries give, by the name of the XML tag after its prefix.
@@ -583,12 +589,13 @@ def _throttle(read: _Reader) -> Optional[List[str]]:
         ("clocks_event_reasons", "clocks_event_reason_"),
         ("clocks_throttle_reasons", "clocks_throttle_reason_"),
     ):
-        for tag in dict.fromkeys(child.tag for child in read.element.findall(group + "/*")[:_MOST_REASONS]):
+        reasons = read.element.find(group)
+        for tag in [] if reasons is None else _tags(reasons):
             state = read.flag(group + "/" + tag)
             if state is None:
                 continue
             seen = True
-            name = (tag[len(prefix) :] if tag.startswith(prefix) else tag)[:_MOST_OF_A_VALUE]
+            name = tag[len(prefix) :] if tag.startswith(prefix) else tag
             if state and name not in active:
                 active.append(name)
     return active if seen else None
@@ -597,7 +604,7 @@ def _throttle(read: _Reader) -> Optional[List[str]]:
 def _processes(element: ET.Element) -> List[Dict[str, Any]]:
     """Processes on the card; ``type`` is C (compute), G (graphics), C+G or M+C (multi-process service).
 
-    Drivers before 340 list only those that compute, in ``compute_processes`` and without a type.
+    Old drivers list only those that compute, in ``compute_processes`` and without a type.
     """
     processes = []
     for path, kind in (("processes/process_info", None), ("compute_processes/process_info", "C")):

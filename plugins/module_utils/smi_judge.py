@@ -807,23 +807,23 @@ def _judge_fabric_state(gpu: Gpu) -> Check:
     )
 
 
-# The good answers about the fabric's health, as NVML defines them (its API reference, "Fabric definitions").
-_FABRIC_HEALTH = {
-    "health": "Healthy",
-    "bandwidth": "Full",
-    "route_recovery": "False",
-    "route_unhealthy": "False",
-    "access_timeout_recovery": "False",
-    # "None", which reads as not applicable.
-    "incorrect_configuration": None,
-}
+# What a fabric's health is told by, and the words of a good one: those of a GB200, and of NVML's constants (its "Fabric definitions").
+_FABRIC_HEALTH = (
+    "health",
+    "bandwidth",
+    "route_recovery",
+    "route_unhealthy",
+    "access_timeout_recovery",
+    "incorrect_configuration",
+)
+_FABRIC_WELL = ("healthy", "full", "false", "no")
 
 
 def _judge_fabric_health(gpu: Gpu) -> Check:
     told = {key: gpu["fabric"][key] for key in _FABRIC_HEALTH if gpu["fabric"][key] is not None}
     if not told:
         return checks.skipped("fabric.health", "the card tells nothing of a fabric's health", gpu=label(gpu))
-    ill = [f"{key.replace('_', ' ')}: {value}" for key, value in told.items() if value != _FABRIC_HEALTH[key]]
+    ill = [f"{key.replace('_', ' ')}: {value}" for key, value in told.items() if value.lower() not in _FABRIC_WELL]
     return checks.judged(
         "fabric.health",
         not ill,

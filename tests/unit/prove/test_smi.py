@@ -557,7 +557,12 @@ def test_driver_versions_are_compared_as_numbers(
             "bus",
         ),
         (255, "Failed to initialize NVML: Unknown Error", "fail", "withheld"),
-        (255, "NVIDIA-SMI has failed because it couldn\u2018t communicate with the NVIDIA driver.", "fail", "not loaded"),
+        (
+            255,
+            "NVIDIA-SMI has failed because it couldn\u2018t communicate with the NVIDIA driver.",
+            "fail",
+            "not loaded",
+        ),
         (255, "Unable to detect the device handle for GPU0000:B1:00.0: Unknown Error", "fail", "does not answer"),
         (255, "", "fail", "an error that it does not name (255)"),
         (200, "", "fail", "ended with code 200"),

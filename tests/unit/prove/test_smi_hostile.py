@@ -48,6 +48,7 @@ HOSTILE = {
     "processes of many cards": _inside(("<gpu><processes>" + "<process_info/>" * 4_900 + "</processes></gpu>") * 16),
     "elements that nobody knows": _inside("<gpu>" + "<a>Unknown Error</a>" * 39_000 + "</gpu>"),
     "reasons": _inside("<gpu><clocks_event_reasons>" + "".join(f"<r{n}>Active</r{n}>" for n in range(39_000)) + _END_OF_REASONS),
+    "names of spaces": _inside('<gpu><clocks_event_reasons><x xmlns="a}[b">Active</x></clocks_event_reasons></gpu>'),
     "too much": " " * (9 * MEGABYTE) + _inside("<gpu/>"),
     "a long value": _inside(f"<gpu><product_name>{_many('x')}</product_name></gpu>"),
     "another root": f"<{_OPEN[1:-1]}{'x' * MEGABYTE}>{_CLOSE[:-1]}{'x' * MEGABYTE}>",
