@@ -27,7 +27,9 @@ FAILED, BUSY, PENDING = 1, 2, 3
 _CARD = re.compile(r"^GPU \d+: .*\(UUID: (GPU-[0-9a-f-]+)\)")
 _INSTANCE = re.compile(r"^\s+MIG (\S+)\s+Device\s+\d+:")
 _SECONDS = 120
-_COMPUTING = ("C", "M+C")
+# nvidia-smi's document; warnings of the driver stand before and after it.
+_DOCUMENT, _DOCUMENT_END = "<nvidia_smi_log", "</nvidia_smi_log>"
+_DESKTOP = "G"
 # What nvidia-smi says where there is nothing to destroy.
 _NOTHING = "Not Found"
 
@@ -58,20 +60,20 @@ def parse_list(text: str) -> dict[str, list[str]]:
 
 
 def run(argv: list[str]) -> Answer:
-    """Exit status and output of nvidia-smi."""
+    """Exit status and output of nvidia-smi; its warnings stand behind the output, not in the midst of it."""
     try:
         # run_command, which sanity wants here, belongs to a module object; this is a program of its own on the node.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             ["nvidia-smi", *argv],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         return FAILED, f"nvidia-smi could not be run: {exc}"
-    return done.returncode, done.stdout
+    return done.returncode, done.stdout + done.stderr
 
 
 def _asked(smi: Runner, argv: list[str]) -> str:
@@ -82,18 +84,16 @@ def _asked(smi: Runner, argv: list[str]) -> str:
 
 
 def observe(smi: Runner) -> dict[str, dict[str, Any]]:
-    """State of each card by bus id: `current` and `pending` (None where it knows no MIG), `profiles`, `busy` (names of processes)."""
+    """State of each card by bus id: `current` and `pending` (None where it knows no MIG), `profiles`, `busy` (names of processes
+    that compute: all but those of the desktop).
+    """
     listed = parse_list(_asked(smi, ["-L"]))
-    try:
-        root = ET.fromstring(_asked(smi, ["-q", "-x"]))  # noqa: S314 - nvidia-smi's own words
-    except ET.ParseError as exc:
-        raise LayoutError(f"nvidia-smi -q -x gave no XML: {exc}", FAILED) from exc
     cards = {}
-    for gpu in root.findall("gpu"):
+    for gpu in _document(_asked(smi, ["-q", "-x"])).findall("gpu"):
         names = [
             info.findtext("process_name") or "?"
             for info in gpu.findall("processes/process_info")
-            if (info.findtext("type") or "") in _COMPUTING
+            if (info.findtext("type") or "").strip() != _DESKTOP
         ]
         cards[(gpu.get("id") or "").upper()] = {
             "current": _flag(gpu.findtext("mig_mode/current_mig")),
@@ -102,6 +102,17 @@ def observe(smi: Runner) -> dict[str, dict[str, Any]]:
             "busy": names,
         }
     return cards
+
+
+def _document(text: str) -> ET.Element:
+    """What nvidia-smi -q -x describes, without what stands around it. Raises LayoutError."""
+    start, end = text.find(_DOCUMENT), text.rfind(_DOCUMENT_END)
+    if start < 0 or end < start:
+        raise LayoutError(f"nvidia-smi -q -x gave no XML: {text.strip()[:200]!r}", FAILED)
+    try:
+        return ET.fromstring(text[start : end + len(_DOCUMENT_END)])  # noqa: S314 - nvidia-smi's own words
+    except ET.ParseError as exc:
+        raise LayoutError(f"nvidia-smi -q -x gave no XML: {exc}", FAILED) from exc
 
 
 def _flag(text: str | None) -> bool | None:

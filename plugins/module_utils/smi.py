@@ -33,19 +33,30 @@ class SmiError(Exception):
 NOT_APPLICABLE = frozenset(
     ("", "n/a", "not supported", "not available", "none", "requested functionality has been deprecated", "not found")
 )
+# NVML's words for its errors (nvmlReturn_t in its API reference) stand in place of values; ERR! is nvidia-smi's own.
 _ERROR_TEXT = re.compile(
-    r"unknown error|\berr!|gpu is lost|gpu requires reset|insufficient permissions?|function not found"
-    r"|unable to determine|failed to",
+    r"unknown error|\berr!|gpu is lost|gpu requires reset|gpu not found|insufficient (?:permission|external power|memory|resources|size)"
+    r"|function not found|shared library not found|driver not loaded|version mismatch|interrupt request issue|inforom is corrupted"
+    r"|corrupted inforom|access blocked|unable to (?:determine|detect)|failed to"
+    r"|^(?:timeout|uninitialized|invalid argument|invalid state|not ready|no data|gpu is currently in use)$",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"^[+-]?\d+(?:\.\d+)?")
+# No exponents, and not more digits than a number of this program holds exactly.
+_NUMBER = re.compile(r"^([+-]?\d{1,15}(?:\.\d{1,9})?)(?:\s*([A-Za-z%][A-Za-z%/()]{0,15}))?$")
+_BUS_ID = re.compile(r"^[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7]$")
+# Tags that may stand in a path; those of nvidia-smi are such.
+_TAG = re.compile(r"^[A-Za-z0-9_]{1,128}$")
+_UUID = re.compile(r"^[A-Za-z0-9-]{1,64}$")
 # nvidia-smi says "MiB" since 375 and "MB" before, and meant the same.
 _MEBIBYTES = {"kib": 1 / 1024, "kb": 1 / 1024, "mib": 1, "mb": 1, "gib": 1024, "gb": 1024, "": 1}
+_QUOTES = {ord(mark): "'" for mark in "\u2018\u2019\u201b\u02bc\u00b4`"}
+# Characters of a value: the longest of a real card are names of some 60.
+_MOST_OF_A_VALUE = 256
 
 
 def plain(text: Optional[str]) -> str:
-    """White space collapsed, the typographic apostrophe made plain, brackets around the whole removed."""
-    collapsed = " ".join((text or "").replace("\u2019", "'").split())
+    """White space collapsed, typographic apostrophes made plain, brackets around the whole removed."""
+    collapsed = " ".join((text or "").translate(_QUOTES).split())
     if collapsed.startswith("[") and collapsed.endswith("]"):
         collapsed = collapsed[1:-1].strip()
     return collapsed
@@ -74,56 +85,84 @@ def normalise_bus_id(text: str) -> str:
 
 
 class _Reader:
-    """Values of one element by their alternative paths; errors are collected on the way."""
+    """Values of one element by their alternative paths; errors are collected on the way, by the path where they stand."""
 
     def __init__(self, element: ET.Element) -> None:
         self.element = element
         self.errors: Dict[str, str] = {}
 
-    def raw(self, *paths: str) -> Optional[str]:
-        """Text of the first path that is there and says something, else of the first that is there."""
-        fallback: Optional[str] = None
+    def found(self, *paths: str) -> Tuple[str, Optional[str]]:
+        """The first path that is there and says something, else the first that is there, with its text."""
+        fallback: Tuple[str, Optional[str]] = (paths[0], None)
         for path in paths:
             found = self.element.find(path)
             if found is None:
                 continue
             text = plain(found.text)
             if not is_not_applicable(text):
-                return text
-            fallback = text if fallback is None else fallback
+                return path, text
+            fallback = (path, text) if fallback[1] is None else fallback
         return fallback
+
+    def raw(self, *paths: str) -> Optional[str]:
+        """The text of :meth:`found`."""
+        return self.found(*paths)[1]
+
+    def refuse(self, path: str, text: str) -> None:
+        """Remember a text that is no value."""
+        self.errors[path] = text[:_MOST_OF_A_VALUE]
 
     def text(self, *paths: str) -> Optional[str]:
         """A word; ``None`` when it is absent, not applicable or an error (which is remembered)."""
-        value = self.raw(*paths)
+        path, value = self.found(*paths)
         if value is None or is_not_applicable(value):
             return None
-        if is_error(value):
-            self.errors[paths[0]] = value
+        if len(value) > _MOST_OF_A_VALUE or is_error(value):
+            self.refuse(path, value)
             return None
         return value
 
-    def number(self, *paths: str) -> Optional[float]:
-        """A number with any unit behind it; what is neither number nor *not applicable* is an error."""
+    def uuid(self, *paths: str) -> Optional[str]:
+        """The identity of a card."""
+        value = self.text(*paths)
+        if value is not None and not _UUID.match(value):
+            self.refuse(self.found(*paths)[0], value)
+            return None
+        return value
+
+    def _measured(self, paths: Tuple[str, ...], signed: bool = False) -> Tuple[Optional[float], str]:
+        """A number and its unit; what is neither number nor *not applicable* is an error, and so is a negative one."""
         value = self.text(*paths)
         if value is None:
-            return None
+            return None, ""
         match = _NUMBER.match(value)
-        if match is None:
-            self.errors[paths[0]] = value
-            return None
-        return float(match.group(0))
+        if match is None or (value.startswith("-") and not signed):
+            self.refuse(self.found(*paths)[0], value)
+            return None, ""
+        return float(match.group(1)), (match.group(2) or "").lower()
+
+    def number(self, *paths: str) -> Optional[float]:
+        """A number with any unit behind it."""
+        return self._measured(paths)[0]
 
     def integer(self, *paths: str) -> Optional[int]:
         value = self.number(*paths)
         return None if value is None else int(value)
 
+    def degrees(self, *paths: str) -> Optional[int]:
+        """A temperature or the margin of one, which may be negative."""
+        value = self._measured(paths, signed=True)[0]
+        return None if value is None else int(value)
+
     def mebibytes(self, *paths: str) -> Optional[int]:
-        value = self.number(*paths)
+        value, unit = self._measured(paths)
         if value is None:
             return None
-        unit = re.sub(r"^[+-]?[\d.]+\s*", "", self.raw(*paths) or "").lower()
-        return int(value * _MEBIBYTES.get(unit, 1))
+        if unit not in _MEBIBYTES:
+            path, text = self.found(*paths)
+            self.refuse(path, text or "")
+            return None
+        return int(value * _MEBIBYTES[unit])
 
     def flag(self, *paths: str) -> Optional[bool]:
         """``Yes``/``Enabled``/``Active`` against ``No``/``Disabled``/``Not Active``; other words are errors."""
@@ -135,13 +174,12 @@ class _Reader:
             return True
         if word in ("no", "disabled", "not active", "inactive", "0", "false"):
             return False
-        self.errors[paths[0]] = value
+        self.refuse(self.found(*paths)[0], value)
         return None
 
     def total(self, *paths: str) -> Optional[int]:
         """The sum of the values that are there; ``None`` when none is."""
-        values = [value for value in (self.integer(path) for path in paths) if value is not None]
-        return sum(values) if values else None
+        return _sum(*(self.integer(path) for path in paths))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -151,9 +189,23 @@ class _Reader:
 _ROOT = "nvidia_smi_log"
 _ILLEGAL_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _ILLEGAL_REFERENCE = re.compile(r"&#(?:x0*(?:[0-8bcef]|1[0-9a-f])|0*(?:[0-8]|1[1245-9]|2\d|3[01]));", re.IGNORECASE)
-_DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*>")
-_PROCESS_NAME = re.compile(r"(<process_name>)(.*?)(</process_name>)", re.DOTALL)
+_DOCTYPE = re.compile(r"<!DOCTYPE[^<>\[]*>")
+_NAME, _NAME_END = "<process_name>", "</process_name>"
 _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
+
+# What a host with sixteen cards says has some 1.5 million characters and 50,000 tags, most of them supported clocks. More than these is
+# no answer; reading them takes less than a second.
+_MOST_CHARACTERS = 8 * 1024**2
+_MOST_TAGS = 80_000
+_MOST_DEPTH = 16
+_MOST_CARDS = 64
+_MOST_INSTANCES = 64
+_MOST_PROCESSES = 5000
+_MOST_TAGS_OF_A_GROUP = 64
+_MOST_NOTES = 50
+_MOST_ERRORS = 100
+# Characters of a line beside the document, and of a process's command line.
+_MOST_OF_A_LINE = 500
 
 
 def parse_xml(text: Any) -> SmiData:
@@ -163,33 +215,42 @@ def parse_xml(text: Any) -> SmiData:
         text: what it printed, ``str`` or ``bytes``; lines before and after the document are kept as ``notes``.
 
     Returns:
-        ``driver_version``, ``cuda_version``, ``attached_gpus`` (number), ``notes`` (lines outside the document) and
-        ``gpus``, in the order of nvidia-smi, which is the order of PCI bus ids. Memory is in MiB, temperatures in
-        degrees Celsius, power in watts; what a card does not have is ``None``.
+        ``driver_version``, ``cuda_version``, ``attached_gpus`` (number), ``notes`` (lines outside the document), ``errors`` (what it could
+        not say of the host, by path) and ``gpus``, in the order of nvidia-smi, which is the order of PCI bus ids. Memory is in MiB,
+        temperatures in degrees Celsius, power in watts; what a card does not have is ``None``.
 
     Raises:
-        SmiError: no document, a document that is cut off, or one that is not nvidia-smi's.
+        SmiError: no document, a document that is cut off or larger than any real one, or one that is not nvidia-smi's.
     """
     document, notes = _cut_out(text)
     root = _parse(document)
     if root.tag != _ROOT:
-        raise SmiError(f"expected the XML of nvidia-smi (<{_ROOT}>) and found <{root.tag}>")
+        raise SmiError(f"expected the XML of nvidia-smi (<{_ROOT}>) and found <{root.tag[:100]}>")
     reader = _Reader(root)
-    gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
+    gpus = [_gpu(index, element) for index, element in enumerate(_some(root, "gpu", _MOST_CARDS))]
     return {
         "driver_version": reader.text("driver_version"),
         "cuda_version": reader.text("cuda_version"),
         "attached_gpus": reader.integer("attached_gpus"),
         "gpus": gpus,
         "notes": notes,
-        "errors": reader.errors,
+        "errors": _with_told_errors(reader, without=("gpu",)),
     }
+
+
+def _some(element: ET.Element, path: str, most: int) -> List[ET.Element]:
+    """What is found at a path. Raises SmiError where it is more than any machine has."""
+    found = element.findall(path)
+    if len(found) > most:
+        raise SmiError(f"nvidia-smi describes {len(found)} {path}; at most {most} are read")
+    return found
 
 
 def _cut_out(text: Any) -> Tuple[str, List[str]]:
     """The document and the lines around it."""
     decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-    decoded = decoded.lstrip("\ufeff")
+    if len(decoded) > _MOST_CHARACTERS:
+        raise SmiError(f"nvidia-smi printed {len(decoded)} characters; at most {_MOST_CHARACTERS} are read")
     root = decoded.find("<" + _ROOT)
     if root < 0:
         raise SmiError(_no_document(decoded))
@@ -200,12 +261,17 @@ def _cut_out(text: Any) -> Tuple[str, List[str]]:
     if end < 0:
         raise SmiError(f"the XML of nvidia-smi is cut off: {closing} is missing after {len(decoded)} characters")
     end += len(closing)
-    outside = decoded[:start].splitlines() + decoded[end:].splitlines()
-    return decoded[start:end], [plain(line) for line in outside if line.strip()]
+    return decoded[start:end], lines(decoded[:start] + "\n" + decoded[end:])
+
+
+def lines(text: str) -> List[str]:
+    """The lines of a text that say something, shortened; a mark of the byte order says nothing."""
+    said = (plain(line.strip("\ufeff \t")) for line in text.splitlines())
+    return [line[:_MOST_OF_A_LINE] for line in said if line][:_MOST_NOTES]
 
 
 def _no_document(text: str) -> str:
-    first = next((plain(line) for line in text.splitlines() if line.strip()), "")
+    first = next(iter(lines(text)), "")
     if not first:
         return "nvidia-smi printed nothing where its XML was expected"
     return f"expected the XML of nvidia-smi and found {first[:120]!r}"
@@ -216,6 +282,8 @@ def _parse(document: str) -> ET.Element:
     body = _DOCTYPE.sub("", document, count=1)
     if "<!DOCTYPE" in body or "<!ENTITY" in body:
         raise SmiError("the XML declares entities of its own: this is not an answer of nvidia-smi")
+    if body.count("<") > _MOST_TAGS:
+        raise SmiError(f"the XML has {body.count('<')} tags; at most {_MOST_TAGS} are read")
     body = _ILLEGAL_REFERENCE.sub("?", _ILLEGAL_XML.sub("?", body))
     # The text is already decoded; what the declaration says of an encoding no longer holds.
     body = re.sub(r"^<\?xml[^>]*\?>", "", body)
@@ -225,14 +293,21 @@ def _parse(document: str) -> ET.Element:
         pass
     try:
         # Command lines of processes are not always escaped.
-        return ET.fromstring(_PROCESS_NAME.sub(_escape_name, body))  # noqa: S314 - as above
+        return ET.fromstring(_with_escaped_names(body))  # noqa: S314 - as above
     except ET.ParseError as error:
         raise SmiError(f"the XML of nvidia-smi cannot be read: {error}") from error
 
 
-def _escape_name(match: Any) -> str:
-    before, name, after = match.groups()
-    return before + _BARE_AMPERSAND.sub("&amp;", name).replace("<", "&lt;") + after
+def _with_escaped_names(body: str) -> str:
+    """The document with the names of its processes escaped. A name that does not end is left as it is."""
+    parts = [part.partition(_NAME_END) for part in body.split(_NAME)]
+    escaped = (_escape(name) + end + after if end else name for name, end, after in parts[1:])
+    # What stands before the first name is partitioned too, and put together again as it was.
+    return _NAME.join(["".join(parts[0]), *escaped])
+
+
+def _escape(name: str) -> str:
+    return _BARE_AMPERSAND.sub("&amp;", name).replace("<", "&lt;")
 
 
 # Values of a card: key, how it is read (a method of _Reader), its paths in order of preference, newest first. See the table of changes
@@ -241,7 +316,7 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("name", "text", ("product_name",)),
     ("brand", "text", ("product_brand",)),
     ("architecture", "text", ("product_architecture",)),
-    ("uuid", "text", ("uuid",)),
+    ("uuid", "uuid", ("uuid",)),
     ("serial", "text", ("serial",)),
     ("vbios", "text", ("vbios_version",)),
     ("minor_number", "integer", ("minor_number",)),
@@ -253,24 +328,34 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("performance_state", "text", ("performance_state",)),
     ("compute_mode", "text", ("compute_mode",)),
     ("virtualization_mode", "text", ("gpu_virtualization_mode/virtualization_mode",)),
+    # Of a virtual GPU; older drivers name it after GRID.
+    ("licence", "text", ("vgpu_software_licensed_product/license_status", "grid_licensed_product/license_status")),
     ("persistence_mode", "flag", ("persistence_mode",)),
     ("reset_required", "flag", ("gpu_reset_status/reset_required",)),
+    ("drain_recommended", "flag", ("gpu_reset_status/drain_and_reset_recommended",)),
     ("clocks.sm_mhz", "integer", ("clocks/sm_clock",)),
     ("clocks.sm_max_mhz", "integer", ("max_clocks/sm_clock",)),
     ("clocks.memory_mhz", "integer", ("clocks/mem_clock",)),
     ("clocks.memory_max_mhz", "integer", ("max_clocks/mem_clock",)),
     ("fabric.state", "text", ("fabric/state",)),
     ("fabric.status", "text", ("fabric/status",)),
+    # The summary came last: 575.51 has only what it sums up.
     ("fabric.health", "text", ("fabric/health/summary",)),
+    ("fabric.bandwidth", "text", ("fabric/health/bandwidth",)),
+    ("fabric.route_recovery", "text", ("fabric/health/route_recovery_in_progress",)),
+    ("fabric.route_unhealthy", "text", ("fabric/health/route_unhealthy",)),
+    ("fabric.access_timeout_recovery", "text", ("fabric/health/access_timeout_recovery",)),
+    ("fabric.incorrect_configuration", "text", ("fabric/health/incorrect_configuration",)),
     ("fabric.clique_id", "text", ("fabric/cliqueId",)),
     ("fabric.cluster_uuid", "text", ("fabric/clusterUuid",)),
-    ("temperature_c", "integer", ("temperature/gpu_temp",)),
-    ("temperature_memory_c", "integer", ("temperature/memory_temp",)),
+    ("temperature_c", "degrees", ("temperature/gpu_temp",)),
+    ("temperature_memory_c", "degrees", ("temperature/memory_temp",)),
     # Newer cards give margins (tlimit, they fall to 0) where older ones give thresholds.
-    ("temperature_slow_c", "integer", ("temperature/gpu_temp_slow_threshold",)),
-    ("temperature_shutdown_c", "integer", ("temperature/gpu_temp_max_threshold",)),
-    ("temperature_memory_max_c", "integer", ("temperature/gpu_temp_max_mem_threshold",)),
-    ("temperature_margin_c", "integer", ("temperature/gpu_temp_tlimit",)),
+    ("temperature_slow_c", "degrees", ("temperature/gpu_temp_slow_threshold",)),
+    ("temperature_shutdown_c", "degrees", ("temperature/gpu_temp_max_threshold",)),
+    ("temperature_memory_max_c", "degrees", ("temperature/gpu_temp_max_mem_threshold",)),
+    ("temperature_margin_c", "degrees", ("temperature/gpu_temp_tlimit",)),
+    ("temperature_shutdown_margin_c", "degrees", ("temperature/gpu_temp_max_tlimit_threshold",)),
     (
         "power_draw_w",
         "number",
@@ -325,20 +410,58 @@ def _gpu(index: int, element: ET.Element) -> Gpu:
         group, dot, name = key.partition(".")
         place, name = (gpu[group], name) if dot else (gpu, key)
         place[name] = getattr(read, how)(*paths)
-    gpu["pci_bus_id"] = normalise_bus_id(read.text("pci/pci_bus_id") or element.get("id") or "")
+    gpu["pci_bus_id"] = _bus_id(read)
     gpu["pci_id"] = _pci_id(read.text("pci/pci_device_id"))
     # "None" is an answer here: nothing has to be done.
-    gpu["recovery_action"] = read.raw("gpu_recovery_action") or None
+    action = read.raw("gpu_recovery_action")
+    gpu["recovery_action"] = None if is_not_applicable(action) and action != "None" else action
     # 65535 is the counter's way of saying that it does not count.
     gpu["pcie"]["replays"] = None if gpu["pcie"]["replays"] == 65535 else gpu["pcie"]["replays"]
+    if gpu["memory_total_mib"] == 0:
+        read.refuse("fb_memory_usage/total", "0 MiB")
     gpu["ecc"].update(_ecc_counts(read))
     gpu["mig"] = _mig(read)
     gpu["retired_pages"] = _retired_pages(read)
     gpu["remapped_rows"] = _remapped_rows(read)
     gpu["processes"] = _processes(element)
-    gpu["throttle"] = _throttle(element)
-    gpu["errors"] = read.errors
+    gpu["throttle"] = _throttle(read)
+    gpu["errors"] = _with_told_errors(read)
     return gpu
+
+
+# Where words of an error say nothing of the card: eight good RTX 4090 had an addressing mode "Unknown Error" with driver 535.154, a
+# name is what a user gave his program, and clocks that are offered are no state.
+_NO_STATE = ("addressing_mode", "accounted_processes", "supported_clocks", "process_info")
+
+
+def _with_told_errors(read: _Reader, without: Tuple[str, ...] = ()) -> Dict[str, str]:
+    """The reader's errors, and those that stand in elements which nobody reads, on every level: any of them may say what is wrong.
+
+    ``error_string`` is such an element in NVIDIA's own DTD (``nvidia-smi --dtd``). Raises SmiError for a document that is deeper
+    than any real one.
+    """
+    errors = dict(read.errors)
+    layer = [(child.tag[:_MOST_OF_A_VALUE], child) for child in read.element if child.tag not in without + _NO_STATE]
+    for _depth in range(_MOST_DEPTH):
+        for path, element in layer:
+            text = plain((element.text or "")[:_MOST_OF_A_LINE])
+            if _ERROR_TEXT.search(text) or (element.tag == "error_string" and not is_not_applicable(text)):
+                errors.setdefault(path, text[:_MOST_OF_A_VALUE])
+        layer = [
+            ((path + "/" + child.tag)[:_MOST_OF_A_VALUE], child)
+            for path, element in layer
+            for child in element
+            if child.tag not in _NO_STATE
+        ]
+    if layer:
+        raise SmiError(f"the XML of nvidia-smi has more than {_MOST_DEPTH} elements within each other")
+    return dict(list(errors.items())[:_MOST_ERRORS])
+
+
+def _bus_id(read: _Reader) -> str:
+    """Where the card is; empty where it is on no PCI bus (a Jetson)."""
+    place = normalise_bus_id(read.text("pci/pci_bus_id") or read.element.get("id") or "")
+    return place if _BUS_ID.match(place) else ""
 
 
 def _pci_id(text: Optional[str]) -> Optional[str]:
@@ -400,15 +523,15 @@ def _remapped_rows(read: _Reader) -> Optional[Dict[str, Any]]:
         for level in ("max", "high", "partial", "low", "none")
     }
     if all(value is None for value in list(rows.values()) + list(histogram.values())):
-        read.text("remapped_rows")  # An error sentence in place of the children is remembered.
         return None
     rows["banks"] = histogram
     return rows
 
 
 def _mig(read: _Reader) -> Dict[str, Any]:
+    """The mode, and the instances with the errors of their memory that could not be corrected."""
     devices = []
-    for device in read.element.findall("mig_devices/mig_device"):
+    for device in _some(read.element, "mig_devices/mig_device", _MOST_INSTANCES):
         inner = _Reader(device)
         devices.append(
             {
@@ -417,13 +540,27 @@ def _mig(read: _Reader) -> Dict[str, Any]:
                 "compute_instance": inner.integer("compute_instance_id"),
                 "memory_total_mib": inner.mebibytes("fb_memory_usage/total"),
                 "memory_used_mib": inner.mebibytes("fb_memory_usage/used"),
+                "uncorrected": inner.total(*_uncorrected_counts(device)),
             }
         )
+        read.errors.update({"mig_devices/mig_device/" + path: text for path, text in inner.errors.items()})
     return {
         "current": read.flag("mig_mode/current_mig"),
         "pending": read.flag("mig_mode/pending_mig"),
         "devices": devices,
     }
+
+
+def _uncorrected_counts(device: ET.Element) -> List[str]:
+    """Paths of an instance's counters since the driver was loaded; newer drivers count parity and SECDED apart, as they do for a card."""
+    base = "ecc_error_count/volatile_count"
+    found = device.find(base)
+    return [] if found is None else [base + "/" + tag for tag in _tags(found) if "uncorrectable" in tag]
+
+
+def _tags(element: ET.Element) -> List[str]:
+    """The different tags inside an element, as far as nvidia-smi has such."""
+    return list(dict.fromkeys(child.tag for child in element if _TAG.match(child.tag)))[:_MOST_TAGS_OF_A_GROUP]
 
 
 # Bits of the mask that CSV queries give, by the name of the XML tag after its prefix.
@@ -440,7 +577,7 @@ THROTTLE_REASONS = {
 }
 
 
-def _throttle(element: ET.Element) -> Optional[List[str]]:
+def _throttle(read: _Reader) -> Optional[List[str]]:
     """Names of the active reasons, without their prefix; ``None`` where the card does not tell.
 
     The tags were renamed from ``clocks_throttle_reasons`` to ``clocks_event_reasons`` in 535; reasons that this program
@@ -452,30 +589,37 @@ def _throttle(element: ET.Element) -> Optional[List[str]]:
         ("clocks_event_reasons", "clocks_event_reason_"),
         ("clocks_throttle_reasons", "clocks_throttle_reason_"),
     ):
-        for child in element.findall(group + "/*"):
-            if is_not_applicable(child.text):
+        reasons = read.element.find(group)
+        for tag in [] if reasons is None else _tags(reasons):
+            state = read.flag(group + "/" + tag)
+            if state is None:
                 continue
             seen = True
-            name = child.tag[len(prefix) :] if child.tag.startswith(prefix) else child.tag
-            if plain(child.text).lower() == "active" and name not in active:
+            name = tag[len(prefix) :] if tag.startswith(prefix) else tag
+            if state and name not in active:
                 active.append(name)
     return active if seen else None
 
 
 def _processes(element: ET.Element) -> List[Dict[str, Any]]:
-    """Processes on the card; ``type`` is C (compute), G (graphics), C+G or M+C (multi-process service)."""
+    """Processes on the card; ``type`` is C (compute), G (graphics), C+G or M+C (multi-process service).
+
+    Old drivers list only those that compute, in ``compute_processes`` and without a type.
+    """
     processes = []
-    for info in element.findall("processes/process_info"):
-        read = _Reader(info)
-        processes.append(
-            {
-                "pid": read.integer("pid"),
-                "type": read.text("type"),
-                "name": read.text("process_name"),
-                "memory_mib": read.mebibytes("used_memory"),
-                "gpu_instance": read.integer("gpu_instance_id"),
-            }
-        )
+    for path, kind in (("processes/process_info", None), ("compute_processes/process_info", "C")):
+        for info in _some(element, path, _MOST_PROCESSES):
+            read = _Reader(info)
+            name = read.raw("process_name")
+            processes.append(
+                {
+                    "pid": read.integer("pid"),
+                    "type": read.text("type") or kind,
+                    "name": None if is_not_applicable(name) else str(name)[:_MOST_OF_A_LINE],
+                    "memory_mib": read.mebibytes("used_memory"),
+                    "gpu_instance": read.integer("gpu_instance_id"),
+                }
+            )
     return processes
 
 

@@ -13,9 +13,9 @@ is written beside its constant.
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, dotted, smi, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, dotted, smi, smi_brake, smi_messages
 
 Check = checks.Check
 Gpu = smi.Gpu
@@ -29,8 +29,13 @@ CORRECTED_LIMIT = 10_000_000
 MEMORY_LIMIT_C = 95
 # Own rule: five degrees before the card slows itself down is time to look at the fans.
 TEMPERATURE_MARGIN_C = 5
-# Own rule for a card that names no threshold of its own.
+# Own rules for a card that names no thresholds of its own; real ones shut down between 92 and 104 degrees.
 TEMPERATURE_LIMIT_C = 85
+SHUTDOWN_LIMIT_C = 105
+# Own rule: a card that is asked shows a few percent without work.
+REST_PERCENT = 5
+# Lanes that a card needs to be fed; boards and clouds give several cards eight each.
+ENOUGH_LANES = 8
 REPLAYS_LIMIT = 80
 
 _RESET = "stop what runs on the card, then 'nvidia-smi --gpu-reset -i {index}', or reboot the host"
@@ -46,7 +51,8 @@ def judge(data: smi.SmiData, expected: Expected) -> List[Check]:
         data: of :func:`smi.parse_xml`.
         expected: what to hold it against, all optional: ``count``, ``names`` (list), ``bus_ids`` (list, of PCI),
             ``ignore`` (bus ids or models that are left alone), ``driver`` (a version or the beginning of one),
-            ``min_driver``, ``pcie_width``, ``pcie_gen``, ``max_temperature_c``, ``max_memory_temperature_c``,
+            ``min_driver``, ``pcie_lanes`` (what is right for a slot, by bus id or model, ``all`` for the others), ``pcie_gen``,
+            ``max_temperature_c``, ``max_memory_temperature_c``,
             ``power_limit_w``, ``compute_mode``, ``persistence``, ``mig``, ``ecc`` (bool), ``idle`` (bool: nobody should
             compute now), ``under_load`` (bool: the card is kept busy while asking).
     """
@@ -55,6 +61,7 @@ def judge(data: smi.SmiData, expected: Expected) -> List[Check]:
     result = [judge_count(data, expected), judge_models(gpus, expected)]
     result += judge_driver(data.get("driver_version"), expected)
     result += _judge_notes(data)
+    result += _judge_host_errors(data)
     for gpu in gpus:
         result += judge_gpu(gpu, expected, len(gpus))
     return result
@@ -118,7 +125,7 @@ def judge_count(data: smi.SmiData, expected: Expected) -> Check:
         return _cards_missing(f"{wanted} cards were expected and nvidia-smi sees {found}", missing, rest)
     if missing:
         return _cards_missing("nvidia-smi does not see every card that is on the PCI bus", missing, rest)
-    if attached is not None and attached > found:
+    if attached is not None and attached != found:
         reason = f"nvidia-smi says that {attached} cards are attached and describes {found}"
         return _cards_missing(reason, missing, dict(rest, expected=attached))
     if not found:
@@ -148,8 +155,10 @@ def judge_models(gpus: Sequence[Gpu], expected: Expected) -> Check:
     names = [str(gpu.get("name") or "unreadable") for gpu in gpus]
     wanted = [str(name) for name in expected.get("names") or ()]
     rest: Dict[str, Any] = {"measured": names, "expected": wanted or None}
-    if not names:
-        return checks.incomplete("gpu.model", "there is no card whose model could be read", "warning", **rest)
+    if not names or None in [gpu.get("name") for gpu in gpus]:
+        return checks.incomplete(
+            "gpu.model", "there is no card, or one whose model could not be read", "warning", **rest
+        )
     if "Graphics Device" in names:
         return checks.failed(
             "gpu.model",
@@ -245,6 +254,31 @@ def _judge_notes(data: smi.SmiData) -> List[Check]:
     ]
 
 
+def _judge_host_errors(data: smi.SmiData) -> List[Check]:
+    """What nvidia-smi could not say of the host as a whole, its ``error_string`` among it."""
+    errors: Dict[str, str] = data.get("errors") or {}
+    if not errors:
+        return []
+    return [_unreadable("smi.readable", errors, "nvidia-smi answers with an error")]
+
+
+def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, **rest: Any) -> Check:
+    """The check that fails because of values which are errors; the first known sentence among them names the cause."""
+    text = "; ".join("{}: {}".format(*item) for item in sorted(errors.items()))
+    trouble = smi_messages.from_text(text)
+    return checks.failed(
+        check_id,
+        measured=len(errors),
+        expected=0,
+        unit="unreadable values",
+        reason=trouble.cause if trouble else reason,
+        evidence=text,
+        action=trouble.action if trouble else "reboot",
+        remedy=trouble.remedy if trouble else "look in the kernel log for Xid 79, 119 and 120; reboot the host",
+        **rest,
+    )
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # One card
 # --------------------------------------------------------------------------------------------------------------------
@@ -258,17 +292,16 @@ def label(gpu: Gpu) -> str:
 def _judge_lost(gpu: Gpu) -> Optional[Check]:
     errors: Dict[str, str] = gpu.get("errors") or {}
     text = "; ".join(sorted(set(errors.values())))
-    gone = re.search(r"gpu is lost|unable to determine", text, re.IGNORECASE)
-    # A card that answers for its memory is there, whatever a single sensor says.
-    if not gone and (len(errors) < 5 or gpu.get("memory_total_mib") is not None):
+    gone = re.search(r"gpu is lost|unable to (?:determine|detect)", text, re.IGNORECASE)
+    if not gone and _tells_something(gpu):
         return None
     trouble = smi_messages.from_text(text)
     return checks.failed(
         "gpu.lost",
         "fatal",
         gpu=label(gpu),
-        measured=text,
-        reason=trouble.cause if trouble else "the card does not answer the driver",
+        measured=text or None,
+        reason=trouble.cause if trouble else "the card does not answer the driver: it tells none of its values",
         evidence="; ".join("{}: {}".format(*item) for item in sorted(errors.items())),
         action=trouble.action if trouble else "check_hardware",
         remedy=trouble.remedy
@@ -277,25 +310,20 @@ def _judge_lost(gpu: Gpu) -> Optional[Check]:
     )
 
 
+def _tells_something(gpu: Gpu) -> bool:
+    """Whether a card tells any measurement: an old one tells few, a silent one is not healthy.
+
+    A Jetson's own GPU (nvgpu) tells nothing but its name by nvidia-smi.
+    """
+    measured = (gpu["memory_total_mib"], gpu["temperature_c"], gpu["power_draw_w"], gpu["clocks"]["sm_mhz"])
+    return any(value is not None for value in measured) or "nvgpu" in str(gpu.get("name"))
+
+
 def _judge_readable(gpu: Gpu, _expected: Expected) -> List[Check]:
     errors: Dict[str, str] = gpu.get("errors") or {}
     if not errors:
         return [checks.passed("gpu.readable", gpu=label(gpu), reason="every value could be read")]
-    text = "; ".join("{}: {}".format(*item) for item in sorted(errors.items()))
-    trouble = smi_messages.from_text(text)
-    return [
-        checks.failed(
-            "gpu.readable",
-            gpu=label(gpu),
-            measured=len(errors),
-            expected=0,
-            unit="unreadable values",
-            reason=trouble.cause if trouble else "the card answers some questions with an error",
-            evidence=text,
-            action=trouble.action if trouble else "reboot",
-            remedy=trouble.remedy if trouble else "look in the kernel log for Xid 79, 119 and 120; reboot the host",
-        )
-    ]
+    return [_unreadable("gpu.readable", errors, "the card answers some questions with an error", gpu=label(gpu))]
 
 
 def _for(gpu: Gpu, remedy: str) -> str:
@@ -353,6 +381,11 @@ _VOLATILE_RULE = Rule(
     _NO_ECC,
     "errors",
 )
+_INSTANCE_RULE = _VOLATILE_RULE._replace(
+    check_id="ecc.mig_unc",
+    reason="memory errors of a MIG instance that could not be corrected since the driver was loaded",
+    absent="the card is not parted (MIG), or its instances do not count errors",
+)
 _SRAM_RULE = Rule(
     "ecc.sram_agg_unc",
     "fatal",
@@ -390,14 +423,26 @@ _ECC_FLAGS = {
 
 def _judge_ecc(gpu: Gpu, expected: Expected) -> List[Check]:
     ecc: Dict[str, Any] = gpu["ecc"]
-    counted = ecc["mode"] is True
+    counts = [device.get("uncorrected") for device in gpu["mig"]["devices"]]
+    known = [count for count in counts if count is not None]
     result = [
         _judge_ecc_mode(gpu, expected),
-        _limit(gpu, ecc["volatile_uncorrected"] if counted else None, 0, _VOLATILE_RULE),
+        _limit(gpu, ecc["volatile_uncorrected"], 0, _VOLATILE_RULE),
+        _limit(gpu, sum(known) if known else None, 0, _INSTANCE_RULE),
         _limit(gpu, ecc["aggregate_sram_uncorrected"], SRAM_LIFE_LIMIT, _SRAM_RULE),
-        _limit(gpu, ecc["volatile_corrected"] if counted else None, CORRECTED_LIMIT, _CORRECTED_RULE),
+        _limit(gpu, ecc["volatile_corrected"], CORRECTED_LIMIT, _CORRECTED_RULE),
     ]
     return result + [_flag(gpu, ecc[key], rule) for key, rule in _ECC_FLAGS.items()]
+
+
+# Cards for a desk ship with error correction off: it takes a part of the memory that they are sold with.
+_CONSUMER = re.compile(r"\b(?:geforce|titan)\b", re.IGNORECASE)
+_DESK = re.compile(r"\b(?:geforce|titan|quadro|rtx)\b(?!.*\bserver edition\b)", re.IGNORECASE)
+
+
+def _is(kind: Pattern[str], gpu: Gpu) -> bool:
+    """Whether brand or name of a card say that it is of a kind."""
+    return bool(kind.search("{} {}".format(gpu.get("brand") or "", gpu.get("name") or "")))
 
 
 def _judge_ecc_mode(gpu: Gpu, expected: Expected) -> Check:
@@ -416,6 +461,9 @@ def _judge_ecc_mode(gpu: Gpu, expected: Expected) -> Check:
             remedy=_for(gpu, _RESET),
             **rest,
         )
+    if wanted is None and not current and _is(_DESK, gpu):
+        reason = "error correction is off, as this card ships: switched on it takes a part of the memory"
+        return checks.passed("ecc.mode", "info", reason=reason, **rest)
     target = True if wanted is None else bool(wanted)
     return checks.judged(
         "ecc.mode",
@@ -496,6 +544,14 @@ def _judge_pages(gpu: Gpu, _expected: Expected) -> List[Check]:
 
 
 _RESET_REQUIRED = Rule("gpu.reset_required", "critical", "the card needs a reset", "reset_gpu", _RESET, _NEVER)
+_DRAIN = Rule(
+    "gpu.drain_recommended",
+    "critical",
+    "the card is to be drained and reset",
+    "reset_gpu",
+    "let the running jobs end, start no new one, then reset the card: 'nvidia-smi --gpu-reset -i {index}'",
+    _NEVER,
+)
 _RECOVERY = {
     "reset": ("reset_gpu", _RESET),
     "gpu reset": ("reset_gpu", _RESET),
@@ -508,10 +564,9 @@ _RECOVERY = {
 
 def _judge_recovery(gpu: Gpu, _expected: Expected) -> List[Check]:
     wanted = gpu["recovery_action"]
-    required = gpu["reset_required"]
     result = []
-    # An empty or absent tag is a driver before 570; "None" is the good answer.
-    if wanted is None or wanted.upper() == "N/A":
+    # An absent tag is a driver before 570; "None" is the good answer.
+    if wanted is None:
         result.append(checks.skipped("gpu.recovery_action", "only drivers from 570 on tell", gpu=label(gpu)))
     else:
         action, remedy = _RECOVERY.get(wanted.lower(), ("contact_support", "do what the card asks for: " + wanted))
@@ -528,9 +583,8 @@ def _judge_recovery(gpu: Gpu, _expected: Expected) -> List[Check]:
                 remedy=_for(gpu, remedy),
             )
         )
-    if required is not None:
-        result.append(_flag(gpu, required, _RESET_REQUIRED))
-    return result
+    asked = ((gpu["reset_required"], _RESET_REQUIRED), (gpu["drain_recommended"], _DRAIN))
+    return result + [_flag(gpu, value, rule) for value, rule in asked if value is not None]
 
 
 def _judge_temperature(gpu: Gpu, expected: Expected) -> List[Check]:
@@ -543,6 +597,15 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
     rest: Dict[str, Any] = {"gpu": label(gpu), "unit": "°C", "action": "check_hardware", "remedy": _COOL}
     if value is None:
         return checks.skipped("temp.gpu", "the card tells no temperature", "warning", gpu=label(gpu))
+    shutdown = _shutdown_temperature(gpu)
+    if value >= shutdown:
+        return checks.failed(
+            "temp.gpu",
+            measured=value,
+            expected=shutdown,
+            reason="the card is as hot as where it shuts itself down",
+            **rest,
+        )
     if wanted is None and margin is not None:
         ok = margin > TEMPERATURE_MARGIN_C
         return checks.judged(
@@ -564,6 +627,13 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
         reason=None if value < limit else "the card is hot",
         **rest,
     )
+
+
+def _shutdown_temperature(gpu: Gpu) -> int:
+    """Where a card shuts itself down, by its threshold and by its margin; a margin counts down to a small negative one."""
+    threshold: int = gpu["temperature_shutdown_c"] or SHUTDOWN_LIMIT_C
+    margin, last = gpu["temperature_margin_c"], gpu["temperature_shutdown_margin_c"]
+    return threshold if margin is None or last is None else min(threshold, gpu["temperature_c"] + margin - last)
 
 
 def _judge_memory_temperature(gpu: Gpu, expected: Expected) -> Check:
@@ -588,8 +658,10 @@ def _judge_throttle(gpu: Gpu, _expected: Expected) -> List[Check]:
     if active is None:
         absent = "the card does not tell why it slows down"
         return [checks.skipped(name, absent, gpu=label(gpu)) for name in ("throttle.hw", "throttle.sw_thermal")]
-    hard = [name for name in active if name in ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")]
-    soft = "sw_thermal_slowdown" in active
+    hard = [name for name in active if name in ("hw_slowdown", "hw_thermal_slowdown", smi_brake.BRAKE)]
+    passing = (
+        "a power brake that does not last over three looks does not count" if smi_brake.PASSING in active else None
+    )
     return [
         checks.judged(
             "throttle.hw",
@@ -597,22 +669,35 @@ def _judge_throttle(gpu: Gpu, _expected: Expected) -> List[Check]:
             gpu=label(gpu),
             measured=active,
             expected=[],
-            reason="the hardware slows the card down: " + ", ".join(hard) if hard else None,
+            reason="the hardware slows the card down: " + ", ".join(hard) if hard else passing,
             action="check_hardware",
             remedy=_COOL + "; check the power supply and the card's power cables",
         ),
-        checks.judged(
-            "throttle.sw_thermal",
-            not soft,
-            "warning",
-            gpu=label(gpu),
-            measured=active,
-            expected=[],
-            reason="the driver slows the card down because it is hot" if soft else None,
-            action="check_hardware",
-            remedy=_COOL,
-        ),
+        _judge_soft_heat(gpu, active),
     ]
+
+
+def _judge_soft_heat(gpu: Gpu, active: Sequence[str]) -> Check:
+    """Heat slows a card down under load where its cooling is short; at rest only where cooling or sensor are broken."""
+    soft, rest = "sw_thermal_slowdown" in active, _at_rest(gpu)
+    reason = "the driver slows the card down because it is hot" + (", although it is at rest" if rest else "")
+    return checks.judged(
+        "throttle.sw_thermal",
+        not soft,
+        "critical" if rest else "warning",
+        gpu=label(gpu),
+        measured=list(active),
+        expected=[],
+        reason=reason if soft else None,
+        action="check_hardware",
+        remedy=_COOL,
+    )
+
+
+def _at_rest(gpu: Gpu) -> bool:
+    utilization = gpu["utilization_percent"]
+    # A parted card (MIG) tells no utilization.
+    return not computing(gpu) if utilization is None else utilization <= REST_PERCENT
 
 
 def _judge_power(gpu: Gpu, expected: Expected) -> List[Check]:
@@ -702,24 +787,54 @@ def _judge_persistence(gpu: Gpu, expected: Expected) -> List[Check]:
 
 def _judge_fabric(gpu: Gpu, _expected: Expected) -> List[Check]:
     """Cards behind NVSwitches are usable only once the fabric manager has connected them."""
+    return [_judge_fabric_state(gpu), _judge_fabric_health(gpu)]
+
+
+def _judge_fabric_state(gpu: Gpu) -> Check:
     state, status = gpu["fabric"]["state"], gpu["fabric"]["status"]
-    health = gpu["fabric"]["health"]
-    if state is None:
-        return [checks.skipped("fabric.state", "the card is not part of an NVSwitch fabric", gpu=label(gpu))]
-    ok = state == "Completed" and status in (None, "Success") and health in (None, "Healthy")
-    measured = ", ".join(value for value in (state, status, health) if value)
-    return [
-        checks.judged(
-            "fabric.state",
-            ok,
-            gpu=label(gpu),
-            measured=measured,
-            expected="Completed, Success",
-            reason=None if ok else "the card is not connected to the NVSwitch fabric; CUDA will fail with error 802",
-            action="restart_service",
-            remedy="start nvidia-fabricmanager of the same version as the driver, read its log; else reboot",
-        )
-    ]
+    if state is None and status is None:
+        return checks.skipped("fabric.state", "the card is not part of an NVSwitch fabric", gpu=label(gpu))
+    ok = state == "Completed" and status in (None, "Success")
+    return checks.judged(
+        "fabric.state",
+        ok,
+        gpu=label(gpu),
+        measured=", ".join(value for value in (state, status) if value),
+        expected="Completed, Success",
+        reason=None if ok else "the card is not connected to the NVSwitch fabric; CUDA will fail with error 802",
+        action="restart_service",
+        remedy="start nvidia-fabricmanager of the same version as the driver, read its log; else reboot",
+    )
+
+
+# What a fabric's health is told by, and the words of a good one: those of a GB200, and of NVML's constants (its "Fabric definitions").
+_FABRIC_HEALTH = (
+    "health",
+    "bandwidth",
+    "route_recovery",
+    "route_unhealthy",
+    "access_timeout_recovery",
+    "incorrect_configuration",
+)
+_FABRIC_WELL = ("healthy", "full", "false", "no")
+
+
+def _judge_fabric_health(gpu: Gpu) -> Check:
+    told = {key: gpu["fabric"][key] for key in _FABRIC_HEALTH if gpu["fabric"][key] is not None}
+    if not told:
+        return checks.skipped("fabric.health", "the card tells nothing of a fabric's health", gpu=label(gpu))
+    ill = [f"{key.replace('_', ' ')}: {value}" for key, value in told.items() if value.lower() not in _FABRIC_WELL]
+    return checks.judged(
+        "fabric.health",
+        not ill,
+        gpu=label(gpu),
+        measured=", ".join(ill) or "Healthy",
+        expected="Healthy",
+        reason="the card's part of the NVLink fabric is not healthy: " + ", ".join(ill) if ill else None,
+        action="restart_service",
+        remedy="read the log of nvidia-fabricmanager, and of the switches where they are not in this host; reset the card or reboot, then "
+        "have its NVLinks inspected",
+    )
 
 
 def _judge_mig(gpu: Gpu, expected: Expected) -> List[Check]:
@@ -752,18 +867,24 @@ def _judge_mig(gpu: Gpu, expected: Expected) -> List[Check]:
     ]
 
 
+# Modes besides Default: what a failure means, and why.
+_PROHIBITED = ("critical", "the compute mode lets nobody compute on the card")
+_EXCLUSIVE = ("warning", "the compute mode keeps several processes from sharing the card")
+
+
 def _judge_compute_mode(gpu: Gpu, expected: Expected) -> List[Check]:
     mode = gpu["compute_mode"]
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": mode, "expected": "Default"}
     if mode is None:
         return [checks.skipped("gpu.mode.compute", "the card has no compute mode", "warning", **rest)]
     ok = mode in ("Default", expected.get("compute_mode"))
+    severity, reason = _PROHIBITED if mode == "Prohibited" else _EXCLUSIVE
     return [
         checks.judged(
             "gpu.mode.compute",
             ok,
-            "warning",
-            reason=None if ok else "the compute mode keeps several processes from sharing the card",
+            severity,
+            reason=None if ok else reason,
             action="configure",
             remedy="'nvidia-smi -i {} -c 0'".format(gpu["index"]),
             **rest,
@@ -771,9 +892,29 @@ def _judge_compute_mode(gpu: Gpu, expected: Expected) -> List[Check]:
     ]
 
 
+def _judge_licence(gpu: Gpu, _expected: Expected) -> List[Check]:
+    """A virtual GPU without a licence is slowed down after a while (NVIDIA's licensing guide); other cards need none."""
+    told = gpu["licence"]
+    if told is None:
+        return []
+    return [
+        checks.judged(
+            "gpu.licence",
+            told.lower().startswith("licensed"),
+            "warning",
+            gpu=label(gpu),
+            measured=told,
+            expected="Licensed",
+            reason=None if told.lower().startswith("licensed") else "the virtual GPU has no licence and is slowed down",
+            action="configure",
+            remedy="give nvidia-gridd the token of your licence server and look into its journal",
+        )
+    ]
+
+
 def computing(gpu: Gpu) -> List[Dict[str, Any]]:
     """The processes that make a card busy: those that compute. Those of the desktop (type G) do not."""
-    return [process for process in gpu["processes"] if "C" in str(process.get("type") or "")]
+    return [process for process in gpu["processes"] if process.get("type") != "G"]
 
 
 def _judge_idle(gpu: Gpu, expected: Expected) -> List[Check]:
@@ -803,35 +944,40 @@ def _judge_idle(gpu: Gpu, expected: Expected) -> List[Check]:
 def judge_pcie_width(gpu: Gpu, expected: Expected, cards: int = 1) -> Check:
     """The link has all lanes that card and slot could have.
 
-    A wished width decides alone. Without one, half of the lanes is a warning, and less than eight a failure: consumer
-    boards give several cards eight lanes each, and clouds attach cards with eight; four or one is a fault.
+    What the inventory says of the slot decides alone. Without it, half of the lanes is a warning, and less than eight a failure: consumer
+    boards give several cards eight lanes each, and clouds attach cards with eight; four or one is a fault. On a consumer card it is a
+    warning: many boards have no more for their second slot, and risers of one lane are common there.
     """
-    width, maximum, wanted = gpu["pcie"]["width"], gpu["pcie"]["width_max"], expected.get("pcie_width")
-    rest: Dict[str, Any] = {
-        "gpu": label(gpu),
-        "measured": width,
-        "unit": "lanes",
-        "action": "check_hardware",
-        "remedy": _SEAT,
-    }
+    width, maximum = gpu["pcie"]["width"], gpu["pcie"]["width_max"]
+    wanted = _right_lanes(gpu, expected.get("pcie_lanes") or {})
+    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": width, "unit": "lanes"}
     target = wanted or maximum
     if width is None or target is None:
         return checks.skipped("pcie.width", "the card tells no PCIe width, as in a virtual machine", gpu=label(gpu))
     if width >= target:
-        return checks.passed("pcie.width", gpu=label(gpu), measured=width, expected=target, unit="lanes")
+        return checks.passed("pcie.width", expected=target, **rest)
     reason = f"the PCIe link has {width} of {target} lanes"
-    if wanted:
-        return checks.failed("pcie.width", reason=reason, expected=target, **rest)
-    if width >= 8 and cards > 1:
+    if not wanted and width >= ENOUGH_LANES and cards > 1:
         return checks.passed(
-            "pcie.width",
-            gpu=label(gpu),
-            measured=width,
-            expected=8,
-            unit="lanes",
-            reason=reason + ", which is what boards give several cards",
+            "pcie.width", expected=ENOUGH_LANES, reason=reason + ", which is what boards give several cards", **rest
         )
-    return checks.failed("pcie.width", "warning" if width >= 8 else "critical", reason=reason, expected=target, **rest)
+    severity, remedy = "warning" if not wanted and width >= ENOUGH_LANES else "critical", _SEAT
+    if not wanted and width < ENOUGH_LANES and _is(_CONSUMER, gpu):
+        severity = "warning"
+        reason += ": all that many boards have for a second slot or a riser; data comes slowly to the card"
+        remedy += "; if the slot has no more, say so in gpuwright_gpus_pcie_lanes"
+    return checks.failed(
+        "pcie.width", severity, reason=reason, expected=target, action="check_hardware", remedy=remedy, **rest
+    )
+
+
+def _right_lanes(gpu: Gpu, lanes: Mapping[str, int]) -> Optional[int]:
+    """What an inventory says of a card's slot: by its place before its model, and that before all."""
+    places = {smi.normalise_bus_id(str(key)): count for key, count in lanes.items()}
+    if gpu["pci_bus_id"] in places:
+        return places[gpu["pci_bus_id"]]
+    models = [count for key, count in lanes.items() if same_model(str(gpu.get("name") or ""), str(key))]
+    return models[0] if models else lanes.get("all")
 
 
 def _judge_pcie(gpu: Gpu, expected: Expected) -> List[Check]:
@@ -889,6 +1035,7 @@ _STEPS: Tuple[Callable[[Gpu, Expected], List[Check]], ...] = (
     _judge_fabric,
     _judge_mig,
     _judge_compute_mode,
+    _judge_licence,
     _judge_idle,
     _judge_pcie,
 )

@@ -34,6 +34,18 @@ NOT_INSTALLED = Trouble(
     "install the driver's user-space part of the same version as its kernel module (gpuwright up does), then prove again",
     "incomplete",
 )
+NOT_EXECUTABLE = Trouble(
+    "nvidia-smi may not be executed",
+    "configure",
+    "check the mode of the file, its directories and the mount options (noexec)",
+    "incomplete",
+)
+WRONG_FORMAT = Trouble(
+    "the file nvidia-smi is no program of this machine: it is damaged, or made for another architecture",
+    "install",
+    "install the driver's user-space part anew (gpuwright up does)",
+    "incomplete",
+)
 HANGS = Trouble(
     "nvidia-smi did not answer in time: the driver or a card hangs",
     "reboot",
@@ -103,7 +115,7 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
         ),
     ),
     (
-        r"infoROM is corrupted",
+        r"infoROM is corrupted|corrupted infoROM",
         Trouble(
             "the configuration memory (infoROM) of a card is corrupted",
             "contact_support",
@@ -111,7 +123,7 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
         ),
     ),
     (
-        r"unable to determine the device handle",
+        r"unable to (?:determine|detect) the device handle",
         Trouble(
             "a card does not answer the driver",
             "reboot",
@@ -136,7 +148,7 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
         ),
     ),
     (
-        r"is not a valid field|invalid combination of input arguments|option .* is not recognized",
+        r"is not a valid field|invalid combination of input arguments|option .{0,100} is not recognized",
         Trouble(
             "this nvidia-smi does not know the question",
             "install",
@@ -178,16 +190,31 @@ _CODES: Dict[int, Trouble] = {
         severity="fatal",
     ),
     18: Trouble("the kernel module and the libraries have different versions", "reboot", _RELOAD),
-    126: Trouble(
-        "nvidia-smi may not be executed", "configure", "check the mode of the file and the mount options", "incomplete"
-    ),
+    126: NOT_EXECUTABLE,
     127: NOT_INSTALLED,
+    255: Trouble(
+        "nvidia-smi ended with an error that it does not name (255)",
+        "reboot",
+        "run nvidia-smi by hand, read the kernel log for Xid messages, then reboot the host",
+    ),
 }
+
+# What the system says of a program that could not be started, in the C locale.
+_NOT_STARTED: Tuple[Tuple[str, Trouble], ...] = (
+    ("did not answer", HANGS),
+    ("Permission denied", NOT_EXECUTABLE),
+    ("Exec format error", WRONG_FORMAT),
+    ("No such file", NOT_INSTALLED),
+    ("not installed", NOT_INSTALLED),
+)
+_SIGNALS = range(1, 65)
+# Characters at either end of a text that are searched; a sentence of nvidia-smi's has some hundred.
+_SEARCHED = 10_000
 
 
 def from_text(text: str) -> Optional[Trouble]:
     """The trouble that a sentence of nvidia-smi tells of; ``None`` when it tells of none that is known."""
-    flat = smi.plain(text)
+    flat = smi.plain(text if len(text) <= 2 * _SEARCHED else text[:_SEARCHED] + "\n" + text[-_SEARCHED:])
     if not flat:
         return None
     for pattern, trouble in _SENTENCES:
@@ -196,18 +223,16 @@ def from_text(text: str) -> Optional[Trouble]:
     return None
 
 
-def explain(rc: Optional[int], text: str = "", timed_out: bool = False) -> Optional[Trouble]:
+def explain(rc: Optional[int], text: str = "", error: Optional[str] = None) -> Optional[Trouble]:
     """Why nvidia-smi gave no good answer; ``None`` when nothing points at a trouble.
 
     Args:
-        rc: its exit status; ``None`` when it could not be started.
+        rc: its exit status; ``None`` when it could not be started or was ended because it did not answer.
         text: what it printed, stdout and stderr, without a good XML document.
-        timed_out: whether it was ended because it did not answer.
+        error: where there is no exit status, why: the sentence of :class:`run.Result`. None means that there is no such program.
     """
-    if timed_out:
-        return HANGS
     if rc is None:
-        return NOT_INSTALLED
+        return _not_started(error)
     told = from_text(text)
     if told is not None:
         return told
@@ -215,9 +240,10 @@ def explain(rc: Optional[int], text: str = "", timed_out: bool = False) -> Optio
         return None
     if rc in _CODES:
         return _CODES[rc]
-    if rc < 0 or rc > 128:
+    signal = -rc if rc < 0 else rc - 128
+    if signal in _SIGNALS:
         return Trouble(
-            f"nvidia-smi was killed by signal {-rc if rc < 0 else rc - 128}",
+            f"nvidia-smi was killed by signal {signal}",
             "reboot",
             "look in the kernel log for Xid messages and for the out-of-memory killer",
         )
@@ -228,10 +254,23 @@ def explain(rc: Optional[int], text: str = "", timed_out: bool = False) -> Optio
     )
 
 
+def _not_started(error: Optional[str]) -> Trouble:
+    if not error:
+        return NOT_INSTALLED
+    for words, trouble in _NOT_STARTED:
+        if words in error:
+            return trouble
+    return Trouble(
+        f"nvidia-smi could not be started: {error}", "configure", "run nvidia-smi by hand and mend that", "incomplete"
+    )
+
+
 def read_answer(
-    rc: Optional[int], stdout: Any, stderr: Any = "", seconds: Optional[float] = None, timed_out: bool = False
+    rc: Optional[int], stdout: Any, stderr: Any = "", seconds: Optional[float] = None, error: Optional[str] = None
 ) -> Tuple[Optional[smi.SmiData], checks.Check]:
     """Judge one call of ``nvidia-smi -q -x``: the data if there is any, and the check ``smi.runs``.
+
+    ``error`` says why there is no exit status, as in :func:`explain`.
 
     Never raises, whatever the program printed. Data may come together with a failed check: one lost card of eight.
     """
@@ -241,12 +280,12 @@ def read_answer(
     unreadable: Optional[smi.SmiError] = None
     try:
         data = smi.parse_xml(stdout)
-    except smi.SmiError as error:
-        unreadable = error
+    except smi.SmiError as exc:
+        unreadable = exc
     outside = shown if data is None else "\n".join(data["notes"] + [_text(stderr)])
-    trouble = explain(rc, outside, timed_out)
+    trouble = explain(rc, outside, error)
     if trouble is not None:
-        return data, _troubled(trouble, outside, rest)
+        return data, _troubled(trouble, outside.strip() or error, rest)
     if data is None:
         return None, checks.failed(
             "smi.runs",
@@ -271,7 +310,7 @@ def read_answer(
     return data, checks.passed("smi.runs", reason="nvidia-smi answered", **rest)
 
 
-def _troubled(trouble: Trouble, evidence: str, rest: Dict[str, Any]) -> checks.Check:
+def _troubled(trouble: Trouble, evidence: Optional[str], rest: Dict[str, Any]) -> checks.Check:
     return checks.make(
         "smi.runs",
         trouble.status,

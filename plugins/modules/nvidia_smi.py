@@ -9,6 +9,7 @@ short_description: Ask nvidia-smi for the GPUs of a host and judge them
 version_added: "0.1.0"
 description:
   - Runs C(nvidia-smi -q -x) once, reads it in any of the shapes that drivers since 285 have given it, and judges every card.
+  - Where a card brakes for its power supply it is asked twice more, a second apart. Such a brake counts when it lasts.
   - A bad card, a missing C(nvidia-smi) or one that answers nonsense is no failure of the module; read the returned checks.
 options:
   executable:
@@ -16,7 +17,7 @@ options:
     type: str
     default: nvidia-smi
   timeout:
-    description: Seconds after which it is killed and counts as hanging.
+    description: Seconds after which it is killed and counts as hanging. Further looks share them.
     type: int
     default: 60
   expected_gpus:
@@ -40,9 +41,11 @@ options:
   min_driver:
     description: Lowest driver version that is good enough.
     type: str
-  pcie_width:
-    description: Lanes that each card must have. Without it half of the possible lanes is a warning, and fewer than eight a failure.
-    type: int
+  pcie_lanes:
+    description:
+      - PCIe lanes that are right for a slot, by the PCI bus id or the model of its card, V(all) for the others. Fewer are a failure.
+      - Without it half of the possible lanes is a warning, and fewer than eight a failure, on a GeForce or TITAN a warning.
+    type: dict
   pcie_gen:
     description: PCIe generation that each card must reach. Only judged with O(under_load).
     type: int
@@ -144,11 +147,12 @@ verdict:
   sample: pass
 """
 
+import time
 from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_brake, smi_messages
 
 # Options whose name in the judge's expectations differs.
 EXPECTATIONS = {
@@ -158,7 +162,7 @@ EXPECTATIONS = {
     "ignore": "ignore",
     "expected_driver": "driver",
     "min_driver": "min_driver",
-    "pcie_width": "pcie_width",
+    "pcie_lanes": "pcie_lanes",
     "pcie_gen": "pcie_gen",
     "max_temperature_c": "max_temperature_c",
     "max_memory_temperature_c": "max_memory_temperature_c",
@@ -184,7 +188,7 @@ def main() -> None:
             "ignore": {"type": "list", "elements": "str"},
             "expected_driver": {"type": "str"},
             "min_driver": {"type": "str"},
-            "pcie_width": {"type": "int"},
+            "pcie_lanes": {"type": "dict"},
             "pcie_gen": {"type": "int"},
             "max_temperature_c": {"type": "int"},
             "max_memory_temperature_c": {"type": "int"},
@@ -200,20 +204,28 @@ def main() -> None:
     )
     if module.params["timeout"] < 1:
         module.fail_json(msg="timeout must be at least 1 second")
+    lanes = module.params["pcie_lanes"] or {}
+    wrong = ["{}: {}".format(*item) for item in lanes.items() if not str(item[1]).isdigit()]
+    if wrong:
+        module.fail_json(msg="pcie_lanes must map cards to numbers of lanes, found " + ", ".join(wrong))
+    module.params["pcie_lanes"] = {card: int(count) for card, count in lanes.items()}
     module.exit_json(changed=False, **checks.with_verdict(prove(module.params)))
 
 
 def prove(params: Dict[str, Any], runner: Callable[..., run.Result] = run.run) -> Dict[str, Any]:
-    """Ask once and judge; ``runner`` is what runs a program."""
-    answer = runner([params["executable"], "-q", "-x"], timeout=params["timeout"])
-    # Without an exit status it either hung or was never started; the sentence tells which.
-    hung = answer.rc is None and answer.seconds >= params["timeout"]
-    data, ran = smi_messages.read_answer(answer.rc, answer.out, answer.err, answer.seconds, hung)
-    if answer.error:
-        ran["evidence"] = ran["evidence"] or answer.error
+    """Ask once, more often where a card brakes, and judge; ``runner`` is what runs a program."""
+    ends = time.monotonic() + params["timeout"]
+
+    def ask() -> run.Result:
+        # Further looks share the time of the first one.
+        return runner([params["executable"], "-q", "-x"], timeout=max(ends - time.monotonic(), 1.0))
+
+    answer = ask()
+    data, ran = smi_messages.read_answer(answer.rc, answer.out, answer.err, answer.seconds, answer.error)
     # Not `rc`: Ansible takes a task with an rc that is not 0 for failed.
     result: Dict[str, Any] = {"exit_code": answer.rc, "seconds": round(answer.seconds, 3), "gpus": [], "checks": [ran]}
     if data is not None:
+        smi_brake.settle(data, lambda: smi_messages.read_answer(*ask()[:3])[0])
         for name in ("driver_version", "cuda_version", "attached_gpus", "gpus"):
             result[name] = data[name]
         result["checks"] += smi.judge(data, expectations(params))

@@ -413,9 +413,8 @@ def judge_smi(view: Facts, stack: Mapping[str, Any], expected: Expected, foreign
 def _smi_runs(answer: Mapping[str, Any]) -> Check:
     rc, error, data = answer.get("rc"), answer.get("error"), answer.get("data")
     notes = "\n".join((data or {}).get("notes") or ())
-    hung = rc is None and "did not answer" in str(error or "")
     text = "\n".join(part for part in (str(error or ""), notes) if part)
-    trouble = smi_messages.explain(rc, text, hung)
+    trouble = smi_messages.explain(rc, text, error)
     rest: dict[str, Any] = {"measured": rc, "expected": 0, "unit": "exit status", "evidence": text}
     if trouble is not None:
         return checks.make(

@@ -950,6 +950,11 @@ def cards(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _expected(wish: Wish, facts: Facts) -> dict[str, Any]:
+    """Expected cards, and the PCIe lanes that the inventory says are right for their slots."""
+    return {**_expected_cards(wish, facts), "pcie_lanes": dict(wish.gpus_pcie_lanes)}
+
+
+def _expected_cards(wish: Wish, facts: Facts) -> dict[str, Any]:
     """Expected cards: the inventory or --gpu, else what the last seal saw, else nothing."""
     wished = wish.gpus_expected
     if isinstance(wished, int):

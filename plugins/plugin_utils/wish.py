@@ -39,6 +39,7 @@ _AUTO: tuple[Any, ...] = (None, "", "auto", [], (), False)
 _SOURCES = ("nvidia", "distro", "runfile", "preinstalled")
 _MODULES = ("open", "proprietary")
 _SETS = ("desktop", "compute")
+_LANES = ("1", "2", "4", "8", "16")
 _COMPONENTS = (
     "driver",
     "driver-modules",
@@ -111,6 +112,7 @@ class Wish:
     frameworks_path: str = FRAMEWORKS_PATH
     gpus_ignore: tuple[str, ...] = ()
     gpus_expected: tuple[str, ...] | int | None = None
+    gpus_pcie_lanes: Mapping[str, int] = field(default_factory=dict)
     provision_for: tuple[str, ...] = ()
     mirrors: Mapping[str, str] = field(default_factory=dict)
     repository_keys: Mapping[str, str] = field(default_factory=dict)
@@ -539,6 +541,7 @@ VARIABLES = (
     "gpuwright_gpus_expected",
     "gpuwright_provision_for",
     "gpuwright_gpus_ignore",
+    "gpuwright_gpus_pcie_lanes",
     "gpuwright_mirrors",
     "gpuwright_repository_keys",
 )
@@ -645,6 +648,7 @@ def _host_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> Non
         values["gpus_expected"] = expected
     elif expected:
         values["gpus_expected"] = tuple(str(item) for item in _list(expected, "gpuwright_gpus_expected"))
+    values["gpus_pcie_lanes"] = _lanes(variables.get("gpuwright_gpus_pcie_lanes"))
     for key in ("mirrors", "repository_keys"):
         mapping = variables.get(f"gpuwright_{key}") or {}
         if not isinstance(mapping, Mapping):
@@ -656,6 +660,20 @@ def _host_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> Non
     mirrors = values.get("mirrors", {})
     for name, url in mirrors.items():
         mirrors[name] = _bare(url, f"gpuwright_mirrors: {name}")
+
+
+def _lanes(value: Any) -> dict[str, int]:
+    """Return the PCIe lanes that are right for each card's slot; a number alone speaks for all cards."""
+    if value in (None, "", "auto"):
+        return {}
+    lanes = value if isinstance(value, Mapping) else {"all": value}
+    for card, count in lanes.items():
+        if str(count) not in _LANES:
+            example = "gpuwright_gpus_pcie_lanes: {'0000:65:00.0': 4, all: 16}"
+            raise BadInput(
+                f"gpuwright_gpus_pcie_lanes of {card}: expected {', '.join(_LANES)} lanes, found {count!r}", [example]
+            )
+    return {str(card): int(count) for card, count in lanes.items()}
 
 
 def _bare(url: str, name: str) -> str:

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import image, packages
+from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
 _PACKAGE = re.compile(
     r"^(?:nvidia-|libnvidia-|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|xserver-xorg-video-nvidia|xorg-x11-(?:drv-)?nvidia|cuda-drivers"
@@ -199,7 +199,7 @@ def observe(host: Host, arch: str | None, kernel: dict[str, Any]) -> dict[str, A
 
 def ask_smi(host: Host, program: str | None) -> dict[str, Any] | None:
     """The part `smi`. To be called only where the module is loaded: nvidia-smi would load it."""
-    from ansible_collections.gpuwright.node.plugins.module_utils import smi
+    from ansible_collections.gpuwright.node.plugins.module_utils import smi, smi_brake
 
     if not host.live:
         host.unknown("smi", f"nvidia-smi is not run for the tree {host.root}")
@@ -207,22 +207,33 @@ def ask_smi(host: Host, program: str | None) -> dict[str, Any] | None:
     if program is None:
         host.unknown("smi", "the module nvidia is loaded and nvidia-smi is not installed")
         return {"rc": None, "seconds": 0.0, "error": "nvidia-smi is not installed", "data": None}
-    result = host.run([program, "-q", "-x"])
-    data, error = None, result.error
-    if error is None and result.rc != 0:
-        error = (
-            (result.out.strip() if not result.out.lstrip().startswith("<?xml") else "")
-            or result.err.strip()
-            or f"nvidia-smi ended with status {result.rc}"
-        )
-        error = error[-600:]
-    if result.out.lstrip().startswith("<?xml"):
+
+    def ask() -> Result:
+        return host.run([program, "-q", "-x"])
+
+    def look() -> smi.SmiData | None:
         try:
-            data = smi.parse_xml(result.out)
-        except smi.SmiError as exc:
-            error = error or str(exc)
-    elif error is None:
-        error = "nvidia-smi -q -x gave no XML: " + os.path.basename(program) + " said " + repr(result.out.strip()[:200])
-    if data is None:
-        host.unknown("smi.data", error or "nvidia-smi gave nothing")
+            return smi.parse_xml(ask().out)
+        except smi.SmiError:
+            return None
+
+    result = ask()
+    data, error = None, result.error
+    try:
+        data = smi.parse_xml(result.out)
+    except smi.SmiError as exc:
+        error = error or _said(result) or str(exc)
+        host.unknown("smi.data", error)
+    else:
+        data["notes"] += smi.lines(result.err)
+        error = error or ("\n".join(data["notes"]) or _said(result) if result.rc else None)
+        smi_brake.settle(data, look)
     return {"rc": result.rc, "seconds": round(result.seconds, 3), "error": error, "data": data}
+
+
+def _said(result: Result) -> str | None:
+    """The end of what a program that failed said, or that it said nothing; None where it did not fail."""
+    if result.rc in (0, None):
+        return None
+    text = result.out.strip() or result.err.strip() or f"nvidia-smi ended with status {result.rc}"
+    return text[-600:]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils import private_apt, smi
 from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
@@ -354,6 +354,23 @@ def test_cards_that_the_inventory_says_are_there_are_provisioned_for_booted_for_
     assert made["reboot_reason"].startswith("nouveau holds")
     (bus,) = [check for check in made["checks"] if check["id"] == "gpu.on_bus"]
     assert (bus["status"], bus["measured"], bus["expected"]) == ("fail", 0, 1)
+
+
+def test_what_the_inventory_says_of_the_slots_is_what_the_cards_are_held_against() -> None:
+    facts = nodes.provisioned()
+    card = smi.parse_xml((ROOT / "tests/unit/prove/fixtures/geforce_595.xml").read_text(encoding="utf-8"))["gpus"][0]
+    card["pcie"].update(width=4, width_max=16)
+    data = {"driver_version": nodes.DRIVER, "cuda_version": "13.0", "attached_gpus": 1, "notes": [], "errors": {}}
+    facts["smi"] = {"rc": 0, "seconds": 0.1, "error": None, "data": {**data, "gpus": [card]}}
+
+    def width(**variables: Any) -> tuple[str, Any]:
+        made = plan(facts, wish(**variables))
+        (found,) = [check["status"] for check in made["checks"] if check["id"] == "pcie.width"]
+        return found, made["expected_gpus"]["pcie_lanes"]
+
+    assert width() == ("warn", {})
+    assert width(gpuwright_gpus_pcie_lanes=4) == ("pass", {"all": 4})
+    assert width(gpuwright_gpus_pcie_lanes={card["pci_bus_id"]: 8}) == ("fail", {card["pci_bus_id"]: 8})
 
 
 def test_cards_that_were_sealed_and_are_gone_are_missed_even_where_a_card_is_named(done: dict[str, Any]) -> None:

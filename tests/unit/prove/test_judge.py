@@ -99,6 +99,14 @@ def test_a_good_node_passes_with_nothing_to_say(facts: Facts) -> None:
             "incomplete",
             "not installed",
         ),
+        (
+            "smi",
+            {"rc": None, "error": "/usr/bin/nvidia-smi could not be run: Permission denied", "data": None},
+            "smi.runs",
+            "incomplete",
+            "may not be executed",
+        ),
+        ("smi", {"rc": 255, "error": "nvidia-smi ended with status 255", "data": None}, "smi.runs", "fail", "(255)"),
         ("smi", {"rc": 0, "error": "gave no XML", "data": None}, "smi.runs", "fail", "gave no XML"),
         (
             "containers.docker",

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_brake, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.modules import nvidia_smi
 
 Parsed = Callable[[str], smi.SmiData]
 ById = Callable[[list[checks.Check]], dict[str, checks.Check]]
@@ -259,7 +260,8 @@ def test_the_width_of_the_link_is_judged_by_wish_and_company(
 ) -> None:
     gpu = parsed("h100_580.xml")["gpus"][0]
     gpu["pcie"]["width"] = width
-    assert smi_judge.judge_pcie_width(gpu, {"pcie_width": wanted}, cards)["status"] == status
+    expected = {"pcie_lanes": {"all": wanted}} if wanted else {}
+    assert smi_judge.judge_pcie_width(gpu, expected, cards)["status"] == status
 
 
 def test_the_generation_of_the_link_is_judged_under_load(parsed: Parsed, by_id: ById) -> None:
@@ -293,7 +295,6 @@ def test_temperature_is_held_against_margin_threshold_or_wish(
         (["gpu_idle", "sw_power_cap"], "pass", "pass"),
         (["hw_slowdown"], "fail", "pass"),
         (["hw_power_brake_slowdown"], "fail", "pass"),
-        (["sw_thermal_slowdown"], "pass", "warn"),
         (["a_reason_of_tomorrow"], "pass", "pass"),
         (None, "skip", "skip"),
     ],
@@ -318,6 +319,181 @@ def test_one_sensor_that_cannot_be_read_fails_and_does_not_lose_the_card(
     assert checked["power.read"]["status"] == "warn"
     assert checked["gpu.readable"]["status"] == "fail"
     assert "gpu.lost" not in checked
+
+
+@pytest.mark.parametrize(
+    ("change", "severity"),
+    [
+        ({"temperature_margin_c": -8, "temperature_shutdown_margin_c": -8}, "critical"),
+        ({"temperature_margin_c": -7, "temperature_shutdown_margin_c": -8}, "warning"),
+        ({"temperature_margin_c": None, "temperature_slow_c": 89, "temperature_shutdown_c": 94, "temperature_c": 94}, "critical"),
+        ({"temperature_margin_c": None, "temperature_slow_c": 89, "temperature_shutdown_c": 94, "temperature_c": 93}, "warning"),
+        ({"temperature_margin_c": None, "temperature_c": 105}, "critical"),
+    ],
+)  # fmt: skip
+def test_a_card_as_hot_as_where_it_shuts_down_fails(
+    parsed: Parsed, by_id: ById, change: dict[str, int | None], severity: str
+) -> None:
+    data = parsed("h100_580.xml")
+    data["gpus"][0].update(change)
+    check = by_id(smi.judge(data, {"max_temperature_c": 90}))["temp.gpu"]
+    assert check["status"] == (
+        "fail" if severity == "critical" else "warn" if change["temperature_margin_c"] is None else "pass"
+    )
+    assert by_id(smi.judge(data, {}))["temp.gpu"]["severity"] == severity
+
+
+@pytest.mark.parametrize(
+    ("percent", "processes", "status"),
+    [(0, 0, "fail"), (3, 1, "fail"), (98, 1, "warn"), (None, 1, "warn"), (None, 0, "fail")],
+)
+def test_heat_that_slows_a_card_at_rest_fails(
+    parsed: Parsed, by_id: ById, percent: int | None, processes: int, status: str
+) -> None:
+    data = parsed("h100_580.xml")
+    gpu = data["gpus"][0]
+    gpu["throttle"], gpu["utilization_percent"] = ["sw_thermal_slowdown"], percent
+    gpu["processes"] = [{"pid": 7, "type": "C", "name": "train"}] * processes
+    assert by_id(smi.judge(data, {}))["throttle.sw_thermal"]["status"] == status
+
+
+_BRAKES = ["sw_power_cap", "hw_slowdown", "hw_power_brake_slowdown"]
+
+
+@pytest.mark.parametrize(
+    ("later", "status"),
+    [
+        ([_BRAKES, _BRAKES], "fail"),
+        ([_BRAKES, ["gpu_idle"]], "pass"),
+        ([["gpu_idle"], _BRAKES], "pass"),
+        ([None, None], "fail"),
+    ],
+)
+def test_a_power_brake_counts_when_it_lasts_over_three_looks(
+    parsed: Parsed, by_id: ById, later: list[list[str] | None], status: str
+) -> None:
+    data, answers = parsed("h100_580.xml"), iter(later)
+    pauses: list[float] = []
+    data["gpus"][0]["throttle"] = list(_BRAKES)
+
+    def look() -> smi.SmiData | None:
+        reasons = next(answers)
+        again = parsed("h100_580.xml")
+        again["gpus"][0]["throttle"] = reasons
+        return None if reasons is None else again
+
+    smi_brake.settle(data, look, pauses.append)
+    check = by_id(smi.judge(data, {}))["throttle.hw"]
+    assert check["status"] == status
+    assert len(pauses) <= 2
+    assert status == "fail" or "three looks" in check["reason"]
+
+
+def test_heat_is_not_taken_for_a_passing_brake(parsed: Parsed, by_id: ById) -> None:
+    data = parsed("h100_580.xml")
+    data["gpus"][0]["throttle"] = [*_BRAKES, "hw_thermal_slowdown"]
+    smi_brake.settle(data, lambda: parsed("h100_580.xml"), lambda _seconds: None)
+    assert by_id(smi.judge(data, {}))["throttle.hw"]["reason"].endswith("hw_slowdown, hw_thermal_slowdown")
+
+
+def test_the_module_looks_again_only_where_a_card_brakes(document: Callable[[str], str]) -> None:
+    good = document("h100_580.xml")
+    tag = "clocks_event_reason_hw_power_brake_slowdown"
+    answers = [good.replace(f"<{tag}>Not Active", f"<{tag}>Active", 1), good]
+    params = {**dict.fromkeys(nvidia_smi.EXPECTATIONS), "executable": "nvidia-smi", "timeout": 60}
+    asked: list[str] = []
+
+    def runner(_argv: list[str], timeout: float) -> run.Result:
+        assert timeout <= 60
+        asked.append(answers[len(asked)])
+        return run.Result(0, asked[-1], "", 0.1, None)
+
+    assert checks.verdict(nvidia_smi.prove(params, runner)["checks"]) == "pass"
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("brand", "name", "status"),
+    [
+        ("GeForce", "NVIDIA GeForce RTX 4090", "pass"),
+        ("Quadro", "Quadro RTX 6000", "pass"),
+        ("NVIDIA RTX", "NVIDIA RTX A6000", "pass"),
+        ("NVIDIA", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "warn"),
+        ("Tesla", "Tesla T4", "warn"),
+        ("NVIDIA", "NVIDIA A100-SXM4-80GB", "warn"),
+    ],
+)
+def test_error_correction_that_is_off_on_a_card_for_a_desk_costs_nobody_memory(
+    parsed: Parsed, by_id: ById, brand: str, name: str, status: str
+) -> None:
+    data = parsed("h100_580.xml")
+    data["gpus"] = data["gpus"][:1]
+    data["gpus"][0].update(brand=brand, name=name)
+    data["gpus"][0]["ecc"].update(mode=False, pending=False)
+    check = by_id(smi.judge(data, {}))["ecc.mode"]
+    assert (check["status"], check["remedy"] is None) == (status, status == "pass")
+    assert "off" in check["reason"]
+    assert by_id(smi.judge(data, {"ecc": True}))["ecc.mode"]["status"] == "warn", "it is wished"
+
+
+@pytest.mark.parametrize(
+    ("lanes", "status"),
+    [
+        ({}, "warn"),
+        ({"all": 4}, "pass"),
+        ({"all": 16, "0000:01:00.0": 4}, "pass"),
+        ({"all": 4, "01:00.0": 8}, "fail"),
+        ({"RTX 4080 SUPER": 1}, "pass"),
+        ({"RTX 4090": 1}, "warn"),
+    ],
+)
+def test_few_lanes_of_a_consumer_card_warn_and_an_inventory_says_what_is_right(
+    parsed: Parsed, lanes: dict[str, int], status: str
+) -> None:
+    gpu = parsed("geforce_595.xml")["gpus"][0]
+    gpu.update(name="NVIDIA GeForce RTX 4080 SUPER", pci_bus_id="00000000:01:00.0")
+    gpu["pcie"].update(width=4, width_max=16)
+    check = smi_judge.judge_pcie_width(gpu, {"pcie_lanes": lanes})
+    assert check["status"] == status
+    assert lanes or ("second slot" in check["reason"] and "gpuwright_gpus_pcie_lanes" in check["remedy"])
+
+
+def test_fabric_without_a_summary_is_judged_by_what_it_would_sum_up(
+    document: Callable[[str], str], by_id: ById
+) -> None:
+    text = document("h100_580.xml").replace("<summary>Healthy</summary>", "<route_unhealthy>False</route_unhealthy>")
+    assert by_id(smi.judge(smi.parse_xml(text), {}))["fabric.health"]["status"] == "pass"
+    ill = text.replace("<bandwidth>Full", "<bandwidth>Degraded", 1)
+    check = by_id(smi.judge(smi.parse_xml(ill), {}))["fabric.health"]
+    assert (check["status"], check["measured"]) == ("fail", "bandwidth: Degraded")
+
+
+@pytest.mark.parametrize("tag", ["vgpu_software_licensed_product", "grid_licensed_product"])
+def test_a_virtual_gpu_without_a_licence_is_told(document: Callable[[str], str], by_id: ById, tag: str) -> None:
+    def status(told: str) -> str:
+        licence = f"<{tag}><license_status>{told}</license_status></{tag}></gpu>"
+        data = smi.parse_xml(document("geforce_595.xml").replace("</gpu>", licence))
+        return str(by_id(smi.judge(data, {}))["gpu.licence"]["status"])
+
+    assert status("Licensed (Expiry: 2026-12-22 6:57:30 GMT)") == "pass"
+    assert status("Unlicensed (Restricted)") == "warn"
+
+
+def test_processes_of_the_old_layout_make_a_card_busy(document: Callable[[str], str], by_id: ById) -> None:
+    process = "<process_info><pid>26931</pid><process_name>/usr/bin/python</process_name></process_info>"
+    listed = f"<compute_processes>{process}</compute_processes>"
+    data = smi.parse_xml(document("m2090_285.xml").replace("</gpu>", listed + "</gpu>"))
+    assert by_id(smi.judge(data, {"idle": True}))["gpu.idle"]["evidence"] == "/usr/bin/python (pid 26931)"
+    assert data["gpus"][0]["processes"][0]["type"] == "C"
+
+
+def test_a_jetsons_gpu_that_tells_only_its_name_is_not_lost(parsed: Parsed) -> None:
+    gpu = parsed("geforce_595.xml")["gpus"][0]
+    gpu.update(memory_total_mib=None, temperature_c=None, power_draw_w=None, name="Orin (nvgpu)")
+    gpu["clocks"]["sm_mhz"] = None
+    assert "gpu.lost" not in {check["id"] for check in smi_judge.judge_gpu(gpu, {})}
+    gpu["name"] = "NVIDIA GeForce RTX 4080"
+    assert [check["id"] for check in smi_judge.judge_gpu(gpu, {})] == ["gpu.lost"]
 
 
 @pytest.mark.parametrize(
@@ -381,6 +557,16 @@ def test_driver_versions_are_compared_as_numbers(
             "bus",
         ),
         (255, "Failed to initialize NVML: Unknown Error", "fail", "withheld"),
+        (
+            255,
+            "NVIDIA-SMI has failed because it couldn\u2018t communicate with the NVIDIA driver.",
+            "fail",
+            "not loaded",
+        ),
+        (255, "Unable to detect the device handle for GPU0000:B1:00.0: Unknown Error", "fail", "does not answer"),
+        (255, "", "fail", "an error that it does not name (255)"),
+        (200, "", "fail", "ended with code 200"),
+        (126, "", "incomplete", "may not be executed"),
         (255, "Failed to initialize NVML: GPU access blocked by the operating system", "fail", "WSL"),
         (12, "", "fail", "libnvidia-ml"),
         (14, "WARNING: infoROM is corrupted at gpu 0000:3B:00.0", "fail", "infoROM"),
@@ -400,8 +586,37 @@ def test_every_way_of_not_answering_is_explained(rc: int | None, text: str, stat
     assert check["remedy"]
 
 
-def test_a_hang_fails(document: Callable[[str], str]) -> None:
-    assert smi_messages.read_answer(None, "", "", 60.0, timed_out=True)[1]["status"] == "fail"
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        ("/usr/bin/nvidia-smi could not be run: Permission denied", "incomplete", "may not be executed"),
+        ("/usr/bin/nvidia-smi could not be run: Exec format error", "incomplete", "no program of this machine"),
+        ("nvidia-smi could not be run: No such file or directory", "incomplete", "not installed"),
+        ("nvidia-smi could not be run: Too many open files", "incomplete", "Too many open files"),
+        ("nvidia-smi did not answer within 60 s", "fail", "hangs"),
+    ],
+)
+def test_a_program_that_did_not_run_says_why(error: str, status: str, told: str) -> None:
+    data, check = smi_messages.read_answer(None, "", "", 0.1, error)
+    assert (data, check["status"]) == (None, status)
+    assert told in check["reason"]
+    assert check["evidence"] == error
+
+
+@pytest.mark.parametrize(("mode", "content"), [(0o644, b"#!/bin/sh\n"), (0o755, b"\x7fELF of another machine")])
+def test_a_file_that_cannot_be_executed_is_not_called_missing(tmp_path: Path, mode: int, content: bytes) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_bytes(content)
+    program.chmod(mode)
+    params = {**dict.fromkeys(nvidia_smi.EXPECTATIONS), "executable": str(program), "timeout": 5}
+    check = nvidia_smi.prove(params)["checks"][0]
+    assert check["status"] == "incomplete"
+    assert "not installed" not in check["reason"]
+
+
+def test_a_hang_fails() -> None:
+    told = "nvidia-smi did not answer within 60 s"
+    assert smi_messages.read_answer(None, "", "", 60.0, told)[1]["status"] == "fail"
 
 
 def test_a_slow_answer_warns(document: Callable[[str], str]) -> None:

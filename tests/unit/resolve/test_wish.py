@@ -257,6 +257,20 @@ def test_a_number_of_expected_cards_may_be_written_as_text() -> None:
     assert Wish.from_variables({"gpuwright_gpus_expected": "H100"}).gpus_expected == ("H100",)
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [(4, {"all": 4}), ("4", {"all": 4}), ({"0000:65:00.0": "4", "all": 16}, {"0000:65:00.0": 4, "all": 16}), ("", {})],
+)
+def test_an_inventory_says_what_is_right_for_its_slots(written: object, read: dict[str, int]) -> None:
+    assert Wish.from_variables({"gpuwright_gpus_pcie_lanes": written}).gpus_pcie_lanes == read
+
+
+@pytest.mark.parametrize("written", [3, "x8", True, -4, [4], {"all": None}])
+def test_lanes_that_no_slot_has_are_refused(written: object) -> None:
+    with pytest.raises(BadInput, match="expected 1, 2, 4, 8, 16 lanes, found"):
+        Wish.from_variables({"gpuwright_gpus_pcie_lanes": written})
+
+
 def test_a_misspelt_variable_in_a_wish_file_is_refused() -> None:
     with pytest.raises(BadInput) as caught:
         Wish.from_variables({"gpuwright_wish": {"cuda_version": ["12.8"]}})

@@ -130,7 +130,7 @@ def test_instances_without_compute_instances_are_made_anew() -> None:
     assert cards.there() == ["7g.80gb"]
 
 
-@pytest.mark.parametrize("kind", ["C", "M+C"])
+@pytest.mark.parametrize("kind", ["C", "M+C", "C+G"])
 def test_a_card_that_computes_is_not_touched_and_neither_are_the_others(kind: str) -> None:
     cards = Cards("h100", "h100")
     cards.busy = kind
@@ -145,6 +145,33 @@ def test_the_desktops_processes_do_not_make_a_card_busy() -> None:
     cards.busy = "G"
     mig_layout.apply(cards.wish("7g.80gb"), cards)
     assert cards.there() == ["7g.80gb"]
+
+
+def test_warnings_around_the_document_do_not_hide_the_cards() -> None:
+    cards = Cards("h100")
+
+    def warned(argv: list[str]) -> tuple[int, str]:
+        status, text = cards(argv)
+        warning = "WARNING: infoROM is corrupted at gpu 0000:18:00.0\n"
+        return status, "\ufeff" + warning + text + warning
+
+    mig_layout.apply(cards.wish("7g.80gb"), warned)
+    assert cards.there() == ["7g.80gb"]
+
+
+def test_what_is_no_document_is_told() -> None:
+    with pytest.raises(mig_layout.LayoutError, match="gave no XML: 'nothing'"):
+        mig_layout.observe(lambda argv: (0, "nothing"))
+    with pytest.raises(mig_layout.LayoutError, match="gave no XML: mismatched tag"):
+        mig_layout.observe(lambda argv: (0, "<nvidia_smi_log><gpu></nvidia_smi_log>"))
+
+
+def test_a_warning_is_never_in_the_midst_of_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_bytes(b"#!/bin/sh\nprintf '<nvidia'\necho W\xff >&2\nprintf '_smi_log/>\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert mig_layout.run(["-q", "-x"]) == (0, "<nvidia_smi_log/>\nW\ufffd\n")
 
 
 def test_a_mode_that_waits_is_reset_and_else_named() -> None:
