@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, assume, event, given, settings
+from hypothesis import HealthCheck, Phase, assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from tests.property import naive, remedies
@@ -24,6 +24,20 @@ def answered(question: Question) -> dict[str, Any]:
     return answer
 
 
+JETSON = Question(
+    machine={
+        "gpus": ["Jetson AGX Thor (T5000)"],
+        "os": "ubuntu-22.04",
+        "arch": "x86_64",
+        "assume": [],
+        "today": "2027-02-01",
+        "keys": {},
+    },
+    wants=("container-toolkit",),
+)
+
+
+@example(JETSON)
 @settings(max_examples=settings.default.max_examples * 4)  # type: ignore[union-attr]  # a profile is loaded
 @given(questions)
 def test_an_answer_satisfies_every_rule_when_checked_from_the_tables_alone(question: Question) -> None:

@@ -50,17 +50,22 @@ def faults(situation: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> l
     for each in stack.get("frameworks", ()):
         found += wheels.faults(situation, each, stack, warned)
     found += _repositories(situation, stack)
-    found += _ages(situation, warned)
+    found += _age_of_rules(situation, warned)
+    # A Jetson's system is its image's; only frameworks are put on it, and then its age counts.
+    found += _age_of_system(situation, warned) if situation.environment != "jetson" or stack else []
     for entry in [*answer["why"], *answer["warnings"]]:
         found += [f"{entry['rule']} gives no {key}" for key in ("text", "source") if not entry[key]]
     return found
 
 
-def _ages(situation: Any, warned: set[str]) -> Iterator[str]:
+def _age_of_rules(situation: Any, warned: set[str]) -> Iterator[str]:
     updated = max(tables(path)["updated"] for path in COMPAT.glob("*.yaml"))
     old = (situation.today - date.fromisoformat(updated)).days > 90
     if old != ("rules.age" in warned):
         yield f"the rules are of {updated}, and it is said that they are old: {not old}"
+
+
+def _age_of_system(situation: Any, warned: set[str]) -> Iterator[str]:
     system = row("systems", "rows", os=situation.os)
     ending = (date.fromisoformat(system["support_end"]) - situation.today).days <= 180
     if ending != ("os.end-of-life" in warned):
