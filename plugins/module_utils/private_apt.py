@@ -35,6 +35,12 @@ _UNFINISHED = re.compile(
     r"^(Status: \S+) \S+ (?:unpacked|half-installed|half-configured|triggers-awaited|triggers-pending)$", re.MULTILINE
 )
 _RELATIONS = re.compile(r"^(?:Pre-Depends|Depends|Conflicts|Breaks):.*\n(?:[ \t].*\n)*", re.MULTILINE)
+_ADDRESS = re.compile(r"(?:https?|ftp|file|copy|cdrom):/[^\s']+")
+# "Malformed entry 1 in list file PATH ([option] not assignment)", "Type 'x' is not known on stanza 1 in source list PATH" (apt 2.6, 3.0).
+_UNREADABLE = re.compile(
+    r"^E: (?P<what>Malformed|Type .+ is not known) (?:on |)(?:entry|line|stanza) (?P<number>\d+)"
+    r" in (?:list file|source list|sources file) (?P<path>\S+)(?: \((?P<why>.*)\))?$"
+)
 _COMPRESSED_LIST = re.compile(r"_Packages\.(?:gz|xz|lz4|zst|bz2|lzma)$")
 # Settings that would act on the machine (hooks) or fetch what is not asked for (indexes of files, icons, sources).
 _LEFT_OUT = re.compile(
@@ -57,8 +63,10 @@ class Problem(NamedTuple):
     text: str
     remedy: str
     package: str | None = None
+    needed: bool = True
+    """Whether what is asked for depends on it: a source of somebody else's from which nothing would come does not stop anybody."""
 
-    def as_dict(self) -> dict[str, str | None]:
+    def as_dict(self) -> dict[str, Any]:
         """As the module returns it."""
         return dict(self._asdict())
 
@@ -133,6 +141,7 @@ _SIGNATURE_WORDS = (
     "OpenPGP",
 )
 _REMEDIES = {
+    "broken-source": "correct that entry or remove the file: apt itself installs nothing before that",
     "unreachable": "check the network, the proxy of apt, and the address; or name a mirror",
     "not-let-in": "write USER:PASSWORD@, each percent-encoded, before the host of its address; those of the machine's own sources belong "
     "into /etc/apt/auth.conf.d",
@@ -166,8 +175,20 @@ def _kind_of(line: str) -> str:
     return "timeout" if "timed out" in line else "unreachable"
 
 
-def problems_of_update(text: str, names: Mapping[str, str]) -> list[Problem]:
-    """Problems in what `apt-get update` said. `names`: name of the asked repository by its address.
+def _broken_source(line: str, directory: str) -> Problem | None:
+    """The entry of a file of sources that apt cannot read; None for a line that says something else. `directory`: of the copies."""
+    found = _UNREADABLE.match(line)
+    if found is None:
+        return None
+    path = found["path"].replace(directory + "/", "/etc/apt/") if directory else found["path"]
+    where = ("line" if path.endswith(".list") else "entry") + " " + found["number"]
+    why = f"({found['why']})" if found["why"] else found["what"]
+    return problem("broken-source", f"apt cannot read {path}, {where}: {why}")
+
+
+def problems_of_update(text: str, names: Mapping[str, str], directory: str = "") -> list[Problem]:
+    """Problems in what `apt-get update` said. `names`: name of the asked repository by its address; `directory`: where the machine's
+    sources are copied to.
 
     apt ends with status 0 when a repository did not answer and only warns, so the lines count, not the status.
     """
@@ -185,14 +206,24 @@ def problems_of_update(text: str, names: Mapping[str, str]) -> list[Problem]:
             line,
         ):
             continue
+        broken = _broken_source(line, directory)
+        if broken:
+            return [broken]  # apt goes no further
         repository = next((name for uri, name in names.items() if uri.rstrip("/") in line), None)
         kind = _kind_of(line)
-        found.setdefault((kind, repository), problem(kind, line[3:].strip(), repository))
+        # Of sources of others each address counts for itself.
+        found.setdefault((kind, repository or address_in(line)), problem(kind, line[3:].strip(), repository))
     # A repository whose signature is bad is reported as failed to fetch too: the first tells more.
     distrusted = {repository for kind, repository in found if kind == "bad-signature"}
     return [
         item for (kind, repository), item in found.items() if not (kind == "unreachable" and repository in distrusted)
     ]
+
+
+def address_in(text: str) -> str | None:
+    """The address of a source in a line of apt's, up to its suite; None where there is none."""
+    found = _ADDRESS.search(text)
+    return found.group(0).split("/dists/", 1)[0].rstrip("/") if found else None
 
 
 def with_expected_key(found: Problem, fingerprint: str | None) -> Problem:
@@ -247,7 +278,8 @@ def without(
     def stays(piece: str) -> bool:
         return all((kept and kept(source)) or not (_places(source) & asked) for source in parse(piece, path))
 
-    return "".join(piece for piece in pieces if stays(piece))
+    # Of a line the place stays empty: apt tells the number of one that it cannot read.
+    return "".join(piece if stays(piece) else "" if path.endswith(".sources") else "\n" for piece in pieces)
 
 
 def preferences(keep: Mapping[str, str]) -> str:
@@ -504,9 +536,9 @@ class PrivateApt:
             return False
         names = {uri: repository["name"] for repository in repositories for uri in repository["uris"]}
         keys = {repository["name"]: repository.get("key") or {} for repository in repositories}
-        for found in problems_of_update(result.out + result.err, names):
+        for found in problems_of_update(result.out + result.err, names, self.directory):
             self.problems.append(with_expected_key(found, keys.get(found.repository or "", {}).get("fingerprint")))
-        return True
+        return not any(found.kind == "broken-source" for found in self.problems)
 
     # Asking
 
@@ -540,6 +572,34 @@ class PrivateApt:
             item["download_bytes"] = downloads.get(short)
             item["installed_bytes"] = sizes.get(short)
         return install, remove
+
+    def come_from(self, wanted: Sequence[str], recommends: bool) -> list[str] | None:
+        """The addresses of the files that installing `wanted` would download; None where apt does not say."""
+        flag = "--install-recommends" if recommends else "--no-install-recommends"
+        result = self.apt("apt-get", "-qq", "--print-uris", flag, *MAY_MOVE, "install", *wanted)
+        return re.findall(r"^'([^']+)' ", result.out, re.MULTILINE) if result.ok else None
+
+    def judge_others(self, wanted: Sequence[str], recommends: bool) -> None:
+        """Say which sources of others that did not answer nothing would come from."""
+        others = [found for found in self.problems if _of_others(found)]
+        if not others or len(others) != len(self.problems):
+            return  # where something is missing nobody knows who would have had it
+        files = self.come_from(wanted, recommends)
+        if files is None:
+            return
+        self.problems = [
+            found._replace(needed=any(file.startswith(f"{address_in(found.text)}/") for file in files))
+            for found in self.problems
+        ]
+
+
+def _of_others(found: Problem) -> bool:
+    """Whether it is a source of somebody else's that did not answer, or not as it should."""
+    return (
+        found.repository is None
+        and found.kind in ("unreachable", "bad-signature")
+        and address_in(found.text) is not None
+    )
 
 
 # The set is held, and a component takes its holds back before it moves: apt would not move a held dependency by itself.
@@ -586,6 +646,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
             there = [item for item in wanted if _offered(known, item, apt.problems)]
             if there:
                 answer["install"], answer["remove"] = apt.simulate(there, recommends)
+                apt.judge_others(there, recommends)
         answer["problems"] = [item.as_dict() for item in apt.problems]
     if not any(item["kind"] in ("unsolvable", "timeout") for item in answer["problems"]):
         answer.update(_bytes(answer))

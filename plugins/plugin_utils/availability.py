@@ -156,7 +156,10 @@ def _container_toolkit(stack: Stack) -> list[Demand]:
 
 def answered(index: Index) -> bool:
     """Did the index speak at all? One that could not be read lacks nothing."""
-    return all(problem["kind"] in ("no-such-package", "unsolvable") for problem in index["problems"])
+    return all(
+        problem["kind"] in ("no-such-package", "unsolvable") or not problem.get("needed", True)
+        for problem in index["problems"]
+    )
 
 
 def absent(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> dict[str, list[str]]:

@@ -95,6 +95,7 @@ def judge(
     if wanted.get("gpus") is not False:
         result += judge_cards(view, stack or {}, wanted)
     result += judge_packages(view)
+    result += judge_sources(view)
     result += judge_builds(view)
     result += judge_disks(view)
     result += judge_container(view, stack or {})
@@ -503,6 +504,20 @@ def judge_packages(view: Facts) -> list[Check]:
         )
     )
     return result
+
+
+def judge_sources(view: Facts) -> list[Check]:
+    """The package manager can read its sources; one check for each entry that it cannot read."""
+    if "broken_sources" not in (view.get("packages") or {}):
+        return []
+    broken = view.get("packages.broken_sources")
+    rest: dict[str, Any] = {
+        "action": "configure",
+        "remedy": "correct that entry or remove the file: until then nothing can be installed",
+    }
+    if not broken:
+        return [checks.passed("packages.sources", "warning")]
+    return [checks.failed("packages.sources", "warning", reason=f"apt cannot read {entry}", **rest) for entry in broken]
 
 
 def judge_builds(view: Facts) -> list[Check]:

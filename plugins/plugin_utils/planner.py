@@ -293,6 +293,21 @@ def _rolled_back(context: Context, request: Request) -> list[dict[str, Any]]:
     return [] if request.returns else way_back.told(context.facts, context.stack.get("driver") or {})
 
 
+def _ways_back(drafted: Draft, context: Context, changes: bool) -> dict[str, Any]:
+    """What a plan says of the drivers before and after it. ``changes``: whether the driver is among what it changes."""
+    facts, request, state = context.facts, drafted.request, drafted.state
+    remember = way_back.working(facts) if changes else None
+    brings = nvidia_driver.brings(context) if changes else None
+    driver = context.stack.get("driver") or {}
+    return {
+        "remember": remember,
+        "brings": brings,
+        "way_back": state is None and way_back.is_there(facts, remember, brings, driver),
+        "restore": way_back.work(state, facts) if state else None,
+        "gave_way": way_back.gave_way(facts, request.begun, request.failure) if state else None,
+    }
+
+
 def _with_return(
     findings: Mapping[str, list[Finding]], state: way_back.State | None, facts: Facts
 ) -> dict[str, list[Finding]]:
@@ -368,13 +383,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
         name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}
     ]
     plan["begin"] = {name: _begin(name, context) for name in plan["digests"] if name in plan["components"]}
-    plan["remember"] = way_back.working(context.facts) if "nvidia_driver" in plan["components"] else None
-    plan["brings"] = nvidia_driver.brings(context) if "nvidia_driver" in plan["components"] else None
-    plan["way_back"] = drafted.state is None and way_back.is_there(
-        context.facts, plan["remember"], plan["brings"], context.stack.get("driver") or {}
-    )
-    plan["restore"] = way_back.work(drafted.state, context.facts) if drafted.state else None
-    plan["gave_way"] = way_back.gave_way(context.facts, request.begun, request.failure) if drafted.state else None
+    plan |= _ways_back(drafted, context, "nvidia_driver" in plan["components"])
     plan["reboot"] = "reboot" in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
@@ -391,6 +400,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     )
     if asked and not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], _unverified(problems)]
+    plan["warnings"] = [*plan["warnings"], *_sources_of_others(problems)]
     plan["absent"] = {key: list(there) for key, there in request.absent.items()}
     behind = signed_modules.behind(context.stack, index, drafted.packages)
     plan["refusals"] = _refusals(plan, replace(drafted, context=context), index, missing, behind)
@@ -670,7 +680,7 @@ def _refusals(
     refusals = [
         _refusal(f"index-{row['kind']}", row["text"], row["remedy"])
         for row in _causes((index or {}).get("problems") or [])
-        if row["kind"] != "timeout" and row.get("package") not in told
+        if row["kind"] != "timeout" and row.get("needed", True) and row.get("package") not in told
     ]
     refusals += [_refusal("signed-module-behind", **behind)] if behind else []
     refusals += _newer_seal_refusals(context) + [_version_refusal(each, request) for each in missing]
@@ -849,6 +859,13 @@ def _without_card(context: Context) -> list[dict[str, str]]:
     else:
         return []
     return [{"rule": "no-gpu", "text": text, "source": "gpuwright"}]
+
+
+def _sources_of_others(problems: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Package sources of the machine that do not answer and that nothing of the plan comes from."""
+    begin = "a package source of this machine does not answer as it should, and nothing in this plan comes from it: "
+    rows = [row for row in problems if not row.get("needed", True)]
+    return [{"rule": "foreign-source", "text": begin + row["text"], "source": "gpuwright"} for row in rows]
 
 
 def _unverified(problems: Sequence[Mapping[str, Any]]) -> dict[str, str]:

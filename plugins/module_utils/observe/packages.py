@@ -235,6 +235,9 @@ def busy(host: Host, kind: str) -> str | None:
 # Sources
 
 
+_OFF = ("no", "false", "0", "off", "without", "disable")
+
+
 def parse_one_line(text: str, path: str) -> list[dict[str, Any]]:
     """Sources of the one-line format (sources.list(5))."""
     sources = []
@@ -287,23 +290,77 @@ def parse_deb822(text: str, path: str) -> list[dict[str, Any]]:
                 "suites": fields.get("suites", "").split(),
                 "components": fields.get("components", "").split(),
                 "signed_by": "inline" if signed and "BEGIN PGP" in signed else signed,
-                "enabled": fields.get("enabled", "yes").lower()
-                not in ("no", "false", "0", "off", "without", "disable"),
+                "enabled": fields.get("enabled", "yes").lower() not in _OFF,
             }
         )
     return sources
 
 
+def unreadable_lines(text: str) -> list[tuple[int, str]]:
+    """Numbers of the lines of a one-line file that apt cannot read, each with the reason. Source: sources.list(5)."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        entry = line.split("#", 1)[0].strip()
+        parts = re.match(r"(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?([^\s\[]\S*)\s+(\S+)\s*(.*)$", entry)
+        if entry and not parts:
+            found.append((number, "it is not TYPE [OPTION=VALUE] ADDRESS SUITE COMPONENT"))
+        elif parts and not all("=" in option for option in (parts.group(2) or "").split()):
+            found.append((number, f"[{parts.group(2)}] is not OPTION=VALUE"))
+        elif parts and not parts.group(5) and not parts.group(4).endswith("/"):
+            found.append((number, "it names no component"))
+    return found
+
+
+def unreadable_stanzas(text: str) -> list[tuple[int, str]]:
+    """Numbers of the stanzas of a file in deb822 format that apt cannot read, each with the reason. Source: sources.list(5)."""
+    found, number = [], 0
+    for stanza in re.split(r"\n[ \t]*\n", text):
+        lines = [line for line in stanza.splitlines() if line.strip() and not line.startswith("#")]
+        if not lines:
+            continue
+        number += 1
+        fields = {
+            line.partition(":")[0].strip().lower(): line.partition(":")[2].strip()
+            for line in lines
+            if line[:1] not in " \t"
+        }
+        if fields.get("enabled", "yes").lower() in _OFF:
+            continue
+        lacking = [name for name in ("types", "uris", "suites") if name not in fields]
+        kinds = [kind for kind in fields.get("types", "").split() if kind not in ("deb", "deb-src")]
+        if lacking:
+            found.append((number, f"it has no {lacking[0].capitalize() if lacking[0] != 'uris' else 'URIs'}"))
+        elif kinds:
+            found.append((number, f"{kinds[0]} is no type"))
+        elif "components" not in fields and not all(suite.endswith("/") for suite in fields["suites"].split()):
+            found.append((number, "it has no Components"))
+    return found
+
+
+def broken_sources(host: Host) -> list[str]:
+    """What apt cannot read of the package sources, as sentences: it installs nothing before that is mended."""
+    told = []
+    for path in _source_files(host):
+        text = host.read(path, "packages.sources") or ""
+        entry, unreadable = ("line", unreadable_lines) if path.endswith(".list") else ("stanza", unreadable_stanzas)
+        told += [f"{path}, {entry} {number}: {why}" for number, why in unreadable(text)]
+    return told
+
+
+def _source_files(host: Host) -> list[str]:
+    """The files of sources that apt reads, in its order: it ignores names with other endings, such as those of backups."""
+    directory = "/etc/apt/sources.list.d/"
+    paths = ["/etc/apt/sources.list"] + [directory + name for name in host.names(directory, "packages.sources")]
+    return [path for path in paths if path.endswith((".list", ".sources"))]
+
+
 def apt_sources(host: Host) -> list[dict[str, Any]]:
     """All package sources that apt reads, in its order of files."""
     sources = []
-    directory = "/etc/apt/sources.list.d/"
-    for path in ["/etc/apt/sources.list"] + [directory + name for name in host.names(directory, "packages.sources")]:
-        # apt ignores names with other endings, such as those of backups.
-        if path.endswith((".list", ".sources")):
-            text = host.read(path, "packages.sources")
-            if text:
-                sources += (parse_deb822 if path.endswith(".sources") else parse_one_line)(text, path)
+    for path in _source_files(host):
+        text = host.read(path, "packages.sources")
+        if text:
+            sources += (parse_deb822 if path.endswith(".sources") else parse_one_line)(text, path)
     return sources
 
 
@@ -333,6 +390,7 @@ def observe(host: Host) -> dict[str, Any]:
         seen["interrupted"] = seen["interrupted_detail"] is not None
         seen["holds"] = sorted(name for name, package in found.items() if package.hold)
         seen["sources"] = apt_sources(host)
+        seen["broken_sources"] = broken_sources(host)
     else:
         from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 

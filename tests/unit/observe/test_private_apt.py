@@ -144,7 +144,7 @@ def test_habits_of_the_machines_own_sources_are_no_problem() -> None:
 def test_sources_at_an_asked_place_are_left_out_of_both_formats() -> None:
     asked = {("http://mirror.example/debian13/x86_64", "/")}
     lines = "deb http://a.example trixie main\ndeb [signed-by=/old.gpg] http://mirror.example/debian13/x86_64/ /\n"
-    assert private_apt.without(lines, "x.list", asked) == "deb http://a.example trixie main\n"
+    assert private_apt.without(lines, "x.list", asked) == "deb http://a.example trixie main\n\n"
     stanzas = (
         "Types: deb\nURIs: http://mirror.example/debian13/x86_64/\nSuites: /\nSigned-By: /old.gpg\n\n"
         "Types: deb\nURIs: http://a.example\nSuites: trixie\nComponents: main\n"

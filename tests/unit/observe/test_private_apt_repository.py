@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils import openpgp, private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from ansible_collections.gpuwright.node.plugins.modules import package_index
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda
 from tests.unit.modules import run_module
@@ -165,3 +167,99 @@ def test_a_dependency_that_nobody_offers_is_unsolvable_and_named(repository: Rep
     seen = run_module(package_index, repositories=[repository.source()], packages=["gw-broken"])
     assert [item["kind"] for item in seen["problems"]] == ["unsolvable"]
     assert "gw-absent" in seen["problems"][0]["text"]
+
+
+# --- sources of others ------------------------------------------------------------------------------------------------
+
+# What apt cannot read, by the file: the number that it tells and what is wrong.
+BROKEN = {
+    "foo.list": {
+        "deb [foo\n": 1,
+        "# a comment\n\ndeb [arch=amd64 http://x.example/ a b\n": 3,
+        "deb http://x.example/ a b\nfoo http://x.example/ a b\n": 2,
+        "deb http://x.example/\n": 1,
+        "deb\n": 1,
+        "deb http://x.example/ suite\n": 1,
+    },
+    "foo.sources": {
+        "Types: deb\nSuites: a\nComponents: main\n": 1,
+        "Types: deb\nURIs: http://x.example\nComponents: main\n": 1,
+        "Types: debb\nURIs: http://x.example\nSuites: a\nComponents: main\n": 1,
+        "Types: deb\nURIs: http://x.example\nSuites: ./\n\nTypes: deb\nURIs: http://x.example\nSuites: a\n": 2,
+    },
+}
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The machine's own directory of sources, and no others."""
+    folder = tmp_path / "etc/apt/sources.list.d"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(private_apt, "_SOURCE_PARTS", str(folder))
+    monkeypatch.setattr(private_apt, "_SOURCES", str(tmp_path / "absent"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "number"),
+    [(name, text, number) for name, texts in BROKEN.items() for text, number in texts.items()],
+)
+def test_a_source_that_apt_cannot_read_is_named_with_its_file_and_entry(
+    repository: Repository, parts: Path, name: str, text: str, number: int
+) -> None:
+    (parts / name).write_text(text)
+    seen = run_module(package_index, repositories=[repository.source()], packages=["gw-driver"])
+    (problem,) = seen["problems"]
+    assert problem["kind"] == "broken-source"
+    entry = "line" if name.endswith(".list") else "entry"
+    assert problem["text"].startswith(f"apt cannot read /etc/apt/sources.list.d/{name}, {entry} {number}: ")
+    # The observation, which does not run apt, names the same.
+    (told,) = packages.broken_sources(Host(root=str(parts.parents[2])))
+    assert f"/etc/apt/sources.list.d/{name}, {'line' if entry == 'line' else 'stanza'} {number}: " in told
+
+
+def test_a_line_that_is_asked_for_anyway_does_not_move_the_number_of_a_broken_one(
+    repository: Repository, parts: Path
+) -> None:
+    (parts / "foo.list").write_text(f"deb file:{repository.directory}/ /\ndeb [foo\n")
+    seen = run_module(package_index, repositories=[repository.source()], packages=["gw-driver"])
+    assert "foo.list, line 2: " in seen["problems"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "text", ["deb http://127.0.0.1:9/foreign trixie main\n", "deb file:/nowhere/at/all trixie main\n"]
+)
+def test_a_source_that_nothing_comes_from_stops_nobody(repository: Repository, parts: Path, text: str) -> None:
+    (parts / "foreign.list").write_text(text)
+    seen = run_module(package_index, repositories=[repository.source()], packages=["gw-driver"])
+    assert seen["packages"]["gw-driver"]["candidate"] == "590.44.01-1"
+    assert [problem["needed"] for problem in seen["problems"]] == [False], seen["problems"]
+
+
+def test_a_source_that_something_comes_from_is_needed(repository: Repository, parts: Path) -> None:
+    # Its index was fetched once; it does not answer any more, and apt would take what it knows.
+    found = private_apt.Problem(
+        "unreachable", None, "Failed to fetch http://mirror.example/debian/dists/trixie/InRelease  no", "x"
+    )
+    with private_apt.PrivateApt(5) as apt:
+        apt.problems = [found, found._replace(text="Failed to fetch http://other.example/dists/x/InRelease  no")]
+        apt.come_from = lambda _wanted, _recommends: ["http://mirror.example/debian/pool/main/h/hello.deb"]  # type: ignore[method-assign]
+        apt.judge_others(["hello"], recommends=False)
+        assert [each.needed for each in apt.problems] == [True, False]
+        apt.problems = [found, private_apt.problem("no-such-package", "no repository offers hello")]
+        apt.judge_others(["hello"], recommends=False)
+        assert all(each.needed for each in apt.problems)
+
+
+def test_sources_that_apt_reads_are_not_broken(tmp_path: Path) -> None:
+    folder = tmp_path / "etc/apt/sources.list.d"
+    folder.mkdir(parents=True)
+    (folder / "good.list").write_text(
+        "# comment\ndeb [arch=amd64 signed-by=/k.gpg] http://x.example/ ./\ndeb-src http://x.example a b c # more\n"
+        "deb [ arch=amd64 ] http://x.example trixie main\n"
+    )
+    (folder / "good.sources").write_text(
+        "# only words\n\nTypes: deb deb-src\nURIs: http://x.example\nSuites: a b\nComponents: main\nSigned-By:\n -----BEGIN\n .\n x: y\n"
+        "\nEnabled: no\nTypes: x\n"
+    )
+    assert packages.broken_sources(Host(root=str(tmp_path))) == []
