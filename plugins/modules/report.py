@@ -13,7 +13,7 @@ description:
 options:
   state:
     description:
-      - V(open) makes the run directory. V(host) writes the record of one host. V(close) makes the report of all records.
+      - V(open) refuses variables of the hosts that cannot be meant, and makes the run directory. V(host) writes the record of one host. V(close) makes the report of all records.
       - V(open) and V(close) are for C(run_once).
     type: str
     required: true

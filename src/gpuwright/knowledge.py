@@ -97,9 +97,10 @@ def check_wish(wants: Sequence[str], variables: Mapping[str, Any]) -> None:
         BadInput: with what is near.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import settings, wish
 
         wish.Wish.from_variables({"gpuwright_want": list(wants), "gpuwright_wish": dict(variables)})
+        settings.read(variables)
 
 
 def refuse_templates(option: str, value: Any) -> None:
