@@ -172,7 +172,9 @@ def _shown(value: Any) -> str:
 
 def ours(name: str) -> bool:
     """Whether a variable is one of ours, or stands for one: what has to be looked at of all that an inventory sets."""
-    return name in declared() or (name not in KEPT and (name.startswith("gpuwright_") or bool(_near(name))))
+    if name in KEPT or name.startswith("_"):  # a role's own
+        return False
+    return name in declared() or name.startswith("gpuwright_") or bool(_near(name))
 
 
 @cache

@@ -22,7 +22,7 @@ LATER = ("bundle", "size", "init")
 _NOT_THROUGH = {
     "-i": "use -i before the `--`",
     "--inventory": "use -i before the `--`",
-    "-l": "use --limit before the `--`",
+    "-l": "use -l before the `--`",
     "--limit": "use --limit before the `--`",
     "-K": "use -K before the `--`",
     "--ask-become-pass": "use -K before the `--`",
@@ -168,7 +168,7 @@ def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool 
     hosts.add_argument(
         "-i", "--inventory", metavar="INVENTORY", action="append", help="Ansible inventory (default: this machine)"
     )
-    hosts.add_argument("--limit", metavar="PATTERN", help="only these hosts of the inventory")
+    hosts.add_argument("-l", "--limit", metavar="PATTERN", help="only these hosts of the inventory")
     hosts.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
     hosts.add_argument(
         "-e",

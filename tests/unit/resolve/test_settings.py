@@ -66,8 +66,8 @@ def test_a_misspelt_name_is_refused_with_the_nearest(name: str, near: str) -> No
     assert f"did you mean {near}?" in error.suggestions
 
 
-@pytest.mark.parametrize("name", ["cuda_home", "ansible_user", "reboot", "driver_version", "inventory_hostname", "gpus"])
-def test_other_peoples_variables_are_not_looked_at(name: str) -> None:
+@pytest.mark.parametrize("name", ["cuda_home", "ansible_user", "reboot", "driver_version", "inventory_hostname", "__cuda_compat", "gpuwright_plan"])
+def test_other_peoples_variables_and_our_own_plays_are_not_looked_at(name: str) -> None:
     assert not settings.ours(name)
 
 
