@@ -10,8 +10,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory, settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet, report, run_directory, settings
 from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.planner import APPLYING
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
@@ -87,6 +88,8 @@ class ActionModule(ActionBase):
             failed=arguments.get("failed") or {},
             not_reached=arguments.get("not_reached") or waiting,
         )
+        if self._variable("gpuwright_verb", variables) == "status":
+            Display().display(fleet.text(report.read_plans(run_dir)))
         names = {"report": "report.json", "html": "report.html", "junit": "junit.xml"}
         paths = {key: str(run_dir / name) for key, name in names.items()}
         return {

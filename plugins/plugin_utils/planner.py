@@ -33,6 +33,7 @@ from . import (
     way_back,
 )
 from .components import COMPONENTS, SEALED, Context, Finding, container_toolkit, cuda, fabric, nvidia_driver, repair
+from .components.base import not_known
 from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
@@ -386,10 +387,13 @@ def take_back(facts: Facts, request: Request) -> dict[str, Any]:
     plan["remove"] = removal.work(facts)
     plan["restore"] = plan["remove"]["restore"]
     plan |= {"reboot": reason is not None and bool(found), "reboot_reason": reason}
-    if not found:
+    unread = "history" in facts["unknown"]
+    if unread:
+        plan["checks"] = [checking.incomplete("removal.left", not_known(facts, "history", "what gpuwright brought"))]
+    elif not found:
         plan["checks"] = [checking.make("removal.left", "pass", reason="nothing of gpuwright is on this node")]
     context = Context(facts=facts, stack={})
-    plan["refusals"] = _privilege_refusals(context) if found and request.verb in APPLYING else []
+    plan["refusals"] = _privilege_refusals(context) if (found or unread) and request.verb in APPLYING else []
     plan["refusals"] += [_refusal("record-foreign", text, _OTHERS_RECORD) for text in removal.foreign(facts)]
     plan["ok"] = not plan["refusals"]
     return judged(plan, request)
@@ -463,7 +467,9 @@ def _seal_findings(name: str, context: Context, request: Request) -> list[Findin
     """The outcome looks right; is there a good seal of these very inputs?"""
     if request.only:
         return []
-    seal = (context.facts["seals"] or {}).get(name)
+    if context.facts["seals"] is None:
+        return [Finding("adopt", not_known(context.facts, "seals", "whether gpuwright sealed it"))]
+    seal = context.facts["seals"].get(name)
     adopted = name == "nvidia_driver" and context.stack["driver"]["adopted"]
     if seal is None:
         reason = "a working driver is there and satisfies the wish" if adopted else "not yet sealed by gpuwright"
@@ -564,6 +570,8 @@ def _missing_tools(context: Context) -> list[str]:
 def _stale(proof: Mapping[str, Any] | None, plan: Mapping[str, Any], context: Context, request: Request) -> str | None:
     if plan["changes"]:
         return "the node is proven after every change"
+    if proof is None and "proof" in context.facts["unknown"]:
+        return not_known(context.facts, "proof", "whether the node was proven")
     if proof is None:
         return "the node was never proven"
     if proof["verdict"] != "pass":

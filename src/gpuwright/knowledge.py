@@ -14,6 +14,7 @@ from gpuwright.errors import BadInput, Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
     from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
@@ -79,6 +80,14 @@ def find_cards(pattern: str | None, few: int | None = None) -> list[dict[str, An
 
         found: list[dict[str, Any]] = catalogue.find(pattern, rules.load_rules(), few=few)
         return found
+
+
+def fleet() -> ModuleType:
+    """The collection's module for what a status shows: Ansible alone shows the same."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet
+
+    return fleet
 
 
 def rules_age() -> dict[str, Any]:
