@@ -128,6 +128,14 @@ def refuse_templates(option: str, value: Any) -> None:
         )
 
 
+def default_wants() -> list[str]:
+    """What `plan` and `up` take where nothing is wished by name."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
+
+    return list(wish.DEFAULT_WANTS)
+
+
 def check_cards(names: Iterable[str]) -> None:
     """Refuse the name of a card that does not exist, before any host is asked.
 

@@ -14,6 +14,7 @@ _shtab_gpuwright_commands() {
     demo:'Run the loop on a throw-away simulated node (needs a clone of the repository and Docker).'
     doctor:'Look for what is wrong and name the remedy; changes nothing.'
     gpus:'Show what the rules know of a card.'
+    init:'Write a wish for this machine, or an inventory of hosts, ready to edit.'
     plan:'Show what `up` would do; changes nothing.'
     remove:'Take back everything that gpuwright brought.'
     resolve:'Answer which versions fit together; needs no host and no network.'
@@ -84,6 +85,18 @@ _shtab_gpuwright_gpus_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gpuwright_gpus_defaults_added=0
+
+_shtab_gpuwright_init_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  {-o,--output}"[where (default\: wish.yml or inventory.yml)]:FILE:_files"
+  "--force[write over a file that is there]"
+  "(*)::the hosts of an inventory\; localhost is this machine (default\: a wish):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_init_defaults_added=0
 
 _shtab_gpuwright_plan_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -277,6 +290,7 @@ _shtab_gpuwright() {
         demo) _arguments -C -s $_shtab_gpuwright_demo_options ;;
         doctor) _arguments -C -s $_shtab_gpuwright_doctor_options ;;
         gpus) _arguments -C -s $_shtab_gpuwright_gpus_options ;;
+        init) _arguments -C -s $_shtab_gpuwright_init_options ;;
         plan) _arguments -C -s $_shtab_gpuwright_plan_options ;;
         remove) _arguments -C -s $_shtab_gpuwright_remove_options ;;
         resolve) _arguments -C -s $_shtab_gpuwright_resolve_options ;;
