@@ -25,10 +25,10 @@ _UPSTREAM = re.compile(r"^(?:\d+:)?(\d+(?:\.\d+)+)")
 def status(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown of a host.
 
-    Returns ``state`` (see :func:`state`), ``versions`` (``kernel``: the module that is loaded; ``user``: the libraries; ``next``: the module of the kernel that boots
-    next, ``next_kernel``; ``wanted``: the sealed version, else what the plan leads to), ``held`` (None where nothing is locked: adopted,
-    no driver), ``drift`` (sentences), ``unknown`` (what could not be read, each with a sentence), ``cards``, ``proof`` (``verdict``,
-    ``time``, ``age_seconds``; None where there is none).
+    Returns ``state`` (see :func:`state`), ``versions`` (``kernel``: the module that is loaded; ``user``: the libraries; ``next``: the
+    module of the kernel that boots next, ``next_kernel``; ``wanted``: the sealed version, else what the plan leads to), ``held`` (None
+    where nothing is locked: adopted, no driver), ``drift`` (sentences), ``unknown`` (what could not be read, each with a sentence),
+    ``cards``, ``proof`` (``verdict``, ``time``, ``age_seconds``; None where there is none).
     """
     checks = {check["id"]: check for check in plan["checks"]}
     lock = (checks.get("driver.lock") or {}).get("status")

@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from ..module_utils import checks as checking
+from ..module_utils import dotted
 from ..module_utils.private_apt import EVERY_PACKAGE
 from . import (
     availability,
@@ -329,7 +330,8 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["digests"] = {name: _digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)}
     plan["manages"] = {name: COMPONENTS[name].manages(context).as_dict() for name in plan["digests"]}
     sizes = {row["name"]: row for row in (index or {}).get("install") or ()}
-    plan["changes"] = [_change(name, finding, sizes, versions) for name, found in findings.items() for finding in found]
+    changes = [_change(name, finding, sizes, versions) for name, found in findings.items() for finding in found]
+    plan["changes"] = changes if drafted.state else _with_branch(changes, context, plan["why"])
     plan["checks"] = judge.judge(context.facts, context.stack, _expectations(drafted, request))
     _add_proof(plan, context, request, sizes)
     plan["components"] = [
@@ -536,6 +538,24 @@ def _change(name: str, finding: Finding, sizes: Mapping[str, Any], versions: Map
         "files": list(finding.files),
         "services": list(finding.services),
     }
+
+
+def _with_branch(
+    changes: list[dict[str, Any]], context: Context, why: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The changes; that the driver leaves its branch is told as that and with the reason, not by the packages that it takes."""
+    driver, seen = context.stack.get("driver"), context.facts["driver"]
+    there = seen["user_version"] or seen["loaded_version"]
+    if not driver or not there or driver["adopted"] or dotted.major(there) == driver["branch"]:
+        return changes
+    because = next((f" ({row['text']})" for row in why if row["rule"] == "driver.branch"), "")
+    reason = f"the driver leaves branch {dotted.major(there)} for {driver['branch']}{because}"
+    return [
+        change | {"reason": reason}
+        if change["component"] == "nvidia_driver" and change["action"] in ("install", "upgrade")
+        else change
+        for change in changes
+    ]
 
 
 def _versions(index: Mapping[str, Any] | None) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -229,7 +229,9 @@ def _errors(values: Mapping[str, Any]) -> dict[str, BadInput]:
     for name, value in values.items():
         if name not in declared():
             hints = [f"did you mean {near}?" for near in _near(name)]
-            elsewhere = [] if name.startswith("gpuwright_") else ["a variable of your own needs a name that is less alike"]
+            elsewhere = (
+                [] if name.startswith("gpuwright_") else ["a variable of your own needs a name that is less alike"]
+            )
             found[name] = BadInput(f"{name} is no variable of gpuwright", [*hints, *elsewhere])
             continue
         try:

@@ -245,7 +245,10 @@ def _gpus(verbs: _Verbs[Parser]) -> None:
 def _init(verbs: _Verbs[Parser]) -> None:
     parser = _verb(verbs, "init", "write a wish for this machine, or an inventory of hosts, ready to edit")
     parser.add_argument(
-        "hosts", metavar="HOST", nargs="*", help="the hosts of an inventory; localhost is this machine (default: a wish)"
+        "hosts",
+        metavar="HOST",
+        nargs="*",
+        help="the hosts of an inventory; localhost is this machine (default: a wish)",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where (default: wish.yml or inventory.yml)")
     parser.add_argument("--force", action="store_true", help="write over a file that is there")

@@ -31,7 +31,9 @@ def findings(context: Context) -> list[Finding]:
         return []
     reason = f"nouveau and nova are not blacklisted inside {initramfs['path']}"
     if _INSIDE in context.facts["unknown"]:
-        reason = not_known(context.facts, _INSIDE, f"whether nouveau and nova are blacklisted inside {initramfs['path']}")
+        reason = not_known(
+            context.facts, _INSIDE, f"whether nouveau and nova are blacklisted inside {initramfs['path']}"
+        )
     return [Finding("configure", reason, files=[BLACKLIST, *_of_dracut(context), initramfs["path"]])]
 
 

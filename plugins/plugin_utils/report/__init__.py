@@ -17,4 +17,13 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.report.files import
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import host_record, report_of
 
-__all__ = ["aggregate", "default_run_dir", "host_record", "open_run", "read_plans", "report_of", "waiting", "write_host"]
+__all__ = [
+    "aggregate",
+    "default_run_dir",
+    "host_record",
+    "open_run",
+    "read_plans",
+    "report_of",
+    "waiting",
+    "write_host",
+]

@@ -48,7 +48,11 @@ def inventory(tmp_path: Path) -> Path:
         (["--wish", "absent.yml"], "the wish file absent.yml is not there", None),
         (["--wish", "torn.yml"], "the wish file torn.yml is not YAML", None),
         (["--wish", "misspelt.yml"], "names 'cuda_versionz'", "cuda_versions"),
-        (["--wish", "type.yml"], "gpuwright_gpus_expected has to be a number of cards or their names, found 'two'", None),
+        (
+            ["--wish", "type.yml"],
+            "gpuwright_gpus_expected has to be a number of cards or their names, found 'two'",
+            None,
+        ),
         (["--wish", "list.yml"], "must hold variables", "nvidia_driver_branch"),
         (["--wish", "template.yml"], "--wish.frameworks_path has to be plain text, found the template", "inventory"),
         (["--wish", "name.yml"], "--wish.mig_layout has to be plain text, found the template", "inventory"),
@@ -130,7 +134,9 @@ MISTAKES = (
 def test_a_variable_that_cannot_be_meant_is_refused_before_the_first_host(
     gpuwright: Callable[..., Any], tmp_path: Path, verb: str
 ) -> None:
-    done = gpuwright(verb, *(["--yes"] if verb == "up" else []), "-i", str(fleet(tmp_path)), "-e", "nvidia_driver_reboot=maybe")
+    done = gpuwright(
+        verb, *(["--yes"] if verb == "up" else []), "-i", str(fleet(tmp_path)), "-e", "nvidia_driver_reboot=maybe"
+    )
     assert done.code == 2, done
     assert done.out == ""
     (error,) = [line for line in done.err.splitlines() if "error" in line]
@@ -146,7 +152,13 @@ def test_plain_ansible_refuses_it_too(tmp_path: Path, playbook: str) -> None:
     words = [str(paths.programs() / "ansible-playbook"), str(paths.playbook(playbook)), "-i", str(fleet(tmp_path))]
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(paths.collections_root())}
     done = subprocess.run(
-        [*words, "-e", "nvidia_driver_reboot=maybe"], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [*words, "-e", "nvidia_driver_reboot=maybe"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 2, done
     said = " ".join(done.stdout.replace('\\"', '"').split())

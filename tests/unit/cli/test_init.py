@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +79,9 @@ def test_an_inventory_of_hosts_is_what_ansible_and_the_run_take(gpuwright: Calla
     assert hosts["on"]["nvidia_driver_reboot"] is False
 
 
-def test_this_machine_in_an_inventory_is_never_rebooted_and_needs_no_ssh(gpuwright: Callable[..., Any], here: Path) -> None:
+def test_this_machine_in_an_inventory_is_never_rebooted_and_needs_no_ssh(
+    gpuwright: Callable[..., Any], here: Path
+) -> None:
     assert gpuwright("init", "localhost").code == 0
     entry = yaml.safe_load((here / "inventory.yml").read_text())["all"]["hosts"]["localhost"]
     assert (entry["ansible_connection"], entry["gpuwright_local"]) == ("local", True)
@@ -106,7 +107,7 @@ def test_what_is_no_name_of_a_host_is_refused(gpuwright: Callable[..., Any], her
     done = gpuwright("init", name)
     assert done.code == 2
     assert "is no name of a host" in done.err
-    assert os.listdir(here) == []
+    assert list(here.iterdir()) == []
 
 
 def test_a_place_that_is_not_there_is_told(gpuwright: Callable[..., Any]) -> None:

@@ -126,7 +126,10 @@ def test_a_host_whose_last_proof_failed_is_not_ok(gpuwright: Callable[..., Any],
 
 
 def test_what_could_not_be_read_is_neither_fine_nor_drift(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
-    said = {"seals": "it is not known whether it is sealed: Permission denied", "proof": "it is not known whether it was proven"}
+    said = {
+        "seals": "it is not known whether it is sealed: Permission denied",
+        "proof": "it is not known whether it was proven",
+    }
     ansible.plans = {"a": record("a", unknown=said)}
     ansible.plans["a"]["status"]["proof"] = None
     done = gpuwright("status", "-i", "fleet,")

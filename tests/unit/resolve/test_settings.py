@@ -66,7 +66,10 @@ def test_a_misspelt_name_is_refused_with_the_nearest(name: str, near: str) -> No
     assert f"did you mean {near}?" in error.suggestions
 
 
-@pytest.mark.parametrize("name", ["cuda_home", "ansible_user", "reboot", "driver_version", "inventory_hostname", "__cuda_compat", "gpuwright_plan"])
+@pytest.mark.parametrize(
+    "name",
+    ["cuda_home", "ansible_user", "reboot", "driver_version", "inventory_hostname", "__cuda_compat", "gpuwright_plan"],
+)
 def test_other_peoples_variables_and_our_own_plays_are_not_looked_at(name: str) -> None:
     assert not settings.ours(name)
 
@@ -110,7 +113,10 @@ def test_a_fleet_is_told_once_with_its_hosts() -> None:
 
 
 def test_what_a_wish_says_is_typed_too() -> None:
-    assert "nvidia_driver_peermem has to be true or false" in refused(gpuwright_wish={"nvidia_driver_peermem": "x"}).message
+    assert (
+        "nvidia_driver_peermem has to be true or false"
+        in refused(gpuwright_wish={"nvidia_driver_peermem": "x"}).message
+    )
 
 
 def test_a_lock_speaks_alone_about_versions() -> None:
