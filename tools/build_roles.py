@@ -60,11 +60,16 @@ def files(roles: Path, name: str) -> list[Path]:
     return sorted(found)
 
 
-def options(role: Path) -> dict[str, dict[str, bool]]:
-    """The role's options; of each only whether it is a secret."""
+def options(role: Path) -> dict[str, dict[str, Any]]:
+    """The role's options; of each whether it is a secret, its type, and its choices where it has some."""
     specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
     rows = specs["argument_specs"]["main"].get("options") or {}
-    return {name: {"no_log": bool(row.get("no_log"))} for name, row in rows.items()}
+    return {name: option(row) for name, row in rows.items()}
+
+
+def option(row: dict[str, Any]) -> dict[str, Any]:
+    choices = {"choices": row["choices"]} if "choices" in row else {}
+    return {"no_log": bool(row.get("no_log")), "type": row.get("type", "str"), **choices}
 
 
 def text(document: dict[str, Any]) -> str:

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
+from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet, report, run_directory, settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.planner import APPLYING
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
 
@@ -45,9 +48,26 @@ class ActionModule(ActionBase):
         return {"changed": False, **result}
 
     def _open(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Before the first host is asked, so that what is set for any of them and cannot be meant is refused here."""
+        try:
+            settings.refuse(self._set(variables))
+        except BadInput as error:
+            return {"failed": True, "msg": error.message, "suggestions": error.suggestions}
         path = self._given(arguments, variables) or report.default_run_dir()
         verb = arguments.get("verb") or self._variable("gpuwright_verb", variables)
         return {"run_dir": str(report.open_run(path, verb and str(verb)))}
+
+    def _set(self, variables: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """For each host of the play what is set of our variables, and of what stands for one, misspelt."""
+        found: dict[str, dict[str, Any]] = {}
+        for host in variables["ansible_play_hosts_all"]:
+            # Of this host with what the play itself sets.
+            there = variables if host == variables["inventory_hostname"] else variables["hostvars"][host]
+            found[host] = {}
+            for name in filter(settings.ours, there):
+                with contextlib.suppress(Exception):  # what cannot be rendered is told by the task that needs it
+                    found[host][name] = self._templar.template(there[name])
+        return found
 
     def _host(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host = str(variables.get("inventory_hostname") or "localhost")
@@ -68,6 +88,8 @@ class ActionModule(ActionBase):
             failed=arguments.get("failed") or {},
             not_reached=arguments.get("not_reached") or waiting,
         )
+        if self._variable("gpuwright_verb", variables) == "status":
+            Display().display(fleet.text(report.read_plans(run_dir)))
         names = {"report": "report.json", "html": "report.html", "junit": "junit.xml"}
         paths = {key: str(run_dir / name) for key, name in names.items()}
         return {

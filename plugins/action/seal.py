@@ -101,7 +101,7 @@ class ActionModule(NodeAction):
         pending = bool(arguments.get("reboot_pending"))
         record = records.applied(plan, verdict, checks, failure, reboot=pending)
         if pending and failure is None:
-            record |= afterwards.of(plan, self.variables(look.task_vars, afterwards.VARIABLES))
+            record |= afterwards.of(plan, look.run | self.variables(look.task_vars, afterwards.VARIABLES))
         if returned:
             record["returned"] = {**returned, "verdict": checking.verdict(checks) if back else "fail"}
         if failure is None or back:

@@ -13,7 +13,8 @@ description:
 options:
   state:
     description:
-      - V(open) makes the run directory. V(host) writes the record of one host. V(close) makes the report of all records.
+      - V(open) refuses variables of the hosts that cannot be meant, and makes the run directory. V(host) writes the record of one host.
+        V(close) makes the report of all records; of the verb status it prints the table.
       - V(open) and V(close) are for C(run_once).
     type: str
     required: true

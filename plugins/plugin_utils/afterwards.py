@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: Variables of the run that decide who goes on after the boot.
-VARIABLES = ("gpuwright_resume", "gpuwright_resume_refused", "gpuwright_local", "gpuwright_no_reboot")
+#: Variables that decide who goes on after the boot, beside those of the run.
+VARIABLES = ("gpuwright_resume", "gpuwright_resume_refused")
 
 _DIRECTORY = "/var/lib/gpuwright/resume"
 

@@ -8,12 +8,13 @@ Pure, from an observation and the plan that was made of it. What ``gpuwright sta
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from .components import nvidia_driver
+from .components.base import not_known
 
 #: Checks of an observation that say that the driver is another one than it should be, or is not held.
 _CHECKS = ("driver.loaded", "driver.version_match", "driver.next_kernel", "driver.lock", "gpu.on_bus")
@@ -24,19 +25,36 @@ _UPSTREAM = re.compile(r"^(?:\d+:)?(\d+(?:\.\d+)+)")
 def status(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown of a host.
 
-    Returns ``versions`` (``kernel``: the module that is loaded; ``user``: the libraries; ``next``: the module of the kernel that boots
-    next, ``next_kernel``; ``wanted``: the sealed version, else what the plan leads to), ``held`` (None where nothing is locked: adopted,
-    no driver), ``drift`` (sentences), ``cards``, ``proof`` (``verdict``, ``time``, ``age_seconds``; None where there is none).
+    Returns ``state`` (see :func:`state`), ``versions`` (``kernel``: the module that is loaded; ``user``: the libraries; ``next``: the
+    module of the kernel that boots next, ``next_kernel``; ``wanted``: the sealed version, else what the plan leads to), ``held`` (None
+    where nothing is locked: adopted, no driver), ``drift`` (sentences), ``unknown`` (what could not be read, each with a sentence),
+    ``cards``, ``proof`` (``verdict``, ``time``, ``age_seconds``; None where there is none).
     """
     checks = {check["id"]: check for check in plan["checks"]}
     lock = (checks.get("driver.lock") or {}).get("status")
+    drift, unknown, proof = _drift(facts, plan), _unknown(facts, plan), _proof(facts)
     return {
+        "state": state(drift, unknown, proof, skipped=bool(plan["skipped"])),
         "versions": _versions(facts, plan),
         "held": {"pass": True, "fail": False}.get(str(lock)),
-        "drift": _drift(plan),
+        "drift": drift,
+        "unknown": unknown,
         "cards": _cards(facts, plan),
-        "proof": _proof(facts),
+        "proof": proof,
     }
+
+
+def state(
+    drift: Sequence[str], unknown: Mapping[str, str], proof: Mapping[str, Any] | None, *, skipped: bool = False
+) -> str:
+    """A host in one word: ``skip``, ``drift``, the verdict of a last proof that did not pass, ``unknown``, or ``ok``."""
+    if skipped:
+        return "skip"
+    if drift:
+        return "drift"
+    if proof and proof["verdict"] != "pass":
+        return str(proof["verdict"])
+    return "unknown" if unknown else "ok"
 
 
 def _versions(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, str | None]:
@@ -71,13 +89,26 @@ def _resolved(plan: Mapping[str, Any]) -> str | None:
     return f"branch {driver['branch']}"
 
 
-def _drift(plan: Mapping[str, Any]) -> list[str]:
+def _unknown(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, str]:
+    """What only root may read, and this look could not: nothing of it is taken for fine, or for missing."""
+    told = {"seals": "whether the driver is as gpuwright sealed it", "proof": "whether the node was proven"}
+    return {
+        fact: not_known(facts, fact, what)
+        for fact, what in told.items()
+        if fact in facts["unknown"] and not plan["skipped"]
+    }
+
+
+def _drift(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Why the driver is not as it was sealed or wished: what the plan would change of it, and what its checks say."""
     if plan["skipped"]:
         return []
     found = [] if not plan["error"] else [str(plan["error"])]
     found += [str(row["text"]) for row in (*plan["conflicts"], *plan["refusals"])]
-    found += [str(change["reason"]) for change in plan["changes"] if change["component"] == "nvidia_driver"]
+    changes = [change for change in plan["changes"] if change["component"] == "nvidia_driver"]
+    if facts["seals"] is None:  # that the driver is to be sealed is then no more than that nobody could look
+        changes = [change for change in changes if change["action"] != "adopt"]
+    found += [str(change["reason"]) for change in changes]
     found += [
         str(check["reason"])
         for check in plan["checks"]

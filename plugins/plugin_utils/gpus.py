@@ -88,6 +88,11 @@ def identify(name: str, rules: Rules) -> Row:
     return min(found, key=lambda row: (_form(row), len(_words(row["name"]))))
 
 
+def is_known(name: str, rules: Rules) -> bool:
+    """Say whether a name means a card of the rules, be it one that several cards share."""
+    return bool(_called(name, rules))
+
+
 def _called(name: str, rules: Rules) -> list[Row]:
     """Return the rows that a name may mean, the closest reading first; of memory and Max-Q only where rows tell them apart."""
     rows: list[Row] = rules["gpus"]["rows"]

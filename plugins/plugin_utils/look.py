@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.errors import AnsibleActionFail
 
-from . import credentials, hosts, lock, planner, rules, upgrading
+from . import credentials, hosts, lock, planner, rules, settings, upgrading
 from .node_action import WISH_VARIABLES, NodeAction, write_json
 from .report.files import file_name
 from .resolver.frameworks import FRAMEWORKS
@@ -23,6 +23,7 @@ from .wish import BadInput, Wish
 #: Variables of a run that are no wish.
 RUN_VARIABLES = (
     "gpuwright_local",
+    "gpuwright_no_reboot",
     "gpuwright_full",
     "gpuwright_verb",
     "gpuwright_proof_max_age",
@@ -34,7 +35,7 @@ RUN_VARIABLES = (
 
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
 RULES = rules.load_rules()
-ROLES = json.loads(Path(__file__).with_name("roles.json").read_text(encoding="utf-8"))
+ROLES = settings.ROLES
 
 
 class Look:
@@ -44,7 +45,10 @@ class Look:
         self.action = action
         self.task_vars = task_vars
         self.host: str = task_vars["inventory_hostname"]
-        self.run = action.variables(task_vars, RUN_VARIABLES)
+        try:
+            self.run = settings.read(action.variables(task_vars, RUN_VARIABLES))
+        except BadInput as error:  # in a play of ours they were read before the first host
+            raise AnsibleActionFail(error.message) from None
 
     @property
     def verb(self) -> str:
@@ -191,14 +195,14 @@ class Look:
             full=bool(run.get("gpuwright_full")) and applied is None,
             verb=self.verb,
             only=only,
-            proof_max_age=int(run.get("gpuwright_proof_max_age") or planner.PROOF_MAX_AGE),
+            proof_max_age=run.get("gpuwright_proof_max_age") or planner.PROOF_MAX_AGE,
             inputs=self._role_inputs(),
             role_digests={name: role["digest"] for name, role in ROLES.items()},
             applied=applied,
             absent=absent,
             begun=self._begun,
             failure=self._failure,
-            retry=boolean(run.get("gpuwright_retry") or False),
+            retry=bool(run.get("gpuwright_retry")),
             security=bool(run.get("gpuwright_security")),
         )
 

@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from ..module_utils import checks as checking
+from ..module_utils import dotted
 from ..module_utils.private_apt import EVERY_PACKAGE
 from . import (
     availability,
@@ -44,6 +45,7 @@ from .components import (
     nvidia_driver,
     repair,
 )
+from .components.base import not_known
 from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
@@ -376,7 +378,8 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["digests"] = {name: _digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)}
     plan["manages"] = {name: COMPONENTS[name].manages(context).as_dict() for name in plan["digests"]}
     sizes = {row["name"]: row for row in (index or {}).get("install") or ()}
-    plan["changes"] = [_change(name, finding, sizes, versions) for name, found in findings.items() for finding in found]
+    changes = [_change(name, finding, sizes, versions) for name, found in findings.items() for finding in found]
+    plan["changes"] = changes if drafted.state else _with_branch(changes, context, plan["why"])
     plan["checks"] = judge.judge(context.facts, context.stack, _expectations(drafted, request))
     _add_proof(plan, context, request, sizes)
     plan["components"] = [
@@ -432,10 +435,13 @@ def take_back(facts: Facts, request: Request) -> dict[str, Any]:
     plan["remove"] = removal.work(facts)
     plan["restore"] = plan["remove"]["restore"]
     plan |= {"reboot": reason is not None and bool(found), "reboot_reason": reason}
-    if not found:
+    unread = "history" in facts["unknown"]
+    if unread:
+        plan["checks"] = [checking.incomplete("removal.left", not_known(facts, "history", "what gpuwright brought"))]
+    elif not found:
         plan["checks"] = [checking.make("removal.left", "pass", reason="nothing of gpuwright is on this node")]
     context = Context(facts=facts, stack={})
-    plan["refusals"] = _privilege_refusals(context) if found and request.verb in APPLYING else []
+    plan["refusals"] = _privilege_refusals(context) if (found or unread) and request.verb in APPLYING else []
     plan["refusals"] += [_refusal("record-foreign", text, _OTHERS_RECORD) for text in removal.foreign(facts)]
     plan["ok"] = not plan["refusals"]
     return judged(plan, request)
@@ -509,7 +515,9 @@ def _seal_findings(name: str, context: Context, request: Request) -> list[Findin
     """The outcome looks right; is there a good seal of these very inputs?"""
     if request.only:
         return []
-    seal = (context.facts["seals"] or {}).get(name)
+    if context.facts["seals"] is None:
+        return [Finding("adopt", not_known(context.facts, "seals", "whether gpuwright sealed it"))]
+    seal = context.facts["seals"].get(name)
     adopted = name == "nvidia_driver" and context.stack["driver"]["adopted"]
     if seal is None:
         reason = "a working driver is there and satisfies the wish" if adopted else "not yet sealed by gpuwright"
@@ -578,6 +586,24 @@ def _change(name: str, finding: Finding, sizes: Mapping[str, Any], versions: Map
     }
 
 
+def _with_branch(
+    changes: list[dict[str, Any]], context: Context, why: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The changes; that the driver leaves its branch is told as that and with the reason, not by the packages that it takes."""
+    driver, seen = context.stack.get("driver"), context.facts["driver"]
+    there = seen["user_version"] or seen["loaded_version"]
+    if not driver or not there or driver["adopted"] or dotted.major(there) == driver["branch"]:
+        return changes
+    because = next((f" ({row['text']})" for row in why if row["rule"] == "driver.branch"), "")
+    reason = f"the driver leaves branch {dotted.major(there)} for {driver['branch']}{because}"
+    return [
+        change | {"reason": reason}
+        if change["component"] == "nvidia_driver" and change["action"] in ("install", "upgrade")
+        else change
+        for change in changes
+    ]
+
+
 def _versions(index: Mapping[str, Any] | None) -> dict[str, str]:
     rows = (index or {}).get("packages") or {}
     return {name: row["candidate"] for name, row in rows.items() if row.get("candidate")}
@@ -610,6 +636,8 @@ def _missing_tools(context: Context) -> list[str]:
 def _stale(proof: Mapping[str, Any] | None, plan: Mapping[str, Any], context: Context, request: Request) -> str | None:
     if plan["changes"]:
         return "the node is proven after every change"
+    if proof is None and "proof" in context.facts["unknown"]:
+        return not_known(context.facts, "proof", "whether the node was proven")
     if proof is None:
         return "the node was never proven"
     if proof["verdict"] != "pass":

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..module_utils import history
 from .components import Finding, runfile
+from .components.base import not_known
 from .resolver import adoption
 from .wish import Wish
 
@@ -378,6 +379,9 @@ def refusals(state: State, facts: Facts, versions: Mapping[str, str], given: str
 
 def nowhere(facts: Facts) -> dict[str, Any]:
     """Why there is no way back."""
+    if "history" in facts["unknown"]:
+        text = not_known(facts, "history", "which drivers worked before")
+        return {"rule": "rollback-unknown", "text": text, "source": "gpuwright", "remedy": "run with sudo, or give -K"}
     states = (facts.get("history") or {}).get("states") or ()
     told = f"only driver {states[0]['version']}, which is the present one" if states else "none"
     text = f"no earlier driver that worked is remembered on this node ({told})"

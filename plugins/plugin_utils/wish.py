@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted, redact
 
-from . import datacentre, specifiers
+from . import datacentre, gpus, specifiers
 from .errors import BadInput
 from .rules import Row, Rules, load_rules
 
@@ -568,7 +568,7 @@ def _values(variables: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
         )
     if variables.get("frameworks_path"):
         values["frameworks_path"] = str(variables["frameworks_path"]).rstrip("/")
-    _host_variables(values, variables)
+    _host_variables(values, variables, rules)
     return values
 
 
@@ -636,18 +636,28 @@ def _framework_variable(values: dict[str, Any], want: str, rules: Rules) -> None
     _add_want(values, want, rules)
 
 
-def _host_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> None:
+def _expected_cards(expected: Any, rules: Rules) -> dict[str, Any]:
+    """Read which cards have to be there: their number, or their names."""
+    if isinstance(expected, str) and expected.strip().isdecimal():
+        expected = int(expected)  # `-e name=2` and an INI inventory know only texts
+    if isinstance(expected, int) and not isinstance(expected, bool) and expected >= 0:
+        return {"gpus_expected": expected}
+    if expected in _AUTO:
+        return {}
+    names = [] if expected is True else [str(item) for item in _list(expected, "gpuwright_gpus_expected")]
+    strange = next((name for name in names if not gpus.is_known(name, rules)), expected if not names else None)
+    if strange is not None:
+        text = f"gpuwright_gpus_expected has to be a number of cards or their names, found {strange!r}"
+        raise BadInput(text, gpus.suggest(str(strange), rules))
+    return {"gpus_expected": tuple(names)}
+
+
+def _host_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
     for key in ("gpus_ignore", "provision_for"):
         items = variables.get(f"gpuwright_{key}")
         if items:
             values[key] = tuple(str(item) for item in _list(items, f"gpuwright_{key}"))
-    expected = variables.get("gpuwright_gpus_expected")
-    if isinstance(expected, str) and expected.strip().isdecimal():
-        expected = int(expected)  # `-e name=2` and an INI inventory know only texts
-    if isinstance(expected, int) and not isinstance(expected, bool):
-        values["gpus_expected"] = expected
-    elif expected:
-        values["gpus_expected"] = tuple(str(item) for item in _list(expected, "gpuwright_gpus_expected"))
+    values |= _expected_cards(variables.get("gpuwright_gpus_expected"), rules)
     values["gpus_pcie_lanes"] = _lanes(variables.get("gpuwright_gpus_pcie_lanes"))
     for key in ("mirrors", "repository_keys"):
         mapping = variables.get(f"gpuwright_{key}") or {}

@@ -29,6 +29,7 @@ _BY_WORD = {
     "warn": "yellow",
     "skip": "dim",
     "drift": "red",
+    "unknown": "yellow",
     "ok": "green",
 }
 _MIN_COLUMN = 16

@@ -36,12 +36,12 @@ def of_plan(plan: Mapping[str, Any]) -> int:
 
 
 def of_status(plan: Mapping[str, Any]) -> int:
-    """The exit code of one host of `status`: done where nothing drifts, whatever else would be changed there."""
+    """The exit code of one host of `status`: done where it is as it was sealed and proven, whatever else would be changed there."""
     if plan.get("error"):
         return BAD_INPUT
     if plan.get("conflicts"):
         return REFUSED
-    return FAILED if plan["status"]["drift"] else DONE
+    return DONE if plan["status"]["state"] in {"ok", "skip"} else FAILED
 
 
 def of_judgement(record: Mapping[str, Any]) -> int:

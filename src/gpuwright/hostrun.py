@@ -18,6 +18,7 @@ from gpuwright import (
     request,
     runner,
     show,
+    told,
 )
 from gpuwright.errors import BadInput
 
@@ -103,7 +104,7 @@ def tell_results(
         documents = {host: records.result_document(record) for host, record in complete.items()}
         console.json_document({"verdict": verdict, "exit": code, "hosts": documents, "unreachable": lost})
     else:
-        show.results(complete, lost)
+        show.results(complete if args.verbose else told.only_new(complete), lost)
     show.report_place(wanted.run_dir)
     return code
 

@@ -14,6 +14,7 @@ from gpuwright.errors import BadInput, Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
     from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
@@ -81,6 +82,14 @@ def find_cards(pattern: str | None, few: int | None = None) -> list[dict[str, An
         return found
 
 
+def fleet() -> ModuleType:
+    """The collection's module for what a status shows: Ansible alone shows the same."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet
+
+    return fleet
+
+
 def rules_age() -> dict[str, Any]:
     """The date of the rules, and how many days old they are today."""
     paths.make_collection_importable()
@@ -97,9 +106,10 @@ def check_wish(wants: Sequence[str], variables: Mapping[str, Any]) -> None:
         BadInput: with what is near.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import settings, wish
 
         wish.Wish.from_variables({"gpuwright_want": list(wants), "gpuwright_wish": dict(variables)})
+        settings.read(variables)
 
 
 def refuse_templates(option: str, value: Any) -> None:
@@ -116,6 +126,14 @@ def refuse_templates(option: str, value: Any) -> None:
             f"{place} has to be plain text, found the template {text!r}",
             ["write the value itself; what Ansible is to render belongs into the inventory"],
         )
+
+
+def default_wants() -> list[str]:
+    """What `plan` and `up` take where nothing is wished by name."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
+
+    return list(wish.DEFAULT_WANTS)
 
 
 def check_cards(names: Iterable[str]) -> None:

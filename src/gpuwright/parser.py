@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Verbs that the contract names and this version does not have yet. Not in the help: what is listed works.
-LATER = ("bundle", "size", "init")
+LATER = ("bundle", "size")
 
 # What must not reach ansible-playbook behind `--`, and what to use instead.
 _NOT_THROUGH = {
     "-i": "use -i before the `--`",
     "--inventory": "use -i before the `--`",
-    "-l": "use --limit before the `--`",
+    "-l": "use -l before the `--`",
     "--limit": "use --limit before the `--`",
     "-K": "use -K before the `--`",
     "--ask-become-pass": "use -K before the `--`",
@@ -134,6 +134,7 @@ def build_parser() -> Parser:
     _host_verb(verbs, "status", "show which driver each host is on, held or drifting; changes nothing")
     _resolve(verbs)
     _gpus(verbs)
+    _init(verbs)
     _demo(verbs)
     _completion(verbs)
     return parser
@@ -168,7 +169,7 @@ def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool 
     hosts.add_argument(
         "-i", "--inventory", metavar="INVENTORY", action="append", help="Ansible inventory (default: this machine)"
     )
-    hosts.add_argument("--limit", metavar="PATTERN", help="only these hosts of the inventory")
+    hosts.add_argument("-l", "--limit", metavar="PATTERN", help="only these hosts of the inventory")
     hosts.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
     hosts.add_argument(
         "-e",
@@ -239,6 +240,18 @@ def _gpus(verbs: _Verbs[Parser]) -> None:
     parser.add_argument(
         "pattern", metavar="PATTERN", nargs="?", help="part of a name or a PCI device id (default: all)"
     )
+
+
+def _init(verbs: _Verbs[Parser]) -> None:
+    parser = _verb(verbs, "init", "write a wish for this machine, or an inventory of hosts, ready to edit")
+    parser.add_argument(
+        "hosts",
+        metavar="HOST",
+        nargs="*",
+        help="the hosts of an inventory; localhost is this machine (default: a wish)",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="where (default: wish.yml or inventory.yml)")
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
 
 
 def _demo(verbs: _Verbs[Parser]) -> None:

@@ -43,6 +43,9 @@ _RESULT_EXTRAS = (
     "stack",
 )
 
+# The verdict of a host by its state in `status`.
+_OF_STATE = {"ok": "pass", "skip": "skip", "unknown": "incomplete", "incomplete": "incomplete"}
+
 
 def plans(run_dir: Path) -> dict[str, Record]:
     """The plans of a run, by host."""
@@ -72,7 +75,7 @@ def result_document(record: Record) -> Record:
 def status_document(plan: Record) -> Record:
     """One host's entry in the JSON of `status`."""
     told: Record = dict(plan["status"])
-    verdict = "skip" if plan.get("skipped") else "fail" if told["drift"] else "pass"
+    verdict = _OF_STATE.get(told["state"], "fail")
     extras = ("error", "suggestions", "conflicts", "refusals", "skipped")
     return {"verdict": verdict, **told} | {key: plan[key] for key in extras if plan.get(key)} | _simulated(plan)
 

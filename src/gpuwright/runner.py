@@ -30,6 +30,9 @@ _ABOUT_INPUT = re.compile(
     r"extra vars|vault|decrypt|unrecognized arguments|invalid choice|expected one argument", re.IGNORECASE
 )
 
+# The action that opens a run and reads its variables. It is the controller's alone: no node answers in its name.
+_OPENS = "gpuwright.node.report"
+
 # How long a playbook has to stop in order after Ctrl-C, in seconds.
 _GRACE = 10.0
 
@@ -43,6 +46,7 @@ class Outcome:
         unreachable: host → why.
         failed: host → what failed first; also where a role caught it and went on.
         lost: hosts that Ansible counts as failed at its end: nothing caught it.
+        bad_input: what the run refused before the first host.
         complete: Ansible came to its end; without that nothing a host left behind is its result.
         seconds: how long it took.
         rc: ansible-playbook's exit status; never handed on.
@@ -53,6 +57,7 @@ class Outcome:
     unreachable: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+    bad_input: BadInput | None = None
     complete: bool = False
     seconds: float = 0.0
     rc: int = 0
@@ -79,6 +84,8 @@ class Outcome:
         if host not in self.hosts:
             self.hosts.append(host)
         result = data.get("res") or {}
+        if data.get("resolved_action") == _OPENS and "suggestions" in result:
+            self.bad_input = BadInput(result["msg"], result["suggestions"])
         if event.get("event") == "runner_on_unreachable":
             self.unreachable.setdefault(host, reasons.unreachable(result))
         elif event.get("event") == "runner_on_failed" and not data.get("ignore_errors"):
@@ -93,7 +100,7 @@ def run(request: Request, listener: Callable[[Event], None]) -> Outcome:
         listener: is given every event.
 
     Raises:
-        BadInput: there is no host to work on, or the inventory cannot be read.
+        BadInput: there is no host to work on, the inventory cannot be read, or a variable cannot be meant.
         Failed: Ansible itself could not start.
         Interrupted: Ctrl-C.
     """
@@ -101,13 +108,16 @@ def run(request: Request, listener: Callable[[Event], None]) -> Outcome:
 
     def on_event(event: Event) -> None:
         outcome.take(event)
-        listener(event)
+        if outcome.bad_input is None:  # it is told as what it is, and not as a host's failure
+            listener(event)
 
     began = time.monotonic()
     outcome.rc, status = backend(request, on_event)
     outcome.seconds = time.monotonic() - began
     if status == "canceled":
         raise Interrupted("interrupted; what was begun is healed by the next run", [f"the log is {outcome.log}"])
+    if outcome.bad_input:
+        raise outcome.bad_input
     if not outcome.hosts:
         _explain_no_hosts(request, outcome)
     return outcome

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpuwright import console, records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Record = dict[str, Any]
 
@@ -23,6 +23,7 @@ _PLAN_PARTS = (
     "error",
     "skipped",
     "warnings",
+    "warnings_as_before",
     "reboot",
     "rescue",
     "download_bytes",
@@ -37,11 +38,14 @@ _RESULT_PARTS = (
     "error",
     "skipped",
     "warnings",
+    "warnings_as_before",
     "reboot",
     "left",
     "resume",
     "rescue",
 )
+# Actions that bring another version.
+_MOVING = ("install", "upgrade")
 # Hosts named one by one before the rest is a number.
 _MOST_UNREACHABLE = 20
 
@@ -90,11 +94,11 @@ def hosts_not_worked_on(unreachable: Mapping[str, str], failed: Mapping[str, str
 
 
 def conflicts(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Show why something cannot be done, each reason with its remedy."""
-    for row in rows:
-        console.out(console.paragraph(str(row.get("text")), bullet="- "))
-        if row.get("remedy"):
-            console.out(console.paragraph(f"remedy: {row['remedy']}", indent=6))
+    """Show why something cannot be done, each reason once with its remedy."""
+    for text, remedy in dict.fromkeys((str(row.get("text")), row.get("remedy")) for row in rows):
+        console.out(console.paragraph(text, bullet="- "))
+        if remedy:
+            console.out(console.paragraph(f"remedy: {remedy}", indent=6))
 
 
 def because(rows: Iterable[Mapping[str, Any]]) -> None:
@@ -134,10 +138,13 @@ def rules_age(state: Mapping[str, Any] | None) -> None:
         console.out(f"rules of {state['generated']}, {'1 day' if days == 1 else f'{days} days'} old")
 
 
-def warnings(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Show warnings."""
-    for row in rows:
-        console.out(console.paragraph(f"{console.colour('warning', 'yellow')}: {row.get('text')}"))
+def warnings(record: Mapping[str, Any]) -> None:
+    """Show the warnings of a host, each once, and how many it had before; see told.py."""
+    for text in dict.fromkeys(str(row.get("text")) for row in record.get("warnings") or ()):
+        console.out(console.paragraph(f"{console.colour('warning', 'yellow')}: {text}"))
+    count = record.get("warnings_as_before") or 0
+    if count:
+        console.out(f"  {count} {'warning' if count == 1 else 'warnings'} as in the last run (-v shows them)")
 
 
 def _grouped(found: Mapping[str, Record], parts: Sequence[str]) -> list[tuple[list[str], Record]]:
@@ -146,7 +153,8 @@ def _grouped(found: Mapping[str, Record], parts: Sequence[str]) -> list[tuple[li
     for host, record in found.items():
         shown = {key: record.get(key) for key in parts} | {"cards": _hardware(record)}
         if "verdict" in parts:
-            shown["checks"] = [_row(check) for check in _trouble(record)]
+            shown["checks"] = _rows(_trouble(record))
+            shown["moved"] = list(_moved(record))
         groups.setdefault(json.dumps(shown, sort_keys=True, default=str), ([], record))[0].append(host)
     return sorted(groups.values(), key=lambda group: (-len(group[0]), group[0][0]))
 
@@ -176,7 +184,7 @@ def _plan(hosts: Sequence[str], plan: Record) -> None:
     if refused:
         console.out("  this cannot be done:")
         conflicts(refused)
-    warnings(plan.get("warnings") or ())
+    warnings(plan)
     _changes(plan)
 
 
@@ -213,9 +221,9 @@ def _changes(plan: Record) -> None:
             f"  download {console.size(plan.get('download_bytes'))}{with_others}, {console.size(plan.get('disk_bytes'))} on disk"
         )
     if plan.get("reboot"):
-        console.out(
-            console.paragraph(f"a reboot is needed: {plan.get('reboot_reason') or 'the new driver is loaded then'}")
-        )
+        reason = plan.get("reboot_reason") or "the new driver is loaded then"
+        in_table = any(reason in str(row.get("reason")) for row in changes)
+        console.out(console.paragraph("a reboot is needed" if in_table else f"a reboot is needed: {reason}"))
     _rescue(plan)
 
 
@@ -244,20 +252,30 @@ def _result(hosts: Sequence[str], record: Record) -> None:
     console.out(f"{_title(hosts, record)}: {verdict}{_after(record)}")
     if record.get("error"):
         console.out(console.paragraph(f"bad input: {record['error']}"))
+    refused = [*(record.get("conflicts") or ()), *(record.get("refusals") or ())]
     failure = record.get("failure")
-    if failure:
+    # What the role preflight refused is told as the refusal that it is.
+    if failure and failure.get("message") not in [row.get("text") for row in refused]:
         where = ": ".join(str(failure[key]) for key in ("component", "task") if failure.get(key))
         console.out(console.paragraph(f"failed: {where + ': ' if where else ''}{str(failure.get('message')).strip()}"))
         for line in str(failure.get("output") or "").splitlines():
             console.out(f"    | {console.clean(line)}")
     _returned(record.get("returned"))
-    refused = [*(record.get("conflicts") or ()), *(record.get("refusals") or ())]
+    for sentence in _moved(record):
+        console.out(console.paragraph(sentence))
     conflicts(refused)
-    warnings(record.get("warnings") or ())
+    warnings(record)
     if not refused:  # else the checks tell of the node as it was, and their remedy is the very run that was refused
         _checks(record.get("checks") or [], _trouble(record))
     _left(record)
     _rescue(record)
+
+
+def _moved(record: Record) -> Iterator[str]:
+    """What went from one version to another, and why."""
+    for row in record.get("changes") or ():
+        if row.get("from") and row.get("to") and row["from"] != row["to"] and row["action"] in _MOVING:
+            yield f"{row['component']}: {row['from']} -> {row['to']}: {row['reason']}"
 
 
 def _left(record: Record) -> None:
@@ -306,7 +324,7 @@ def _after(record: Record) -> str:
 
 def _checks(checks: Sequence[Record], trouble: Sequence[Record]) -> None:
     if trouble:
-        console.out(console.table([_row(check) for check in trouble], ("status", "check", "measured", "reason")))
+        console.out(console.table(_rows(trouble), ("status", "check", "measured", "reason")))
     for remedy in dict.fromkeys(str(check["remedy"]) for check in trouble if check.get("remedy")):
         console.out(console.paragraph(remedy, bullet="remedy: "))
     if checks:
@@ -317,13 +335,17 @@ def _checks(checks: Sequence[Record], trouble: Sequence[Record]) -> None:
         console.out("  " + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
 
 
-def _row(check: Record) -> tuple[str, str, str, str]:
-    return check["status"], _name(check), _measured(check), str(check.get("reason") or "")
-
-
-def _name(check: Record) -> str:
-    gpu = check.get("gpu")
-    return f"{check['id']} (GPU {gpu})" if gpu is not None else str(check["id"])
+def _rows(checks: Sequence[Record]) -> list[tuple[str, str, str, str]]:
+    """A row for each check; the same of several cards is told once, with all of them."""
+    cards: dict[tuple[str, str, str, str], list[str]] = {}
+    for check in checks:
+        row = (check["status"], str(check["id"]), _measured(check), str(check.get("reason") or ""))
+        gpu = check.get("gpu")
+        cards.setdefault(row, []).extend([] if gpu is None else [str(gpu)])
+    return [
+        (status, f"{name} (GPU {', '.join(gpus)})" if gpus else name, measured, reason)
+        for (status, name, measured, reason), gpus in cards.items()
+    ]
 
 
 def _measured(check: Record) -> str:

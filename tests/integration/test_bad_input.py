@@ -57,11 +57,14 @@ def failed(machine: Node, *arguments: str) -> Run:
     return run
 
 
-def test_a_wish_that_only_the_host_shows_to_be_wrong_is_bad_input(bare: Node) -> None:
+def test_a_variable_that_cannot_be_meant_is_bad_input(bare: Node) -> None:
     before = traces(bare)
-    run = gpuwright("up", "--yes", "-i", bare.inventory, "-e", '{"cuda_versions": ["99"]}', "--json")
-    assert run.code == run.json["exit"] == 2, str(run)
-    assert "no CUDA 99" in run.host["error"]
+    run = gpuwright(
+        "up", "--yes", "-i", bare.inventory, "-e", '{"cuda_versions": ["99"], "cuda_version": "12.8"}', "--json"
+    )
+    assert run.code == 2, str(run)
+    assert "no CUDA 99" in run.json["error"]
+    assert "did you mean cuda_versions?" in run.json["suggestions"]
     assert traces(bare) == before
 
 

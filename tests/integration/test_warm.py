@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from . import witness
-from .conftest import Node
+from .conftest import Node, gpuwright
 
 pytestmark = pytest.mark.sim
 
@@ -42,3 +42,31 @@ def test_up_full_runs_every_role_and_changes_nothing(ready_node: Node) -> None:
     assert "validate" in run.roles
     assert run.changed == 0
     assert run.host["verdict"] == "pass"
+
+
+def test_without_root_what_is_sealed_and_proven_is_unknown_and_not_missing(ready_node: Node) -> None:
+    plain = ("-e", "ansible_become=false")
+    reasons = [change["reason"] for change in ready_node.plan(*plain).host["changes"]]
+    assert reasons
+    assert all(reason.startswith("it is not known wh") for reason in reasons[:-1]), reasons
+    status = gpuwright("status", "-i", ready_node.inventory, "--json", *plain)
+    assert (status.code, status.host["state"], status.host["drift"]) == (1, "unknown", []), str(status)
+    assert set(status.host["unknown"]) == {"seals", "proof"}
+    for verb, rule in (("up", "needs-root"), ("remove", "needs-root"), ("rollback", "rollback-unknown")):
+        refused = gpuwright(verb, "--yes", "-i", ready_node.inventory, "--json", *plain)
+        assert refused.code == 3, str(refused)
+        assert [row["rule"] for row in refused.host["refusals"]] == [rule]
+    assert gpuwright("status", "-i", ready_node.inventory, "--json").host["state"] == "ok"
+
+
+def test_a_node_whose_last_proof_failed_is_not_ok_and_ansible_alone_says_so_too(ready_node: Node) -> None:
+    proof = "/var/lib/gpuwright/proof.json"
+    ready_node.shell(f'cp -p {proof} /root/proof && sed -i \'s/"verdict": *"pass"/"verdict": "fail"/\' {proof}')
+    try:
+        status = gpuwright("status", "-i", ready_node.inventory)
+        (row,) = [line for line in status.stdout.splitlines() if ready_node.name in line]
+        assert (status.code, row.split()[0]) == (1, "fail"), str(status)
+        alone = witness.playbook("playbooks/status.yml", ready_node.inventory)
+        assert row in alone.splitlines()
+    finally:
+        ready_node.shell(f"mv /root/proof {proof}")

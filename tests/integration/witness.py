@@ -113,9 +113,16 @@ def changed(report: Path) -> int:
 
 def remote_operations(inventory: Path) -> tuple[list[str], str]:
     """What `ansible-playbook -vvv site.yml` sent to the hosts (commands and files), and its recap."""
+    said = playbook("site.yml", inventory, "-vvv")
+    operations = re.findall(r"^<\S+> (?:SSH: EXEC|PUT|FETCH) .*$", said, re.MULTILINE)
+    return operations, said.split("PLAY RECAP")[-1]
+
+
+def playbook(name: str, inventory: Path, *arguments: str) -> str:
+    """What `ansible-playbook`, which has to end well, says of one of the clone's playbooks."""
     program = Path(sys.executable).with_name("ansible-playbook")
     done = subprocess.run(
-        [program, "-vvv", "-i", inventory, "site.yml"],
+        [program, *arguments, "-i", inventory, name],
         capture_output=True,
         text=True,
         check=False,
@@ -124,8 +131,7 @@ def remote_operations(inventory: Path) -> tuple[list[str], str]:
         env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    operations = re.findall(r"^<\S+> (?:SSH: EXEC|PUT|FETCH) .*$", done.stdout, re.MULTILINE)
-    return operations, done.stdout.split("PLAY RECAP")[-1]
+    return done.stdout
 
 
 def sudo_commands(node: str, cursor: str) -> list[str]:

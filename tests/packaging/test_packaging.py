@@ -146,17 +146,17 @@ def test_check_mode_plans_for_this_machine(ansible_environment: Environment, clo
 def test_a_host_of_an_earlier_run_in_the_same_directory_is_not_worked_on(
     ansible_environment: Environment, clone: Path, tmp_path: Path
 ) -> None:
-    """Nothing is changed: the wish of the one host is bad input."""
+    """Nothing is changed: the lock of the one host is bad input."""
     left = tmp_path / "run/plans/elsewhere.json"
     left.parent.mkdir(parents=True)
     left.write_text(json.dumps({"host": "elsewhere", "ok": True, "components": ["cuda"]}))
     outcome = attempt(
         ansible_environment.program("ansible-playbook"), clone / "site.yml", "-i", clone / "inventories/workstation",
-        "-e", f"gpuwright_run_dir={tmp_path / 'run'}", "-e", "ansible_become=false", "-e", '{"cuda_versions": ["99.9"]}',
+        "-e", f"gpuwright_run_dir={tmp_path / 'run'}", "-e", "ansible_become=false", "-e", "gpuwright_lock=/absent/lock.json",
         cwd=tmp_path, env={**ansible_environment.path, "XDG_STATE_HOME": str(tmp_path / "state")},
     )  # fmt: skip
     assert outcome.returncode == 2, outcome.stdout + outcome.stderr
-    assert "know no CUDA 99.9" in outcome.stdout
+    assert "the lock file /absent/lock.json is not there" in outcome.stdout
     assert "elsewhere" not in outcome.stdout
 
 

@@ -106,7 +106,7 @@ def observe(
         "services": states,
         "fabric": fabric.observe(host, kernels["next"], shown),
         "sessions": {"display": display.graphical_session(host)},
-        "seals": judged,
+        "seals": None if "seals" in host.unknown_facts else judged,
         "proof": seals.read_proof(host),
         "lock": seals.read_lock(host),
         "history": earlier.observe(host, history),

@@ -106,6 +106,11 @@ class Component(Protocol):
         """
 
 
+def not_known(facts: Mapping[str, Any], fact: str, what: str) -> str:
+    """What is said where something could not be read: it is neither there nor absent."""
+    return f"it is not known {what}: {facts['unknown'].get(fact) or 'the observation does not tell'}"
+
+
 def missing_packages(context: Context, names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in context.installed]
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .base import Context, Finding, Manages
+from .base import Context, Finding, Manages, not_known
 
 BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 #: dracut takes the machine's modprobe.d only where it is told to, in every initramfs from then on.
 DRACUT = "/etc/dracut.conf.d/gpuwright-nouveau.conf"
+
+_INSIDE = "kernel.initramfs.blacklist_inside"
 
 
 def wanted(context: Context) -> bool:
@@ -25,10 +27,14 @@ def findings(context: Context) -> list[Finding]:
         return []
     if _sealed(context):
         return []
-    if not initramfs["blacklist_inside"]:
-        reason = f"nouveau and nova are not blacklisted inside {initramfs['path']}"
-        return [Finding("configure", reason, files=[BLACKLIST, *_of_dracut(context), initramfs["path"]])]
-    return []
+    if initramfs["blacklist_inside"]:
+        return []
+    reason = f"nouveau and nova are not blacklisted inside {initramfs['path']}"
+    if _INSIDE in context.facts["unknown"]:
+        reason = not_known(
+            context.facts, _INSIDE, f"whether nouveau and nova are blacklisted inside {initramfs['path']}"
+        )
+    return [Finding("configure", reason, files=[BLACKLIST, *_of_dracut(context), initramfs["path"]])]
 
 
 def manages(context: Context) -> Manages:

@@ -11,9 +11,19 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.report.files import
     aggregate,
     default_run_dir,
     open_run,
+    read_plans,
     waiting,
     write_host,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import host_record, report_of
 
-__all__ = ["aggregate", "default_run_dir", "host_record", "open_run", "report_of", "waiting", "write_host"]
+__all__ = [
+    "aggregate",
+    "default_run_dir",
+    "host_record",
+    "open_run",
+    "read_plans",
+    "report_of",
+    "waiting",
+    "write_host",
+]

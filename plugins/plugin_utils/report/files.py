@@ -13,7 +13,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -131,12 +131,15 @@ def read_records(run_dir: Path) -> dict[str, pure.Record]:
 def waiting(run_dir: Path) -> list[str]:
     """Hosts that have something to change and no result: the run did not come to them, or not yet."""
     done = {path.name for path in (run_dir / "hosts").glob("*.json")}
-    plans = {
-        path.name: _read(path) or {} for path in sorted((run_dir / "plans").glob("*.json")) if path.name not in done
-    }
-    return [
-        str(plan["host"]) for plan in plans.values() if plan.get("host") and plan.get("ok") and plan.get("components")
-    ]
+    plans = read_plans(run_dir, without=done)
+    return [host for host, plan in plans.items() if plan.get("ok") and plan.get("components")]
+
+
+def read_plans(run_dir: Path, without: Collection[str] = ()) -> dict[str, dict[str, Any]]:
+    """The plans of this run by host, but for the files of these names."""
+    paths = [path for path in sorted((run_dir / "plans").glob("*.json")) if path.name not in without]
+    plans = [_read(path) or {} for path in paths]
+    return {str(plan["host"]): plan for plan in plans if plan.get("host")}
 
 
 def version() -> str | None:

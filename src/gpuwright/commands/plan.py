@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpuwright import console, exits, hostrun, knowledge, records, show
+from gpuwright import console, exits, hostrun, knowledge, records, show, told
 
 if TYPE_CHECKING:
     import argparse
@@ -24,7 +24,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         console.json_document(document(plans, outcome, code))
     else:
-        show.plans(plans, outcome.unreachable, failed, why=args.verbose > 0)
+        shown = plans if args.verbose else told.only_new(plans)
+        show.plans(shown, outcome.unreachable, failed, why=args.verbose > 0)
     show.report_place(wanted.run_dir)
     return code
 

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def exit_code(plans: Mapping[str, Any], outcome: Outcome, failed: Mapping[str, str]) -> int:
-    """The exit code of the run: 1 as soon as one host drifts, is doubtful or was not seen."""
+    """The exit code of the run: 1 as soon as one host drifts, is not proven, is doubtful or was not seen."""
     lost = len(outcome.unreachable) + len(failed)
     doubtful = sum(1 for host in plans if outcome.distrust(host))
     return exits.combine([exits.of_status(plan) for plan in plans.values()] + [exits.FAILED] * (lost + doubtful))
@@ -50,5 +50,5 @@ def document(plans: Mapping[str, Any], outcome: Outcome, failed: Mapping[str, st
         "exit": code,
         "hosts": hosts,
         "unreachable": outcome.unreachable,
-        "versions": show_status.by_version(plans),
+        "versions": knowledge.fleet().by_version(plans),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpuwright import console, exits, hostrun, paths, show
+from gpuwright import console, exits, hostrun, paths, show, told
 from gpuwright.commands import plan as planning
 from gpuwright.errors import BadInput
 
@@ -31,13 +31,18 @@ def run(args: argparse.Namespace) -> int:
         return hostrun.tell_results(args, wanted, outcome, code_of=exits.of_result)
     if args.json or not console.interactive():
         return _only_shown(args, wanted, plans, outcome)
-    show.plans(plans, outcome.unreachable, planning.failed_without_plan(plans, outcome))
+    _show(args, plans, outcome)
     if not console.ask("Apply this plan?"):
         console.note("nothing was changed")
         show.report_place(wanted.run_dir)
         return exits.BAD_INPUT
     paths.clear_records(wanted.run_dir)
     return _apply(args, wanted)
+
+
+def _show(args: argparse.Namespace, plans: Mapping[str, Any], outcome: Outcome) -> None:
+    shown = plans if args.verbose else told.only_new(plans)
+    show.plans(shown, outcome.unreachable, planning.failed_without_plan(plans, outcome))
 
 
 def _apply(args: argparse.Namespace, wanted: Request) -> int:
@@ -57,6 +62,6 @@ def _only_shown(args: argparse.Namespace, wanted: Request, plans: Mapping[str, A
         console.json_document(document | {"error": message, "suggestions": ["give --yes to apply it"]})
         show.report_place(wanted.run_dir)
         return exits.BAD_INPUT
-    show.plans(plans, outcome.unreachable, planning.failed_without_plan(plans, outcome))
+    _show(args, plans, outcome)
     show.report_place(wanted.run_dir)
     raise BadInput(message, ["give --yes to apply it"])

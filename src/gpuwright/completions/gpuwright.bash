@@ -5,18 +5,19 @@
 #    source ~/.local/share/bash_completion/gpuwright
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove status resolve gpus demo completion)
+_shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove status resolve gpus init demo completion)
 
-_shtab_gpuwright_up_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
-_shtab_gpuwright_plan_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
-_shtab_gpuwright_validate_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
-_shtab_gpuwright_doctor_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
-_shtab_gpuwright_upgrade_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes --security)
-_shtab_gpuwright_rollback_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
-_shtab_gpuwright_remove_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
-_shtab_gpuwright_status_option_strings=(-h --help --json -v --verbose -i --inventory --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_up_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
+_shtab_gpuwright_plan_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_validate_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_doctor_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_upgrade_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes --security)
+_shtab_gpuwright_rollback_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
+_shtab_gpuwright_remove_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
+_shtab_gpuwright_status_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
 _shtab_gpuwright_resolve_option_strings=(-h --help --json -v --verbose --gpu --os --arch --facts --assume --want --lock --hashes)
 _shtab_gpuwright_gpus_option_strings=(-h --help --json -v --verbose)
+_shtab_gpuwright_init_option_strings=(-h --help --json -v --verbose -o --output --force)
 _shtab_gpuwright_demo_option_strings=(-h --help --json -v --verbose --clean)
 _shtab_gpuwright_completion_option_strings=(-h --help --json -v --verbose)
 _shtab_gpuwright_option_strings=(-h --help --version)
@@ -88,9 +89,11 @@ _shtab_gpuwright_status___report_COMPGEN=_shtab_compgen_dirs
 _shtab_gpuwright_resolve___facts_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_resolve___lock_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_resolve___hashes_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_init__o_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_init___output_COMPGEN=_shtab_compgen_files
 
 _shtab_gpuwright_completion_pos_0_choices=(bash zsh)
-_shtab_gpuwright_pos_0_choices=(up plan validate doctor upgrade rollback remove status resolve gpus demo completion)
+_shtab_gpuwright_pos_0_choices=(up plan validate doctor upgrade rollback remove status resolve gpus init demo completion)
 
 _shtab_gpuwright_up__h_nargs=0
 _shtab_gpuwright_up___help_nargs=0
@@ -179,6 +182,13 @@ _shtab_gpuwright_gpus___help_nargs=0
 _shtab_gpuwright_gpus___json_nargs=0
 _shtab_gpuwright_gpus__v_nargs=0
 _shtab_gpuwright_gpus___verbose_nargs=0
+_shtab_gpuwright_init_pos_0_nargs='*'
+_shtab_gpuwright_init__h_nargs=0
+_shtab_gpuwright_init___help_nargs=0
+_shtab_gpuwright_init___json_nargs=0
+_shtab_gpuwright_init__v_nargs=0
+_shtab_gpuwright_init___verbose_nargs=0
+_shtab_gpuwright_init___force_nargs=0
 _shtab_gpuwright_demo__h_nargs=0
 _shtab_gpuwright_demo___help_nargs=0
 _shtab_gpuwright_demo___json_nargs=0

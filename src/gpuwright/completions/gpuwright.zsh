@@ -14,6 +14,7 @@ _shtab_gpuwright_commands() {
     demo:'Run the loop on a throw-away simulated node (needs a clone of the repository and Docker).'
     doctor:'Look for what is wrong and name the remedy; changes nothing.'
     gpus:'Show what the rules know of a card.'
+    init:'Write a wish for this machine, or an inventory of hosts, ready to edit.'
     plan:'Show what `up` would do; changes nothing.'
     remove:'Take back everything that gpuwright brought.'
     resolve:'Answer which versions fit together; needs no host and no network.'
@@ -59,7 +60,7 @@ _shtab_gpuwright_doctor_options=(
   "--json[print one JSON document on stdout]"
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
-  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
   {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
@@ -85,12 +86,24 @@ _shtab_gpuwright_gpus_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gpuwright_gpus_defaults_added=0
 
+_shtab_gpuwright_init_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  {-o,--output}"[where (default\: wish.yml or inventory.yml)]:FILE:_files"
+  "--force[write over a file that is there]"
+  "(*)::the hosts of an inventory\; localhost is this machine (default\: a wish):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_init_defaults_added=0
+
 _shtab_gpuwright_plan_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print one JSON document on stdout]"
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
-  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
   {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
@@ -111,7 +124,7 @@ _shtab_gpuwright_remove_options=(
   "--json[print one JSON document on stdout]"
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
-  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
   {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
@@ -150,7 +163,7 @@ _shtab_gpuwright_rollback_options=(
   "--json[print one JSON document on stdout]"
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
-  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
   {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
@@ -172,7 +185,7 @@ _shtab_gpuwright_status_options=(
   "--json[print one JSON document on stdout]"
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
-  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
   {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
@@ -193,7 +206,7 @@ _shtab_gpuwright_up_options=(
   "--json[print one JSON document on stdout]"
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
-  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
   {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
@@ -215,7 +228,7 @@ _shtab_gpuwright_upgrade_options=(
   "--json[print one JSON document on stdout]"
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
-  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
   {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
@@ -238,7 +251,7 @@ _shtab_gpuwright_validate_options=(
   "--json[print one JSON document on stdout]"
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
-  "--limit[only these hosts of the inventory]:PATTERN:"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
   {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
@@ -277,6 +290,7 @@ _shtab_gpuwright() {
         demo) _arguments -C -s $_shtab_gpuwright_demo_options ;;
         doctor) _arguments -C -s $_shtab_gpuwright_doctor_options ;;
         gpus) _arguments -C -s $_shtab_gpuwright_gpus_options ;;
+        init) _arguments -C -s $_shtab_gpuwright_init_options ;;
         plan) _arguments -C -s $_shtab_gpuwright_plan_options ;;
         remove) _arguments -C -s $_shtab_gpuwright_remove_options ;;
         resolve) _arguments -C -s $_shtab_gpuwright_resolve_options ;;

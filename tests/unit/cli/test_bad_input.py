@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuwright import runner
+from gpuwright import paths, runner
 
 
 @pytest.fixture
@@ -44,6 +48,11 @@ def inventory(tmp_path: Path) -> Path:
         (["--wish", "absent.yml"], "the wish file absent.yml is not there", None),
         (["--wish", "torn.yml"], "the wish file torn.yml is not YAML", None),
         (["--wish", "misspelt.yml"], "names 'cuda_versionz'", "cuda_versions"),
+        (
+            ["--wish", "type.yml"],
+            "gpuwright_gpus_expected has to be a number of cards or their names, found 'two'",
+            None,
+        ),
         (["--wish", "list.yml"], "must hold variables", "nvidia_driver_branch"),
         (["--wish", "template.yml"], "--wish.frameworks_path has to be plain text, found the template", "inventory"),
         (["--wish", "name.yml"], "--wish.mig_layout has to be plain text, found the template", "inventory"),
@@ -61,6 +70,7 @@ def test_what_is_not_known_is_told_in_one_message_with_what_is_near(
     (folder / "misspelt.yml").write_text("cuda_versionz: ['12.8']\n")
     (folder / "template.yml").write_text("frameworks_path: \"/opt/{{ lookup('pipe', 'id') }}\"\n")
     (folder / "name.yml").write_text("mig_layout: {\"{{ lookup('pipe', 'id') }}\": [1g.5gb]}\n")
+    (folder / "type.yml").write_text("gpuwright_gpus_expected: two\n")
     (folder / "list.yml").write_text("- cuda\n")
     given = [] if "-i" in arguments else ["-i", str(inventory)]
     words = [str(folder / word) if word.endswith((".yml", ".json")) else word for word in arguments]
@@ -97,3 +107,62 @@ def test_an_inventory_without_hosts_is_bad_input(
     assert done.json.keys() == {"ok", "error", "suggestions"}
     assert str(path) in done.json["error"]
     assert message in done.json["error"]
+
+
+def fleet(folder: Path) -> Path:
+    """Two hosts that nobody may ask, with a mistake for each place in which a variable can stand."""
+    (folder / "group_vars").mkdir()
+    (folder / "host_vars").mkdir()
+    (folder / "group_vars" / "all.yml").write_text("gpuwright_serial: abc\n")
+    (folder / "host_vars" / "node2.yml").write_text("cuda_version: ['12.8']\n")
+    hosts = {"node1": {"gpuwright_gpus_expected": "two"}, "node2": {}}
+    path = folder / "hosts.yml"
+    path.write_text(json.dumps({"all": {"hosts": hosts, "vars": {"ansible_host": "192.0.2.1"}}}))
+    return path
+
+
+MISTAKES = (
+    "gpuwright_serial has to be a number of hosts, a share such as \"25%\", or a list of these, found 'abc' (all 2 hosts)",
+    "gpuwright_gpus_expected has to be a number of cards or their names, found 'two' (node1)",
+    "cuda_version is no variable of gpuwright (node2)",
+    "nvidia_driver_reboot has to be true or false, found 'maybe' (all 2 hosts)",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["up", "status"])
+def test_a_variable_that_cannot_be_meant_is_refused_before_the_first_host(
+    gpuwright: Callable[..., Any], tmp_path: Path, verb: str
+) -> None:
+    done = gpuwright(
+        verb, *(["--yes"] if verb == "up" else []), "-i", str(fleet(tmp_path)), "-e", "nvidia_driver_reboot=maybe"
+    )
+    assert done.code == 2, done
+    assert done.out == ""
+    (error,) = [line for line in done.err.splitlines() if "error" in line]
+    assert all(mistake in error for mistake in MISTAKES), error
+    assert "  hint: did you mean cuda_versions?" in done.err.splitlines()
+    assert "unreachable" not in done.err
+    assert "failed" not in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("playbook", ["site", "validate", "remove"])
+def test_plain_ansible_refuses_it_too(tmp_path: Path, playbook: str) -> None:
+    words = [str(paths.programs() / "ansible-playbook"), str(paths.playbook(playbook)), "-i", str(fleet(tmp_path))]
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(paths.collections_root())}
+    done = subprocess.run(
+        [*words, "-e", "nvidia_driver_reboot=maybe"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2, done
+    said = " ".join(done.stdout.replace('\\"', '"').split())
+    assert all(mistake in said for mistake in MISTAKES), done.stdout
+    assert "did you mean cuda_versions?" in said
+    assert re.findall(r"TASK \[(.*?)\]", done.stdout) == ["Open the run"]
+    assert "UNREACHABLE" not in done.stdout

@@ -6,6 +6,8 @@ import pytest
 
 from gpuwright.errors import BadInput
 from gpuwright.parser import LATER, build_parser, parse
+from gpuwright.request import command_line
+from tests.unit.cli.conftest import FakeAnsible, plan_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,17 @@ def test_every_host_verb_takes_the_options_of_the_contract(verb: str) -> None:
     assert args.verbose == 2
     assert args.ansible_options == ["--forks", "3"]
     assert (args.full, args.no_reboot, args.json, args.yes, args.ask_become_pass) == (True,) * 5
+
+
+@pytest.mark.parametrize("words", [["-l", "canaries:!node3"], ["--limit", "canaries:!node3"], ["-lcanaries:!node3"]])
+def test_a_limit_reaches_ansible_as_it_is(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible, words: list[str]
+) -> None:
+    ansible.plans = {"a": plan_record("a")}
+    gpuwright("plan", "-i", "a,", *words)
+    (request,) = ansible.requests
+    command = command_line(request)
+    assert command[command.index("--limit") + 1] == "canaries:!node3"
 
 
 def test_resolve_takes_the_options_of_the_contract() -> None:

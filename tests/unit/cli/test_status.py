@@ -8,19 +8,30 @@ from typing import Any
 
 import pytest
 
-from gpuwright import show_status
+from ansible_collections.gpuwright.node.plugins.plugin_utils import drift as drifting
+from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet as showing
 from tests.unit.cli.conftest import FakeAnsible, event, plan_record
 
 VERSION = "580.126.20"
 
 
-def record(host: str, version: str | None = VERSION, *drift: str, **changes: Any) -> dict[str, Any]:
+def record(
+    host: str,
+    version: str | None = VERSION,
+    *drift: str,
+    proved: str = "pass",
+    unknown: dict[str, str] | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
+    proof = {"verdict": proved, "time": "2026-11-20T12:00:00Z", "age_seconds": 7200}
     status = {
+        "state": drifting.state(drift, unknown or {}, proof, skipped=bool(changes.get("skipped"))),
         "versions": {"kernel": version, "user": version, "next": version, "next_kernel": "6.8", "wanted": VERSION},
         "held": not drift if version else None,
         "drift": list(drift),
+        "unknown": unknown or {},
         "cards": ["H100", "H100"],
-        "proof": {"verdict": "pass", "time": "2026-11-20T12:00:00Z", "age_seconds": 7200},
+        "proof": proof,
     }
     return plan_record(host, status=status, **changes)
 
@@ -76,9 +87,12 @@ def test_json_is_one_document(gpuwright: Callable[..., Any], ansible: FakeAnsibl
         ({"a": record("a"), "b": record("b", "1", "drifted")}, 1),
         ({"a": record("a", ok=False, conflicts=[{"rule": "r", "text": "no", "remedy": None}])}, 3),
         ({"a": record("a", ok=False, error="what?")}, 2),
+        ({"a": record("a", proved="fail"), "b": record("b")}, 1),
+        ({"a": record("a", proved="incomplete")}, 1),
+        ({"a": record("a", unknown={"seals": "it is not known whether it was sealed: Permission denied"})}, 1),
     ],
 )
-def test_the_exit_code_is_0_only_where_nothing_drifts(
+def test_the_exit_code_is_0_only_where_nothing_drifts_and_all_is_proven(
     gpuwright: Callable[..., Any], ansible: FakeAnsible, plans: dict[str, Any], code: int
 ) -> None:
     ansible.plans = plans
@@ -102,6 +116,35 @@ def test_a_host_without_cards_is_no_drift(gpuwright: Callable[..., Any], ansible
     assert "no NVIDIA GPU" in done.out
 
 
+def test_a_host_whose_last_proof_failed_is_not_ok(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
+    ansible.plans = {"a": record("a"), "b": record("b", proved="fail"), "c": record("c", proved="incomplete")}
+    done = gpuwright("status", "-i", "fleet,")
+    states = {line.split()[1]: line.split()[0] for line in done.out.splitlines()[1:4]}
+    assert states == {"b": "fail", "c": "incomplete", "a": "ok"}
+    hosts = gpuwright("status", "-i", "fleet,", "--json").json["hosts"]
+    assert {name: host["verdict"] for name, host in hosts.items()} == {"a": "pass", "b": "fail", "c": "incomplete"}
+
+
+def test_what_could_not_be_read_is_neither_fine_nor_drift(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
+    said = {
+        "seals": "it is not known whether it is sealed: Permission denied",
+        "proof": "it is not known whether it was proven",
+    }
+    ansible.plans = {"a": record("a", unknown=said)}
+    ansible.plans["a"]["status"]["proof"] = None
+    done = gpuwright("status", "-i", "fleet,")
+    row = done.out.splitlines()[1]
+    assert row.startswith("unknown  a ")
+    assert "never" not in row
+    assert row.endswith("; ".join(said.values()))
+    assert gpuwright("status", "-i", "fleet,", "--json").json["verdict"] == "incomplete"
+
+
+def test_ansible_alone_shows_the_same_table(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
+    fleet(ansible)
+    assert showing.text(ansible.plans) == gpuwright("status", "-i", "fleet,").out.rstrip("\n")
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(5, "new"), (61, "1 min old"), (7200, "2 h old"), (200_000, "2 d old")])
 def test_ages_are_for_people(seconds: int, words: str) -> None:
-    assert show_status.age(seconds) == words
+    assert showing.age(seconds) == words

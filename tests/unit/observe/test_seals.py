@@ -278,6 +278,21 @@ def test_the_whole_observation_has_every_part_and_changes_nothing(node: Tree) ->
     assert "services" in facts["unknown"]
 
 
+def test_seals_that_may_not_be_read_are_not_known_and_not_absent(node: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    seal(node)
+    listed, directory = os.listdir, str(node.root / seals.DIRECTORY.lstrip("/"))
+
+    def denied(path: Any = ".") -> list[str]:
+        if str(path) == directory:
+            raise PermissionError(13, "Permission denied")
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", denied)
+    facts = run_module(node_facts, root=str(node.root))["facts"]
+    assert facts["seals"] is None
+    assert "Permission denied" in facts["unknown"]["seals"]
+
+
 def test_a_root_that_is_no_directory_is_refused(tmp_path: Path) -> None:
     assert "no directory" in run_module(node_facts, root=str(tmp_path / "absent"))["msg"]
 

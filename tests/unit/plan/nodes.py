@@ -131,6 +131,27 @@ def bare(**changes: Any) -> dict[str, Any]:
     return merged(facts, changes)
 
 
+def unseen() -> dict[str, Any]:
+    """What changes of an observation that is not made as root: what lies below /var/lib/gpuwright, and the initramfs."""
+    kernel = bare()["kernel"]
+    initramfs = {**kernel["initramfs"], "nouveau_inside": None, "blacklist_inside": None}
+    unknown = {
+        "seals": "/var/lib/gpuwright/seals could not be listed: Permission denied",
+        "proof": "/var/lib/gpuwright/proof.json is unreadable: [Errno 13] Permission denied",
+        "history": "/var/lib/gpuwright/history.json is unreadable: [Errno 13] Permission denied",
+        "kernel.initramfs.nouveau_inside": "lsinitramfs failed: Permission denied",
+        "kernel.initramfs.blacklist_inside": "lsinitramfs failed: Permission denied",
+    }
+    return {
+        "privileged": False,
+        "seals": None,
+        "proof": None,
+        "history": None,
+        "unknown": unknown,
+        "kernel": {"initramfs": initramfs},
+    }
+
+
 def merged(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """A copy of the facts with some of them changed; dictionaries are merged, everything else is replaced."""
     result = copy.deepcopy(facts)

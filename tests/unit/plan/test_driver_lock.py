@@ -154,6 +154,21 @@ def test_a_proven_node_does_not_drift() -> None:
     assert status["proof"]["age_seconds"] is not None
 
 
+def test_a_last_proof_that_failed_is_the_state_of_a_host_that_does_not_drift() -> None:
+    facts = sealed()
+    assert told(facts)["state"] == "ok"
+    facts["proof"]["verdict"] = "fail"
+    assert (told(facts)["state"], told(facts)["drift"]) == ("fail", [])
+
+
+def test_what_only_root_may_read_is_unknown_and_no_drift() -> None:
+    facts = nodes.merged(sealed(), nodes.unseen())
+    status = told(facts)
+    assert (status["state"], status["drift"]) == ("unknown", [])
+    assert set(status["unknown"]) == {"seals", "proof"}
+    assert all("Permission denied" in sentence for sentence in status["unknown"].values())
+
+
 def test_a_node_without_a_driver_drifts_from_the_wish() -> None:
     status = told(nodes.bare())
     assert status["drift"]

@@ -423,6 +423,27 @@ def test_an_ordinary_user_is_refused_a_change_but_not_a_plan() -> None:
     assert [row["rule"] for row in refused["refusals"]] == ["needs-root"]
 
 
+def test_what_only_root_may_read_is_not_known_and_neither_missing_nor_fine(done: dict[str, Any]) -> None:
+    seen = nodes.merged(done, nodes.unseen())
+    reasons = [change["reason"] for change in plan(seen, verb="plan")["changes"]]
+    assert len(reasons) == len(USUAL) + 1
+    assert all(reason.startswith("it is not known wh") for reason in reasons[:-1]), reasons
+    assert all("Permission denied" in reason for reason in reasons[:-1])
+    assert "not yet sealed" not in str(reasons)
+    assert [row["rule"] for row in plan(seen, verb="up")["refusals"]] == ["needs-root"]
+    checks = {check["id"]: check["status"] for check in plan(seen, verb="doctor")["checks"]}
+    assert (checks["seals"], checks["proof.age"]) == ("incomplete", "incomplete")
+
+
+@pytest.mark.parametrize(("verb", "rule"), [("remove", "needs-root"), ("rollback", "rollback-unknown")])
+def test_a_way_back_that_cannot_be_read_is_not_taken_for_none(done: dict[str, Any], verb: str, rule: str) -> None:
+    seen = nodes.merged(done, nodes.unseen())
+    asked = request(verb=verb)
+    made = planner.take_back(seen, asked) if verb == "remove" else plan(seen, verb=verb)
+    assert [row["rule"] for row in made["refusals"]] == [rule]
+    assert made["verdict"] == "fail"
+
+
 def test_without_root_nothing_else_is_complained_of() -> None:
     drafted = planner.draft(nodes.bare(privileged=False), wish(), load_rules(), request(verb="up"))
     assert isinstance(drafted, planner.Draft)

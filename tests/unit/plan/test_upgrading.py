@@ -134,6 +134,23 @@ def test_an_upgrade_leaves_a_branch_that_has_ended(today: date, branch: str) -> 
     assert moved.context.stack["driver"]["branch"] == branch
 
 
+def test_another_branch_is_told_as_that_and_with_the_reason() -> None:
+    facts = nodes.provisioned()
+    older = {
+        name: version.replace("580.178.04", "570.86.15") for name, version in facts["packages"]["installed"].items()
+    }
+    older["nvidia-driver-pinning-570"] = older.pop("nvidia-driver-pinning-580")
+    facts["packages"]["installed"] = older
+    facts["driver"] |= {"user_version": "570.86.15", "loaded_version": "570.86.15"}
+    draft = planner.draft(facts, wish(nvidia_driver_branch="580"), RULES, request(verb="plan"))
+    assert isinstance(draft, planner.Draft)
+    made = planner.finish(draft, index_of(draft))
+    (moved,) = [row for row in made["changes"] if row["component"] == "nvidia_driver" and row["packages"]]
+    assert moved["from"] == "570.86.15"
+    assert moved["to"].startswith("580.")
+    assert moved["reason"] == "the driver leaves branch 570 for 580 (branch 580: asked for)"
+
+
 def test_after_an_upgrade_nothing_is_said_of_an_index_that_was_not_asked() -> None:
     draft = drafted(warm(), applied=drafted(warm()).context.stack)
     assert "versions-unverified" not in {row["rule"] for row in planner.finish(draft, None)["warnings"]}

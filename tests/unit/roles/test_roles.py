@@ -241,7 +241,7 @@ def _builder() -> ModuleType:
 
 
 def copy_role(target: Path, name: str, tasks: str) -> None:
-    specs = "argument_specs: {main: {options: {a: {no_log: true}, b: {}}}}"
+    specs = "argument_specs: {main: {options: {a: {no_log: true, type: int}, b: {choices: [x, y]}}}}"
     for part, content in (("tasks/main.yml", tasks), ("meta/argument_specs.yml", specs)):
         path = target / name / part
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -272,9 +272,12 @@ def test_a_digest_leaves_out_what_changes_nothing_on_a_node(builder: ModuleType,
     assert builder.build(tmp_path)["one"] == before["one"]
 
 
-def test_options_tell_which_one_is_a_secret(builder: ModuleType, tmp_path: Path) -> None:
+def test_options_tell_their_type_and_which_one_is_a_secret(builder: ModuleType, tmp_path: Path) -> None:
     copy_role(tmp_path, "one", "- name: X\n")
-    assert builder.build(tmp_path)["one"]["options"] == {"a": {"no_log": True}, "b": {"no_log": False}}
+    assert builder.build(tmp_path)["one"]["options"] == {
+        "a": {"no_log": True, "type": "int"},
+        "b": {"no_log": False, "type": "str", "choices": ["x", "y"]},
+    }
 
 
 def test_the_libraries_of_cuda_compat_are_set_for_single_tasks_and_environments_and_never_for_the_machine() -> None:
