@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..module_utils import checks as checking
 from ..module_utils import dotted
@@ -56,6 +57,13 @@ Facts = Mapping[str, Any]
 RESERVE_BYTES = 512 * 1024**2
 #: A rebuilt initramfs stands beside the old one until it is renamed (Ubuntu's are 60 to 110 MB).
 INITRAMFS_BYTES = 128 * 1024**2
+#: Bytes (as preflight_framework_mib has them) and files of an environment with PyTorch and its CUDA libraries; assumed, with a margin.
+FRAMEWORK_BYTES = 6144 * 1024**2
+FRAMEWORK_FILES = 40_000
+#: Where the package manager keeps what it downloads.
+_CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache/dnf"}
+#: Packages whose files lie below /usr/local/cuda-X.Y.
+_TOOLKIT = re.compile(r"(?:cuda-(?!drivers|compat)|libcu(?!dnn)|libnpp|libnv(?!idia)|nsight-|gds-tools)")
 #: Packages of the tools that a proof measures with.
 PROOF_TOOLS = ("fio",)
 #: Seconds that a proof stays fresh without a boot or a change (variable gpuwright_proof_max_age).
@@ -836,24 +844,63 @@ def _fabric_refusals(context: Context, index: Mapping[str, Any] | None) -> list[
 
 
 def _space_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
-    """Each file system that the change writes to must hold it, with a reserve left."""
-    needs = {"/": plan["disk_bytes"], "/var": plan["download_bytes"]}
+    """Each file system that the change writes to must be writable and hold it, with a reserve left. One of unknown space is left to the
+    role preflight, which sees it at work.
+    """
+    disks = context.facts["disks"] or ()
+    needs: dict[str, list[_Need]] = {}
+    for need in _needs(plan, context):
+        disk = holding(need.path, disks)
+        if disk is not None and need.size:
+            needs.setdefault(disk["mount"], []).append(need)
+    refusals = [_no_space(disk, needs[disk["mount"]]) for disk in disks if disk["mount"] in needs]
+    return [refusal for refusal in refusals if refusal is not None]
+
+
+class _Need(NamedTuple):
+    """What is written below a path: bytes, and files where their number is known."""
+
+    path: str
+    size: int
+    files: int = 0
+
+
+def _needs(plan: Mapping[str, Any], context: Context) -> list[_Need]:
+    cache = _CACHES.get(context.facts["packages"]["manager"] or "", "/var")
+    toolkits = sum(row.get("installed_bytes") or 0 for row in plan["install"] if _TOOLKIT.match(row["name"]))
+    needs = [
+        _Need(cache, plan["download_bytes"]),
+        _Need("/usr/local", toolkits),
+        _Need("/usr", max(plan["disk_bytes"] - toolkits, 0)),
+    ]
     if {"nvidia_driver", "nouveau_blacklist"} & set(plan["components"]):
-        needs["/boot"] = INITRAMFS_BYTES
-    if plan["disk_bytes"]:
-        needs["/usr"] = plan["disk_bytes"]
-    by_mount: dict[str, int] = {}
-    for path, size in needs.items():
-        disk = holding(path, context.facts["disks"] or ())
-        if disk is not None and size:
-            by_mount[disk["mount"]] = max(by_mount.get(disk["mount"], 0), size)
-    refusals = []
-    for disk in context.facts["disks"] or ():
-        wanted = by_mount.get(disk["mount"])
-        reserve = 0 if disk["mount"] == "/boot" else RESERVE_BYTES
-        if wanted and disk["free_bytes"] is not None and disk["free_bytes"] < wanted + reserve:
-            refusals.append(_no_space(disk, wanted + reserve))
-    return refusals
+        needs.append(_Need("/boot", INITRAMFS_BYTES))
+    size = FRAMEWORK_BYTES // (6 if context.cpu_only else 1)
+    changes = [
+        change
+        for change in plan["changes"]
+        if change["component"] == "frameworks" and change["action"] in ("install", "upgrade")
+    ]
+    needs += [_Need(path, size, FRAMEWORK_FILES) for change in changes for path in change["files"][:1]]
+    return needs
+
+
+def _no_space(disk: Mapping[str, Any], needs: Sequence[_Need]) -> dict[str, Any] | None:
+    """Why a file system does not take what is needed of it; None where it does."""
+    mebibytes, mount = 1024**2, disk["mount"]
+    if disk["read_only"]:
+        remedy = "read the kernel log: a file system turns read-only after errors of its disk; else mount it writable"
+        return _refusal("read-only", f"{mount} is mounted read-only, and {needs[0].path} is written to", remedy)
+    files = sum(need.files for need in needs)
+    if disk.get("free_files") is not None and disk["free_files"] < files:
+        text = f"{mount} takes {disk['free_files']} more files (inodes), {files} are needed"
+        return _refusal("no-space", text, f"remove small files on {mount}, or give it more inodes")
+    needed = sum(need.size for need in needs) + (0 if mount == "/boot" else RESERVE_BYTES)
+    if disk["free_bytes"] is None or disk["free_bytes"] >= needed:
+        return None
+    text = f"{mount} has {disk['free_bytes'] // mebibytes} MiB free, {needed // mebibytes} MiB are needed"
+    remedy = "remove old kernels (apt autoremove --purge)" if mount == "/boot" else f"make room on {mount}"
+    return _refusal("no-space", text, remedy)
 
 
 def _service_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
@@ -864,15 +911,6 @@ def _service_refusals(plan: Mapping[str, Any], context: Context) -> list[dict[st
         return []
     text = f"{' and '.join(names)} needs systemd to manage its services, and it does not run in this WSL"
     return [_refusal("needs-systemd", text, hosts.SYSTEMD_IN_WSL)]
-
-
-def _no_space(disk: Mapping[str, Any], needed: int) -> dict[str, Any]:
-    mebibytes = 1024**2
-    text = f"{disk['mount']} has {disk['free_bytes'] // mebibytes} MiB free, {needed // mebibytes} MiB are needed"
-    remedy = (
-        "remove old kernels (apt autoremove --purge)" if disk["mount"] == "/boot" else f"make room on {disk['mount']}"
-    )
-    return _refusal("no-space", text, remedy)
 
 
 def _without_card(context: Context) -> list[dict[str, str]]:

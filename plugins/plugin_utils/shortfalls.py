@@ -16,8 +16,9 @@ MIB = 1024**2
 def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, Any]], reserve: int) -> list[str]:
     """One sentence for each file system that cannot take what will be written to it.
 
-    ``needs``: rows of ``what``, ``path`` and ``bytes``; several on one file system add up. ``disks``: as node_facts gives them.
-    ``reserve``: bytes that stay free besides, but not on a /boot of its own, which is small and written by nothing else.
+    ``needs``: rows of ``what``, ``path``, ``bytes`` and ``files`` (how many, where that is known); several on one file system add up.
+    ``disks``: as node_facts gives them. ``reserve``: bytes that stay free besides, but not on a /boot of its own, which is small and
+    written by nothing else.
     """
     wanted: dict[str, list[Mapping[str, Any]]] = {}
     sentences = []
@@ -38,7 +39,13 @@ def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, An
 
 
 def holding(path: str, disks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The file system that holds the path, or will: the one with the longest mount point above it."""
+    """The file system that holds the path, or will: the one that says so, since links may lead elsewhere; else the one with the longest
+    mount point above it.
+    """
+    disks = list(disks)
+    named = next((disk for disk in disks if path in (disk.get("places") or ())), None)
+    if named is not None:
+        return named
     above = [disk for disk in disks if path == disk["mount"] or path.startswith(disk["mount"].rstrip("/") + "/")]
     return max(above, key=lambda disk: len(disk["mount"]), default=None)
 
@@ -49,6 +56,11 @@ def _judge(disk: Mapping[str, Any], needs: Sequence[Mapping[str, Any]], reserve:
         return [f"Expected to write {things} to {disk['mount']}, found it read-only."]
     if disk.get("free_bytes") is None:
         return [f"Expected to know the free space of {disk['mount']} for {things}, found it unknown."]
+    files_needed = sum(int(need.get("files") or 0) for need in needs)
+    if disk.get("free_files") is not None and disk["free_files"] < files_needed:
+        return [
+            f"Expected room for {files_needed} more files (inodes) on {disk['mount']} for {things}, found {disk['free_files']}."
+        ]
     bytes_needed = sum(int(need["bytes"]) for need in needs) + reserve
     if disk["free_bytes"] >= bytes_needed:
         return []

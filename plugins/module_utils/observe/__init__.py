@@ -99,7 +99,7 @@ def observe(
         "containers": containers.observe(host, shown),
         "python": python_envs.observe(host),
         "environments": python_envs.environments(host, set(environments) | set(_named_in_seals(found, "environments"))),
-        "disks": disks.observe(host),
+        "disks": disks.observe(host, environments),
         "memory": system.memory(host),
         "cpus": system.cpus(host),
         "packages": packages.observe(host),

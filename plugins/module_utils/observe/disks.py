@@ -7,11 +7,30 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Any
+from typing import Any, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 
-_WANTED = frozenset(("/", "/boot", "/boot/efi", "/var", "/usr", "/opt", "/home", "/tmp"))  # noqa: S108 - a place to look at, not to write to
+#: Where installations write. Each may be a file system of its own, or a link that leads to one.
+PLACES = (
+    "/",
+    "/boot",
+    "/boot/efi",
+    "/home",
+    "/lib/modules",
+    "/opt",
+    "/opt/gpuwright",
+    "/tmp",  # noqa: S108 - a place to look at, not to write to
+    "/usr",
+    "/usr/local",
+    "/var",
+    "/var/cache/apt/archives",
+    "/var/cache/dnf",
+    "/var/lib/dkms",
+    "/var/lib/docker",
+    "/var/lib/gpuwright",
+    "/var/tmp",  # noqa: S108 - as above
+)
 _NETWORK = frozenset(
     (
         "nfs",
@@ -67,8 +86,6 @@ def is_of_interest(mount: dict[str, str]) -> bool:
     """Whether a mount is a real file system that something could be installed or written to."""
     if mount["fstype"] in _READ_ONLY_IMAGES or mount["device"].startswith("/dev/loop"):
         return False
-    if mount["mount"] in _WANTED:
-        return True
     return mount["device"].startswith("/dev/") or mount["fstype"] in _NETWORK or mount["fstype"] in _POOLED
 
 
@@ -105,24 +122,24 @@ def device_class(host: Host, directory: str) -> str | None:
     return {"0": "ssd", "1": "hdd"}.get(rotational or "")
 
 
-def _space(host: Host, path: str) -> tuple[int | None, int | None]:
-    """Bytes of a file system: in all, and free for an ordinary user."""
+def _space(host: Host, path: str) -> tuple[int | None, int | None, int | None]:
+    """Bytes of a file system, in all and free for an ordinary user; and how many files it takes yet (None where it counts none)."""
     try:
         space = os.statvfs(host.at(path))
     except OSError as exc:
         host.unknown("disks." + path, f"the space of {path} could not be asked: {exc.strerror or exc}")
-        return None, None
-    return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
+        return None, None, None
+    return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize, space.f_favail if space.f_files else None
 
 
-def _describe(host: Host, mount: dict[str, str]) -> dict[str, Any]:
+def _describe(host: Host, mount: dict[str, str], places: list[str]) -> dict[str, Any]:
     kind: str | None
     if mount["fstype"] in _NETWORK:
         # A server that is away would keep this question waiting for ever, so it is not asked.
-        kind, size, free = "network", None, None
+        kind, size, free, files = "network", None, None, None
         host.unknown("disks." + mount["mount"], "the space of a network file system is not asked")
     else:
-        size, free = _space(host, mount["mount"])
+        size, free, files = _space(host, mount["mount"])
         directory = None if mount["fstype"] in _VIRTUAL else _block_directory(host, mount)
         kind = "virtual" if mount["fstype"] in _VIRTUAL else device_class(host, directory) if directory else None
     options = mount["options"].split(",") + mount["super"].split(",")
@@ -132,9 +149,23 @@ def _describe(host: Host, mount: dict[str, str]) -> dict[str, Any]:
         "fstype": mount["fstype"],
         "size_bytes": size,
         "free_bytes": free,
+        "free_files": files,
         "class": kind,
         "read_only": "ro" in options,
+        "places": places,
     }
+
+
+def _places_by_mount(host: Host, mounts: Iterable[str], places: Iterable[str]) -> dict[str, list[str]]:
+    """The places that lie on each mount, links followed: the mount with the longest path above it."""
+    found: dict[str, list[str]] = {}
+    known = sorted(mounts, key=len, reverse=True)
+    for place in places:
+        path = host.realpath(place)
+        holder = next((mount for mount in known if path == mount or path.startswith(mount.rstrip("/") + "/")), None)
+        if holder is not None:
+            found.setdefault(holder, []).append(place)
+    return found
 
 
 def _is_directory(host: Host, mount: dict[str, str]) -> bool:
@@ -145,23 +176,29 @@ def _is_directory(host: Host, mount: dict[str, str]) -> bool:
     return found is None or stat.S_ISDIR(found.st_mode)
 
 
-def observe(host: Host) -> list[dict[str, Any]]:
-    """The part `disks`: each file system once (by its first mount), and all the places that installations write to."""
+def observe(host: Host, places: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """The part `disks`: each file system once (by its first mount), and whatever holds one of the places that are written to, as
+    `PLACES` and the wish (`places`) have them; of these also memory, overlays and images that cannot be written.
+    """
     text = host.read("/proc/self/mountinfo" if host.live else "/proc/1/mountinfo", "disks")
     if text is None:
         host.unknown("disks", "no mount table in /proc")
         return []
     # A later mount on the same place hides the earlier one.
     by_place = {mount["mount"]: mount for mount in parse_mountinfo(text)}
+    held = _places_by_mount(host, by_place, dict.fromkeys([*PLACES, *places]))
     seen = set()
     found = []
     for place in sorted(by_place):
         mount = by_place[place]
         identity = (mount["number"], mount["device"])
-        if not is_of_interest(mount) or not _is_directory(host, mount):
-            continue
-        if identity in seen and place not in _WANTED:
+        written = place in held
+        if (
+            not _is_directory(host, mount)
+            or not (written or is_of_interest(mount))
+            or (identity in seen and not written)
+        ):
             continue
         seen.add(identity)
-        found.append(_describe(host, mount))
+        found.append(_describe(host, mount, held.get(place, [])))
     return found

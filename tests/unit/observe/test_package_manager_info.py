@@ -6,7 +6,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.modules import package_manager_info
 from tests.unit.modules import run_module
-from tests.unit.observe.conftest import Tree
+from tests.unit.observe.trees import Tree
 
 
 @pytest.fixture

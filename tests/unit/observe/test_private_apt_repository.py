@@ -236,14 +236,15 @@ def test_a_source_that_nothing_comes_from_stops_nobody(repository: Repository, p
     assert [problem["needed"] for problem in seen["problems"]] == [False], seen["problems"]
 
 
-def test_a_source_that_something_comes_from_is_needed(repository: Repository, parts: Path) -> None:
+def test_a_source_that_something_comes_from_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     # Its index was fetched once; it does not answer any more, and apt would take what it knows.
     found = private_apt.Problem(
         "unreachable", None, "Failed to fetch http://mirror.example/debian/dists/trixie/InRelease  no", "x"
     )
     with private_apt.PrivateApt(5) as apt:
         apt.problems = [found, found._replace(text="Failed to fetch http://other.example/dists/x/InRelease  no")]
-        apt.come_from = lambda _wanted, _recommends: ["http://mirror.example/debian/pool/main/h/hello.deb"]  # type: ignore[method-assign]
+        files = ["http://mirror.example/debian/pool/main/h/hello.deb"]
+        monkeypatch.setattr(apt, "come_from", lambda _wanted, _recommends: files)
         apt.judge_others(["hello"], recommends=False)
         assert [each.needed for each in apt.problems] == [True, False]
         apt.problems = [found, private_apt.problem("no-such-package", "no repository offers hello")]

@@ -59,6 +59,34 @@ def test_file_systems_are_listed_once_with_the_kind_of_their_device(tree: Tree) 
     assert "disks./data" in host.unknown_facts
 
 
+WRITTEN = """\
+22 1 259:2 / / rw,relatime - ext4 /dev/nvme0n1p2 rw
+23 22 8:1 / /data rw - ext4 /dev/sda1 rw
+24 22 8:1 /envs /opt/gpuwright rw - ext4 /dev/sda1 rw
+25 22 0:41 / /var/cache/apt rw - tmpfs tmpfs rw
+26 22 0:42 / /var/lib/docker rw - overlay overlay rw
+27 22 7:1 / /usr ro - squashfs /dev/loop1 ro
+28 22 0:43 / /run/user/0 rw - tmpfs tmpfs rw
+29 22 0:44 / /scratch/a rw - tmpfs tmpfs rw
+"""
+
+
+def test_whatever_holds_a_place_that_is_written_to_is_told_with_its_places(tree: Tree) -> None:
+    tree.file("/proc/1/mountinfo", WRITTEN)
+    for place in ("data", "opt/gpuwright", "var/cache/apt", "var/lib/docker", "usr", "run/user/0", "scratch/a"):
+        tree.directory(place)
+    tree.link("/var/cache/dnf", "/data/dnf")
+    seen = {disk["mount"]: disk for disk in disks.observe(tree.host(), ["/scratch/a/pytorch"])}
+    assert set(seen) == {"/", "/data", "/opt/gpuwright", "/var/cache/apt", "/var/lib/docker", "/usr", "/scratch/a"}
+    assert seen["/data"]["places"] == ["/var/cache/dnf"]
+    assert seen["/opt/gpuwright"]["places"] == ["/opt/gpuwright"]
+    assert seen["/var/cache/apt"]["places"] == ["/var/cache/apt/archives"]
+    assert seen["/usr"]["places"] == ["/usr", "/usr/local"]
+    assert seen["/usr"]["read_only"] is True
+    assert seen["/scratch/a"]["places"] == ["/scratch/a/pytorch"]
+    assert seen["/"]["free_files"] is None or seen["/"]["free_files"] > 0
+
+
 def test_a_screen_at_an_nvidia_connector_is_found_and_one_at_another_card_is_not(tree: Tree) -> None:
     tree.pci("0000:01:00.0", "0x10de", "0x2684", "0x030000", "nouveau")
     tree.pci("0000:00:02.0", "0x8086", "0x4680", "0x030000", "i915")

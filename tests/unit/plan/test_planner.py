@@ -36,7 +36,10 @@ def index_of(drafted: planner.Draft, **versions: str | None) -> dict[str, Any]:
     """What package_index answers when every package is there; ``versions`` overrides by name with _ for -."""
     named = {name.replace("_", "-"): version for name, version in versions.items()}
     candidates = {name: named.get(name, f"{nodes.DRIVER}-1") for name in drafted.packages}
-    rows = [{"name": name, "version": version, "download_bytes": 1000} for name, version in candidates.items()]
+    rows = [
+        {"name": name, "version": version, "download_bytes": 1000, "installed_bytes": 5000}
+        for name, version in candidates.items()
+    ]
     return {
         "packages": {
             name: {"candidate": version, "versions": [version] if version else []}
@@ -467,6 +470,45 @@ def test_too_little_room_is_refused_with_the_file_system_and_the_sizes(mount: st
     refusals = plan(facts)["refusals"]
     assert [row["rule"] for row in refusals] == ["no-space"]
     assert refusals[0]["text"].startswith(f"{mount} has 50 MiB free")
+
+
+def with_volume(mount: str, **volume: Any) -> dict[str, Any]:
+    """A bare node with room everywhere but on a volume of its own."""
+    facts = nodes.bare()
+    facts["disks"] = [
+        {**facts["disks"][0], "places": ["/"], "free_files": 10**7},
+        {**facts["disks"][0], "mount": mount, "places": [], "free_files": 10**7, **volume},
+    ]
+    return facts
+
+
+@pytest.mark.parametrize(
+    "mount",
+    ["/var/cache/apt", "/var/cache/apt/archives", "/var", "/usr", "/usr/local", "/opt", "/opt/gpuwright", "/boot"],
+)
+def test_room_is_looked_for_where_the_files_go(mount: str) -> None:
+    refusals = plan(with_volume(mount, free_bytes=10 * 1024**2))["refusals"]
+    assert [(row["rule"], row["text"].split(" has ")[0]) for row in refusals] == [("no-space", mount)]
+    assert plan(with_volume(mount, free_bytes=10**12))["refusals"] == []
+
+
+def test_a_small_directory_beside_a_large_volume_in_it_is_no_shortage() -> None:
+    facts = with_volume("/opt", free_bytes=10 * 1024**2)
+    facts["disks"].append({**facts["disks"][0], "mount": "/opt/gpuwright", "places": ["/opt/gpuwright"]})
+    assert plan(facts)["refusals"] == []
+
+
+def test_room_is_looked_for_behind_a_link() -> None:
+    # /var/cache/apt/archives leads to the volume.
+    facts = with_volume("/data", free_bytes=10 * 1024**2, places=["/var/cache/apt/archives"])
+    assert [row["text"].split(" has ")[0] for row in plan(facts)["refusals"]] == ["/data"]
+
+
+def test_a_volume_without_inodes_or_one_that_cannot_be_written_is_refused() -> None:
+    (few,) = plan(with_volume("/opt/gpuwright", free_files=100))["refusals"]
+    assert (few["rule"], "takes 100 more files" in few["text"]) == ("no-space", True)
+    (shut,) = plan(with_volume("/usr", read_only=True))["refusals"]
+    assert (shut["rule"], shut["text"]) == ("read-only", "/usr is mounted read-only, and /usr is written to")
 
 
 def test_a_seal_of_a_newer_gpuwright_is_not_overwritten(done: dict[str, Any]) -> None:

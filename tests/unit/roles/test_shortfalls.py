@@ -61,6 +61,19 @@ def test_a_read_only_file_system_is_a_shortfall() -> None:
     assert "read-only" in sentence
 
 
+def test_files_count_beside_bytes() -> None:
+    needs = [{**need("/opt/gpuwright", 1), "files": 40_000}]
+    (sentence,) = shortfalls.on_disks(needs, [disk("/", 500, free_files=39_999)], reserve=0)
+    assert "40000 more files (inodes) on /" in sentence
+    assert shortfalls.on_disks(needs, [disk("/", 500, free_files=40_000)], reserve=0) == []
+    assert shortfalls.on_disks(needs, [disk("/", 500, free_files=None)], reserve=0) == []
+
+
+def test_a_place_lies_where_the_disk_says_so() -> None:
+    disks = [disk("/", 1), disk("/data", 500, places=["/var/cache/dnf"])]
+    assert shortfalls.on_disks([need("/var/cache/dnf", 100)], disks, reserve=0) == []
+
+
 @pytest.mark.parametrize("disks", [[], [disk("/", None)]])
 def test_an_unknown_disk_is_a_shortfall_and_not_fine(disks: list[dict[str, Any]]) -> None:
     assert len(shortfalls.on_disks([need("/usr", 1)], disks, reserve=0)) == 1
