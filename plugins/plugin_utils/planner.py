@@ -870,8 +870,8 @@ def _needs(plan: Mapping[str, Any], context: Context) -> list[_Need]:
     toolkits = sum(row.get("installed_bytes") or 0 for row in plan["install"] if _TOOLKIT.match(row["name"]))
     needs = [
         _Need(cache, plan["download_bytes"]),
-        _Need("/usr/local", toolkits),
         _Need("/usr", max(plan["disk_bytes"] - toolkits, 0)),
+        _Need("/usr/local", toolkits),
     ]
     if {"nvidia_driver", "nouveau_blacklist"} & set(plan["components"]):
         needs.append(_Need("/boot", INITRAMFS_BYTES))
