@@ -17,6 +17,7 @@ from gpuwright import (
     records,
     request,
     runner,
+    runs,
     show,
     told,
 )
@@ -106,6 +107,8 @@ def tell_results(
     else:
         show.results(complete if args.verbose else told.only_new(complete), lost)
     show.report_place(wanted.run_dir)
+    if not args.report:
+        runs.prune()
     return code
 
 

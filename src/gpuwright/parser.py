@@ -135,6 +135,7 @@ def build_parser() -> Parser:
     _resolve(verbs)
     _gpus(verbs)
     _init(verbs)
+    _runs(verbs)
     _demo(verbs)
     _completion(verbs)
     return parser
@@ -252,6 +253,23 @@ def _init(verbs: _Verbs[Parser]) -> None:
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where (default: wish.yml or inventory.yml)")
     parser.add_argument("--force", action="store_true", help="write over a file that is there")
+
+
+def _runs(verbs: _Verbs[Parser]) -> None:
+    parser = _verb(verbs, "runs", "list the runs of this user, show one, or remove old ones")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="a run, by its name, the beginning of it, or `last`")
+    parser.add_argument("--open", action="store_true", help="open its report in the browser")
+    parser.add_argument("--prune", action="store_true", help="remove old runs")
+    parser.add_argument(
+        "--keep", metavar="N", type=_count, help="with --prune: how many of the newest stay (default: 100)"
+    )
+    parser.add_argument("--days", metavar="N", type=_count, help="with --prune: up to which age (default: 90)")
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs or days")
+    return int(text)
 
 
 def _demo(verbs: _Verbs[Parser]) -> None:

@@ -109,6 +109,8 @@ def aggregate(
         )
     )
     write_json(directory / "report.json", report)
+    # What a list of runs shows, beside a report that may be of a fleet.
+    write_json(directory / META, {**meta, **{key: report[key] for key in ("verb", "verdict", "finished", "counts")}})
     write(directory / "report.html", html.render(report).encode("utf-8", "replace"))
     write(directory / "junit.xml", junit.render(report))
     return report

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/gpuwright
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove status resolve gpus init demo completion)
+_shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove status resolve gpus init runs demo completion)
 
 _shtab_gpuwright_up_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
 _shtab_gpuwright_plan_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
@@ -18,6 +18,7 @@ _shtab_gpuwright_status_option_strings=(-h --help --json -v --verbose -i --inven
 _shtab_gpuwright_resolve_option_strings=(-h --help --json -v --verbose --gpu --os --arch --facts --assume --want --lock --hashes)
 _shtab_gpuwright_gpus_option_strings=(-h --help --json -v --verbose)
 _shtab_gpuwright_init_option_strings=(-h --help --json -v --verbose -o --output --force)
+_shtab_gpuwright_runs_option_strings=(-h --help --json -v --verbose --open --prune --keep --days)
 _shtab_gpuwright_demo_option_strings=(-h --help --json -v --verbose --clean)
 _shtab_gpuwright_completion_option_strings=(-h --help --json -v --verbose)
 _shtab_gpuwright_option_strings=(-h --help --version)
@@ -93,7 +94,7 @@ _shtab_gpuwright_init__o_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_init___output_COMPGEN=_shtab_compgen_files
 
 _shtab_gpuwright_completion_pos_0_choices=(bash zsh)
-_shtab_gpuwright_pos_0_choices=(up plan validate doctor upgrade rollback remove status resolve gpus init demo completion)
+_shtab_gpuwright_pos_0_choices=(up plan validate doctor upgrade rollback remove status resolve gpus init runs demo completion)
 
 _shtab_gpuwright_up__h_nargs=0
 _shtab_gpuwright_up___help_nargs=0
@@ -189,6 +190,13 @@ _shtab_gpuwright_init___json_nargs=0
 _shtab_gpuwright_init__v_nargs=0
 _shtab_gpuwright_init___verbose_nargs=0
 _shtab_gpuwright_init___force_nargs=0
+_shtab_gpuwright_runs__h_nargs=0
+_shtab_gpuwright_runs___help_nargs=0
+_shtab_gpuwright_runs___json_nargs=0
+_shtab_gpuwright_runs__v_nargs=0
+_shtab_gpuwright_runs___verbose_nargs=0
+_shtab_gpuwright_runs___open_nargs=0
+_shtab_gpuwright_runs___prune_nargs=0
 _shtab_gpuwright_demo__h_nargs=0
 _shtab_gpuwright_demo___help_nargs=0
 _shtab_gpuwright_demo___json_nargs=0

@@ -19,6 +19,7 @@ _shtab_gpuwright_commands() {
     remove:'Take back everything that gpuwright brought.'
     resolve:'Answer which versions fit together; needs no host and no network.'
     rollback:'Return to the driver that worked before the last change, and prove it.'
+    runs:'List the runs of this user, show one, or remove old ones.'
     status:'Show which driver each host is on, held or drifting; changes nothing.'
     up:'Observe, plan, apply what is missing and prove it.'
     upgrade:'Move to the newest that the wish allows, prove it and lock it again.'
@@ -180,6 +181,20 @@ _shtab_gpuwright_rollback_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gpuwright_rollback_defaults_added=0
 
+_shtab_gpuwright_runs_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  "--open[open its report in the browser]"
+  "--prune[remove old runs]"
+  "--keep[with --prune\: how many of the newest stay (default\: 100)]:N:"
+  "--days[with --prune\: up to which age (default\: 90)]:N:"
+  ":a run, by its name, the beginning of it, or \`last\`:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_runs_defaults_added=0
+
 _shtab_gpuwright_status_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print one JSON document on stdout]"
@@ -295,6 +310,7 @@ _shtab_gpuwright() {
         remove) _arguments -C -s $_shtab_gpuwright_remove_options ;;
         resolve) _arguments -C -s $_shtab_gpuwright_resolve_options ;;
         rollback) _arguments -C -s $_shtab_gpuwright_rollback_options ;;
+        runs) _arguments -C -s $_shtab_gpuwright_runs_options ;;
         status) _arguments -C -s $_shtab_gpuwright_status_options ;;
         up) _arguments -C -s $_shtab_gpuwright_up_options ;;
         upgrade) _arguments -C -s $_shtab_gpuwright_upgrade_options ;;
