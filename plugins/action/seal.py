@@ -75,13 +75,13 @@ class ActionModule(NodeAction):
         arguments = self._task.args
         failure = _failure(arguments)
         begun = self._plan(look)
-        left = None if failure else removal.left(look.facts(), arguments.get("kept") or ())
+        facts = {} if failure else look.facts()
+        left = removal.left(facts, arguments.get("kept") or ()) if facts else None
         if left:
             failure = {"task": "Look again", "message": left, "component": "remove", "output": ""}
         pending = bool(arguments.get("reboot_pending"))
-        reason = "nothing of gpuwright is on this node" if failure is None else failure["message"]
-        verdict = "pass" if failure is None else "fail"
-        checks = [checking.make("removal.left", verdict, reason=reason)]
+        check = checking.failed("removal.left", reason=failure["message"]) if failure else removal.check(facts)
+        checks, verdict = [check], checking.verdict([check])
         record = records.applied(begun, verdict, checks, failure, reboot=pending)
         look.save("hosts", record)
         if failure is None:

@@ -447,7 +447,7 @@ def take_back(facts: Facts, request: Request) -> dict[str, Any]:
     if unread:
         plan["checks"] = [checking.incomplete("removal.left", not_known(facts, "history", "what gpuwright brought"))]
     elif not found:
-        plan["checks"] = [checking.make("removal.left", "pass", reason="nothing of gpuwright is on this node")]
+        plan["checks"] = [removal.check(facts)]
     context = Context(facts=facts, stack={})
     plan["refusals"] = _privilege_refusals(context) if (found or unread) and request.verb in APPLYING else []
     plan["refusals"] += [_refusal("record-foreign", text, _OTHERS_RECORD) for text in removal.foreign(facts)]

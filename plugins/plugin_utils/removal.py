@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ..module_utils import checks
 from ..module_utils.history import file_of
 from . import way_back
 from .components import Finding, mig, nouveau_blacklist, runfile
@@ -29,6 +30,8 @@ BOOTS = re.compile(
 REFRESHES = ("nvidia-container-toolkit-base", ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"))
 #: Where the host's own files lie that were in the way.
 BACKUP = "/var/lib/gpuwright/backup"
+
+_KEYS = ("/usr/share/keyrings/", "/etc/apt/keyrings/", "/etc/pki/rpm-gpg/")
 
 #: What the roles write, and nothing else is removed: files under a name of ours, the preferences that NVIDIA's pins bring (configuration
 #: that outlives them), what the repair tells DKMS. A record is believed for its own node, and not with the whole tree.
@@ -50,6 +53,37 @@ ENVIRONMENT = re.compile(
 UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path)|docker[.]service)", re.ASCII)
 #: A word of the package managers, and never an option of theirs or a pattern.
 NAME = re.compile(r"\w[\w.+:~^()-]*", re.ASCII)
+
+
+#: What comes with a driver, a toolkit or a container toolkit, by name: told where nobody knows any more who brought it.
+_NVIDIA = re.compile(
+    r"nvidia|cuda|cudnn|nccl|tensorrt|nsight|libcu(blas|fft|file|rand|solver|sparse)|libnv|libnpp", re.ASCII
+)
+
+
+def unrecorded(facts: Facts) -> dict[str, list[str]]:
+    """What a node without its record still has of the kind that gpuwright brings: ``packages``, those of them that are held, and
+    ``files`` (the package sources of ours, which stay, since without them nobody could mend the packages). Empty where the record
+    is there, or where nothing says that gpuwright ever was.
+    """
+    history = facts.get("history") or {}
+    if any(history.get(key) for key in ("brought", "states", "original", "failed", "proven")):
+        return {}
+    sources = sorted({row["file"] for row in facts["packages"]["sources"] or () if WRITTEN.fullmatch(row["file"])})
+    if not (sources or history.get("components")):
+        return {}
+    there = {*(facts["packages"]["installed"] or {}), *(facts["driver"]["packages"] or {})}
+    names = sorted(name for name in there if _NVIDIA.search(name))
+    holds = sorted(set(facts["packages"]["holds"] or ()) & set(names))
+    return {"packages": names, "holds": holds, "files": sources} if names else {}
+
+
+def unrecorded_text(found: Mapping[str, list[str]]) -> str:
+    """What stays for want of a record, for a person."""
+    names = f"{len(found['packages'])} packages ({', '.join(found['packages'])})"
+    holds = f", {len(found['holds'])} of them held" if found["holds"] else ""
+    sources = f" and their package sources ({', '.join(found['files'])})" if found["files"] else ""
+    return f"the record of what gpuwright brought is gone, so that nobody knows whose these are, and they stay: {names}{holds}{sources}"
 
 
 def foreign(facts: Facts) -> list[str]:
@@ -98,10 +132,25 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
     if others:
         reason = f"{len(others)} packages that came with gpuwright"
         found["packages"] = [Finding("remove", reason, packages=others)]
-    files = [path for path in history.get("files") or () if path not in MERGED]
+    files = _files(facts)
     if files or history.get("components"):
         found["files"] = [Finding("remove", "files that gpuwright wrote, and its records", files=files)]
     return found
+
+
+def _files(facts: Facts) -> list[str]:
+    """The files that go: those of the record and the seals, without the sources of packages that stay for want of a record."""
+    stays = {*MERGED, *unrecorded(facts).get("files", ())}
+    return [
+        path
+        for path in (facts.get("history") or {}).get("files") or ()
+        if path not in stays and not _is_key(path, stays)
+    ]
+
+
+def _is_key(path: str, stays: Collection[str]) -> bool:
+    """Whether it is a key with which a source is signed that stays."""
+    return path.startswith(_KEYS) and any("gpuwright" in each for each in stays)
 
 
 def _replaced(original: Mapping[str, Any], facts: Facts) -> bool:
@@ -143,7 +192,7 @@ def work(facts: Facts) -> dict[str, Any]:
     """What the role `remove` does."""
     history = facts.get("history") or {}
     original = history.get("original")
-    files = [path for path in history.get("files") or () if path not in MERGED]
+    files = _files(facts)
     return {
         "packages": packages(facts),
         "runfile": runfile_of_ours(facts),
@@ -184,3 +233,13 @@ def left(facts: Facts, kept: Collection[str]) -> str:
     told = [row.reason for rows in found.values() for row in rows]
     told += [f"the file {path}" for path in (files[0].files if files else ())]
     return f"still there: {'; '.join(told)}" if told else ""
+
+
+def check(facts: Facts) -> checks.Check:
+    """The judgement of a node from which all went that gpuwright is known to have brought."""
+    stays = unrecorded(facts)
+    if not stays:
+        return checks.passed("removal.left", reason="nothing of gpuwright is on this node")
+    manager = "dnf remove" if facts["packages"]["manager"] == "dnf" else "apt-get purge"
+    remedy = f"take away what you do not want with {manager}, and the sources with rm"
+    return checks.incomplete("removal.left", unrecorded_text(stays), action="configure", remedy=remedy)

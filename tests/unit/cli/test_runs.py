@@ -79,7 +79,12 @@ def test_the_page_is_opened_where_there_is_a_browser(
 ) -> None:
     path = make(folder, "20261120T100000Z-2")
     opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda url: bool(opened.append(url)))
+
+    def browser(url: str) -> bool:
+        opened.append(url)
+        return False
+
+    monkeypatch.setattr("webbrowser.open", browser)
     done = gpuwright("runs", "last", "--open")
     assert opened == [(path / "report.html").as_uri()]
     assert "no browser was found" in done.err

@@ -540,8 +540,46 @@ def test_modules_of_the_driver_for_a_kernel_are_no_kernel() -> None:
 
 
 def test_a_node_without_anything_of_gpuwright_is_right_as_it_is() -> None:
-    made = taken_back(node())
+    made = taken_back(nodes.merged(nodes.bare(), {"history": node()["history"]}))
     assert (made["components"], made["verdict"], made["why_not"]) == ([], "pass", None)
+
+
+SOURCE = "/etc/apt/sources.list.d/gpuwright-nvidia-cuda.sources"
+
+
+def without_record(**history: Any) -> dict[str, Any]:
+    """A node that gpuwright provisioned and whose record was lost."""
+    facts = node(**history)
+    source = {
+        "file": SOURCE,
+        "types": ["deb"],
+        "uris": [],
+        "suites": [],
+        "components": [],
+        "signed_by": None,
+        "enabled": True,
+    }
+    return nodes.merged(facts, {"packages": {"sources": [source], "holds": ["libcuda1", "hello"]}})
+
+
+def test_without_its_record_a_removal_names_what_stays_and_does_not_pass() -> None:
+    made = taken_back(without_record())
+    assert made["verdict"] == "incomplete"
+    (check,) = made["checks"]
+    for word in ("libcuda1", "nvidia-driver-cuda", "1 of them held", SOURCE):
+        assert word in check["reason"]
+    assert "apt-get purge" in check["remedy"]
+
+
+def test_the_sources_of_packages_that_stay_for_want_of_a_record_stay_too() -> None:
+    key = "/usr/share/keyrings/gpuwright-nvidia-cuda.gpg"
+    nouveau = "/etc/modprobe.d/gpuwright-nouveau.conf"
+    made = taken_back(without_record(files=[SOURCE, key, nouveau], components=["cuda"]))
+    assert made["remove"]["files"] == [nouveau]
+    assert removal.left(without_record(files=[SOURCE, key], components=[]), ()) == ""
+    # With the record all of them go.
+    recorded = taken_back(without_record(files=[SOURCE, key, nouveau], components=["cuda"], brought=["libcuda1"]))
+    assert recorded["remove"]["files"] == [SOURCE, key, nouveau]
 
 
 def test_the_driver_that_somebody_else_had_comes_back_and_its_packages_stay() -> None:
