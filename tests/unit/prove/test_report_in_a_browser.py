@@ -21,8 +21,8 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 BROWSER = os.environ.get("GPUWRIGHT_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
 WIDTHS = [320, 360, 420, 500, 600, 640, 720, 800, 900, 1024, 1100, 1200, 1280, 1366, 1440, 1600, 1920, 2560]
 
-# In each frame: every word that has its letters on more than one line, unless what it is part of (a path) is wider than the page; and whether
-# the page scrolls sideways.
+# In each frame: every word that has its letters on more than one line, unless what it is part of (a path) is wider than the page;
+# and whether the page scrolls sideways.
 _MEASURE = """
 const found = [];
 const place = (page, text, start, length) => {
