@@ -69,7 +69,7 @@ class Problem(NamedTuple):
 def parse_policy(text: str) -> dict[str, dict[str, Any]]:
     """Candidate and versions of each package that `apt-cache policy` knows; versions that only dpkg's status has are left out."""
     found: dict[str, dict[str, Any]] = {}
-    entry: dict[str, Any] = {}
+    entry: dict[str, Any] = {"candidate": None, "versions": []}
     version = None
     for line in text.splitlines():
         if re.match(r"^\S+:$", line):
