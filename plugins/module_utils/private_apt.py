@@ -111,7 +111,7 @@ def parse_sizes(text: str, field: str) -> dict[str, int]:
     for found in re.finditer(rf"^(Package|{field}): (\S+)", text, re.MULTILINE):
         if found.group(1) == "Package":
             name = found.group(2)
-        elif name and found.group(2).isdigit():
+        elif name and re.match(r"[0-9]{1,15}$", found.group(2)):
             sizes[name] = int(found.group(2))
     return sizes
 

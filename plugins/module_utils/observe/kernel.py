@@ -19,7 +19,9 @@ _MODULE_FILE = re.compile(
 )
 _MODINFO_FIELDS = ("filename", "version", "license", "signer")
 _COMPILER = re.compile(r"(gcc|clang)\S*(?:\s+version)?\s+(?:\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?(\d+)\.(\d+)")
-_BLACKLIST = re.compile(r"^[ \t]*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b", re.MULTILINE)
+_BLACKLIST = re.compile(
+    r"^[ \t]*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b", re.MULTILINE
+)
 _LISTING_SECONDS = 60.0
 
 
