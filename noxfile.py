@@ -32,6 +32,8 @@ NEWEST_PYTHONS = ("3.13", "3.12", "3.14")
 UNITS = ["tests/unit", "tests/packaging"]
 # Examples for each property in the soak, drawn anew each time.
 PROPERTY_EXAMPLES = "2000"
+# For how long the soak breaks outputs at random, beside those properties.
+FUZZ_SECONDS = "600"
 
 PYTHON_TREES = ["plugins", "src", "tests", "molecule", "tools", "benchmarks", "noxfile.py"]
 # The tests of a file stay together, they share what they prepared.
@@ -181,7 +183,7 @@ def _soak_lines(session: nox.Session) -> None:
     session.run("pytest", "-q", "-m", "not sim", *_WORKERS, *UNITS, env=newest)
     session.log("on this environment's ansible-core")
     session.run("tests/molecule.sh", "alternative", "distro")
-    more = {"GPUWRIGHT_PROPERTY_EXAMPLES": PROPERTY_EXAMPLES}
+    more = {"GPUWRIGHT_PROPERTY_EXAMPLES": PROPERTY_EXAMPLES, "GPUWRIGHT_FUZZ_SECONDS": FUZZ_SECONDS}
     session.run("pytest", "-q", *_WORKERS, "tests/property", env=more)
 
 

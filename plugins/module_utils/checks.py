@@ -56,6 +56,8 @@ KEYS = (
 OPTIONAL_KEYS = KEYS[3:]
 
 EVIDENCE_LIMIT = 600
+#: Beyond it (or no number at all) a value is told in words.
+MOST = 1e18
 
 # Control characters (but not tab and newline), the C1 block and the marks that turn the direction of text:
 # output of a broken program must not move a terminal's cursor nor hide what a report says.
@@ -95,6 +97,9 @@ def make(check_id: str, status: str, severity: str = "critical", **rest: Any) ->
         # What a node says goes on to terminals, logs and web pages.
         if isinstance(check[key], (str, bytes)):
             check[key] = clean(check[key])
+    if isinstance(check["measured"], (int, float)) and not abs(check["measured"]) <= MOST:
+        # A broken card or disk may measure it, and JSON has no number for it.
+        check["measured"] = f"{check['measured']:g}" if isinstance(check["measured"], float) else "beyond any measure"
     return check
 
 

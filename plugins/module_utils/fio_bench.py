@@ -285,7 +285,8 @@ def measure(
     """Run the parts one after the other, each in its own private directory.
 
     Yields:
-        The part and ``{"document"|None, "error", "argv", "engine", "direct", "seconds", "rc"}``.
+        The part and ``{"document"|None, "error", "argv", "engine", "direct", "seconds", "rc", "passed_over"}``, the last one
+        the engines that could not be used.
     """
     for part in parts:
         with private_directory(directory) as inside:
@@ -304,6 +305,7 @@ def _first_that_works(
 ) -> Dict[str, Any]:
     """Try the engines in their order: one may be listed and still be forbidden here (seccomp, sysctl)."""
     result: Dict[str, Any] = {}
+    passed_over: List[str] = []
     for engine in engines:
         argv = command(executable, part, engine, direct)
         outcome = runner(argv, inside, timeout or time_limit(part))
@@ -311,8 +313,11 @@ def _first_that_works(
         result.update(
             {"argv": argv, "engine": engine, "direct": direct, "seconds": round(outcome.seconds, 2), "rc": outcome.rc}
         )
-        if not _engine_is_at_fault(result):
+        result["passed_over"] = list(passed_over)
+        fault = _fault_of_engine(result)
+        if fault is None:
             return result
+        passed_over.append(f"{engine}: {fault}")
     return result
 
 
@@ -320,15 +325,19 @@ def _read(outcome: run.Result) -> Dict[str, Any]:
     if outcome.error:
         return {"document": None, "error": outcome.error}
     try:
-        return {"document": fio_json.parse(outcome.out, outcome.err), "error": None}
+        return {"document": fio_json.parse(outcome.out, outcome.err, outcome.rc), "error": None}
     except fio_json.FioError as error:
         return {"document": None, "error": str(error)}
 
 
-def _engine_is_at_fault(result: Dict[str, Any]) -> bool:
-    """Not implemented, not permitted or not loadable: another engine may do; an error of the disk is an answer."""
+# Not implemented, not permitted, no room, or what an engine's set-up returns without an error of the system's.
+_OF_THE_ENGINE = (errno.ENOSYS, errno.EPERM, errno.ENOMEM, errno.EAGAIN, -1)
+
+
+def _fault_of_engine(result: Dict[str, Any]) -> Optional[str]:
+    """What the engine lacks where another one may do; ``None`` where the answer stands: an error of the disk is one."""
     document = result["document"]
     if document is None:
-        text = str(result["error"]).lower()
-        return "engine" in text and "killed" not in text
-    return any(error["errno"] in (errno.ENOSYS, errno.EPERM, errno.ENOMEM) for error in document["errors"])
+        text = str(result["error"])
+        return text[:200] if "engine" in text.lower() and "killed" not in text.lower() else None
+    return next((error["message"] for error in document["errors"] if error["errno"] in _OF_THE_ENGINE), None)

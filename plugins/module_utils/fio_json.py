@@ -3,8 +3,9 @@
 """Read fio's JSON, 2.x and 3.x, and judge it against the class of the disk.
 
 fio 2.x counts latency in microseconds and bytes in KiB, 3.x in nanoseconds and bytes; the keys decide, not the version
-text (``fio-3.36-103-gb140f-dirty`` is one). fio's exit status is no judgement: an interrupted run ends with error 0 in
-every job, and a write test without enough space may end with 0 too. So errors, counts and run times are read.
+text (``fio-3.36-103-gb140f-dirty`` is one). fio's exit status alone is no judgement: an interrupted run ends with error 0
+in every job, and a write test without enough space may end with 0 too. So errors, counts, run times and what fio says
+beside its document are read too, and a figure that cannot be right makes the whole result unreadable.
 
 Pure functions: nothing is executed here.
 """
@@ -12,9 +13,10 @@ Pure functions: nothing is executed here.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
 
@@ -22,126 +24,224 @@ Document = Dict[str, Any]
 Measurement = Dict[str, Any]
 
 
+#: Characters that are read. A result of ours has 10,000, one with every bin of its latencies (``json+``) 500,000.
+MOST_CHARACTERS = 2 * 1024**2
+#: No figure of a disk is beyond it, in bytes, operations, milliseconds or nanoseconds.
+MOST = 1e15
+
+#: What fio says beside its document when the document is not the whole truth, and what that means.
+_TELLING_LINES = (
+    (re.compile(r"got signal=(\d+)"), "a worker of fio was killed by signal {0}"),
+    (re.compile(r"terminating on signal (\d+)"), "fio was ended by signal {0}"),
+    (re.compile(r"hung in \d+ seconds|appears to be stuck"), "a worker of fio hung"),
+)
+# "fio: pid=2321, err=5/file:io_u.c:1889, func=io_u error, error=Input/output error"
+_ERROR_LINE = re.compile(r"fio: pid=\d+, err=(\d{1,9})/")
+
+
 class FioError(Exception):
     """What fio printed is no result; the text is a sentence for a person."""
 
 
-def parse(text: Any, stderr: Any = "") -> Document:
+def parse(text: Any, stderr: Any = "", rc: Optional[int] = 0) -> Document:
     """The result of a run of fio.
 
     Args:
         text: stdout (or the file given with ``--output``); lines before and after the document are kept.
         stderr: where fio names its reasons when there is no document.
+        rc: fio's exit status, below 0 when a signal ended it.
 
     Returns:
         ``version``; ``read`` and ``write``, each a measurement or ``None`` when nothing was read or written;
-        ``errors``: the distinct errors of jobs as ``{"job", "errno", "message"}``; ``messages``: lines beside the
-        document; ``jobs``: how many job entries there were.
+        ``errors``: the distinct errors of jobs as ``{"job", "errno", "message"}``, ``errno`` ``None`` for one that is no
+        number; ``messages``: lines beside the document; ``jobs``: how many job entries there were; ``ended``: a sentence
+        when fio or a worker of it did not end by itself, else ``None``.
+        Beside errors nothing counts as measured.
         A measurement has ``iops``, ``bw_bytes`` (bytes a second), ``io_bytes``, ``total_ios``, ``runtime_ms`` and ``clat_ns``
-        (``min``, ``mean``, ``max``, ``stddev``, ``percentiles``: {"50": ns}), or ``None`` for a latency that was not measured.
+        (``min``, ``mean``, ``max``, ``stddev``, ``percentiles``: {"50": ns}).
 
     Raises:
-        FioError: there is no document, or it is none of fio's.
+        FioError: there is no document, it is none of fio's, or a figure in it cannot be right.
     """
-    decoded = _decode(text).lstrip("\ufeff")
-    document, messages = _cut_out(decoded, _decode(stderr))
+    decoded, said = _decode(text).lstrip("\ufeff"), _decode(stderr)
+    document, messages = _cut_out(decoded, said, rc)
     jobs = document.get("jobs")
-    if not isinstance(jobs, list) or "fio version" not in document:
+    if not isinstance(jobs, list) or not isinstance(document.get("fio version"), str):
         raise FioError(
-            "expected fio's JSON with its version and jobs, and found keys: {}".format(", ".join(sorted(document)))
+            "expected fio's JSON with its version and jobs, and found keys: {}".format(
+                ", ".join(sorted(document))[:400]
+            )
         )
-    entries = [job for job in jobs if isinstance(job, dict)]
+    if not all(isinstance(job, dict) for job in jobs):
+        raise FioError("expected an object for each job in fio's JSON")
+    messages += [line for line in said.splitlines() if line.strip()]
+    errors = _errors(jobs, messages)
+    # What stands beside an error is not whole, and is not used.
+    sides = {name: [] if errors else [_side(job, name) for job in jobs] for name in ("read", "write", "trim")}
     return {
-        "version": str(document["fio version"]),
-        "jobs": len(entries),
-        "read": _aggregate([_side(job, "read") for job in entries]),
-        "write": _aggregate([_side(job, "write") for job in entries]),
-        "errors": _errors(entries),
-        "messages": messages + [line for line in _decode(stderr).splitlines() if line.strip()],
+        "version": document["fio version"][:100],
+        "jobs": len(jobs),
+        "read": _aggregate(sides["read"]),
+        "write": _aggregate(sides["write"]),
+        "errors": errors,
+        "messages": messages,
+        "ended": _ended(messages, rc),
     }
 
 
 def _decode(text: Any) -> str:
-    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text or "")
+    """At most one character more than is read; what is beyond says nothing but that it is too much."""
+    decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text or "")
+    return decoded[: MOST_CHARACTERS + 1]
 
 
 # Old builds print C's idea of "no number", which JSON does not have.
 _NOT_A_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
-def _cut_out(text: str, stderr: str) -> tuple[Document, List[str]]:
+def _cut_out(text: str, stderr: str, rc: Optional[int]) -> tuple[Document, List[str]]:
     """The document, and the lines around it (notes, errors of threads, the normal report)."""
+    if max(len(text), len(stderr)) > MOST_CHARACTERS:
+        raise FioError(f"fio printed more than {MOST_CHARACTERS} characters, which is no result of ours")
     start = re.search(r"^\{\s*$", text, re.MULTILINE) or re.search(r"\{", text)
     if start is None:
-        raise FioError(_no_document(text, stderr))
+        raise FioError(_no_document(text, stderr, rc))
     body = _NOT_A_NUMBER.sub(r"\1null", text[start.start() :])
     try:
-        document, end = json.JSONDecoder().raw_decode(body)
+        document, end = _DECODER.raw_decode(body)
+    except RecursionError:
+        raise FioError("fio's JSON has more values within each other than fio writes") from None
     except ValueError as error:
-        raise FioError(f"fio's JSON cannot be read, it may be cut off: {error}") from error
+        killed = _killed(rc)
+        why = f"{killed}, and its JSON is cut off" if killed else "fio's JSON cannot be read, it may be cut off"
+        raise FioError(f"{why}: {error}") from error
     if not isinstance(document, dict):
         raise FioError("expected an object in fio's JSON")
     around = text[: start.start()] + "\n" + body[end:]
     return document, [line.strip() for line in around.splitlines() if line.strip()]
 
 
-def _no_document(text: str, stderr: str) -> str:
+def _whole(digits: str) -> float:
+    """A whole number; one with more digits than any figure has costs no more than its length and is judged as infinite or huge."""
+    return int(digits) if len(digits) < 20 else float(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole, parse_constant=lambda _name: None)
+
+
+def _no_document(text: str, stderr: str, rc: Optional[int]) -> str:
     said = [line.strip() for line in (stderr + "\n" + text).splitlines() if line.strip()]
     telling = [
         line
         for line in said
         if re.search(r"fio: |error|fail|verify|not loadable|unrecognized|unable", line, re.IGNORECASE)
     ]
+    killed = _killed(rc)
+    if killed:
+        return "{}{}".format(killed, "".join("; " + line for line in telling[:3])[:400])
     if not said:
         return "fio printed nothing where its JSON was expected"
     return "fio gave no result: {}".format("; ".join((telling or said)[:3])[:400])
 
 
-def _number(value: Any) -> float:
-    """A number of fio's, which gives some as text."""
-    if isinstance(value, bool) or value is None:
+def _killed(rc: Optional[int]) -> Optional[str]:
+    """The sentence for an exit status that a signal left, by itself (-9) or by way of a shell (137)."""
+    number = -rc if rc is not None and rc < 0 else (rc or 0) - 128
+    return f"fio was killed by signal {number}" if 0 < number <= 64 else None
+
+
+def _ended(messages: Sequence[str], rc: Optional[int]) -> Optional[str]:
+    """Why the figures are not those of a whole run, though there is a document; ``None`` where nothing says so."""
+    for pattern, sentence in _TELLING_LINES:
+        for line in messages:
+            found = pattern.search(line)
+            if found:
+                return sentence.format(*found.groups())
+    if rc == 0:
+        return None
+    return _killed(rc) or ("fio did not end by itself" if rc is None else f"fio ended with exit status {rc}")
+
+
+def _figure(raw: Mapping[str, Any], name: str, where: str, required: bool = True) -> float:
+    """A figure of a disk: a number from 0 to :data:`MOST`, which some versions give as text. 0.0 for one that may be absent and is.
+
+    Raises:
+        FioError: it is none.
+    """
+    value = raw.get(name)
+    if value is None and not required:
         return 0.0
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        return 0.0
+        number = math.nan if isinstance(value, bool) or value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number <= MOST:
+        found = "is missing" if value is None else "is " + _told(value)
+        raise FioError(f"a figure of fio cannot be right: {where}.{name} {found}, where a number from 0 was expected")
+    return number
+
+
+def _told(value: Any) -> str:
+    """A value that is not what it should be, for a person."""
+    return "a list or an object" if isinstance(value, (list, dict)) else repr(value)[:60]
 
 
 def _side(job: Mapping[str, Any], direction: str) -> Optional[Measurement]:
-    """One direction of one job; ``None`` when it moved nothing."""
+    """One direction of one job; ``None`` when it moved nothing.
+
+    Raises:
+        FioError: a figure cannot be right, or one without which the others say nothing is missing.
+    """
     raw = job.get(direction)
-    if not isinstance(raw, dict):
+    if raw is None:
         return None
+    if not isinstance(raw, dict):
+        raise FioError(f"expected an object for {direction} in fio's JSON")
     modern = "bw_bytes" in raw or "clat_ns" in raw
     kibibyte = 1 if modern else 1024
-    io_bytes = int(_number(raw.get("io_bytes")) * kibibyte)
-    total_ios = int(_number(raw.get("total_ios")))
-    if not io_bytes and not total_ios:
+    rate = "bw_bytes" if "bw_bytes" in raw else "bw"
+    # fio 2.1 does not count the operations.
+    counted = {name: _figure(raw, name, direction) for name in ("io_bytes", "runtime", "iops", rate)}
+    counted["total_ios"] = _figure(raw, "total_ios", direction, required=modern)
+    if not any(counted.values()):
         return None
-    bandwidth = _number(raw["bw_bytes"]) if "bw_bytes" in raw else _number(raw.get("bw")) * 1024
+    idle = [name for name, value in counted.items() if not value and name in raw]
+    if idle:
+        moved = ", ".join(name for name, value in counted.items() if value)
+        raise FioError(f"the figures of fio contradict each other: {direction} has {moved}, and its {idle[0]} is 0")
     return {
-        "iops": _number(raw.get("iops")),
-        "bw_bytes": bandwidth,
-        "io_bytes": io_bytes,
-        "total_ios": total_ios,
-        "runtime_ms": _number(raw.get("runtime")),
-        "clat_ns": _latency(raw.get("clat_ns"), 1) or _latency(raw.get("clat"), 1000) or _latency(raw.get("lat_ns"), 1),
+        "iops": counted["iops"],
+        "bw_bytes": counted[rate] * (1 if rate == "bw_bytes" else 1024),
+        "io_bytes": int(counted["io_bytes"] * kibibyte),
+        "total_ios": int(counted["total_ios"]),
+        "runtime_ms": counted["runtime"],
+        "clat_ns": _latency(raw, "clat_ns", direction, 1) if modern else _latency(raw, "clat", direction, 1000),
     }
 
 
-def _latency(raw: Any, to_ns: int) -> Optional[Dict[str, Any]]:
-    if not isinstance(raw, dict) or not _number(raw.get("max")):
-        return None
-    percentiles = raw.get("percentile")
-    found = {
-        f"{float(key):g}": _number(value) * to_ns
-        for key, value in (percentiles.items() if isinstance(percentiles, dict) else ())
-        # 2.x fills its list up with zeros under "0.00".
-        if re.match(r"^\d+(\.\d+)?$", key) and float(key) > 0
+def _latency(side: Mapping[str, Any], name: str, direction: str, to_ns: int) -> Dict[str, Any]:
+    """The latency of a direction that moved data. Raises FioError."""
+    raw, where = side.get(name), f"{direction}.{name}"
+    percentiles = raw.get("percentile", {}) if isinstance(raw, dict) else None
+    # fio takes a list of at most twenty.
+    if not isinstance(raw, dict) or not isinstance(percentiles, dict) or len(percentiles) > 100:
+        raise FioError(f"expected an object for {where} and its percentiles in fio's JSON")
+    least, mean, most = (_figure(raw, each, where) for each in ("min", "mean", "max"))
+    # The mean is a sum of rounded numbers.
+    if not most or not least <= mean * 1.001 or not mean <= most * 1.001:
+        raise FioError(f"the figures of fio contradict each other: {where} has {least:g}, {mean:g} and {most:g}")
+    return {
+        "min": least * to_ns,
+        "mean": mean * to_ns,
+        "max": most * to_ns,
+        "stddev": _figure(raw, "stddev", where, required=False) * to_ns,
+        "percentiles": {
+            f"{float(key):g}": _figure(percentiles, key, where + ".percentile") * to_ns
+            for key in percentiles
+            # 2.x fills its list up with zeros under "0.00".
+            if re.match(r"^\d{1,3}(\.\d{1,9})?$", key) and float(key) > 0
+        },
     }
-    result: Dict[str, Any] = {name: _number(raw.get(name)) * to_ns for name in ("min", "mean", "max", "stddev")}
-    result["percentiles"] = found
-    return result
 
 
 def _aggregate(sides: List[Optional[Measurement]]) -> Optional[Measurement]:
@@ -149,22 +249,21 @@ def _aggregate(sides: List[Optional[Measurement]]) -> Optional[Measurement]:
     moved = [side for side in sides if side is not None]
     if not moved:
         return None
+    rates = {name: sum(side[name] for side in moved) for name in ("iops", "bw_bytes", "io_bytes", "total_ios")}
+    for name in rates:
+        _figure(rates, name, "all jobs")
     return {
-        "iops": round(sum(side["iops"] for side in moved), 2),
-        "bw_bytes": int(sum(side["bw_bytes"] for side in moved)),
-        "io_bytes": sum(side["io_bytes"] for side in moved),
-        "total_ios": sum(side["total_ios"] for side in moved),
+        **rates,
+        "iops": round(rates["iops"], 2),
+        "bw_bytes": int(rates["bw_bytes"]),
         "runtime_ms": max(side["runtime_ms"] for side in moved),
         "clat_ns": _worst_latency(moved),
     }
 
 
-def _worst_latency(moved: List[Measurement]) -> Optional[Dict[str, Any]]:
-    measured = [side for side in moved if side["clat_ns"]]
-    if not measured:
-        return None
-    latencies = [side["clat_ns"] for side in measured]
-    weights = [side["total_ios"] or 1 for side in measured]
+def _worst_latency(moved: List[Measurement]) -> Dict[str, Any]:
+    latencies = [side["clat_ns"] for side in moved]
+    weights = [side["total_ios"] or 1 for side in moved]
     keys = sorted({key for latency in latencies for key in latency["percentiles"]}, key=float)
     mean = sum(latency["mean"] * weight for latency, weight in zip(latencies, weights)) / sum(weights)
     return {
@@ -176,13 +275,32 @@ def _worst_latency(moved: List[Measurement]) -> Optional[Dict[str, Any]]:
     }
 
 
-def _errors(jobs: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    found: Dict[int, Dict[str, Any]] = {}
+def _errors(jobs: Sequence[Mapping[str, Any]], messages: Sequence[str]) -> List[Dict[str, Any]]:
+    """The distinct errors, of the jobs and of what fio said beside them. One that is no number is an error too."""
+    told: List[Dict[str, Any]] = []
     for job in jobs:
-        number = int(_number(job.get("error")))
-        if number and number not in found:
-            found[number] = {"job": str(job.get("jobname")), "errno": number, "message": os.strerror(number)}
-    return list(found.values())
+        name = _told(job.get("jobname"))
+        # With continue_on_error the first error stands beside an "error" of 0.
+        told += [_error(name, job.get("error")), _error(name, job.get("first_error", 0))]
+    for line in messages:
+        found = _ERROR_LINE.search(line)
+        if found:
+            told.append(_error("", int(found.group(1))))
+    distinct: Dict[Any, Dict[str, Any]] = {}
+    for error in told:
+        if error["errno"] != 0:
+            distinct.setdefault(error["errno"], error)
+    return list(distinct.values())
+
+
+def _error(job: str, value: Any) -> Dict[str, Any]:
+    """One value of an error as :func:`parse` gives it; its ``errno`` is 0 where it says that there was none."""
+    number = value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31 else None
+    if number is None:
+        message = f"expected the number of an error and found {_told(value)}"
+    else:
+        message = os.strerror(number) if number >= 0 else f"error {number}"
+    return {"job": job, "errno": number, "message": message}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -211,11 +329,25 @@ CLASSES: Dict[str, Dict[str, float]] = {
 RUNTIME_SHARE = 0.9
 
 OUTCOMES: Dict[int, Dict[str, str]] = {
+    # What the set-up of an I/O engine returned, where it is no error of the system's.
+    -1: {
+        "status": "incomplete",
+        "action": "configure",
+        "reason": "fio could not set up its I/O engine",
+        "remedy": "read what fio says of it; a container's seccomp profile or kernel.io_uring_disabled may forbid it",
+    },
     5: {
         "status": "fail",
         "action": "check_hardware",
         "reason": "the disk answered with an input/output error",
         "remedy": "read the kernel log and the drive's SMART data; save what is on it and replace it",
+    },
+    11: {
+        "status": "incomplete",
+        "action": "configure",
+        "reason": "the kernel has no room for more requests or processes of fio",
+        "remedy": "raise fs.aio-max-nr (sysctl) where fs.aio-nr is near it, else the limit of processes (ulimit -u, pids.max), "
+        "and run it again",
     },
     13: {
         "status": "incomplete",
@@ -261,6 +393,7 @@ def judge(
     wanted_seconds: Optional[float] = None,
     floor: Optional[float] = None,
     buffered: bool = False,
+    passed_over: Sequence[str] = (),
 ) -> List[checks.Check]:
     """The check ``fio.<part>``, and ``fio.latency`` for random parts.
 
@@ -273,6 +406,7 @@ def judge(
         wanted_seconds: the run time that was asked for, ``None`` when the size ends the run.
         floor: bytes a second, for random parts operations a second, that the inventory wants instead of the class's.
         buffered: the page cache was measured, not the disk.
+        passed_over: the faster I/O engines that could not be used, each with its reason.
     """
     check_id = "fio." + part
     unusable = _unusable(check_id, part, document, wanted_seconds)
@@ -287,6 +421,8 @@ def judge(
         "measured": _shown(measured, random),
         "expected": {key: _shown(value, random) for key, value in expected.items()} or None,
     }
+    if passed_over:
+        rest["evidence"] = "not used: " + "; ".join(passed_over)
     return [_judge_floor(check_id, measured, expected.get("floor"), disk_class, buffered, rest)]
 
 
@@ -314,6 +450,15 @@ def _judge_floor(
     if floor is None:
         named = f"a disk of class {disk_class}" if disk_class else "a disk of unknown class"
         return checks.passed(check_id, "warning", reason=f"measured; {named} has no floor here", **rest)
+    if measured < floor and "evidence" in rest:
+        return checks.failed(
+            check_id,
+            "warning",
+            reason="measured with a slower I/O engine than the floor is for",
+            action="configure",
+            remedy="make the engine usable (see what it said; for want of room raise fs.aio-max-nr), then measure again",
+            **rest,
+        )
     return checks.judged(
         check_id,
         measured >= floor,
@@ -350,7 +495,10 @@ def _unusable(check_id: str, part: str, document: Document, wanted_seconds: Opti
         )
     side = document["write" if part == "seqwrite" else "read"]
     again = "run it again; look for what ended fio (a time limit, the out-of-memory killer, a lost connection)"
-    if side is None or not side["io_bytes"]:
+    if document["ended"]:
+        reason = f"{document['ended']}: its figures are not those of a whole run"
+        return checks.incomplete(check_id, reason, "warning", evidence=evidence, remedy=again)
+    if side is None:
         return checks.incomplete(check_id, "fio moved no data", "warning", evidence=evidence, remedy=again)
     ran = side["runtime_ms"] / 1000.0
     if wanted_seconds and ran < RUNTIME_SHARE * wanted_seconds:

@@ -8,6 +8,7 @@ print what they like. An import that hangs, crashes or runs out of memory is see
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -193,6 +194,16 @@ say("import")
 
 SUM = float(256**3)
 
+# The facts of each step; the sum of a broken card may be no number of JSON, and then is the word for it.
+_FACTS: Dict[str, Dict[str, Any]] = {
+    "start": {},
+    "import": {"version": str},
+    "cuda": {"available": bool, "count": int},
+    "compute": {"device": str, "sum": (float, int, str)},
+    "end": {},
+}
+_LONGEST_STEP = 100_000
+
 # TensorFlow tells only in its log why it finds no card: a host's own setting must not silence it. Neither it nor JAX takes the whole
 # memory of a card that somebody else may be using, and what a shell says of JAX's platforms does not hide the cards.
 _ENVIRONMENT = {
@@ -202,6 +213,23 @@ _ENVIRONMENT = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     "JAX_PLATFORMS": "",
+}
+
+
+# Why an interpreter is not started, and what a person does.
+_NOT_STARTED: Dict[Optional[int], Tuple[str, str, str]] = {
+    errno.ENOENT: ("is not there", "install", "gpuwright up builds the environment"),
+    errno.EACCES: (
+        "may not be executed by this user",
+        "configure",
+        "check the modes of the file and of the directories above it, and whether its file system is mounted noexec",
+    ),
+    errno.ENOEXEC: (
+        "is no program that this machine can execute",
+        "install",
+        "gpuwright up builds the environment anew, with an interpreter for this machine",
+    ),
+    None: ("does not start", "install", "gpuwright up builds the environment anew"),
 }
 
 
@@ -331,8 +359,8 @@ def versions_of(text: str) -> Dict[str, str]:
         for key in ("version", "cuda"):
             if step.get(key) and step["step"] in ("import", "cuda"):
                 found[key] = str(step[key])
-        if step.get("cudnn"):
-            found["cudnn"] = cudnn_text(int(step["cudnn"]))
+        if isinstance(step.get("cudnn"), int) and step["cudnn"] > 0:
+            found["cudnn"] = cudnn_text(step["cudnn"])
     return found
 
 
@@ -343,15 +371,26 @@ def cudnn_text(number: int) -> str:
 
 
 def steps_of(text: str) -> List[Dict[str, Any]]:
-    """The steps that were told, in their order, whatever else was printed."""
+    """The steps that were told, in their order, whatever else was printed; one that is cut off or lacks a fact was not told."""
     steps = []
     for line in text.splitlines():
-        if line.startswith(MARK):
+        if line.startswith(MARK) and len(line) < _LONGEST_STEP:
             try:
-                steps.append(json.loads(line[len(MARK) :]))
-            except ValueError:
+                step = json.loads(line[len(MARK) :], parse_constant=str)
+            except (ValueError, RecursionError):
                 continue
+            if isinstance(step, dict) and _whole(step):
+                steps.append(step)
     return steps
+
+
+def _whole(step: Dict[str, Any]) -> bool:
+    """Whether a step has the facts that are read of it, each of its kind."""
+    name = step.get("step")
+    if name in ("import", "compute") and isinstance(step.get("error"), str):
+        return name == "import" or isinstance(step.get("device"), str)
+    facts = _FACTS.get(name) if isinstance(name, str) else None
+    return facts is not None and all(isinstance(step.get(key), kind) for key, kind in facts.items())
 
 
 def judge(
@@ -373,8 +412,12 @@ def judge(
     result.append(_judge_cuda(framework, imported, steps.get("cuda"), expect_cuda, expected_gpus, answer))
     computed = [step for step in steps_of(answer.out) if step["step"] == "compute"]
     result += [_judge_compute(step, expect_cuda) for step in computed]
+    wanted = max(steps["cuda"]["count"], 1) if "cuda" in steps else 1
     if "end" not in steps:
         result.append(_broken_off(framework, answer, "framework.compute"))
+    elif len(computed) < wanted:
+        reason = f"{framework.title} told a result of {len(computed)} devices, where {wanted} were to compute"
+        result.append(checks.incomplete("framework.compute", reason, remedy="prove again"))
     return result
 
 
@@ -393,20 +436,23 @@ def _not_imported(framework: Framework, python: str, answer: Any, steps: Dict[st
             remedy="gpuwright up builds the environment anew",
         )
     if "start" not in steps:
+        why, action, remedy = _NOT_STARTED.get(answer.errno, _NOT_STARTED[None])
         return checks.incomplete(
             "framework.import",
-            f"the environment's interpreter {python} cannot be run",
-            evidence=answer.error or answer.err,
-            action="install",
-            remedy="gpuwright up builds the environment",
+            f"the environment's interpreter {python} {why}",
+            evidence=answer.error or answer.err or f"exit status {answer.rc}",
+            action=action,
+            remedy=remedy,
         )
     return _broken_off(framework, answer, "framework.import")
 
 
 def _broken_off(framework: Framework, answer: Any, check_id: str) -> checks.Check:
-    killed = answer.rc is not None and (answer.rc < 0 or answer.rc > 128)
+    signal = 0 if answer.rc is None else -answer.rc if answer.rc < 0 else answer.rc - 128
     told = answer.error or (
-        f"the process was killed (status {answer.rc})" if killed else f"the process ended with status {answer.rc}"
+        f"the process was killed by signal {signal}"
+        if 0 < signal <= 64
+        else f"the process ended with status {answer.rc}"
     )
     return checks.failed(
         check_id,

@@ -77,7 +77,7 @@ class Problem(NamedTuple):
 def parse_policy(text: str) -> dict[str, dict[str, Any]]:
     """Candidate and versions of each package that `apt-cache policy` knows; versions that only dpkg's status has are left out."""
     found: dict[str, dict[str, Any]] = {}
-    entry: dict[str, Any] = {}
+    entry: dict[str, Any] = {"candidate": None, "versions": []}
     version = None
     for line in text.splitlines():
         if re.match(r"^\S+:$", line):
@@ -119,7 +119,7 @@ def parse_sizes(text: str, field: str) -> dict[str, int]:
     for found in re.finditer(rf"^(Package|{field}): (\S+)", text, re.MULTILINE):
         if found.group(1) == "Package":
             name = found.group(2)
-        elif name and found.group(2).isdigit():
+        elif name and re.match(r"[0-9]{1,15}$", found.group(2)):
             sizes[name] = int(found.group(2))
     return sizes
 

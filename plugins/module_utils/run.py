@@ -27,6 +27,8 @@ class Result(NamedTuple):
     seconds: float
     error: str | None
     """A sentence when the program could not be run or did not end; None when it ended by itself."""
+    errno: int | None = None
+    """Why it could not be started, as the system numbers it (``errno.ENOENT``); None when it was started."""
 
     @property
     def ok(self) -> bool:
@@ -79,7 +81,8 @@ def run(
             start_new_session=True,
         )
     except OSError as exc:
-        return Result(None, "", "", time.monotonic() - start, f"{argv[0]} could not be run: {exc.strerror or exc}")
+        sentence = f"{argv[0]} could not be run: {exc.strerror or exc}"
+        return Result(None, "", "", time.monotonic() - start, sentence, exc.errno)
     error = None
     try:
         out, err = process.communicate(stdin, timeout=timeout)

@@ -9,7 +9,8 @@ import re
 COLLECTION = "0.1.0"
 """The version that seals name. galaxy.yml says the same."""
 
-_PIECE = re.compile(r"\d+|[a-zA-Z]+")
+# Python makes no number of more digits than some thousands.
+_PIECE = re.compile(r"\d{1,1000}|[a-zA-Z]+")
 
 
 def key(version: str) -> tuple[tuple[int, int, str], ...]:

@@ -124,6 +124,7 @@ verdict:
   sample: pass
 """
 
+import errno
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
@@ -131,9 +132,28 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
 
 NUMBERS = ("runtime", "ramp", "numjobs", "iodepth")
-MISSING = {
-    "action": "install",
-    "remedy": "install the package fio (gpuwright up does), or name another with 'executable'",
+# What keeps a program from being started, and what a person does.
+NOT_STARTED: Dict[Optional[int], Dict[str, str]] = {
+    errno.ENOENT: {
+        "reason": "fio is not installed",
+        "action": "install",
+        "remedy": "install the package fio (gpuwright up does), or name another with 'executable'",
+    },
+    errno.EACCES: {
+        "reason": "this user may not execute fio",
+        "action": "configure",
+        "remedy": "check the mode of the file and of the directories above it, and whether its file system is mounted noexec",
+    },
+    errno.ENOEXEC: {
+        "reason": "fio is no program that this machine can execute",
+        "action": "install",
+        "remedy": "reinstall the package fio: the file is damaged or for another architecture",
+    },
+    None: {
+        "reason": "fio did not say which engines it has",
+        "action": "none",
+        "remedy": "run 'fio --enghelp' by hand; one that hangs waits for a disk or a network file system",
+    },
 }
 # These keep files in memory, or answer direct reads from it.
 CACHED = ("tmpfs", "ramfs", "zfs")
@@ -210,7 +230,8 @@ def find_engines(executable: str) -> Tuple[List[str], Optional[checks.Check]]:
     """The engines to try, or the check that says why fio cannot be asked."""
     answer = run.run([executable, "--enghelp"], timeout=20)
     if answer.rc is None:
-        return [], checks.incomplete("fio.runs", "fio cannot be run: {0}".format(answer.error), **MISSING)
+        known = NOT_STARTED.get(answer.errno, {**NOT_STARTED[None], "reason": "fio cannot be run"})
+        return [], checks.incomplete("fio.runs", evidence=answer.error, **known)
     return fio_bench.engines_of(answer.out), None
 
 
@@ -242,7 +263,13 @@ def measure(
             outcome.update(side or {})
             outcome["version"] = document["version"]
             result["checks"] += fio_json.judge(
-                part.name, document, disk_class, part.runtime, floor_of(params, part.name), buffered
+                part.name,
+                document,
+                disk_class,
+                part.runtime,
+                floor_of(params, part.name),
+                buffered,
+                outcome["passed_over"],
             )
             put_on_top(result, part, side)
         result["parts"][part.name] = outcome

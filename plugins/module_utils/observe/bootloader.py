@@ -14,10 +14,11 @@ from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 _GRUB_DIRECTORIES = ("/boot/grub", "/boot/grub2")
 _ENTRY_DIRECTORIES = ("/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries")
 
-_OPENER = re.compile(r"""^\s*(menuentry|submenu|function)\s+(?:'((?:[^']|'\\'')*)'|"([^"]*)"|(\S+))(.*)\{\s*$""")
+# The beginning of a line whose end, the brace, was taken away: a pattern for both would take minutes for a long line that is none.
+_OPENER = re.compile(r"""(menuentry|submenu|function)\s+(?:'((?:[^']|'\\'')*)'|"([^"]*)"|(\S+))""")
 _ID = re.compile(r"""(?:\$\{?menuentry_id_option\}?|--id)\s+(?:'([^']*)'|"([^"]*)"|(\S+))""")
-_LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+(\S+)", re.MULTILINE)
-_DEFAULT = re.compile(r"""^\s*set\s+default=["']?([^"'\n]*)["']?\s*$""", re.MULTILINE)
+_LINUX = re.compile(r"^[ \t]*linux(?:16|efi)?\s+(\S+)", re.MULTILINE)
+_DEFAULT = re.compile(r"""^[ \t]*set[ \t]+default=["']?([^"'\n]*)["']?[ \t]*$""", re.MULTILINE)
 
 
 class Choice(NamedTuple):
@@ -45,18 +46,19 @@ def parse_grub(text: str) -> list[Entry]:
     top = Entry("submenu", "", None)
     stack = [top]
     for line in text.splitlines():
-        opened = _OPENER.match(line)
+        words = line.strip()
+        opened = _OPENER.match(words[:-1]) if words.endswith("{") else None
         if opened:
-            kind, single, double, bare, rest = opened.groups()
+            kind, single, double, bare = opened.groups()
             title = next(value for value in (single, double, bare) if value is not None).replace("'\\''", "'")
-            named = _ID.search(rest)
+            named = _ID.search(words[:-1], opened.end())
             entry = Entry(kind, title, next((value for value in named.groups() if value), None) if named else None)
             if kind != "function":
                 stack[-1].entries.append(entry)
             stack.append(entry)
-        elif re.match(r"^\s*function\s+\S+\s*\{?\s*$", line):
+        elif re.match(r"function\s+\S+$", words):
             stack.append(Entry("function", "", None))
-        elif line.strip() == "}":
+        elif words == "}":
             if len(stack) > 1:
                 stack.pop()
         else:

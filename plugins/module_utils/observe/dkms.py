@@ -13,12 +13,44 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import boot
 
 #: The last lines of a build log that are passed on: make says there what stopped it.
 LOG_LINES = 12
+_LINE = 1_000
 
 _TREE = "/var/lib/dkms"
 # DKMS before 3.1.4 writes "MODULE-VERSION" there, where the two cannot be told apart; the path of the log tells them.
 _TITLE = re.compile(r"make\.log for \S+ for kernel (\S+)")
 _PLACE = re.compile(_TREE + r"/([^/]+)/([^/]+)/build/make\.log")
-_NO_SPACE = re.compile(r"No space left on device|Cannot allocate memory|Killed")
+# A kernel that the system's own upgrade brings is built for in the system's language. The words are those of the catalogues of gcc 12 and
+# glibc 2.36; make translates its word between the brackets and the status.
+_ERROR_WORDS = "error|fejl|Fehler|σφάλμα|virhe|erreur|greška|エラー|fout|ошибка|грешка|fel|hata|помилка|lỗi|错误|錯誤"
+_COMPILER = re.compile(
+    rf"\berror: |^\S+:\d+: (?:[^\s:：]{{1,20}} )?[^\s:：]{{0,4}}(?:{_ERROR_WORDS})(?: [^:：]{{1,20}})? ?[:：]",
+    re.IGNORECASE,
+)
+_MAKE = re.compile(r"\*\*\* \[[^\[\]]*\] \S+ \d+|\bError \d+")
+# Neither the disk nor the memory had room, or the compiler was killed for it.
+_NO_ROOM = (
+    "No space left on device|Cannot allocate memory|Killed",
+    "kein Speicherplatz mehr verfügbar|Nicht genügend Hauptspeicher|Getötet",
+    "Aucun espace disponible|Ne peut allouer de la mémoire|Processus arrêté",
+    "No queda espacio en el dispositivo|No se pudo asignar memoria|Terminado [(]killed[)]",
+    "Spazio esaurito|Impossibile allocare memoria|Ucciso",
+    "Não há espaço disponível|Sem espaço livre no dispositivo|Não foi possível alocar memória|Impossível alocar memória|Morto",
+    "не осталось свободного места|Невозможно выделить память|Убито",
+    "Недостатньо місця на пристрої|Не вдалося розподілити пам|Вбито",
+    "Brak miejsca na urządzeniu|Nie można przydzielić pamięci|Unicestwiony",
+    "Na zařízení není volné místo|Nelze alokovat paměť|Zabit [(]SIGKILL[)]",
+    "Geen ruimte meer over|Onvoldoende geheugen beschikbaar|Geëlimineerd",
+    "Enheten är full|Kan inte allokera minne|Dödad",
+    "Ikke mere plads på enheden|Kan ikke tildele hukommelse|Dræbt",
+    "Laitteella ei ole tilaa jäljellä|Muistin varaaminen ei onnistu|Tapettu",
+    "Aygıt üzerinde boş yer yok|Bellek ayrılamadı|Süreç durduruldu",
+    "Không có đủ chỗ trống trên thiết bị|Không thể cấp phát bộ nhớ|Bị buộc kết thúc",
+    "デバイスに空き領域がありません|メモリを確保できません|強制終了",
+    "장치에 남은 공간이 없음|메모리를 할당할 수 없습니다|죽었음",
+    "设备上没有空间|无法分配内存|已杀死",
+    "裝置上已無多餘空間|無法配置記憶體|強制結束",
+)
+_TRANSIENT = re.compile("|".join(_NO_ROOM))
 
 
 def failed_build(text: str, path: str) -> dict[str, Any] | None:
@@ -30,9 +62,10 @@ def failed_build(text: str, path: str) -> dict[str, Any] | None:
     title, place = _TITLE.search(text[:400]), _PLACE.fullmatch(path)
     if title is None or place is None:
         return None
-    lines = [line for line in text.splitlines() if line.strip()]
-    transient = _NO_SPACE.search(text) is not None
-    errors = [line for line in lines if re.search(r"\berror:|\bError \d+", line)]
+    lines = [line[:_LINE] for line in text.splitlines() if line.strip()]
+    transient = _TRANSIENT.search(text) is not None
+    refused = [line for line in lines if _COMPILER.search(line)]
+    errors = [line for line in lines if _COMPILER.search(line) or _MAKE.search(line)]
     return {
         "module": place[1],
         "version": place[2],
@@ -41,7 +74,7 @@ def failed_build(text: str, path: str) -> dict[str, Any] | None:
         "errors": errors[:3],
         "end": lines[-LOG_LINES:],
         "transient": transient,
-        "compiler": not transient and any(re.search(r"\berror: ", line) for line in errors),
+        "compiler": not transient and bool(refused),
     }
 
 

@@ -19,7 +19,9 @@ _MODULE_FILE = re.compile(
 )
 _MODINFO_FIELDS = ("filename", "version", "license", "signer")
 _COMPILER = re.compile(r"(gcc|clang)\S*(?:\s+version)?\s+(?:\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?(\d+)\.(\d+)")
-_BLACKLIST = re.compile(r"^\s*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b", re.MULTILINE)
+_BLACKLIST = re.compile(
+    r"^[ \t]*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b", re.MULTILINE
+)
 _LISTING_SECONDS = 60.0
 
 
@@ -76,7 +78,8 @@ def next_kernel(host: Host, now: str | None, present: list[str]) -> tuple[str | 
 
 def compiler_text(text: str) -> str | None:
     """Compiler and version ("gcc 13.2") in the kernel's words for it."""
-    found = _COMPILER.search(text)
+    # The kernel's own words are no longer than this; a pattern with brackets in brackets takes minutes for much more.
+    found = _COMPILER.search(text[:500])
     return "{} {}.{}".format(*found.groups()) if found else None
 
 

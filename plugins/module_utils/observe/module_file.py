@@ -56,7 +56,7 @@ def fields(data: bytes, path: str) -> dict[str, str]:
         raise ModuleFileError(f"{path} is no 64-bit module")
     try:
         section = _sections(data)[b".modinfo"]
-    except (struct.error, IndexError, ValueError, KeyError) as exc:
+    except (struct.error, IndexError, ValueError, KeyError, OverflowError) as exc:
         raise ModuleFileError(f"{path} is damaged: it has no readable section .modinfo") from exc
     found: dict[str, str] = {}
     for entry in section.split(b"\0"):

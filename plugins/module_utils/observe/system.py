@@ -42,12 +42,13 @@ _VM_WORDS = (
     ("Nutanix", "nutanix"),
 )
 _CPUINFO_HEAD = 16384
+_OS_RELEASE = 65536
 
 
 def parse_os_release(text: str) -> dict[str, str]:
     """Fields of an os-release file (os-release(5)); a line that cannot be understood is left out."""
     fields = {}
-    for line in text.splitlines():
+    for line in text[:_OS_RELEASE].splitlines():
         name, equals, value = line.strip().partition("=")
         if not equals or name.startswith("#"):
             continue

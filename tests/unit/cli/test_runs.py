@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,7 +38,7 @@ def make(folder: Path, name: str, age_days: float = 0, *, verdict: str | None = 
     path = folder / name
     path.mkdir()
     (path / paths.MARKER).touch()
-    meta = {"verb": "up", "started": "2026-11-20T10:00:00Z"}
+    meta: dict[str, Any] = {"verb": "up", "started": "2026-11-20T10:00:00Z"}
     if verdict:
         meta |= {"verdict": verdict, "counts": COUNTS}
         (path / "report.json").write_text(json.dumps(REPORT))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, dkms
 
@@ -84,6 +86,50 @@ def test_a_full_disk_is_no_fault_of_the_source(tmp_path: Path) -> None:
     )
     (build,) = dkms.observe(_node(tmp_path, full), [_OLD, _NEW])["failed"]
     assert (build["transient"], build["compiler"]) == (True, False)
+
+
+#: How gcc 12, make 4.3 and glibc 2.36 say it, by their catalogues (packages gcc-12-locales, make and libc-l10n of Debian 12).
+_LANGUAGES = {
+    "de": (
+        "Fehler: zu wenige Argumente für Funktion »f«",
+        ": {}] Fehler 1",
+        "Auf dem Gerät ist kein Speicherplatz mehr verfügbar",
+    ),
+    "fr": (
+        "erreur: trop peu d'arguments pour la fonction « f »",
+        " : {}] Erreur 1",
+        "Aucun espace disponible sur le périphérique",
+    ),
+    "es": ("error: faltan argumentos para la función ‘f’", ": {}] Error 1", "No queda espacio en el dispositivo"),
+    "ru": (
+        "ошибка: слишком мало аргументов в вызове «f»",
+        ": {}] Ошибка 1",
+        "На устройстве не осталось свободного места",
+    ),
+    "ja": ("エラー: 関数 ‘f’ への引数が少なすぎます", ": {}] エラー 1", "デバイスに空き領域がありません"),
+    "zh_CN": ("错误：提供给函数‘f’的实参太少", "：{}] 错误 1", "设备上没有空间"),
+    "zh_TW": ("錯誤：提供給函式「f」的引數太少", "：{}] 錯誤 1", "裝置上已無多餘空間"),
+    "C.UTF-8": ("error: too few arguments to function ‘f’", ": {}] Error 1", "No space left on device"),
+}
+
+
+@pytest.mark.parametrize("language", _LANGUAGES)
+def test_the_log_of_a_compiler_that_speaks_another_language_is_read(tmp_path: Path, language: str) -> None:
+    error, status, full = _LANGUAGES[language]
+    localised = _LOG.replace("error: too few arguments to function 'pci_resize_resource'", error)
+    localised = localised.replace(": nvidia/nv-pci.o] Error 1", status.format("nvidia/nv-pci.o"))
+    (build,) = dkms.observe(_node(tmp_path, localised), [_OLD, _NEW])["failed"]
+    assert (build["transient"], build["compiler"], len(build["errors"])) == (False, True, 2)
+    (build,) = dkms.observe(_node(tmp_path, localised.replace(error, full)), [_OLD, _NEW])["failed"]
+    assert (build["transient"], build["compiler"]) == (True, False)
+
+
+def test_a_warning_of_a_compiler_that_speaks_another_language_refuses_nothing(tmp_path: Path) -> None:
+    warned = (
+        _LOG.partition("nvidia/nv-pci.c")[0] + "nvidia/nv-pci.c:292:13: Warnung: Variable »f« wird nicht verwendet\n"
+    )
+    (build,) = dkms.observe(_node(tmp_path, warned), [_OLD, _NEW])["failed"]
+    assert (build["transient"], build["compiler"], build["errors"]) == (False, False, [])
 
 
 def test_a_build_that_was_cut_off_may_go_well_the_next_time(tmp_path: Path) -> None:

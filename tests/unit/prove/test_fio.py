@@ -102,8 +102,8 @@ def test_jobs_of_one_run_add_up_and_the_slowest_speaks_for_latency() -> None:
 
 
 def test_numbers_that_json_does_not_have_are_read_as_absent() -> None:
-    text = answer(job(modern())).replace("120000.5", "-nan")
-    assert fio_json.parse(text)["read"]["clat_ns"]["mean"] == 0
+    text = answer(job(modern())).replace("12.0", "-nan")
+    assert fio_json.parse(text)["read"]["clat_ns"]["stddev"] == 0
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,20 @@ def test_numbers_that_json_does_not_have_are_read_as_absent() -> None:
         ('{"a": 1}', "", "version and jobs"),
         (answer(job(modern()))[:300], "", "cut off"),
         ("[1]", "", "no result"),
+        ('{"fio version":' * 90_000, "", "within each other"),
+        ("[" + '{"a":' * 400_000, "", "within each other"),
+        ("x" * 20_000_000, "", "more than"),
+        ("{\n" * 900_000, "", "cannot be read"),
+        (":" + " " * 2_000_000 + "nan", "", "no result"),
+        (answer(job(modern())).replace("250000.0", "7" * 1_000_000), "", "read.iops is inf"),
     ],
 )
 def test_what_is_no_result_is_told_in_a_sentence(text: str, stderr: str, told: str) -> None:
-    with pytest.raises(fio_json.FioError, match=told):
+    started = time.process_time()
+    with pytest.raises(fio_json.FioError, match=told) as refused:
         fio_json.parse(text, stderr)
+    assert time.process_time() - started < 1
+    assert len(str(refused.value)) < 1000
 
 
 def test_every_sample_of_fio_is_read_or_refused_with_a_sentence(samples: Callable[[str], list[Path]]) -> None:
@@ -134,6 +143,111 @@ def test_every_sample_of_fio_is_read_or_refused_with_a_sentence(samples: Callabl
         side = document["read"] or document["write"]
         assert document["errors"] or (side["bw_bytes"] > 0 and side["clat_ns"]["max"] > 0), path.name
     assert [path.name for path in refused if path.parent.name == "fio-json"] == ["fioplot_EMPTY_write-64-8.json"]
+
+
+# What no figure, no error and no object can be: of 400 digits, no number of JSON, negative, absent, of another kind.
+ODD = ["NaN", "-Infinity", "1e999", "4" * 400, "-1", "-0.5", "null", "true", '"junk"', "[]", "{}", '"nan"', "1e19"]
+FIGURES = ["io_bytes", "bw_bytes", "iops", "runtime", "total_ios", "clat_ns"]
+
+
+def broken(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Variants of a good document: what was changed, and the JSON."""
+    text = json.dumps(document)
+    places: list[tuple[str | int, ...]] = [("fio version",), ("jobs",), ("jobs", 0), ("jobs", 0, "error")]
+    for side in ("read", "write", "trim"):
+        measured = document["jobs"][0][side]["io_bytes"] > 0
+        places += [("jobs", 0, side, name) for name in FIGURES if measured or name != "clat_ns"]
+        if measured:
+            latency = document["jobs"][0][side]["clat_ns"]
+            places += [("jobs", 0, side, "clat_ns", name) for name in ("min", "mean", "max")]
+            places += [("jobs", 0, side, "clat_ns", "percentile", each) for each in latency.get("percentile", ())][:1]
+    for place in places:
+        for odd in [*ODD, "0", "5"]:
+            changed = json.loads(text)
+            inner = changed
+            for key in place[:-1]:
+                inner = inner[key]
+            good = inner.get(place[-1]) if isinstance(inner, dict) else inner
+            # A count of 5 is wrong where nothing was moved, and 0 where something was.
+            if good is None or (odd in ("0", "5") and bool(good) != (odd == "0")):
+                continue
+            if odd == "0" and place[-1] not in (*FIGURES, "mean", "max"):
+                continue
+            if place[-1] == "fio version" and odd.startswith('"'):
+                continue
+            inner[place[-1]] = "@"
+            yield f"{place} {odd[:12]}", json.dumps(changed).replace('"@"', odd)
+
+
+@pytest.mark.parametrize("part", ["seqread", "randread", "seqwrite"])
+def test_no_broken_variant_of_a_result_ever_passes(part: str) -> None:
+    measured = job(write=modern()) if part == "seqwrite" else job(modern())
+    good = json.loads(answer({**measured, "trim": zeros()}))
+    assert outcome(part, json.dumps(good)) == "pass"
+    variants = list(broken(good))
+    assert len(variants) > 250
+    assert [what for what, text in variants if outcome(part, text) == "pass"] == []
+
+
+@pytest.mark.parametrize(
+    ("stderr", "rc"),
+    [
+        ("fio: pid=812, got signal=9\n", 0),
+        ("fio: pid=812, got signal=11\n", 1),
+        ("fio: terminating on signal 15\n", 0),
+        ("fio: job 't' (state=5) hung in 300 seconds\n", 0),
+        ("fio: pid=812, err=5/file:io_u.c:1889, func=io_u error, error=Input/output error\n", 0),
+        ("", 1),
+        ("", 137),
+        ("", 255),
+        ("", -9),
+        ("", None),
+    ],
+)
+def test_a_run_that_did_not_end_well_never_passes_whatever_its_figures(stderr: str, rc: int | None) -> None:
+    assert outcome("seqread", answer(job(modern())), stderr, rc) in ("incomplete", "fail")
+    assert outcome("seqread", stderr + answer(job(modern())), "", rc) in ("incomplete", "fail")
+
+
+def outcome(part: str, text: str, stderr: str = "", rc: int | None = 0, seconds: float | None = 3) -> str:
+    """What the module makes of one answer of fio."""
+    try:
+        document = fio_json.parse(text, stderr, rc)
+    except fio_json.FioError:
+        return "incomplete"
+    status: str = fio_json.judge(part, document, "network", seconds)[0]["status"]
+    return status
+
+
+def test_the_signal_that_killed_fio_is_told_and_an_exit_status_is_none() -> None:
+    for rc, told in ((-9, "killed by signal 9"), (137, "killed by signal 9"), (255, "exit status 255")):
+        document = fio_json.parse(answer(job(modern())), "", rc)
+        assert told in fio_json.judge("seqread", document, None)[0]["reason"]
+    with pytest.raises(fio_json.FioError, match="killed by signal 9"):
+        fio_json.parse("", "", -9)
+
+
+def test_every_healthy_sample_passes_and_every_broken_variant_of_it_does_not(
+    samples: Callable[[str], list[Path]],
+) -> None:
+    wrong, judged_samples = [], 0
+    for path in samples("fio-json") + samples("fio-local"):
+        text = path.read_text(errors="replace")
+        try:
+            document = json.loads(text[text.index("{") : text.rindex("}") + 1])
+            first = document["jobs"][0]
+        except (ValueError, KeyError):
+            continue
+        if first["error"] or "terminating on" in text:
+            continue
+        part = "seqread" if first["read"]["io_bytes"] else "seqwrite"
+        judged_samples += 1
+        if outcome(part, text, seconds=None) != "pass":
+            wrong.append(path.name)
+        if "bw_bytes" in first["read"] and len(text) < 20_000:
+            wrong += [f"{path.name} {what}" for what, each in broken(document) if outcome(part, each) == "pass"]
+    assert judged_samples > 15
+    assert wrong == []
 
 
 def judged(
@@ -298,14 +412,32 @@ def fake_run(results: dict[str, str], seen: list[list[str]]) -> fio_bench.Runner
     return answering
 
 
-@pytest.mark.parametrize("broken", [answer(job(error=38)), answer(job(error=1)), "fio: engine libaio not loadable"])
-def test_an_engine_that_is_forbidden_here_gives_way_to_the_next(tmp_path: Path, broken: str) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (answer(job(error=38)), "Function not implemented"),
+        (answer(job(error=1)), "Operation not permitted"),
+        (answer(job(error=11)), "Resource temporarily unavailable"),
+        (answer(job(error=-1)), "error -1"),
+        ("fio: engine libaio not loadable", "not loadable"),
+    ],
+)
+def test_an_engine_that_is_forbidden_here_gives_way_to_the_next(tmp_path: Path, refusal: str, told: str) -> None:
     seen: list[list[str]] = []
-    runner = fake_run({"libaio": broken, "io_uring": broken, "psync": answer(job(modern()))}, seen)
+    runner = fake_run({"libaio": refusal, "io_uring": refusal, "psync": answer(job(modern()))}, seen)
     [(_, result)] = fio_bench.measure(
         "fio", str(tmp_path), fio_bench.parts_of("seqread"), fio_bench.ENGINES, None, runner
     )
     assert (result["engine"], len(seen)) == ("psync", 3)
+    assert told in result["passed_over"][0]
+    [check] = fio_json.judge("randread", result["document"], "nvme5", passed_over=result["passed_over"])
+    assert "slower I/O engine" in check["reason"], "the disk is not blamed for the engine"
+    assert told in check["evidence"]
+
+
+@pytest.mark.parametrize(("error", "told"), [(11, "no room"), (-1, "could not set up its I/O engine")])
+def test_an_engine_that_no_other_could_replace_is_told_with_its_cause(error: int, told: str) -> None:
+    assert told in judged(answer(job(modern(), error=error)))["reason"]
 
 
 def test_an_error_of_the_disk_is_not_tried_away_with_other_engines(tmp_path: Path) -> None:
@@ -356,6 +488,24 @@ def test_a_missing_fio_is_incomplete_with_a_remedy(tmp_path: Path) -> None:
     result = module.prove(parameters(tmp_path, executable="fio-of-another-world"), check_mode=False)
     assert [check["status"] for check in result["checks"]] == ["incomplete"]
     assert "install" in result["checks"][0]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "told", "action"),
+    [
+        ("#!/bin/sh\n", 0o644, "may not execute", "configure"),
+        ("\x7fELF of another world", 0o755, "can execute", "install"),
+    ],
+)
+def test_a_fio_that_is_there_and_does_not_start_is_not_called_missing(
+    tmp_path: Path, content: str, mode: int, told: str, action: str
+) -> None:
+    program = tmp_path / "fio"
+    program.write_text(content)
+    program.chmod(mode)
+    [check] = module.prove(parameters(tmp_path, executable=str(program)), check_mode=False)["checks"]
+    assert (check["status"], check["action"]) == ("incomplete", action)
+    assert told in check["reason"]
 
 
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:

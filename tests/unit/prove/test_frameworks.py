@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import repository, wheels
 from tests.unit.prove.conftest import let_in
 
@@ -269,3 +271,66 @@ def test_the_proof_asks_as_a_user_too(opened: Path) -> None:
     result = framework_check.prove({**params, "expect_cuda": False, "expected_gpus": None})
     assert of(result, "framework.import")["status"] == "pass"
     assert of(result, "framework.user")["status"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "told", "action"),
+    [
+        (None, 0, "is not there", "install"),
+        ("#!/bin/sh\n", 0o644, "may not be executed", "configure"),
+        ("\x7fELF of another world", 0o755, "no program that this machine can execute", "install"),
+        ("#!/bin/sh\nexit 3\n", 0o755, "does not start", "install"),
+    ],
+)
+def test_an_interpreter_that_does_not_start_is_told_with_its_cause(
+    tmp_path: Path, content: str | None, mode: int, told: str, action: str
+) -> None:
+    python = tmp_path / "python"
+    if content is not None:
+        python.write_text(content)
+        python.chmod(mode)
+    [check] = framework.judge("pytorch", str(python), framework.ask(str(python), "pytorch", 20))
+    assert (check["status"], check["action"]) == ("incomplete", action)
+    assert told in check["reason"]
+
+
+@pytest.mark.parametrize(("rc", "told"), [(-11, "signal 11"), (139, "signal 11"), (255, "status 255"), (1, "status 1")])
+def test_an_exit_status_is_called_a_signal_only_where_it_is_one(rc: int, told: str) -> None:
+    said = f'{framework.MARK}{{"step": "start"}}\n'
+    [check] = framework.judge("pytorch", "python", run.Result(rc, said, "", 1.0, None))
+    assert told in check["reason"]
+
+
+def steps(*told: str) -> run.Result:
+    said = ['{"step": "start"}', '{"step": "import", "version": "2.9.0", "cuda": "13.0"}', *told, '{"step": "end"}']
+    return run.Result(0, "".join(f"\n{framework.MARK}{each}\n" for each in said), "", 1.0, None)
+
+
+@pytest.mark.parametrize("wrong", ["NaN", "Infinity", "-Infinity", "3.4e38", "9" * 400, "null", '"16777216"', "[]"])
+def test_a_card_that_computes_what_no_number_can_be_fails_and_its_answer_is_taken_in(wrong: str) -> None:
+    answer = steps(
+        '{"step": "cuda", "available": true, "count": 1}',
+        f'{{"step": "compute", "device": "cuda:0", "sum": {wrong}}}',
+    )
+    found = framework.judge("pytorch", "python", answer)
+    assert checks.verdict(found) != "pass"
+    said = {"changed": False, "seconds": 1.0, **checks.with_verdict({"checks": found})}
+    assert json.loads(gate.admit("framework_check", json.dumps(said)))["verdict"] != "pass"
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        "{" * 50_000,
+        '{"a":' * 15_000,
+        "[1]",
+        "7",
+        '{"step": ["compute"]}',
+        '{"step": "compute"}',
+        '{"step": "cuda"}',
+        "1e999",
+    ],
+)
+def test_a_step_that_is_none_was_not_told(junk: str) -> None:
+    found = framework.judge("pytorch", "python", steps(junk))
+    assert checks.verdict(found) != "pass"

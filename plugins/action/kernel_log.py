@@ -1,0 +1,23 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the kernel log on the node and judge it by the rules. Documentation: plugins/modules/kernel_log.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.plugin_utils import judge_kernel_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import ModuleAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+
+
+class ActionModule(ModuleAction):
+    """The node only reads; what a number means is said by the controller's rules."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the module with the task's arguments, and add the checks."""
+        result = super().run(tmp, task_vars)
+        if result.get("failed"):
+            return result
+        return checks.with_verdict({**result, "checks": judge_kernel_log.judge(result, load_rules())})

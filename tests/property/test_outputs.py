@@ -1,0 +1,326 @@
+"""What programs and files of a node can say: real shapes, broken at random. No parser may stumble over it, and none may take a second.
+
+The same broken outputs in each run; with `GPUWRIGHT_FUZZ_SECONDS=600` new ones for that long, of the sample outputs too where they are
+at hand. A failure names its seed; `GPUWRIGHT_FUZZ_SEED` begins with it again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import secrets
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from ansible_collections.gpuwright.node.plugins.module_utils import (
+    block,
+    dnf_question,
+    fio_json,
+    framework,
+    kernel_log,
+    mig_layout,
+    module_load,
+    openpgp,
+    private_apt,
+    redact,
+    run,
+    smi,
+    smi_messages,
+    wheels,
+)
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
+    bootloader,
+    disks,
+    dkms,
+    driver,
+    kernel,
+    module_file,
+    packages,
+    rpm,
+    services,
+    system,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils import judge_kernel_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+
+FIXTURES = Path(__file__).resolve().parents[1] / "unit/prove/fixtures"
+SAMPLES = Path(__file__).resolve().parents[3] / "shared/samples"
+#: Broken outputs for each parser where no time is given.
+EXAMPLES = 100
+SECONDS = float(os.environ.get("GPUWRIGHT_FUZZ_SECONDS") or 0)
+SEED = os.environ.get("GPUWRIGHT_FUZZ_SEED") or (secrets.token_hex(4) if SECONDS else "same")
+#: Processor seconds that one output may take, its judgement included.
+MOST_SECONDS = 1.0
+#: Characters up to which an output is blown up; what prints more is cut off or refused before it is read.
+MOST_CHARACTERS = 300_000
+
+#: What no program means to say.
+ODD = (
+    *("", "N/A", "[N/A]", "[Unknown Error]", "ERR!", "None", "nan", "-nan", "inf", "1e999", "-1", "0", "1" * 19),
+    *(
+        "4" * 400,
+        "9" * 5000,
+        "0x7fffffff",
+        "true",
+        "null",
+        '"',
+        "'",
+        "\\",
+        "{",
+        "}",
+        "[",
+        "]",
+        "<",
+        ">",
+        "</gpu>",
+        "<gpu>",
+    ),
+    *(
+        "&amp;",
+        "&x;",
+        "<!--",
+        "]]>",
+        "<![CDATA[",
+        "<?xml?>",
+        "<!DOCTYPE",
+        "\x00",
+        "\x1b[2J",
+        "\ufeff",
+        "\u2018",
+        "\u2028",
+    ),
+    *(
+        "\u202e",
+        "\ud800",
+        "é",
+        "错误：",
+        "\t",
+        "\r",
+        "\n",
+        "\n\n",
+        "  ",
+        ":",
+        ";",
+        "=",
+        ",",
+        "%s",
+        "{0}",
+        "../../etc/shadow",
+    ),
+    *(
+        "Xid",
+        "got signal=9",
+        "error",
+        "option",
+        "-----BEGIN PGP",
+        "Fatal",
+        "NVRM: Xid (PCI:",
+        "Package: ",
+        "menuentry '",
+    ),
+)
+RULES = load_rules()
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_NAMES = b".modinfo\x00version=580.95.05\x00"
+_MODULE_FILE = (
+    b"\x7fELF\x02\x01".ljust(40, b"\x00")
+    + struct.pack("<Q", 64)
+    + bytes(10)
+    + struct.pack("<HHH", _SECTION.size, 1, 0)
+    + _SECTION.pack(0, 0, 0, 0, 64 + _SECTION.size, len(_NAMES), 0, 0, 0, 0)
+    + _NAMES
+).decode("latin-1")
+
+
+class Parser(NamedTuple):
+    """What is called with a broken output, what it says of one that is none, and the folders of sample outputs."""
+
+    read: Callable[[str], Any]
+    refusals: tuple[type[Exception], ...] = ()
+    samples: tuple[str, ...] = ()
+
+
+def _smi(text: str) -> Any:
+    data, answered = smi_messages.read_answer(0, text)
+    return [answered, *(smi.judge(data) if data else [])]
+
+
+def _fio(text: str) -> Any:
+    document = fio_json.parse(text, text[-200:])
+    return [fio_json.judge(part, document, "nvme4", 3) for part in ("seqread", "randread", "seqwrite")]
+
+
+def _kernel_log(text: str) -> Any:
+    log = {"lines": 1, "whole": True, "why": None, **kernel_log.events(text.split("\n"))}
+    return judge_kernel_log.judge(log, RULES)
+
+
+def _framework(text: str) -> Any:
+    answer = run.Result(0, text, text[-500:], 1.0, None)
+    return [framework.judge(name, "python", answer, "2.9.0", True, 1) for name in ("pytorch", "jax")]
+
+
+def _modprobe(text: str) -> Any:
+    return module_load.judge("nvidia", module_load.Outcome(1, text[:2000], text.split("\n")), 1)
+
+
+def _build(text: str) -> Any:
+    return dkms.failed_build(text, "/var/lib/dkms/nvidia/580.95.05/build/make.log")
+
+
+def _mounts(text: str) -> Any:
+    return disks.parse_mountinfo(text), block.file_system_of("/mnt/my data/x", text)
+
+
+def _apt_sources(text: str) -> Any:
+    return packages.parse_one_line(text, "/a.list"), packages.parse_deb822(text, "/a.sources")
+
+
+def _bytes(read: Callable[[bytes], Any]) -> Callable[[str], Any]:
+    """Each character is one byte, so that what was cut up stays what it was."""
+    return lambda text: read(text.encode("latin-1", "replace"))
+
+
+PARSERS: dict[str, Parser] = {
+    "nvidia-smi": Parser(_smi, samples=("nvidia-smi-xml", "nvidia-smi-errors")),
+    "nvidia-smi -L": Parser(mig_layout.parse_list, samples=("nvidia-smi-L",)),
+    "fio": Parser(_fio, (fio_json.FioError,), ("fio-json", "fio-errors", "fio-local")),
+    "kernel log": Parser(_kernel_log, samples=("dmesg",)),
+    "framework": Parser(_framework),
+    "modprobe": Parser(_modprobe),
+    "DKMS": Parser(_build),
+    "grub.cfg": Parser(bootloader.parse_grub),
+    "grubenv": Parser(bootloader.parse_grubenv),
+    "mountinfo": Parser(_mounts),
+    "/proc/driver/nvidia/version": Parser(driver.parse_proc_version, samples=("proc-driver-nvidia-version",)),
+    "modinfo": Parser(kernel.parse_modinfo),
+    "compiler": Parser(kernel.compiler_text),
+    "dpkg status": Parser(lambda text: packages.parse_dpkg_status(text, "amd64")),
+    "sources of apt": Parser(_apt_sources),
+    "apt-cache policy": Parser(private_apt.parse_policy),
+    "apt-get -s": Parser(private_apt.parse_simulation),
+    "apt-cache show": Parser(private_apt.installed_sizes),
+    "apt-get update": Parser(lambda text: private_apt.problems_of_update(text, {"https://example.org/ubuntu": "ours"})),
+    "rpm -qa": Parser(lambda text: (rpm.parse_rpm(text), rpm.duplicates(text))),
+    "sources of dnf": Parser(lambda text: rpm.parse_yum_repo(text, "/a.repo")),
+    "errors of dnf": Parser(dnf_question.kind_of),
+    "systemctl show": Parser(lambda text: services.parse_show(text, ["a.service", "b.service"])),
+    "os-release": Parser(system.parse_os_release),
+    "requirements": Parser(wheels.pins, (ValueError,)),
+    "key file": Parser(_bytes(openpgp.fingerprints), (openpgp.KeyFileError,)),
+    "module file": Parser(_bytes(lambda data: module_file.fields(data, "x.ko")), (module_file.ModuleFileError,)),
+    "any text": Parser(redact.text),
+}
+RIGHT: dict[str, list[str]] = {
+    **yaml.safe_load(Path(__file__).with_name("outputs.yaml").read_text(encoding="utf-8")),
+    "nvidia-smi": [path.read_text(encoding="utf-8") for path in sorted(FIXTURES.glob("*.xml"))],
+    # A key of version 4 with a name; and an object file whose only section is .modinfo.
+    "key file": ["\x98\x05\x04abcd\xb4\x03abc"],
+    "module file": [_MODULE_FILE],
+}
+
+
+def broken(outputs: list[str], chance: random.Random) -> str:
+    """One of the outputs after one to four accidents."""
+    text = chance.choice(outputs)
+    for _ in range(chance.randint(1, 4)):
+        text = chance.choice(_ACCIDENTS)(text, chance)[:MOST_CHARACTERS]
+    return text
+
+
+def _span(text: str, chance: random.Random) -> tuple[int, int]:
+    """A stretch of the text: some characters, a word, a line or two, or any."""
+    start = chance.randrange(len(text) + 1)
+    kind = chance.randrange(4)
+    if kind == 0:
+        return start, min(len(text), start + chance.randint(0, 8))
+    if kind == 1:
+        word = re.compile(r"[\w.:-]+").search(text, start)
+        return word.span() if word else (start, start)
+    if kind == 2:
+        begin = text.rfind("\n", 0, start) + 1
+        end = text.find("\n", start) + 1
+        return begin, end or len(text)
+    return start, chance.randint(start, len(text))
+
+
+def _cut_out(text: str, chance: random.Random) -> str:
+    start, end = _span(text, chance)
+    return text[:start] + text[end:]
+
+
+def _cut_off(text: str, chance: random.Random) -> str:
+    return text[: chance.randrange(len(text) + 1)]
+
+
+def _put_in(text: str, chance: random.Random) -> str:
+    start, end = _span(text, chance)
+    return text[:start] + chance.choice(ODD) + text[chance.choice((start, end)) :]
+
+
+def _repeat(text: str, chance: random.Random) -> str:
+    """The same again: twice, or until it is very much."""
+    start, end = _span(text, chance)
+    part = text[start:end] or chance.choice(ODD) or " "
+    times = chance.choice((2, 3, 50, 10_000, MOST_CHARACTERS))
+    return text[:start] + part * min(times, MOST_CHARACTERS // len(part) + 1) + text[end:]
+
+
+def _turn_round(text: str, chance: random.Random) -> str:
+    start, end = _span(text, chance)
+    return text[:start] + text[start:end][::-1] + text[end:]
+
+
+def _number(text: str, chance: random.Random) -> str:
+    numbers = list(re.finditer(r"\d+(?:\.\d+)?", text))
+    if not numbers:
+        return text
+    number = chance.choice(numbers)
+    return text[: number.start()] + chance.choice(ODD) + text[number.end() :]
+
+
+_ACCIDENTS = (_cut_out, _cut_off, _put_in, _repeat, _turn_round, _number)
+
+
+def _outputs(name: str) -> list[str]:
+    if not SECONDS:
+        return RIGHT[name]
+    folders = [sorted((SAMPLES / folder).glob("*")) for folder in PARSERS[name].samples]
+    return RIGHT[name] + [path.read_text(errors="replace") for paths in folders for path in paths if path.is_file()]
+
+
+def _rounds(name: str) -> Iterator[str]:
+    """The seeds of the rounds of one parser: as many as are always made, or as go into its share of the time."""
+    end = time.monotonic() + SECONDS / len(PARSERS)
+    number = 0
+    while number < EXAMPLES if not SECONDS else time.monotonic() < end:
+        yield f"{SEED}/{name}/{number}"
+        number += 1
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_broken_output_makes_a_parser_stumble_or_linger(name: str) -> None:
+    parser, outputs = PARSERS[name], _outputs(name)
+    for output in RIGHT[name]:
+        parser.read(output)
+    for seed in _rounds(name):
+        text = broken(outputs, random.Random(seed))  # noqa: S311 - accidents, no secrets
+        started = time.process_time()
+        try:
+            found = parser.read(text)
+        except parser.refusals as refusal:
+            found = str(refusal)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {len(text)} characters, {text[:2000]!r}") from error
+        took = time.process_time() - started
+        assert took < MOST_SECONDS, f"seed {seed}: {took:.1f} s for {len(text)} characters, {text[:2000]!r}"
+        # What goes on to the controller is JSON, which has no other numbers.
+        json.dumps(found, allow_nan=False, default=repr)

@@ -1,0 +1,194 @@
+"""What NVIDIA's driver numbered in the kernel log, as dmesg and the journal show it, and what the table makes of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, kernel_log, run
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate, judge_kernel_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+
+LOADED = "[    9.1] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05"
+#: Own lines in the shapes of real ones (validation.md, section 4: "Line forms met").
+HANG = "NVRM: Xid (PCI:0000:9b:00): 119, pid=1, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU4 GSP!"
+OFF = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+FAULT = "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python3, Ch 00000008, MMU Fault: ENGINE GRAPHICS"
+
+
+def judged(*lines: str, loaded: bool = True, **changes: Any) -> list[checks.Check]:
+    """The checks of a log of these lines, which come through the gate as a node's answer."""
+    log = kernel_log.events([LOADED, *lines] if loaded else lines)
+    said = {"changed": False, "lines": len(lines) + 1, "whole": True, "why": None, **log, **changes}
+    return judge_kernel_log.judge(json.loads(gate.admit("kernel_log", json.dumps(said))), load_rules())
+
+
+def test_a_log_without_an_error_passes() -> None:
+    [check] = judged("[   12.0] nvidia 0000:3b:00.0: enabling device (0000 -> 0002)")
+    assert (check["id"], check["status"]) == ("kernel.xid", "pass")
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[6781741.548779] ",
+        "[Sun Feb 23 16:24:18 2025] ",
+        "kern  :warn  : 2025-01-21T04:41:44,283302+00:00 ",
+        "2024-11-15T12:02:03,470068+00:00 ",
+        "Nov 15 12:02:03 node7 kernel: ",
+        "[   71.002113] node7 kernel: ",
+        "4,1234,567,-;",
+        "",
+    ],
+)
+def test_a_card_that_fell_off_the_bus_fails_however_the_log_is_shown(prefix: str) -> None:
+    [check] = judged(prefix + OFF)
+    assert (check["status"], check["severity"], check["gpu"]) == ("fail", "fatal", "00000000:3B:00.0")
+    assert check["reason"].startswith("Xid 79: ")
+    assert "fallen off the bus" in check["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7, Contained: CE User Channel (0x9). RST: No", 94),
+        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05 GPU-CI:01): 43, pid=7", 43),
+        ("NVRM: Xid (PCI:0000:01:00.0): 13, Graphics Exception: ESR 0x546fb0=0x11f000e", 13),
+        ("NVRM: Xid (0000:01:00): 13, 0003 00000000", 13),
+        ("NVRM: Xid (PCI:0000:01:00): 48", 48),
+        ("NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", 79),
+        ("NVRM: GPU at 0000:01:00.0 has fallen off the bus.", 79),
+        ("NVRM: GPU at PCI:0000:01:00 has fallen off the bus.", 79),
+    ],
+)
+def test_every_shape_of_a_line_is_read(line: str, code: int) -> None:
+    [event] = kernel_log.events([line])["events"]
+    assert (event["kind"], event["code"], event["bus_id"]) == ("xid", code, "00000000:01:00.0")
+
+
+def test_the_same_number_is_told_once_for_each_card_with_how_often_it_came() -> None:
+    other = HANG.replace("9b:00", "1b:00")
+    found = judged(*[HANG] * 5, *[FAULT] * 30, other)
+    assert [(each["gpu"][9:11], each["measured"], each["status"]) for each in found] == [
+        ("9B", 5, "fail"),
+        ("1B", 1, "fail"),
+        ("3B", 30, "warn"),
+    ]
+
+
+def test_what_asks_for_nothing_passes_and_is_told() -> None:
+    [check] = judged("NVRM: Xid (PCI:0000:3b:00): 43, pid=7", "NVRM: Xid (PCI:0000:3b:00): 43, pid=8")
+    assert check["status"] == "pass"
+    assert "Xid 43" in check["reason"]
+    assert "2 times" in check["reason"]
+
+
+def test_a_number_that_nobody_knows_is_a_warning_and_a_failure_where_its_line_says_fatal() -> None:
+    [check] = judged("NVRM: Xid (PCI:0000:3b:00): 9917, pid=7, something new")
+    assert (check["status"], check["action"]) == ("warn", "contact_support")
+    [check] = judged("NVRM: Xid (PCI:0000:3b:00): 9917, pid=7, NEWUNIT Fatal XC0 i0")
+    assert check["status"] == "fail"
+
+
+@pytest.mark.parametrize(("word", "status"), [("Fatal", "fail"), ("Nonfatal", "warn")])
+def test_an_error_of_nvlink_5_is_as_bad_as_its_line_says(word: str, status: str) -> None:
+    [check] = judged(
+        f"NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  {word}   XC0 i0 Link 03 (0x004505c6 0x00000000)"
+    )
+    assert (check["status"], check["gpu"]) == (status, "00000018:01:00.0")
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "action"),
+    [("GPU Reset Required", "fail", "reset_gpu"), ("Node Reboot Required", "fail", "reboot"), ("None", "pass", None)],
+)
+def test_the_recovery_that_the_driver_asked_for_last_counts(asked: str, status: str, action: str | None) -> None:
+    line = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 ({})"
+    [check] = judged(line.format("Drain and Reset"), line.format(asked))
+    assert (check["status"], check["action"]) == (status, action)
+
+
+def test_an_nvswitch_is_judged_by_its_own_words_and_its_registers_are_no_errors() -> None:
+    switch = "[1.0] nvidia-nvswitch3: SXid (PCI:0000:05:00.0): {}"
+    fatal = switch.format("20034, Fatal, Link 30 LTSSM Fault Up")
+    rest = switch.format("20034, Severity 1 Engine instance 30 Sub-engine instance 00")
+    data = switch.format("20034, Data {0x30000000, 0x30000000}")
+    light = switch.format("12028, Non-fatal, Link 61 egress non-posted PRIV error (First)")
+    worse, better = judged(light, fatal, rest, data, fatal)
+    assert (worse["status"], worse["measured"], worse["reason"]) == ("fail", 2, "SXid 20034: an error of an NVSwitch")
+    assert better["status"] == "warn"
+
+
+def test_errors_of_a_driver_that_was_replaced_do_not_judge_the_one_that_runs() -> None:
+    [check] = judged(HANG, HANG, LOADED, loaded=False)
+    assert check["status"] == "pass"
+    assert "2 errors came before" in check["reason"]
+    assert judged(LOADED, HANG, loaded=False)[0]["status"] == "fail"
+
+
+def test_a_log_that_cannot_be_read_is_incomplete_and_an_empty_one_says_nothing() -> None:
+    [check] = judged(why="dmesg: read kernel buffer failed: Operation not permitted", lines=0)
+    assert check["status"] == "incomplete"
+    assert judged(lines=0)[0]["status"] == "skip"
+
+
+def test_a_fabric_that_fails_everywhere_is_told_within_bounds() -> None:
+    lines = [f"NVRM: Xid (PCI:0000:{card:02x}:00): {code}, x" for card in range(100) for code in (13, 31, 79)]
+    found = judged(*lines)
+    assert len(found) == judge_kernel_log.MOST_CHECKS
+    assert found[0]["severity"] == "fatal"
+    assert f"{300 - len(found)} errors more" in found[-1]["reason"]
+
+
+class Node:
+    """A machine with these logs; None for a program that fails."""
+
+    def __init__(self, dmesg: str | None, journal: str | None) -> None:
+        self.logs = {"dmesg": dmesg, "journalctl": journal}
+        self.asked: list[str] = []
+
+    def __call__(self, argv: list[str], timeout: float) -> run.Result:
+        self.asked.append(argv[0])
+        log = self.logs[argv[0]]
+        return run.Result(0 if log is not None else 1, log or "", "Operation not permitted", 0.1, None)
+
+
+def test_the_journal_is_asked_only_where_the_ring_of_the_kernel_has_lost_the_boot() -> None:
+    whole = Node("[0.0] Linux version 6.8\n[9.0] usb\n", None)
+    assert kernel_log.read(whole).whole
+    assert whole.asked == ["dmesg"]
+    lost = Node("[900.0] usb\n", f"[0.0] node7 kernel: Linux version 6.8\n[5.0] node7 kernel: {HANG}\n")
+    log = kernel_log.read(lost)
+    assert log.whole
+    assert len(kernel_log.events(log.lines)["events"]) == 1
+    assert not kernel_log.read(Node("[900.0] usb\n", None)).whole
+
+
+def test_who_may_not_read_the_log_is_told_so() -> None:
+    assert kernel_log.read(Node(None, None)).why == "Operation not permitted"
+    assert kernel_log.read(Node(None, "")).why == "Operation not permitted"
+    assert kernel_log.read(Node(None, "[9.0] Linux version 6.8")).why is None
+    assert kernel_log.read(Node("", None)).why is None
+
+
+def test_a_log_of_megabytes_is_read_within_a_second() -> None:
+    for line in ("NVRM: Xid (PCI:" * 130, "NVRM: GPU " + "PCI:" * 400, FAULT + "x" * 1900, "SXid (" * 300):
+        started = time.process_time()
+        kernel_log.events([line] * 20_000)
+        assert time.process_time() - started < 1, line[:20]
+
+
+def test_the_real_logs_are_read(samples: Callable[[str], list[Path]]) -> None:
+    found = {}
+    for path in samples("dmesg"):
+        events = kernel_log.events(path.read_text(errors="replace").split("\n"))["events"]
+        found[path.name] = {(event["kind"], event["code"]) for event in events}
+    assert found["gpud_dmesg_xid119.log"] == {("xid", 119)}
+    assert {("xid", 79), ("sxid", 20034)} <= found["gpud_readme_xid79_sxid20034.log"]
+    assert {("xid", 48), ("xid", 63), ("xid", 94)} <= found["gpud_dmesg_time_iso.log"]
+    assert {("xid", 32), ("xid", 64), ("xid", 69), ("sxid", 12028)} <= found["misc_real_lines.log"]
