@@ -184,18 +184,20 @@ _IMPORT = """
 from importlib import import_module
 try:
     # A directory that may not be read is a namespace to Python, and imports as nothing.
-    if import_module(%r).__file__ is None:
+    module = import_module(%r)
+    if module.__file__ is None:
         raise ImportError("its directory cannot be read")
 except BaseException as error:
     say("import", error=told(error))
     sys.exit(0)
-say("import")
+say("import", version=str(getattr(module, "__version__", "")))
 """
 
 SUM = float(256**3)
 
 # The facts of each step; the sum of a broken card may be no number of JSON, and then is the word for it.
 _FACTS: Dict[str, Dict[str, Any]] = {
+    "user": {},
     "start": {},
     "import": {"version": str},
     "cuda": {"available": bool, "count": int},

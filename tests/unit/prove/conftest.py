@@ -112,5 +112,5 @@ def facts() -> dict[str, Any]:
 
 def let_in(_python: str, _name: str, _timeout: float) -> run.Result:
     """An ordinary user who can use it: a test's folder is closed to others, and so may be the interpreter that runs the tests."""
-    lines = [json.dumps({"step": step}) for step in ("user", "start", "import")]
+    lines = [json.dumps({"step": step, "version": "1"}) for step in ("user", "start", "import")]
     return run.Result(0, "\n".join(framework.MARK + line for line in lines), "", 0.1, None)
