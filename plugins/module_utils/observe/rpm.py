@@ -22,6 +22,8 @@ _FIELDS = 6
 # As a lock may name them behind a version; or none.
 _ARCHITECTURES = ("", ".x86_64", ".aarch64", ".noarch")
 _KEY = "gpg-pubkey"
+# What configparser refuses too, but only after it took seconds over a file that is full of it.
+_NO_OPTION = re.compile(r"^[^\s\[#;=:][^=:\n]*$", re.MULTILINE)
 
 
 def parse_rpm(text: str) -> dict[str, Package]:
@@ -121,6 +123,8 @@ def installed(host: Host) -> dict[str, Package]:
 
 def parse_yum_repo(text: str, path: str) -> list[dict[str, Any]]:
     """Sources of a yum/dnf file; `name` is the repository's id."""
+    if _NO_OPTION.search(text):
+        return []
     parser = configparser.RawConfigParser(strict=False)
     try:
         parser.read_string(text)
