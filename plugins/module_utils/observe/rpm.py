@@ -23,7 +23,7 @@ _FIELDS = 6
 _ARCHITECTURES = ("", ".x86_64", ".aarch64", ".noarch")
 _KEY = "gpg-pubkey"
 # What configparser refuses too, but only after it took seconds over a file that is full of it.
-_NO_OPTION = re.compile(r"^[^\s\[#;=:][^=:\n]*$", re.MULTILINE)
+_NO_OPTION = re.compile(r"^(?:[^\s\[#;=:][^=:\n]*$|[=:])", re.MULTILINE)
 
 
 def parse_rpm(text: str) -> dict[str, Package]:
