@@ -121,9 +121,13 @@ def installed(host: Host) -> dict[str, Package]:
     return {}
 
 
+_LONGEST_REPO = 1 << 16
+"""Characters of a file of sources that are read. configparser takes seconds for more; the longest of a distribution has some thousand."""
+
+
 def parse_yum_repo(text: str, path: str) -> list[dict[str, Any]]:
     """Sources of a yum/dnf file; `name` is the repository's id."""
-    if _NO_OPTION.search(text):
+    if len(text) > _LONGEST_REPO or _NO_OPTION.search(text):
         return []
     parser = configparser.RawConfigParser(strict=False)
     try:
@@ -154,7 +158,10 @@ def sources(host: Host) -> list[dict[str, Any]]:
     """All package sources that dnf reads."""
     found = []
     for path in host.glob("/etc/yum.repos.d/*.repo", "packages.sources"):
-        found += parse_yum_repo(host.read(path, "packages.sources") or "", path)
+        text = host.read(path, "packages.sources") or ""
+        if len(text) > _LONGEST_REPO:
+            host.unknown("packages.sources", f"{path} is longer than {_LONGEST_REPO} characters")
+        found += parse_yum_repo(text, path)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
@@ -119,3 +121,12 @@ def test_the_plugin_that_locks_is_among_what_is_listed(tree: Tree) -> None:
         "python3-dnf-plugin-versionlock\t(none)\t4.3.0-24.el9\tnoarch\tRocky\tdnf-plugins-core-4.3.0-24.el9.src.rpm\n"
     )
     assert observed(tree, line)["installed"] == {"python3-dnf-plugin-versionlock": "4.3.0-24.el9"}
+
+
+def test_a_file_of_sources_beyond_measure_is_named_and_takes_no_time(tree: Tree) -> None:
+    tree.file("/etc/yum.repos.d/long.repo", "[a]\n" + "x = y\n" * 100_000)
+    host = tree.host()
+    began = time.process_time()
+    assert rpm.sources(host) == []
+    assert time.process_time() - began < 1
+    assert "long.repo" in host.unknown_facts["packages.sources"]
