@@ -9,6 +9,7 @@ number of forks, and take turns. The run counts only when every host was looked 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import statistics
@@ -94,7 +95,8 @@ def look_first(inventory: Path, run_dir: Path, extra: Sequence[str]) -> None:
 
 def must_have_been_right(run_dir: Path, copies: int) -> None:
     """Fewer plans than hosts, or a plan with something in it, and the number would mean nothing."""
-    plans = [json.loads(path.read_text()) for path in sorted((run_dir / "plans").glob("copy-*.json"))]
+    # Of a host that stays as it is the plan is packed.
+    plans = [json.loads(gzip.decompress(path.read_bytes())) for path in sorted((run_dir / "plans").glob("copy-*.gz"))]
     if len(plans) != copies:
         raise SystemExit(f"warm_fleet.py: {len(plans)} of {copies} hosts have a plan")
     for plan in plans:

@@ -21,19 +21,25 @@ class ActionModule(NodeAction):
         super().run(tmp, task_vars)
         look = Look(self, task_vars or {})
         facts = look.facts()
-        look.save("facts", facts)
         only = list(self._task.args.get("components") or ())
-        plan = look.plan(facts, only=only)
+        try:
+            plan = look.plan(facts, only=only)
+        except Exception:
+            look.save("facts", facts)  # that somebody sees what no plan came of
+            raise
         left = (facts["lock"] or {}).get("owner") or ""
         plan |= {"owner": owner.of_this_run(), "takes_over": left if owner.is_dead(left) else None}
         status = look.verb == "status"
         if status:
             plan["status"] = drift.status(facts, plan)
-        look.save("plans", plan)
+        stays = records.stays(plan)
+        look.save("facts", facts, packed=stays)
+        look.save("plans", plan, packed=stays)
         if status:
             # A host that drifts is what was asked about, and no failure of the run.
             return {"changed": False}
-        if not plan["components"] or not plan["ok"] or look.verb == "doctor":
+        # The report reads of a host that stays as it is in its plan.
+        if not stays and (not plan["components"] or not plan["ok"] or look.verb == "doctor"):
             look.save("hosts", records.ended_in_plan(plan))
         return self._answer(plan, alone="components" in self._task.args)
 

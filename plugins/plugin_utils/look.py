@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,9 +13,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from . import credentials, hosts, lock, planner, rules, settings, upgrading
-from .node_action import WISH_VARIABLES, NodeAction, write_json
-from .report.files import file_name
+from . import credentials, hosts, lock, planner, rules, run_directory, settings, upgrading
+from .node_action import WISH_VARIABLES, NodeAction
 from .resolver.frameworks import FRAMEWORKS
 from .wish import BadInput, Wish
 
@@ -138,20 +136,20 @@ class Look:
             tighter = planner.tightened(drafted, index)
             return planner.finish(tighter, self.index(tighter)) if tighter else planner.finish(drafted, index)
 
-    def save(self, kind: str, document: Mapping[str, Any]) -> None:
+    def save(self, kind: str, document: Mapping[str, Any], *, packed: bool = False) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
         if self.run_dir:
-            write_json(self._path(self.run_dir, kind), document)
+            run_directory.write_document(self.run_dir / kind, self.host, document, packed=packed)
 
     def saved(self, kind: str) -> dict[str, Any] | None:
-        """A document of this host that this run wrote; None where there is none."""
-        if self.run_dir is None or not self._path(self.run_dir, kind).exists():
+        """A document of this host that this run wrote; None where there is none. Raises AnsibleActionFail where it is broken."""
+        path = run_directory.document(self.run_dir / kind, self.host) if self.run_dir else None
+        if path is None:
             return None
-        document: dict[str, Any] = json.loads(self._path(self.run_dir, kind).read_text(encoding="utf-8"))
+        document = run_directory.read_json(path)
+        if document is None:
+            raise AnsibleActionFail(f"{path}, which this run wrote, cannot be read")
         return document
-
-    def _path(self, run_dir: Path, kind: str) -> Path:
-        return run_dir / kind / file_name(self.host)
 
     @cached_property
     def run_dir(self) -> Path | None:

@@ -4,16 +4,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ..module_utils import redact
-from . import gate, run_directory, wish
+from . import gate, wish
 
 #: Variables that say what is wished; everything else that a role takes only shapes how it is done.
 WISH_VARIABLES = (*wish.VARIABLES, "gpuwright_wish")
@@ -118,9 +115,3 @@ def python_too_old(result: Mapping[str, Any]) -> str | None:
         "Install a newer one beside it: dnf install python3.12; then say so in the inventory: "
         "ansible_python_interpreter: /usr/bin/python3.12"
     )
-
-
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document of the run directory, without credentials, so that a reader never sees half of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    run_directory.write(path, (json.dumps(redact.document(document), sort_keys=True, default=str) + "\n").encode())

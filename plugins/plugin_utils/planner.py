@@ -625,7 +625,6 @@ def stack_digest(plan: Mapping[str, Any]) -> str:
 def _add_proof(plan: dict[str, Any], context: Context, request: Request, sizes: Mapping[str, Any]) -> None:
     """Put `validate` into the plan where the last proof no longer speaks for this node."""
     proof = context.facts["proof"]
-    plan["proof"] = proof
     plan["stack_digest"] = stack_digest(plan)
     if request.only:
         return

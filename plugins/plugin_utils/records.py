@@ -8,9 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: Parts of a plan that only its reader wants. ``warnings`` are shown by Ansible itself.
-_REPORTED = ("why", "checks", "cards", "proof", "digests", "manages", "facts_summary", "warnings")
+_REPORTED = ("why", "checks", "cards", "digests", "manages", "facts_summary", "warnings")
 #: Where a failure came before the first change.
 BEFORE_ANY_CHANGE = ("preflight", "lock")
+
+
+def stays(plan: Mapping[str, Any]) -> bool:
+    """Whether the host is right and stays as it is: its plan is its result, and is seldom looked at."""
+    return bool(plan["ok"]) and not plan["components"] and not plan["reboot"] and plan["verdict"] in ("pass", "skip")
 
 
 def ended_in_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,5 +104,4 @@ def _record(
         "stack": plan["stack"],
         "warnings": plan["warnings"],
         "why": plan["why"],
-        "proof": plan["proof"],
     }

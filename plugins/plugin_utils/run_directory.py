@@ -9,13 +9,21 @@ written there goes nowhere else.
 from __future__ import annotations
 
 import contextlib
+import gzip
+import json
+import math
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
 
-from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+from ansible_collections.gpuwright.node.plugins.module_utils import ownership, redact
+
+PLAIN, PACKED = ".json", ".json.gz"
 
 
 class RefusedError(Exception):
@@ -71,6 +79,82 @@ def write(path: Path, content: bytes, *, sync: bool = False) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, value: Any, *, sync: bool = False) -> None:
+    """Write JSON that any parser reads, compact since a fleet's is large; with gzip where the name ends in ``.gz``.
+
+    There are no credentials and no NaN in it, and lone surrogates of odd output are escaped.
+    """
+    content = (_dumps(redact.document(value)) + "\n").encode("ascii")
+    # The same document is the same file: no time in it.
+    write(path, gzip.compress(content, 6, mtime=0) if path.suffix == ".gz" else content, sync=sync)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object that :func:`write_json` wrote; None where it cannot be read."""
+    try:
+        content = path.read_bytes()
+        value = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+    except (OSError, EOFError, ValueError, zlib.error):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def write_document(
+    folder: Path, host: str, document: Mapping[str, Any], *, packed: bool = False, sync: bool = False
+) -> None:
+    """Write what a run has of a host, ``HOST.json``, or ``HOST.json.gz`` where it is seldom looked at."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept, other = (PACKED, PLAIN) if packed else (PLAIN, PACKED)
+    write_json(folder / (_name(host) + kept), document, sync=sync)
+    (folder / (_name(host) + other)).unlink(missing_ok=True)
+
+
+def documents(folder: Path) -> Iterator[Path]:
+    """The documents of hosts in a folder, by name."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    yield from (folder / name for name in names if name.endswith((PLAIN, PACKED)) and not name.startswith("."))
+
+
+def document(folder: Path, host: str) -> Path | None:
+    """Where the document of a host is; None where there is none."""
+    paths = (folder / (_name(host) + suffix) for suffix in (PLAIN, PACKED))
+    return next((path for path in paths if path.exists()), None)
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a document of a host is a packed one."""
+    return path.name.endswith(PACKED)
+
+
+def host_of(path: Path) -> str:
+    """The host whose document a path is, by its name."""
+    return unquote(path.name.removesuffix(PACKED).removesuffix(PLAIN))
+
+
+def _name(host: str) -> str:
+    """A file name for a host; a name with a slash in it stays inside its folder, and one of a dot is no hidden file."""
+    name = quote(host, safe=" :@+,[]()=")
+    return f"%2E{name[1:]}" if name.startswith(".") else name
+
+
+def _dumps(value: Any) -> str:
+    options: dict[str, Any] = {"separators": (",", ":"), "default": str, "allow_nan": False}
+    try:
+        return json.dumps(value, **options)
+    except ValueError:
+        return json.dumps(_finite(value), **options)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return value
 
 
 def _judge(path: Path, owners: Sequence[int], *, sticky: bool = False) -> None:

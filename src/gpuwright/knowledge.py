@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+
+#: What a file of gzip begins with (RFC 1952).
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -212,7 +217,7 @@ def read_facts(name: str) -> dict[str, Any]:
         admitted: dict[str, Any] = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
     except gate.Refused as error:
         text = f"the facts file {name} is not an observation of this version of gpuwright: {error}"
-        raise BadInput(text, ["a run writes it as facts/HOST.json"]) from None
+        raise BadInput(text, ["a run writes it as facts/HOST.json or facts/HOST.json.gz"]) from None
     return admitted
 
 
@@ -252,10 +257,14 @@ def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> lis
 
 
 def _read(name: str, what: str) -> str:
+    """The text of a file; of one that gzip packed, as a run leaves it of a host that stays as it is, what is in it."""
     try:
-        return Path(name).expanduser().read_text(encoding="utf-8")
+        content = Path(name).expanduser().read_bytes()
+        return (gzip.decompress(content) if content.startswith(_GZIP) else content).decode("utf-8")
     except FileNotFoundError as error:
         raise BadInput(f"{what} {name} is not there") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise BadInput(f"{what} {name} is a broken gzip file: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise BadInput(f"{what} {name} cannot be read: {reason}") from error

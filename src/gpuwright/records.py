@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from gpuwright import paths
 from gpuwright.errors import Failed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 Record = dict[str, Any]
@@ -49,12 +50,16 @@ _OF_STATE = {"ok": "pass", "skip": "skip", "unknown": "incomplete", "incomplete"
 
 def plans(run_dir: Path) -> dict[str, Record]:
     """The plans of a run, by host."""
-    return _read_all(run_dir / "plans")
+    return {host: plan for host, plan, _ in _read_all(run_dir / "plans")}
 
 
 def results(run_dir: Path) -> dict[str, Record]:
-    """The results of a run, by host."""
-    return _read_all(run_dir / "hosts")
+    """The results of a run, by host. Of a host that stays as it is that is its plan."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import records
+
+    staying = {host: records.ended_in_plan(plan) for host, plan, packed in _read_all(run_dir / "plans") if packed}
+    return staying | {host: record for host, record, _ in _read_all(run_dir / "hosts")}
 
 
 def plan_document(plan: Record) -> Record:
@@ -100,12 +105,17 @@ def _simulated(record: Record) -> Record:
     return {"simulated": True} if simulated(record) else {}
 
 
-def _read_all(directory: Path) -> dict[str, Record]:
-    found = {}
-    for path in sorted(directory.glob("*.json")):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError) as error:
-            raise Failed(f"the record {path} cannot be read: {error}") from error
-        found[str(record.get("host") or path.stem)] = record
-    return found
+def _read_all(directory: Path) -> Iterator[tuple[str, Record, bool]]:
+    """Host, document, and whether it is a packed one.
+
+    Raises:
+        Failed: one cannot be read.
+    """
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+
+    for path in run_directory.documents(directory):
+        record = run_directory.read_json(path)
+        if record is None:
+            raise Failed(f"the record {path} cannot be read")
+        yield str(record.get("host") or run_directory.host_of(path)), record, run_directory.is_packed(path)

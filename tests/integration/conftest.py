@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
 from tests.sim import engine, node, scenario, settings
 
 from . import witness
@@ -98,9 +99,15 @@ class Run:
     @property
     def written_plan(self) -> dict[str, Any]:
         """The only host's plan as the run directory has it."""
+        return self.written("plans")
+
+    def written(self, kind: str) -> dict[str, Any]:
+        """What the run directory has of the only host: its `facts`, its `plans`."""
         assert self.report
-        (path,) = (self.report / "plans").glob("*.json")
-        return dict(json.loads(path.read_text()))
+        (path,) = run_directory.documents(self.report / kind)
+        found = run_directory.read_json(path)
+        assert found is not None, path
+        return found
 
     @property
     def json(self) -> dict[str, Any]:

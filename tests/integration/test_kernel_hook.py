@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -70,9 +69,7 @@ def exists(machine: Node, path: str) -> bool:
 def next_kernel(machine: Node) -> str:
     """The kernel that boots next, as gpuwright reads the boot menu."""
     run = machine.plan(*_DRIVER)
-    assert run.report
-    (path,) = (run.report / "facts").glob("*.json")
-    return str(json.loads(path.read_text())["kernel"]["next"])
+    return str(run.written("facts")["kernel"]["next"])
 
 
 def test_the_hook_comes_with_the_driver_and_is_sealed(server: Node) -> None:

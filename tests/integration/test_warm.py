@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import html, junit
 
 from . import witness
 from .conftest import Node, gpuwright
@@ -19,6 +23,22 @@ def test_a_second_up_runs_no_role_and_changes_nothing(ready_node: Node) -> None:
     assert run.host["changes"] == []
     assert run.host["verdict"] == "pass"
     assert witness.differences(before, ready_node.tree()) == {}
+
+
+def test_a_host_that_stays_costs_at_most_20_kb(ready_node: Node) -> None:
+    run = ready_node.up()
+    assert run.report, str(run)
+    report = json.loads((run.report / "report.json").read_text())
+    empty = {**report, "hosts": {}, "simulated": False}
+    sizes = {
+        "documents": sum(path.stat().st_size for kind in ("facts", "plans") for path in (run.report / kind).iterdir()),
+        "report.json": len(json.dumps(report["hosts"])),
+        "report.html": len(html.render(report)) - len(html.render(empty)),
+        "junit.xml": len(junit.render(report)) - len(junit.render(empty)),
+    }
+    assert list((run.report / "hosts").iterdir()) == []
+    # Two cards; of eight the documents have a third more.
+    assert sum(sizes.values()) < 17_000, sizes
 
 
 def test_a_second_up_is_one_command_on_the_node(ready_node: Node) -> None:

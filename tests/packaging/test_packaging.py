@@ -138,8 +138,9 @@ def test_check_mode_plans_for_this_machine(ansible_environment: Environment, clo
         cwd=tmp_path, env={**ansible_environment.path, "XDG_STATE_HOME": str(tmp_path / "state")},
     )  # fmt: skip
     assert outcome.returncode in {0, 2}, outcome.stdout + outcome.stderr
-    plan = json.loads((tmp_path / "run/plans/localhost.json").read_text())
-    assert plan["host"] == "localhost"
+    report = json.loads((tmp_path / "run/report.json").read_text())
+    assert list(report["hosts"]) == ["localhost"]
+    assert [path.name.partition(".")[0] for path in (tmp_path / "run/plans").iterdir()] == ["localhost"]
     assert "TASK [" not in outcome.stdout.partition("PLAY [Apply and prove]")[2]
 
 

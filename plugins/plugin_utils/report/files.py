@@ -9,15 +9,12 @@ file of its own, and the report is made anew from those files as often as one li
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from ansible_collections.gpuwright.node.plugins.module_utils import redact
 from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
@@ -43,10 +40,10 @@ def open_run(path: Path, verb: str | None) -> Path:
     path = run_directory.make(path)
     for folder in FOLDERS:
         (path / folder).mkdir(mode=0o700, exist_ok=True)
-        for left in (path / folder).glob("*.json"):
+        for left in run_directory.documents(path / folder):
             left.unlink()
     if not (path / META).exists():
-        write_json(path / META, {"verb": verb, "started": now(), "gpuwright": version()})
+        run_directory.write_json(path / META, {"verb": verb, "started": now(), "gpuwright": version()})
     return path
 
 
@@ -60,14 +57,8 @@ def default_run_dir() -> Path:
 def write_host(run_dir: Path, host: str, values: Mapping[str, Any]) -> pure.Record:
     """Write one host's record."""
     record = pure.host_record(host, values)
-    (run_dir / "hosts").mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_json(run_dir / "hosts" / file_name(host), record)
+    run_directory.write_document(run_dir / "hosts", host, record, sync=True)
     return record
-
-
-def file_name(host: str) -> str:
-    """A file name for a host; a name with a slash in it stays inside its folder."""
-    return quote(host, safe=" :@+,[]()=") + ".json"
 
 
 def aggregate(
@@ -92,7 +83,7 @@ def aggregate(
     from ansible_collections.gpuwright.node.plugins.plugin_utils.report import html, junit
 
     directory = Path(run_dir)
-    meta = _read(directory / META) or {}
+    meta = run_directory.read_json(directory / META) or {}
     records = read_records(directory)
     for host, reason in (failed or {}).items():
         records[host] = pure.without_record(host, reason, records.get(host))
@@ -108,9 +99,11 @@ def aggregate(
             not_reached=not_reached or [],
         )
     )
-    write_json(directory / "report.json", report)
+    run_directory.write_json(directory / "report.json", report)
     # What a list of runs shows, beside a report that may be of a fleet.
-    write_json(directory / META, {**meta, **{key: report[key] for key in ("verb", "verdict", "finished", "counts")}})
+    run_directory.write_json(
+        directory / META, {**meta, **{key: report[key] for key in ("verb", "verdict", "finished", "counts")}}
+    )
     write(directory / "report.html", html.render(report).encode("utf-8", "replace"))
     write(directory / "junit.xml", junit.render(report))
     return report
@@ -120,34 +113,40 @@ def read_records(run_dir: Path) -> dict[str, pure.Record]:
     """Every host's record: its result, else its plan. A file that cannot be read is a host that is not proven."""
     records: dict[str, pure.Record] = {}
     for folder, make in (("plans", pure.from_plan), ("hosts", pure.host_record)):
-        for path in sorted((run_dir / folder).glob("*.json")):
-            values = _read(path)
+        for path in run_directory.documents(run_dir / folder):
+            values = run_directory.read_json(path)
+            host = str((values or {}).get("host") or run_directory.host_of(path))
             if values is None:
-                records[path.stem] = pure.without_record(path.stem, f"its record {path.name} cannot be read")
-                continue
-            host = str(values.get("host") or path.stem)
-            records[host] = make(host, values)
+                records[host] = pure.without_record(host, f"its record {path.name} cannot be read")
+            elif run_directory.is_packed(path):
+                records[host] = pure.brief(make(host, values), whole=f"{folder}/{path.name}")
+            else:
+                records[host] = make(host, values)
     return records
 
 
 def waiting(run_dir: Path) -> list[str]:
     """Hosts that have something to change and no result: the run did not come to them, or not yet."""
-    done = {path.name for path in (run_dir / "hosts").glob("*.json")}
-    plans = read_plans(run_dir, without=done)
+    done = {path.name for path in run_directory.documents(run_dir / "hosts")}
+    paths = [path for path in run_directory.documents(run_dir / "plans") if path.name not in done]
+    plans = _plans(path for path in paths if not run_directory.is_packed(path))
     return [host for host, plan in plans.items() if plan.get("ok") and plan.get("components")]
 
 
-def read_plans(run_dir: Path, without: Collection[str] = ()) -> dict[str, dict[str, Any]]:
-    """The plans of this run by host, but for the files of these names."""
-    paths = [path for path in sorted((run_dir / "plans").glob("*.json")) if path.name not in without]
-    plans = [_read(path) or {} for path in paths]
+def read_plans(run_dir: Path) -> dict[str, dict[str, Any]]:
+    """The plans of this run by host."""
+    return _plans(run_directory.documents(run_dir / "plans"))
+
+
+def _plans(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    plans = [run_directory.read_json(path) or {} for path in paths]
     return {str(plan["host"]): plan for plan in plans if plan.get("host")}
 
 
 def version() -> str | None:
     """The version of this collection: of galaxy.yml in a clone, of MANIFEST.json where it was installed."""
     root = Path(__file__).resolve().parents[3]
-    manifest = _read(root / "MANIFEST.json")
+    manifest = run_directory.read_json(root / "MANIFEST.json")
     if manifest is not None:
         found = (manifest.get("collection_info") or {}).get("version")
         return str(found) if found else None
@@ -158,40 +157,6 @@ def version() -> str | None:
         if match:
             return match.group(1)
     return None
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON that any parser reads, compact since a fleet's report is large.
-
-    There are no credentials and no NaN in it, and lone surrogates of odd output are escaped.
-    """
-    write(path, (_dumps(redact.document(value)) + "\n").encode("ascii"))
-
-
-def _dumps(value: Any) -> str:
-    options: dict[str, Any] = {"separators": (",", ":"), "default": str, "allow_nan": False}
-    try:
-        return json.dumps(value, **options)
-    except ValueError:
-        return json.dumps(_finite(value), **options)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
-    return value
 
 
 def write(path: Path, content: bytes) -> None:

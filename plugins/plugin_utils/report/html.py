@@ -65,8 +65,9 @@ def _template() -> jinja2.Template:
 
 def page_of(report: Mapping[str, Any]) -> dict[str, Any]:
     """Everything the template shows."""
+    records = report["hosts"].values()
     hosts = sorted(
-        (_host(record) for record in report["hosts"].values()), key=lambda host: (host["rank"], host["name"])
+        (_host(record) for record in records if not record.get("whole")), key=lambda host: (host["rank"], host["name"])
     )
     for number, host in enumerate(hosts):
         host["anchor"] = f"h{number}"
@@ -79,6 +80,7 @@ def page_of(report: Mapping[str, Any]) -> dict[str, Any]:
         "tiles": _tiles(report),
         "groups": groups,
         "hosts": hosts,
+        "staying": [_staying(record) for record in records if record.get("whole")],
         "lost": sorted(report["unreachable"].items()),
         "waiting": report["not_reached"],
     }
@@ -131,6 +133,21 @@ def _host(record: Mapping[str, Any]) -> dict[str, Any]:
         "skip_reason": record["skipped"],
         "temperatures": _temperatures(found),
         "latencies": _latencies(record["measurements"]),
+    }
+
+
+def _staying(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A row for a host that stays as it is: of each of them a page of its own would say the same."""
+    return {
+        "name": str(record["host"]),
+        "kind": "warn" if record["checks"] or record["warnings"] else record["verdict"],
+        "facts": _facts(record),
+        "counts": {status: count for status, count in record["counts"].items() if count},
+        "told": [check["reason"] or check["id"] for check in record["checks"]]
+        + [_entry(entry)["text"] for entry in record["warnings"]]
+        + ([str(record["skipped"])] if record["skipped"] else []),
+        "simulated": bool(record["simulated"]),
+        "whole": record["whole"],
     }
 
 

@@ -34,8 +34,7 @@ def _suite(root: ET.Element, host: str, record: dict[str, Any], report: dict[str
         suite.set("timestamp", _clean(report["started"]))
     if record.get("seconds") is not None:
         suite.set("time", _clean(record["seconds"]))
-    for check in record["checks"]:
-        _check(_case(suite, host, check["id"], check["gpu"]), check)
+    _checks(suite, host, record)
     if record["failure"]:
         message = record["failure"].get("message") if isinstance(record["failure"], dict) else record["failure"]
         _problem(_case(suite, host, "run.failed"), "failure", str(message), None)
@@ -52,6 +51,16 @@ def _suite(root: ET.Element, host: str, record: dict[str, Any], report: dict[str
         elif record["verdict"] != "pass":
             _problem(case, "error", f"the verdict is {record['verdict']} without a check", None)
     _count(suite)
+
+
+def _checks(suite: ET.Element, host: str, record: dict[str, Any]) -> None:
+    """A case for each check; of a host that stays as it is one for all that passed."""
+    if record.get("whole"):
+        counted = ", ".join(f"{count} {status}" for status, count in record["counts"].items() if count)
+        told = f"stays as it is: {counted}; all of it: {record['whole']}"
+        ET.SubElement(_case(suite, host, "host.stays"), "system-out").text = _clean(told)
+    for check in record["checks"]:
+        _check(_case(suite, host, check["id"], check["gpu"]), check)
 
 
 def _case(suite: ET.Element, host: str, check_id: str, gpu: str | None = None) -> ET.Element:

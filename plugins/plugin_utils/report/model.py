@@ -66,6 +66,30 @@ def from_plan(host: str, plan: Mapping[str, Any]) -> Record:
     return host_record(host, values)
 
 
+def brief(record: Record, *, whole: str) -> Record:
+    """Of a host that stays as it is: how many checks it passed, and what it warned of.
+
+    Args:
+        record: of :func:`host_record`.
+        whole: the file of the run directory that has all of it.
+    """
+    told = [check for check in record["checks"] if check["status"] not in ("pass", "skip")]
+    cards = [{"name": _name_of(card)} for card in record["gpus"]]
+    return {
+        **record,
+        "checks": told,
+        "counts": checks.counts(record["checks"]),
+        "gpus": cards,
+        "stack": None,
+        "why": [],
+        "whole": whole,
+    }
+
+
+def _name_of(card: Any) -> str:
+    return str(card.get("name") or card.get("device") or "GPU") if isinstance(card, Mapping) else str(card)
+
+
 def without_record(host: str, reason: str, base: Mapping[str, Any] | None = None) -> Record:
     """The record of a host that was met and has no credible result: it failed."""
     failure = {"task": None, "message": reason, "component": None}

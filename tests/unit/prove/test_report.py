@@ -13,8 +13,7 @@ import jsonschema
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
-from ansible_collections.gpuwright.node.plugins.plugin_utils import report
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report import files
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import html as page
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,7 +95,7 @@ def test_a_plan_stands_in_for_a_missing_result(run: Path, schema: dict[str, Any]
         "changes": [{"component": "nvidia_driver", "action": "install"}],
         "facts_summary": {"simulated": True},
     }
-    files.write_json(run / "plans" / "h.json", plan)
+    run_directory.write_document(run / "plans", "h", plan)
     made = report.aggregate(run)
     assert (made["hosts"]["h"]["verdict"], made["simulated"]) == ("fail", True)
     report.write_host(run, "h", record(checks.passed("a.b")))

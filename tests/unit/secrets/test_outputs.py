@@ -13,7 +13,7 @@ import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils import sealing, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.plugin_utils import node_action, report
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
 from gpuwright import console, progress, request, runner
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege
@@ -32,7 +32,7 @@ def told(folder: Path) -> str:
 
 
 def test_a_document_of_the_run_directory_has_no_credentials(tmp_path: Path) -> None:
-    node_action.write_json(tmp_path / "facts" / "a.json", {"sources": [{"uris": [ADDRESS]}], ADDRESS: 1})
+    run_directory.write_document(tmp_path / "facts", "a", {"sources": [{"uris": [ADDRESS]}], ADDRESS: 1})
     assert in_files(tmp_path) == []
     assert "mirror.example" in told(tmp_path)
 

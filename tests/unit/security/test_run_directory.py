@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import ownership
-from ansible_collections.gpuwright.node.plugins.plugin_utils import node_action, report
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
 from gpuwright import paths, request
 from gpuwright.errors import BadInput
 from tests.unit.security.conftest import MALLORY, Give
@@ -97,7 +97,7 @@ def test_the_variables_of_a_run_are_not_written_through_a_link(tmp_path: Path, c
 
 def test_a_record_is_not_written_through_a_link_whose_name_was_foreseen(tmp_path: Path, canary: Path) -> None:
     (tmp_path / f".host.json.{os.getpid()}").symlink_to(canary)
-    node_action.write_json(tmp_path / "host.json", {})
+    run_directory.write_document(tmp_path, "host", {})
     assert canary.read_text() == CANARY
     assert (tmp_path / "host.json").stat().st_mode & 0o777 == 0o600
 

@@ -1,0 +1,130 @@
+"""A host that stays as it is: its plan is its result, packed, and the report has a line of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.plugin_utils import records, report, run_directory
+from gpuwright import records as results
+from tests.unit.plan import nodes
+from tests.unit.plan.test_planner import plan, proven
+
+ROOT = Path(__file__).resolve().parents[3]
+WARNING = {"rule": "a.rule", "text": "a card of another owner", "source": None, "remedy": None}
+
+
+@pytest.fixture
+def staying() -> dict[str, Any]:
+    """The plan of a host that is right, with a check of each kind that such a host can have."""
+    made = plan(proven(nodes.provisioned()))
+    found = [checks.passed("smi.runs"), checks.passed("gpu.count"), checks.skipped("fio.write", reason="not asked for")]
+    return made | {
+        "host": "right",
+        "verdict": "pass",
+        "checks": [*found, checks.make("disk.free", "warn", reason="nearly full")],
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path, staying: dict[str, Any]) -> Path:
+    """A run over that host and one that failed."""
+    path = report.open_run(tmp_path / "run", "up")
+    run_directory.write_document(path / "plans", "right", staying, packed=records.stays(staying))
+    report.write_host(path, "bad", {"checks": [checks.failed("smi.runs", reason="it hangs")]})
+    report.aggregate(path)
+    return path
+
+
+def test_only_a_host_that_is_right_and_needs_nothing_stays(staying: dict[str, Any]) -> None:
+    assert records.stays(staying)
+    assert records.stays(staying | {"verdict": "skip"})
+    for change in (
+        {"components": ["cuda"]},
+        {"ok": False},
+        {"verdict": "fail"},
+        {"verdict": "incomplete"},
+        {"reboot": True},
+    ):
+        assert not records.stays(staying | change), change
+
+
+def test_the_report_counts_its_checks_and_names_the_file_that_has_them(run: Path) -> None:
+    made = json.loads((run / "report.json").read_text())
+    jsonschema.Draft202012Validator(json.loads((ROOT / "docs/report.schema.json").read_text())).validate(made)
+    host = made["hosts"]["right"]
+    assert host["counts"] == {"pass": 2, "warn": 1, "fail": 0, "incomplete": 0, "skip": 1}
+    assert [check["id"] for check in host["checks"]] == ["disk.free"]
+    whole = json.loads(gzip.decompress((run / host["whole"]).read_bytes()))
+    assert [check["id"] for check in whole["checks"]] == ["smi.runs", "gpu.count", "fio.write", "disk.free"]
+    assert (made["verdict"], made["counts"]["pass"], made["counts"]["fail"]) == ("fail", 1, 1)
+    assert "counts" not in made["hosts"]["bad"]
+
+
+def test_people_and_servers_are_told_of_it_in_a_line(run: Path) -> None:
+    page = (run / "report.html").read_text()
+    assert "1 host stays as it is" in page
+    assert "2 passed, 1 warning, 1 skipped" in page
+    assert "nearly full" in page
+    assert page.count('<details class="card host') == 1
+    (suite,) = [suite for suite in ET.parse(run / "junit.xml").getroot() if suite.get("name") == "right"]  # noqa: S314 - our own file
+    assert [case.get("name") for case in suite] == ["host.stays", "disk.free"]
+    assert suite.get("failures") == suite.get("errors") == "0"
+
+
+def test_the_command_line_still_gives_all_of_it(run: Path) -> None:
+    found = results.results(run)
+    assert set(found) == {"right", "bad"}
+    document = results.result_document(found["right"])
+    assert (document["verdict"], document["changes"], len(document["checks"])) == ("pass", [], 4)
+    assert len(results.plans(run)["right"]["checks"]) == 4
+
+
+def test_a_packed_document_that_is_cut_is_a_host_that_is_not_proven(run: Path) -> None:
+    packed = run / "plans" / "right.json.gz"
+    packed.write_bytes(packed.read_bytes()[:-20])
+    made = report.aggregate(run)["hosts"]["right"]
+    assert made["verdict"] == "fail"
+    assert "right.json.gz cannot be read" in made["failure"]["message"]
+
+
+def test_the_same_host_has_one_document(run: Path, staying: dict[str, Any]) -> None:
+    run_directory.write_document(run / "plans", "right", staying)
+    assert [path.name for path in run_directory.documents(run / "plans")] == ["right.json"]
+    run_directory.write_document(run / "plans", "right", staying, packed=True)
+    assert [path.name for path in run_directory.documents(run / "plans")] == ["right.json.gz"]
+    assert run_directory.document(run / "plans", "left") is None
+
+
+def test_a_name_that_begins_with_a_dot_is_read_again(tmp_path: Path) -> None:
+    run_directory.write_document(tmp_path, "../.up", {"host": "../.up"}, packed=True)
+    (path,) = run_directory.documents(tmp_path)
+    assert run_directory.host_of(path) == "../.up"
+
+
+def test_the_same_document_is_the_same_file(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json.gz", tmp_path / "b.json.gz"
+    for path in (first, second):
+        run_directory.write_json(path, {"a": float("nan"), "b": "\ud800"})
+    assert first.read_bytes() == second.read_bytes()
+    assert run_directory.read_json(first) == {"a": None, "b": "\ud800"}
+
+
+def test_facts_that_are_packed_can_be_asked_about(tmp_path: Path) -> None:
+    from gpuwright import knowledge
+    from gpuwright.errors import BadInput
+    from tests.unit.gate import honest
+
+    run_directory.write_document(tmp_path, "h", honest.provisioned(), packed=True)
+    path = tmp_path / "h.json.gz"
+    assert knowledge.read_facts(str(path))["hostname"] == honest.provisioned()["hostname"]
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BadInput, match="broken gzip"):
+        knowledge.read_facts(str(path))
