@@ -15,7 +15,7 @@ description:
   - In check mode the task is C(changed) when the plan is not empty, and C(--diff) shows the plan.
   - A host that cannot go on fails here, with every reason and its remedy as the message.
   - The result holds what roles act on. The whole plan, with the checks and the reason of each decision, lies as
-    C(plans/<host>.json) in the run directory (variable C(gpuwright_run_dir)).
+    C(plans/<host>.json) in the run directory (variable C(gpuwright_run_dir)), packed as C(.json.gz) where the host stays as it is.
 options:
   verb:
     description:
