@@ -103,7 +103,8 @@ def test_a_root_file_system_that_is_too_small_is_refused_with_the_sizes(bare: No
 def test_a_place_for_frameworks_that_is_too_small_is_refused_with_the_sizes(bare: Node) -> None:
     with broken(bare, "mount -t tmpfs -o size=64M,mode=755 none /opt", "umount /opt"):
         refusal = refused(bare)
-    assert re.search(r"Expected \d+ MiB free on /opt for .*, found \d+ MiB\.", refusal["text"])
+    assert refusal["rule"] == "no-space"
+    assert re.fullmatch(r"/opt has \d+ MiB free, \d{4,} MiB are needed", refusal["text"])
 
 
 @pytest.mark.parametrize("address", ["http://nowhere.invalid", "http://packages.gpuwright-sim:81"])

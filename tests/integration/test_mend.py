@@ -138,7 +138,7 @@ def test_only_a_plan_with_packages_waits_for_the_package_manager(proven: Proven)
 
     machine.shell(DAMAGES["a removed toolkit"].command + " && " + _HOLD.format(seconds=600))
     refused = machine.up("-e", "preflight_package_manager_wait=4", "-e", "preflight_package_manager_poll=2")
-    assert refused.code == 1, str(refused)
+    assert refused.code == 3, str(refused)
     assert "Found, after 4 seconds: python3 (pid " in refused.host["failure"]["message"], str(refused)
     machine.shell("systemctl stop gpuwright-test-holder")
     assert machine.up().code == 0
