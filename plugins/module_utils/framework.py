@@ -314,6 +314,19 @@ def of_others(python: str, owners: Sequence[int] = (0,)) -> Optional[checks.Chec
     )
 
 
+def judge_files(path: str, damage: Sequence[str]) -> checks.Check:
+    """Whether what pip installed in an environment is there; ``damage`` says what is not, in parts of a sentence.
+
+    The check names the environment in its ``evidence``: from there the next plan knows what is to be built anew.
+    """
+    rest: Dict[str, Any] = {"measured": len(damage), "expected": 0, "unit": "files", "evidence": path}
+    if not damage:
+        return checks.passed("framework.files", reason=path, **rest)
+    reason = f"{path} is damaged: {', '.join(damage)}"
+    remedy = "run gpuwright up, which builds it anew"
+    return checks.failed("framework.files", reason=reason, action="install", remedy=remedy, **rest)
+
+
 def ask(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
     """Run the framework's program in its environment: isolated (-I), leaving no compiled files there (-B)."""
     return runner([python, "-I", "-B", "-c", FRAMEWORKS[name].program], timeout=timeout, env=_ENVIRONMENT)

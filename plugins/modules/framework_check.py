@@ -12,6 +12,7 @@ description:
     (DALI, which has no product of matrices, sums them).
   - As root it imports the framework a second time as an ordinary user, since root gets into directories that are closed to those who work
     with it (C(framework.user)).
+  - It looks at every file that pip installed there, by the RECORD of each distribution (C(framework.files)).
   - A framework that does not work is no failure of the module; read the returned checks.
   - As root it runs nothing that another user may change, the interpreter or anything in its environment, and says so in an incomplete
     check.
@@ -99,11 +100,14 @@ verdict:
 """
 
 import os
+import pathlib
 from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
 
 
 def main() -> None:
@@ -149,6 +153,11 @@ def prove(
         as_user = ask_as_user(params["python"], params["name"], params["timeout"])
         result["checks"].append(framework.judge_user(params["name"], params["python"], as_user))
         result["seconds"] = round(answer.seconds + as_user.seconds, 2)
+    path = pathlib.Path(params["python"]).parent.parent
+    if (path / "pyvenv.cfg").exists():  # what the system's own Python has is its package manager's
+        # A proof looks at every file; who may enter was asked above.
+        damage = python_envs.lost(Host(full=True), str(path))
+        result["checks"].append(framework.judge_files(str(path), damage))
     return {**result, **framework.versions_of(answer.out)}
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.framework import judge_files
 
 from . import driver_lock, hosts, judge_datacentre, judge_hosts, secure_boot
 from .components import container_toolkit
@@ -655,14 +656,7 @@ def judge_environments(view: Facts, stack: Mapping[str, Any]) -> list[Check]:
     for path in [framework["path"] for framework in stack.get("frameworks") or ()]:
         if path not in environments:
             continue
-        damage = environments[path].get("damage") or ()
-        rest: dict[str, Any] = {"measured": len(damage), "expected": 0, "unit": "files"}
-        if damage:
-            reason = f"{path} is damaged: {', '.join(damage)}"
-            remedy = f"{UP}, which builds it anew"
-            result.append(checks.failed("framework.files", reason=reason, action="install", remedy=remedy, **rest))
-        else:
-            result.append(checks.passed("framework.files", reason=path, **rest))
+        result.append(judge_files(path, environments[path].get("damage") or ()))
     return result
 
 

@@ -102,15 +102,17 @@ def environment(host: Host, path: str) -> dict[str, Any] | None:
 def _damage(host: Host, path: str) -> list[str]:
     """What is broken in an environment, as parts of a sentence."""
     found = [] if host.executable(path + "/bin/python") else ["bin/python cannot be run"]
-    directories = site_packages(host, path)
     found += [
         f"{directory} is closed to other users"
-        for directory in (os.path.dirname(path), path, path + "/bin", *directories)
+        for directory in (os.path.dirname(path), path, path + "/bin", *site_packages(host, path))
         if _closed(host, directory)
     ]
-    for directory in directories:
-        found += installed_files.damage(host, directory)
-    return found
+    return found + lost(host, path)
+
+
+def lost(host: Host, path: str) -> list[str]:
+    """What of the files that pip installed in an environment is not as it was, as parts of a sentence."""
+    return [told for directory in site_packages(host, path) for told in installed_files.damage(host, directory)]
 
 
 def _closed(host: Host, path: str) -> bool:

@@ -40,14 +40,17 @@ def findings(context: Context) -> list[Finding]:
     return found
 
 
+# Where a check of the proof names the environment.
+_PATH_IN = {"framework.import": "expected", "framework.files": "evidence"}
+
+
 def condemned(facts: Mapping[str, Any]) -> list[str]:
-    """Environments in which the last proof could not import the framework: nothing that is installed in them explains that."""
+    """Environments that the last proof found damaged, or could not import the framework in: an ordinary look may see nothing of it."""
     proof = facts["proof"] or {}
-    return [
-        str(check["expected"])
-        for check in proof.get("checks") or ()
-        if check["id"] == "framework.import" and check["status"] == "fail" and check["action"] == "install"
+    failed = [
+        check for check in proof.get("checks") or () if check["status"] == "fail" and check["action"] == "install"
     ]
+    return [str(check[_PATH_IN[check["id"]]]) for check in failed if check["id"] in _PATH_IN]
 
 
 def rebuilds(context: Context) -> list[str]:
@@ -100,7 +103,7 @@ def _broken(path: str, environment: Mapping[str, Any], context: Context) -> list
     """Why an environment that has what it should is made anew all the same."""
     if environment.get("damage"):
         return [f"is damaged: {', '.join(environment['damage'])}"]
-    return ["could not be imported from by the last proof"] if environment and path in context.condemned else []
+    return ["failed in the last proof"] if environment and path in context.condemned else []
 
 
 def _name(pin: str) -> str:

@@ -286,11 +286,16 @@ def test_a_damaged_environment_is_built_anew_although_pip_finds_all_that_it_asks
     assert PYTORCH in check["reason"]
 
 
-def test_an_environment_that_the_last_proof_could_not_import_from_is_built_anew_once(done: dict[str, Any]) -> None:
-    failed = {"id": "framework.import", "status": "fail", "action": "install", "expected": PYTORCH}
+@pytest.mark.parametrize(
+    "named", [{"id": "framework.import", "expected": PYTORCH}, {"id": "framework.files", "evidence": PYTORCH}]
+)
+def test_an_environment_that_failed_in_the_last_proof_is_built_anew_once(
+    done: dict[str, Any], named: dict[str, str]
+) -> None:
+    failed = {"status": "fail", "action": "install", **named}
     made = plan(nodes.merged(done, {"proof": {"verdict": "fail", "checks": [failed]}}))
     assert (made["components"], made["rebuild"]) == (["frameworks", "validate"], [PYTORCH])
-    assert "could not be imported from" in made["changes"][0]["reason"]
+    assert made["changes"][0]["reason"] == f"{PYTORCH} failed in the last proof"
     other = {**failed, "action": "reboot"}  # it broke off: not the environment is to blame
     made = plan(nodes.merged(done, {"proof": {"verdict": "fail", "checks": [other]}}))
     assert (made["components"], made["rebuild"]) == (["validate"], [])

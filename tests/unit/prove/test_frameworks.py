@@ -273,6 +273,24 @@ def test_the_proof_asks_as_a_user_too(opened: Path) -> None:
     assert of(result, "framework.user")["status"] == "fail"
 
 
+def test_the_proof_looks_at_every_file_that_pip_installed(opened: Path) -> None:
+    (site,) = opened.glob("lib/python3*/site-packages")
+    params = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
+
+    def files() -> checks.Check:
+        return of(framework_check.prove({**params, "expect_cuda": False, "expected_gpus": None}), "framework.files")
+
+    (site / "torch-2.14.1.dist-info").mkdir()
+    (site / "torch-2.14.1.dist-info/RECORD").write_text("torch/deep/in.py,,2\ntorch-2.14.1.dist-info/RECORD,,\n")
+    (site / "torch/deep").mkdir()
+    (site / "torch/deep/in.py").write_text("1\n")
+    assert files()["status"] == "pass"
+    (site / "torch/deep/in.py").write_text("1")
+    found = files()
+    assert (found["status"], found["action"], found["evidence"]) == ("fail", "install", str(opened))
+    assert found["reason"] == f"{opened} is damaged: torch/deep/in.py has 1 bytes instead of 2"
+
+
 @pytest.mark.parametrize(
     ("content", "mode", "told", "action"),
     [
