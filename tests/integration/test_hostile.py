@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
 from tests.sim import node
 from tests.unit.gate import honest
 
@@ -61,7 +62,7 @@ def test_a_node_that_breaks_the_rules_fails_alone_and_the_other_is_planned(
     told = str(run.json)
     assert f"{evil.name} answered node_facts as no node of gpuwright answers: facts.os.family is" in told, str(run)
     assert "sesame" not in run.stdout + run.stderr
-    assert [place.stem for place in (tmp_path / "run/facts").iterdir()] == [good.name]
+    assert [run_directory.host_of(path) for path in run_directory.documents(tmp_path / "run/facts")] == [good.name]
 
 
 def test_a_record_that_names_a_file_of_the_controller_does_not_get_it(pair: dict[str, Node], secret: Path) -> None:

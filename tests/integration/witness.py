@@ -195,3 +195,9 @@ def _shell(node: str, command: str) -> str:
         check=True,
     )
     return done.stdout
+
+
+def content(path: Path) -> bytes:
+    """What stands in a file of a run directory, a packed one too."""
+    found = path.read_bytes()
+    return gzip.decompress(found) if path.suffix == ".gz" else found

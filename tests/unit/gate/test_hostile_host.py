@@ -5,7 +5,6 @@ The hosts are this machine, looked at as a small tree. The hostile one's interpr
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate, run_directory
 from tests.unit.gate import honest
 from tests.unit.observe.trees import Tree
 
@@ -164,11 +163,22 @@ def test_what_is_no_answer_fails_its_host_too(run: subprocess.CompletedProcess[s
     assert run.stdout.count(f"fatal: [{name}]: FAILED!") == 2
 
 
+def looked_at(place: Place, name: str, kind: str) -> dict[str, Any]:
+    path = run_directory.document(place.path / "run" / kind, name)
+    assert path is not None
+    return run_directory.read_json(path) or {}
+
+
+def met(place: Place) -> list[str]:
+    """Hosts whose answer was taken in."""
+    return [run_directory.host_of(path) for path in run_directory.documents(place.path / "run/facts")]
+
+
 def test_the_others_go_on(run: subprocess.CompletedProcess[str], place: Place) -> None:
     for name in HONEST:
         assert f"fatal: [{name}]" not in run.stdout
-        assert json.loads((place.path / "run/plans" / f"{name}.json").read_text())["host"] == name
-    assert sorted(path.stem for path in (place.path / "run/facts").iterdir()) == sorted([*HONEST, "text"])
+        assert looked_at(place, name, "plans")["host"] == name
+    assert met(place) == sorted([*HONEST, "text"])
 
 
 def test_nothing_of_the_controller_was_run_or_read(run: subprocess.CompletedProcess[str], place: Place) -> None:
@@ -195,7 +205,7 @@ def test_a_huge_answer_is_not_read(tmp_path: Path) -> None:
     assert len(huge) > 40 * 1024**2
     run = place.play([{"gpuwright.node.plan": {}}], {"evil": huge})
     assert f"evil {SENTENCE}: {len(huge)} characters, at most {gate.MOST_CHARACTERS} are read" in run.stdout
-    assert sorted(path.stem for path in (place.path / "run/facts").iterdir()) == sorted(HONEST)
+    assert met(place) == sorted(HONEST)
 
 
 def test_a_module_that_would_answer_past_the_gate_is_refused(tmp_path: Path) -> None:
