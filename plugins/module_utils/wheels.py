@@ -3,7 +3,8 @@
 """Wheels in a virtual environment, by its own pip: no source is built, and each package has one index that it may come from.
 
 pip takes a package from whichever of its indexes has the highest version, so it is given one at a time. Neither variables nor
-files of whoever starts it count for it, only /etc/pip.conf; a password stands in a file of root's, never in an argument.
+files of whoever starts it count for it, only /etc/pip.conf; a password stands in a file of root's, never in an argument. It goes by the
+node's proxy (proxies), which it is told in variables: one of its configuration it would hand on as an argument where it builds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 from urllib.parse import quote
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact
+from ansible_collections.gpuwright.node.plugins.module_utils import proxies, redact
 from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
@@ -160,7 +161,11 @@ def _turn(turn: Turn, options: Mapping[str, Any], directory: str, run: Runner) -
         with open(os.open(os.path.join(directory, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
             out.write(text)
     argv = command(turn, options, directory)
-    variables = {"PIP_CONFIG_FILE": os.path.join(directory, "pip.conf"), "XDG_CONFIG_DIRS": "/etc/xdg"}
+    try:
+        way = proxies.variables(turn.urls, proxies.settings())
+    except proxies.ProxyError as exc:
+        raise PipError(f"{exc}.", gave_up=True) from exc
+    variables = {**way, "PIP_CONFIG_FILE": os.path.join(directory, "pip.conf"), "XDG_CONFIG_DIRS": "/etc/xdg"}
     done = run(argv, timeout=_DAY, env=variables)
     if done.rc in (1, 2):
         done = run([*argv, "--no-cache-dir"], timeout=_DAY, env=variables)

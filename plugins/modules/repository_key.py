@@ -11,6 +11,7 @@ version_added: "0.1.0"
 description:
   - Downloads an OpenPGP key file, refuses it when any primary key in it is not the expected one, and writes a keyring that is made anew
     from the packets that were read, never the file as it came.
+  - It goes by the proxy of the node, that of the task's variables (E(https_proxy)), of apt or of dnf.
   - Signatures are not judged here. An expired or revoked key is handed on with what says so, and apt or rpm refuses what it signed.
   - A file that already is that keyring is kept and nothing is downloaded.
 options:

@@ -13,6 +13,7 @@ description:
   - Each package has one index that it may come from. An index that is named takes the place of those of the host's pip.
   - Of the host's pip configuration only the machine's own counts (C(/etc/pip.conf)), not a user's file or variables such as
     E(PIP_INDEX_URL).
+  - It goes by the proxy of the node, that of the task's variables (E(https_proxy)), of apt or of dnf.
   - Writes C(gpuwright-wheels.txt) into the environment, which says with hashes what it is made of.
 options:
   environment:

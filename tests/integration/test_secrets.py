@@ -64,7 +64,9 @@ def in_folder(folder: Path) -> set[tuple[str, str]]:
 
 
 #: Where a package manager has a password of a source, and the site the one of its proxy: files that root alone may read.
-KEPT = "/etc/apt/auth.conf.d/gpuwright-[^/]+|/etc/dnf/vars/gpuwright_[^/]+|/etc/apt/apt.conf.d/90proxy"
+KEPT = (
+    "/etc/apt/auth.conf.d/gpuwright-[^/]+|/etc/dnf/vars/gpuwright_[^/]+|/etc/apt/apt.conf.d/90proxy|/etc/dnf/dnf.conf"
+)
 
 
 def on_node(machine: Node) -> set[tuple[str, str]]:
@@ -105,12 +107,19 @@ class Processes(threading.Thread):
     def _read(self, path: Path) -> None:
         try:
             words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            theirs = self._theirs(path)
         except OSError:
             return
         if not words.endswith(self._except_for):
-            # Root and the caller alone may read the variables, and what the caller set is theirs.
-            found = named(words) - ({"environment"} if path.name == "environ" else set())
-            self.found |= {(" ".join(words.split(" ")[:2]), name) for name in found}
+            self.found |= {(" ".join(words.split(" ")[:2]), name) for name in named(words) - theirs}
+
+    @staticmethod
+    def _theirs(path: Path) -> set[str]:
+        """What may stand in variables, which root and the caller alone may read: what the caller set, and of root's pip the proxy."""
+        if path.name != "environ":
+            return set()
+        pip = b"\0-m\0pip\0" in path.with_name("cmdline").read_bytes()
+        return {"environment", "proxy"} if pip else {"environment"}
 
     def stop(self) -> set[tuple[str, str]]:
         self._end.set()
@@ -141,8 +150,8 @@ class Site:
         self.machine = machine
         self.folder = folder
         proxy = f"http://{USER}:{quote(SECRETS['proxy'], safe='')}@{PROXY_HOST}:{PROXY_PORT}"
-        self._root_only("/etc/apt/apt.conf.d/90proxy", f'Acquire::http::Proxy::{MIRROR_HOST} "{proxy}";\n')
-        self._root_only("/root/password", f"{settings.NODE_USER}:{SECRETS['sudo']}\n")
+        self.root_only("/etc/apt/apt.conf.d/90proxy", f'Acquire::http::Proxy::{MIRROR_HOST} "{proxy}";\n')
+        self.root_only("/root/password", f"{settings.NODE_USER}:{SECRETS['sudo']}\n")
         machine.shell(
             f"chpasswd < /root/password; rm /root/password; sed -i s/NOPASSWD:// /etc/sudoers.d/{settings.NODE_USER}"
         )
@@ -150,7 +159,7 @@ class Site:
         machine.shell(f"sed -i 's/^trusted-host.*/& {MIRROR_HOST}/' /etc/pip.conf")
         self.inventory = self._inventory()
 
-    def _root_only(self, path: str, text: str) -> None:
+    def root_only(self, path: str, text: str) -> None:
         """Write a file by stdin: a command line can be read by everybody."""
         words = f"mkdir -p $(dirname {path}); umask 077; cat > {path}"
         docker("exec", "-i", settings.container_name(self.machine.name), "sh", "-c", words, stdin=text.encode())
@@ -308,7 +317,9 @@ def test_a_whole_run_leaves_no_secret_behind_and_remove_takes_the_passwords_with
     run = site.run("up", "--yes", *wish, "-vvvv")
     assert run.code == 0, str(run)
     assert let_in(".deb mirror")
-    assert let_in(".deb proxy")
+    # What apt fetches, and what gpuwright itself and pip do.
+    for kind in (".deb", ".pub", ".whl"):
+        assert let_in(f"{kind} proxy"), kind
     # PyTorch's own come from the one index, what they need from the other.
     assert let_in(".whl mirror")
     assert let_in(".whl index")
@@ -335,14 +346,21 @@ def test_nvidias_file_is_fetched_with_the_password(make_site: Callable[[str, str
     run = site.run("up", "--yes", "--want", "driver=580.178.04", "--want", "driver-source=runfile", *extra, "-vvvv")
     assert run.code == 0, str(run)
     assert let_in(".run mirror")
+    assert let_in(".run proxy")
 
 
 @pytest.mark.soak(part="systems")
 def test_a_whole_run_with_dnf_leaves_no_secret_behind(make_site: Callable[[str, str], Site]) -> None:
     site = make_site("secrets-dnf", "rocky")
+    settings_of_dnf = site.machine.shell("cp /etc/dnf/dnf.conf /root/dnf.conf; cat /etc/dnf/dnf.conf")
+    given = f"proxy=http://{PROXY_HOST}:{PROXY_PORT}\nproxy_username={USER}\nproxy_password={SECRETS['proxy']}\n"
+    site.machine.shell("chmod 600 /etc/dnf/dnf.conf")
+    site.root_only("/etc/dnf/dnf.conf", f"{settings_of_dnf}\n{given}")
     run = site.run("up", "--yes", "--want", "driver=580", "--want", "container-toolkit", "-vvvv")
     assert run.code == 0, str(run)
     assert let_in(".rpm mirror")
+    assert let_in(".rpm proxy")
+    site.machine.shell("mv /root/dnf.conf /etc/dnf/dnf.conf")
     files = site.machine.shell("stat -c '%a %U %n' /etc/dnf/vars/gpuwright_*").splitlines()
     names = ("nvidia_container_toolkit", "nvidia_cuda")
     assert {

@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import tarfile
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,29 @@ class _Handler(SimpleHTTPRequestHandler):
             self.end_headers()
             return None
         return super().send_head()
+
+    def log_message(self, *_words: object) -> None:
+        """Say nothing."""
+
+
+class _Proxy(BaseHTTPRequestHandler):
+    """Fetches http://index.example/… from the site for who knows the password."""
+
+    def do_GET(self) -> None:
+        wanted = "Basic " + base64.b64encode(b"reader:Pl4nted+secret/81").decode()
+        good = self.headers.get("Proxy-Authorization") == wanted
+        self.server.asked.append((self.path, good))  # type: ignore[attr-defined]
+        self.send_response(200 if good else 407)
+        content, kind = b"", "text/html"
+        if good:
+            address = self.path.replace("http://index.example", self.server.site)  # type: ignore[attr-defined]
+            direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with direct.open(address) as answer:
+                content, kind = answer.read(), answer.headers["Content-Type"]
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
     def log_message(self, *_words: object) -> None:
         """Say nothing."""
@@ -109,6 +133,25 @@ def site(tmp_path: Path) -> Iterator[Site]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
     yield Site(folder, address, server.asked, tmp_path / "canary")  # type: ignore[attr-defined]
+    server.shutdown()
+    server.server_close()
+
+
+@dataclass
+class Proxy:
+    """A proxy that asks for a password and knows the site as index.example; `asked`: addresses, and whether the asker was let in."""
+
+    place: str
+    asked: list[tuple[str, bool]]
+
+
+@pytest.fixture
+def proxy(site: Site) -> Iterator[Proxy]:
+    """One before the site."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Proxy)
+    server.asked, server.site = [], site.address  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield Proxy(f"127.0.0.1:{server.server_address[1]}", server.asked)  # type: ignore[attr-defined]
     server.shutdown()
     server.server_close()
 

@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils import wheels as pip
 from ansible_collections.gpuwright.node.plugins.modules import wheels
-from tests.unit.frameworks.conftest import Site
+from tests.unit.frameworks.conftest import Proxy, Site
 from tests.unit.modules import run_module as call
 
 # The real pip runs, several times.
@@ -161,6 +162,48 @@ def test_files_and_variables_of_a_user_do_not_count(
     assert frozen() == {"torch==1.0": "own", "filelock==3.0": "own"}
     assert not site.canary.exists()
     assert not [path for path in site.asked if path.startswith("/theirs")]
+
+
+# --- by the node's proxy ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def named(proxy: Proxy, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Names the proxy in apt's settings, with the password; no variable names one."""
+    for variable in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.delenv(variable.upper(), raising=False)
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+    (environment / "pip.conf").write_text("[global]\ntrusted-host = index.example\nretries = 0\n")
+
+    def write(password: str) -> None:
+        text = f'Acquire::http::Proxy::index.example "http://reader:{quote(password, safe="")}@{proxy.place}";\n'
+        (tmp_path / "apt.conf").write_text(text)
+
+    return write
+
+
+def test_pip_goes_by_the_proxy_that_the_node_names_for_its_index(
+    site: Site, environment: Path, frozen: Frozen, proxy: Proxy, named: Callable[[str], None]
+) -> None:
+    site.wheel("own", "torch", "1.0")
+    named(SECRET)
+    answer = install(environment, "torch==1.0", index_url="http://index.example/own/")
+    assert not answer.get("failed"), answer
+    assert frozen() == {"torch==1.0": "own"}
+    assert ("http://index.example/own/torch/torch-1.0-py3-none-any.whl", True) in proxy.asked
+
+
+def test_a_proxy_that_refuses_pip_is_told_without_its_password(
+    site: Site, environment: Path, proxy: Proxy, named: Callable[[str], None]
+) -> None:
+    site.wheel("own", "torch", "1.0")
+    named("wr0ng")
+    answer = install(environment, "torch==1.0", index_url="http://index.example/own/")
+    assert answer["failed"]
+    assert "407" in answer["msg"]
+    assert "wr0ng" not in json.dumps(answer)
+    assert {good for _address, good in proxy.asked} == {False}
 
 
 # --- by hash -------------------------------------------------------------------------------------------------------

@@ -278,7 +278,7 @@ def test_the_source_of_dnf_names_variables_and_not_what_is_in_them() -> None:
 
 def test_no_task_that_has_credentials_is_logged() -> None:
     """A module of ours takes them in an option that is; any other needs `no_log`."""
-    ours = ("gpuwright.node.repository_key", "gpuwright.node.package_index", "gpuwright.node.wheels")
+    ours = tuple(f"gpuwright.node.{name}" for name in ("repository_key", "package_index", "wheels", "driver_file"))
     for path in (ROOT / "roles").glob("*/tasks/*.yml"):
         for task in yaml.safe_load(path.read_text()) or []:
             for each in task.get("block", [task]):
