@@ -21,6 +21,7 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 from tests.sim import node, repository, runfile, settings
 from tests.sim.engine import docker
 
+from . import witness
 from .conftest import Node, Run, command_line, environment
 from .guarded import MIRROR_HOST, PROXY_HOST, PROXY_PORT, asked, guarded
 
@@ -59,7 +60,7 @@ def in_folder(folder: Path) -> set[tuple[str, str]]:
     return {
         (str(path.relative_to(folder)), name)
         for path in folder.rglob("*")
-        for name in named(str(path) + (path.read_text(errors="replace") if path.is_file() else ""))
+        for name in named(str(path) + (witness.content(path).decode(errors="replace") if path.is_file() else ""))
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import gzip
 import os
 import platform
 import re
