@@ -22,6 +22,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils import run as run_m
 from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError, fetch
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages as package_files
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
 
 _LISTS = "/var/lib/apt/lists"
 _SOURCES = "/etc/apt/sources.list"
@@ -49,8 +50,6 @@ _LEFT_OUT = re.compile(
 )
 # Lists and caches of a desktop are some 400 MB, too much for a /tmp in memory.
 _ROOMY = "/var/tmp"  # noqa: S108 - the directory in it is made by mkdtemp
-EVERY_PACKAGE = "/./"
-"""A key of `keep`, as apt has it in a preference by version: whatever has a version that begins so."""
 _KEEP_PRIORITY = 1001
 """Above 1000: the kept version is the candidate even where a newer one is installed."""
 

@@ -9,6 +9,9 @@ import re
 COLLECTION = "0.1.0"
 """The version that seals name. galaxy.yml says the same."""
 
+EVERY_PACKAGE = "/./"
+"""Where versions by package say what is kept, as apt has it in a preference by version: whatever has a version that begins so."""
+
 # Python makes no number of more digits than some thousands.
 _PIECE = re.compile(r"\d{1,1000}|[a-zA-Z]+")
 

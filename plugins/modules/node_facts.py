@@ -85,7 +85,7 @@ def main() -> None:
     """Read the options, observe, answer."""
     zipped.install()
     from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-    from ansible_collections.gpuwright.node.plugins.module_utils.observe import observe
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
 
     module = AnsibleModule(
         argument_spec={

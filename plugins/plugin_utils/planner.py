@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ..module_utils import checks as checking
 from ..module_utils import dotted
-from ..module_utils.private_apt import EVERY_PACKAGE
+from ..module_utils.versions import EVERY_PACKAGE
 from . import (
     availability,
     hosts,

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import observe
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import scenario, settings, tree
 from tests.unit.gate import honest

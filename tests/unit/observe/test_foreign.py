@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import foreign, observe, pci
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import foreign, pci
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
 from tests.unit.observe.trees import FakePrograms, Tree
 
 GPU = "0000:3b:00.0"

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel, observe
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
 from tests.sim.onnode.gpuwright_sim import elf
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils import availability, planner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda, nvidia_driver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
@@ -160,7 +160,7 @@ def test_a_build_of_the_distribution_that_its_archive_no_longer_has_is_refused()
     )
     draft = drafted(f"driver={build}", facts=facts)
     assert draft.context.stack["driver"]["source"] == "distro"
-    assert draft.keep[private_apt.EVERY_PACKAGE] == f"{build}-"
+    assert draft.keep[EVERY_PACKAGE] == f"{build}-"
     moved = {name: ["580.999.01-0ubuntu1"] for name in draft.packages if name.startswith("nvidia-")}
     (row,) = refused(draft, index(draft, moved))
     assert "580.999.01-0ubuntu1" in row["text"]

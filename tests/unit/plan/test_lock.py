@@ -13,7 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted, private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils import lock, planner, resolver, wish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
@@ -389,7 +390,7 @@ def test_a_node_is_held_to_the_versions_of_the_lock() -> None:
     draft = drafted(made())
     assert isinstance(draft, planner.Draft), draft
     keep = draft.keep
-    assert keep[private_apt.EVERY_PACKAGE] == "580.178.04-"
+    assert keep[EVERY_PACKAGE] == "580.178.04-"
     assert keep["cuda-toolkit-13-0"] == "13.0.3-"
     assert keep["nvidia-container-toolkit"] == "1.20.0-"
     assert {start for name, start in keep.items() if "cudnn" in name} == {made()["stack"]["cudnn"]["version"]}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import private_apt, smi
+from ansible_collections.gpuwright.node.plugins.module_utils import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
@@ -242,7 +243,7 @@ def test_a_moved_package_goes_back_to_its_sealed_version(done: dict[str, Any]) -
     drafted = planner.draft(moved, wish(), load_rules(), request())
     assert isinstance(drafted, planner.Draft)
     assert drafted.packages == ["nvidia-driver-cuda"]
-    assert drafted.keep[private_apt.EVERY_PACKAGE] == "580.178.04-1"
+    assert drafted.keep[EVERY_PACKAGE] == "580.178.04-1"
 
 
 def test_a_changed_input_makes_the_seal_stale(done: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, upgrading
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
@@ -43,7 +43,7 @@ def drafted(facts: dict[str, Any], **changes: Any) -> planner.Draft:
 def offering(draft: planner.Draft, *versions: str) -> dict[str, Any]:
     """An index that has these builds of the driver, and of all else what is installed."""
     index = index_of(draft)
-    start = draft.keep.get(private_apt.EVERY_PACKAGE, "")
+    start = draft.keep.get(EVERY_PACKAGE, "")
     ours = draft.context.stack["driver"]["packages"]
     for name, row in index["packages"].items():
         row["candidate"] = draft.context.installed.get(name, row["candidate"])

@@ -1,0 +1,148 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Observe a machine: everything that the resolver, the planner and the doctor need to know, in one look that changes nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Iterable, Mapping
+
+from ansible_collections.gpuwright.node.plugins.module_utils import history as earlier
+from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout, seals
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
+    containers,
+    cuda,
+    disks,
+    display,
+    dkms,
+    driver,
+    driver_set,
+    fabric,
+    foreign,
+    kernel,
+    packages,
+    pci,
+    python_envs,
+    services,
+    system,
+)
+
+SCHEMA = 1
+_SIMULATED = "/etc/gpuwright/simulated"
+_PASSED_ON = ("digest", "gpuwright", "stack", "gpus", "packages", "written")
+
+
+def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:
+    """Units or environments that readable seals name."""
+    names = set()
+    for seal in found.values():
+        if isinstance(seal, dict) and isinstance(seal.get(kind), dict):
+            names.update(seal[kind])
+    return sorted(names)
+
+
+def _verified(
+    host: Host, found: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The part `seals`."""
+    judged = {}
+    for component, seal in found.items():
+        verdict = seals.verify(host, seal, packages.installed(host), states)
+        entry = {"state": verdict.state, "reason": verdict.reason}
+        entry.update({key: seal.get(key) if isinstance(seal, dict) else None for key in _PASSED_ON})
+        judged[component] = entry
+    return judged
+
+
+def observe(
+    host: Host, environments: Iterable[str] = (), *, history: bool = False, initramfs: bool = False
+) -> dict[str, Any]:
+    """The whole observation. `environments`: paths of virtual environments to look at beside the known ones.
+
+    `history`: all that the node keeps to find its way back; most runs do not need it. `initramfs`: what is inside it; a listing unpacks
+    it several times, so only who decides by it asks.
+    """
+    found = seals.read_all(host)
+    shown = services.properties(host, _named_in_seals(found, "services"))
+    states = services.observe(shown)
+    operating_system = system.operating_system(host)
+    where = system.environment(host)
+    kernels = kernel.observe(host)
+    bus = pci.observe(host)
+    owned = driver.observe(host, operating_system["arch"], kernels)
+    foreign.name_owner(host, where, owned)
+    smi = _smi(host, kernels, where, owned)
+    if where["kind"] == "wsl" and not bus["gpus"]:
+        bus["gpus"] = foreign.cards_of_windows(smi)
+    bus["vgpus"] = foreign.vgpus(host, bus["gpus"]) if where["kind"] == "vm" else []
+    owned["lock"] = driver_set.observe(host)
+    judged = _verified(host, found, states)
+    _initramfs_content(host, kernels, bus, judged, asked=initramfs)
+    facts = {
+        "schema": SCHEMA,
+        "root": host.root,
+        "privileged": host.euid == 0,
+        "simulated": host.exists(_SIMULATED),
+        "hostname": system.hostname(host),
+        "time": seals.iso(time.time()),
+        "os": operating_system,
+        "environment": where,
+        "boot": system.boot(host, operating_system["id"]),
+        "kernel": kernels,
+        "pci": bus,
+        "display": display.observe(host, bus["gpus"]),
+        "driver": owned,
+        "dkms": dkms.observe(host, kernels["installed"]),
+        "smi": smi,
+        "cuda": cuda.observe(host),
+        "containers": containers.observe(host, shown),
+        "python": python_envs.observe(host),
+        "environments": python_envs.environments(host, set(environments) | set(_named_in_seals(found, "environments"))),
+        "disks": disks.observe(host, environments),
+        "memory": system.memory(host),
+        "cpus": system.cpus(host),
+        "packages": packages.observe(host),
+        "services": states,
+        "fabric": fabric.observe(host, kernels["next"], shown),
+        "sessions": {"display": display.graphical_session(host)},
+        "seals": None if "seals" in host.unknown_facts else judged,
+        "proof": seals.read_proof(host),
+        "lock": seals.read_lock(host),
+        "history": earlier.observe(host, history),
+    }
+    facts["unknown"] = dict(sorted(host.unknown_facts.items()))
+    return facts
+
+
+def _smi(
+    host: Host, kernels: Mapping[str, Any], where: Mapping[str, Any], owned: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """nvidia-smi's answer, where asking changes nothing: the module is loaded, or the driver is that of WSL's host."""
+    if "nvidia" in kernels["loaded"] or (where["kind"] == "wsl" and owned["nvidia_smi"]):
+        answer = driver.ask_smi(host, owned["nvidia_smi"])
+        if answer and any(
+            (gpu.get("mig") or {}).get("current") for gpu in (answer.get("data") or {}).get("gpus") or ()
+        ):
+            # What the instances are called is in no XML.
+            listed = host.run([owned["nvidia_smi"], "-L"])
+            answer["mig_devices"] = mig_layout.parse_list(listed.out) if listed.ok else None
+        return answer
+    return None
+
+
+def _initramfs_content(
+    host: Host, kernels: Mapping[str, Any], bus: Mapping[str, Any], judged: Mapping[str, Any], *, asked: bool
+) -> None:
+    """List the initramfs only where the answer matters and no good seal gives it."""
+    fact = "kernel.initramfs.nouveau_inside"
+    if kernels["initramfs"]["path"] is None:
+        return
+    if not asked:
+        host.unknown(fact, "not looked at: nobody asked for it")
+    elif not bus["gpus"] and "nouveau_blacklist" not in judged:
+        host.unknown(fact, "not looked at: there is no NVIDIA GPU, and nothing was set up for one")
+    elif not host.full and judged.get("nouveau_blacklist", {}).get("state") == "good":
+        host.unknown(fact, "not looked at: the seal of nouveau_blacklist is good")
+    else:
+        kernel.look_inside(host, kernels["initramfs"])
