@@ -27,6 +27,8 @@ _TEST_PROGRAMS: dict[str, tuple[str, ...]] = {
     "dpkg-deb": ("dpkg",),
     "shellcheck": ("shellcheck",),
 }
+# Browsers that can lay out the report. The first is the smallest, a package of Debian; Ubuntu has browsers as snaps only.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # Programs of the bare-metal machine.
 _METAL_PROGRAMS: dict[str, tuple[str, ...]] = {
     "qemu-system-x86_64": ("qemu-system-x86",),
@@ -51,6 +53,7 @@ def ensure() -> None:
 def ensure_for_tests() -> None:
     """The same, with what the unit tests need besides."""
     _ensure_programs({**_PROGRAMS, **_TEST_PROGRAMS})
+    _ensure_browser()
     ensure()
 
 
@@ -97,9 +100,20 @@ def _ensure_programs(programs: dict[str, tuple[str, ...]]) -> None:
         _install([package for name in missing for package in programs[name]], f"{', '.join(missing)} not found here")
 
 
+def _ensure_browser() -> None:
+    """A browser where the package archive has one; elsewhere the test that needs it says so."""
+    if not any(map(_program, BROWSERS)) and _in_archive(BROWSERS[0]):
+        _install([BROWSERS[0]], "no browser here")
+
+
 def _install_engine() -> None:
-    split = shutil.which("apt-cache") and run(["apt-cache", "show", _COMMAND_PACKAGE], check=False).returncode == 0
-    _install([*_PACKAGES, _COMMAND_PACKAGE] if split else list(_PACKAGES), "no container engine here")
+    _install(
+        [*_PACKAGES, _COMMAND_PACKAGE] if _in_archive(_COMMAND_PACKAGE) else list(_PACKAGES), "no container engine here"
+    )
+
+
+def _in_archive(package: str) -> bool:
+    return shutil.which("apt-cache") is not None and run(["apt-cache", "show", package], check=False).returncode == 0
 
 
 def _install(packages: list[str], reason: str) -> None:

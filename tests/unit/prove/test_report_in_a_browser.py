@@ -15,10 +15,9 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from tests.sim import engine
 
-#: Debian's packages chromium and chromium-headless-shell, and Google's.
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-BROWSER = os.environ.get("GPUWRIGHT_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
+BROWSER = os.environ.get("GPUWRIGHT_BROWSER") or next(filter(None, map(shutil.which, engine.BROWSERS)), None)
 WIDTHS = [320, 360, 420, 500, 600, 640, 720, 800, 900, 1024, 1100, 1200, 1280, 1366, 1440, 1600, 1920, 2560]
 
 # In each frame: every word that has its letters on more than one line, unless what it is part of (a path) is wider than the page;
