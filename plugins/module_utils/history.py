@@ -17,7 +17,7 @@ from typing import Any, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils import seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 
 DIRECTORY = "/var/lib/gpuwright"
 PATH = DIRECTORY + "/history.json"
@@ -58,6 +58,8 @@ def observe(host: Host, full: bool = False) -> dict[str, Any] | None:
     drivers = [state.get("version") for state in record["states"]]
     if not full:
         return {"drivers": drivers, "failed": record["failed"]}
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
+
     there = packages.installed(host)
     before = record.pop("before")
     # A run that was cut off brought something too.

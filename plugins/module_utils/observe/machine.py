@@ -8,7 +8,7 @@ import time
 from typing import Any, Iterable, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils import history as earlier
-from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout, seals
+from ansible_collections.gpuwright.node.plugins.module_utils import seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     containers,
@@ -124,6 +124,8 @@ def _smi(
         if answer and any(
             (gpu.get("mig") or {}).get("current") for gpu in (answer.get("data") or {}).get("gpus") or ()
         ):
+            from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
+
             # What the instances are called is in no XML.
             listed = host.run([owned["nvidia_smi"], "-L"])
             answer["mig_devices"] = mig_layout.parse_list(listed.out) if listed.ok else None
