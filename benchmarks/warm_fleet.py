@@ -25,17 +25,22 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(sys.executable).parent
 
 
-def ansible(program: str, *arguments: str | Path) -> str:
-    """The output of one of Ansible's programs, which must succeed."""
-    env = {
-        **os.environ,
+def environment() -> dict[str, str]:
+    """The environment of a measured command: its programs are those beside this Python, its collection is this one, bytecode is kept."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {
+        **inherited,
         "ANSIBLE_PIPELINING": "1",
         "ANSIBLE_HOST_KEY_CHECKING": "0",
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
         "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
     }
+
+
+def ansible(program: str, *arguments: str | Path) -> str:
+    """The output of one of Ansible's programs, which must succeed."""
     command = [program, *map(str, arguments)]
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if ended.returncode:
         raise SystemExit(
             f"warm_fleet.py: `{' '.join(command)}` ended with {ended.returncode}\n{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
