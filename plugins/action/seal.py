@@ -96,6 +96,8 @@ class ActionModule(NodeAction):
         returned = arguments.get("returned") or None
         back = returned is not None and not returned["failure"]
         plan = (look.saved("sealed") if back or failure is None else None) or self._plan(look)
+        if look.verb == "validate":  # the rest of its plan is what `up` would do
+            plan["changes"] = [change for change in plan["changes"] if change["component"] == "validate"]
         checks = list(arguments.get("checks") or ())
         verdict = "fail" if failure else checking.verdict(checks)
         pending = bool(arguments.get("reboot_pending"))

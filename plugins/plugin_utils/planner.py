@@ -878,7 +878,7 @@ def _needs(plan: Mapping[str, Any], context: Context) -> list[_Need]:
     changes = [
         change
         for change in plan["changes"]
-        if change["component"] == "frameworks" and change["action"] in ("install", "upgrade")
+        if change["component"] == "frameworks" and change["action"] in ("install", "upgrade", "repair")
     ]
     needs += [_Need(path, size, FRAMEWORK_FILES) for change in changes for path in change["files"][:1]]
     return needs

@@ -272,8 +272,10 @@ def _result(hosts: Sequence[str], record: Record) -> None:
 
 
 def _moved(record: Record) -> Iterator[str]:
-    """What went from one version to another, and why."""
+    """What went from one version to another or was repaired, and why."""
     for row in record.get("changes") or ():
+        if row["action"] == "repair":
+            yield f"{row['component']}: repaired: {row['reason']}"
         if row.get("from") and row.get("to") and row["from"] != row["to"] and row["action"] in _MOVING:
             yield f"{row['component']}: {row['from']} -> {row['to']}: {row['reason']}"
 

@@ -170,6 +170,8 @@ def test_a_file_deep_in_an_environment_is_seen_by_validate(proven: Proven) -> No
     assert [check["reason"] for check in judged.host["checks"] if check["id"] == "framework.files"] == [
         "/opt/gpuwright/pytorch is damaged: torch/_build.py has 89 bytes instead of 88"
     ]
+    # It measured; what `up` would do is no change of this run.
+    assert [change["component"] for change in judged.host["changes"]] == ["validate"], str(judged)
     mended = machine.up()
     assert (mended.code, mended.components) == (0, {"frameworks"}), str(mended)
     proven.put_back(machine)

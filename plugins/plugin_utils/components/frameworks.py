@@ -27,11 +27,12 @@ def findings(context: Context) -> list[Finding]:
     for framework in context.stack["frameworks"]:
         environment = environments.get(framework["path"]) or {}
         present = environment.get("packages") or {}
-        wrong = _wrong(framework, environment, present) + _broken(framework["path"], environment, context)
-        if wrong:
+        wrong = _wrong(framework, environment, present)
+        broken = _broken(framework["path"], environment, context)
+        if wrong or broken:
             before = next((present.get(_name(pin)) for pin in framework["requirements"] if _name(pin) in present), None)
-            reason = f"{framework['path']} {' and '.join(wrong)}"
-            action = "upgrade" if before else "install"
+            reason = f"{framework['path']} {' and '.join(wrong + broken)}"
+            action = "repair" if not wrong else "upgrade" if before else "install"
             found.append(
                 Finding(
                     action, reason, before, f"{framework['name']} {framework['version']}", files=[framework["path"]]

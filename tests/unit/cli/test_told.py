@@ -105,3 +105,14 @@ def test_a_change_of_version_is_in_the_summary_with_its_reason(
     ansible.results = {host: result_record(host, changes=[row]) for host in ("a", "b")}
     said = gpuwright("up", "--yes", "-i", "a,b").out
     assert said.count(f"nvidia_driver: 570.1 -> 580.2-1: {reason}") == 1
+
+
+def test_what_was_repaired_is_in_the_summary_with_its_reason(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible
+) -> None:
+    reason = "/opt/gpuwright/pytorch is damaged: torch is gone"
+    row = {"component": "frameworks", "action": "repair", "from": "2.14.1", "to": "pytorch 2.14.1", "reason": reason}
+    ansible.results = {"a": result_record("a", changes=[row])}
+    said = gpuwright("up", "--yes", "-i", "a,").out
+    assert said.count(f"frameworks: repaired: {reason}") == 1
+    assert "->" not in said

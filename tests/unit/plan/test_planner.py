@@ -280,6 +280,7 @@ def test_a_damaged_environment_is_built_anew_although_pip_finds_all_that_it_asks
     made = plan(broken)
     assert (made["components"], made["rebuild"]) == (["frameworks", "validate"], [PYTORCH])
     assert made["changes"][0]["reason"] == f"{PYTORCH} is damaged: torch is gone, 2 more"
+    assert made["changes"][0]["action"] == "repair"
     looked = plan(broken, verb="doctor")
     assert (looked["verdict"], looked["why_not"] is not None) == ("fail", True)
     (check,) = [check for check in looked["checks"] if check["id"] == "framework.files"]
