@@ -269,8 +269,8 @@ def test_an_environment_is_described_by_its_metadata_directories(tree: Tree) -> 
     base = "/opt/gpuwright/pytorch"
     tree.file(f"{base}/pyvenv.cfg", "home = /usr/bin\nversion = 3.12.3\n")
     tree.program(f"{base}/bin/python")
-    tree.file(f"{base}/lib/python3.12/site-packages/torch-2.14.1+cu130.dist-info/RECORD")
-    tree.file(f"{base}/lib/python3.12/site-packages/nvidia_cudnn_cu13-9.24.0.43.dist-info/RECORD")
+    for name in ("torch-2.14.1+cu130.dist-info", "nvidia_cudnn_cu13-9.24.0.43.dist-info"):
+        tree.file(f"{base}/lib/python3.12/site-packages/{name}/RECORD", f"{name}/RECORD,,\n")
     tree.directory("/opt/gpuwright/no-environment")
     assert python_envs.environments(tree.host(), []) == {
         base: {
