@@ -204,6 +204,8 @@ _MOST_PROCESSES = 5000
 _MOST_TAGS_OF_A_GROUP = 64
 _MOST_NOTES = 50
 _MOST_ERRORS = 100
+# Characters at either end of what stands beside the document.
+_MOST_BESIDE = 100_000
 # Characters of a line beside the document, and of a process's command line.
 _MOST_OF_A_LINE = 500
 
@@ -265,7 +267,9 @@ def _cut_out(text: Any) -> Tuple[str, List[str]]:
 
 
 def lines(text: str) -> List[str]:
-    """The lines of a text that say something, shortened; a mark of the byte order says nothing."""
+    """The lines of a text that say something, shortened; a mark of the byte order says nothing. Of a long text its two ends are read."""
+    if len(text) > 2 * _MOST_BESIDE:
+        text = text[:_MOST_BESIDE] + "\n" + text[-_MOST_BESIDE:]
     said = (plain(line.strip("\ufeff \t")) for line in text.splitlines())
     return [line[:_MOST_OF_A_LINE] for line in said if line][:_MOST_NOTES]
 

@@ -249,9 +249,7 @@ def _errors(values: Mapping[str, Any]) -> dict[str, BadInput]:
     for name, value in values.items():
         if name not in declared():
             hints = [f"did you mean {near}?" for near in _near(name)]
-            elsewhere = (
-                [] if _has_our_prefix(name) else ["a variable of your own needs a name that is less alike"]
-            )
+            elsewhere = [] if _has_our_prefix(name) else ["a variable of your own needs a name that is less alike"]
             found[name] = BadInput(f"{name} is no variable of gpuwright", [*hints, *elsewhere])
             continue
         try:

@@ -16,7 +16,8 @@ MIB = 1024**2
 def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, Any]], reserve: int) -> list[str]:
     """One sentence for each file system that cannot take what will be written to it.
 
-    ``needs``: rows of ``what``, ``path``, ``bytes`` and ``files`` (how many, where that is known, else one); several on one file system add up.
+    ``needs``: rows of ``what``, ``path``, ``bytes`` and ``files`` (how many, where that is known, else one); several on one file
+    system add up.
     ``disks``: as node_facts gives them. ``reserve``: bytes that stay free besides, but not on a /boot of its own, which is small and
     written by nothing else.
     """

@@ -171,7 +171,13 @@ def _limited(host: Host, disk: dict[str, Any]) -> list[dict[str, Any]]:
             directory = os.path.dirname(directory)
         below = directory.startswith(disk["mount"].rstrip("/") + "/")
         size, free, files = _space(host, directory) if below else (None, None, None)
-        own = {"mount": directory, "size_bytes": size, "free_bytes": free, "free_files": files, "places": []}
+        own: dict[str, Any] = {
+            "mount": directory,
+            "size_bytes": size,
+            "free_bytes": free,
+            "free_files": files,
+            "places": [],
+        }
         found.setdefault(disk["size_bytes"] if size is None else size, {**disk, **own})["places"].append(place)
     return list(found.values())
 

@@ -101,7 +101,10 @@ def test_compiled_files_are_nobodys_loss(site: Path) -> None:
         (lambda site: (site / "torch/__init__.py").unlink(), "torch/__init__.py is gone"),
         (lambda site: (site / "torch/__init__.py").write_bytes(b""), "torch/__init__.py has 0 bytes instead of 21"),
         (lambda site: (site / "torch-2.14.1.dist-info/RECORD").unlink(), "torch-2.14.1.dist-info/RECORD is gone"),
-        (lambda site: (site / "torch-2.14.1.dist-info/RECORD").write_bytes(b""), "torch-2.14.1.dist-info/RECORD is not whole"),
+        (
+            lambda site: (site / "torch-2.14.1.dist-info/RECORD").write_bytes(b""),
+            "torch-2.14.1.dist-info/RECORD is not whole",
+        ),
     ],
 )
 def test_each_look_sees_what_an_import_needs_first(site: Path, harm: Callable[[Path], object], said: str) -> None:

@@ -93,14 +93,18 @@ def test_a_quota_on_a_directory_is_space_of_its_own(tree: Tree, monkeypatch: pyt
     tree.file("/proc/1/mountinfo", "22 1 8:1 / / rw - xfs /dev/sda1 rw,prjquota\n")
     tree.directory("opt/gpuwright")
     tree.directory("usr")
-    asked, limited = os.statvfs, os.path.join(str(tree.root), "opt/gpuwright")
+    asked, limited = os.statvfs, str(tree.root / "opt/gpuwright")
 
     def statvfs(path: str) -> Any:
         real = asked(path)
         # As XFS and ext4 answer below a directory with a project's quota.
-        return SimpleNamespace(f_blocks=100, f_frsize=4096, f_bavail=7, f_files=50, f_favail=3) if path == limited else real
+        return (
+            SimpleNamespace(f_blocks=100, f_frsize=4096, f_bavail=7, f_files=50, f_favail=3)
+            if path == limited
+            else real
+        )
 
-    monkeypatch.setattr(disks.os, "statvfs", statvfs)
+    monkeypatch.setattr(os, "statvfs", statvfs)
     seen = {disk["mount"]: disk for disk in disks.observe(tree.host(), ["/opt/gpuwright/pytorch"])}
     assert set(seen) == {"/", "/opt/gpuwright"}
     assert seen["/opt/gpuwright"]["places"] == ["/opt/gpuwright", "/opt/gpuwright/pytorch"]

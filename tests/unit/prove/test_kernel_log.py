@@ -157,7 +157,9 @@ def test_a_fabric_that_fails_everywhere_is_told_within_bounds() -> None:
 
 
 def test_notes_in_masses_do_not_hide_an_error_behind_them() -> None:
-    notes = [f"NVRM: Xid (PCI:0000:{card:02x}:00): {code}, x" for card in range(40) for code in (14, 37, 38, 43, 44, 45)]
+    notes = [
+        f"NVRM: Xid (PCI:0000:{card:02x}:00): {code}, x" for card in range(40) for code in (14, 37, 38, 43, 44, 45)
+    ]
     [check] = judged(*notes, OFF)
     assert check["status"] == "incomplete"
     assert "41 errors more" in check["reason"]
