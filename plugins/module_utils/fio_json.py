@@ -36,7 +36,9 @@ _TELLING_LINES = (
     (re.compile(r"hung in \d+ seconds|appears to be stuck"), "a worker of fio hung"),
 )
 # "fio: pid=2321, err=5/file:io_u.c:1889, func=io_u error, error=Input/output error"
-_ERROR_LINE = re.compile(r"fio: pid=\d+, err=(\d{1,9})/")
+_ERROR_LINE = re.compile(r"fio: pid=\d+, err=(-?\d{1,19})/")
+# "fio: io_u error on file ./t.0.0: Input/output error: read offset=4096, buflen=4096"
+_REQUEST_LINE = re.compile(r"fio: io_u error(?: on file [^:]{0,400})?: (.{0,200})")
 
 
 class FioError(Exception):
@@ -286,6 +288,11 @@ def _errors(jobs: Sequence[Mapping[str, Any]], messages: Sequence[str]) -> List[
         found = _ERROR_LINE.search(line)
         if found:
             told.append(_error("", int(found.group(1))))
+        request = _REQUEST_LINE.search(line)
+        if request:
+            words = request.group(1)
+            known = [number for number in OUTCOMES if number > 0 and words.startswith(os.strerror(number))]
+            told.append(_error("", known[0] if known else words))
     distinct: Dict[Any, Dict[str, Any]] = {}
     for error in told:
         if error["errno"] != 0:

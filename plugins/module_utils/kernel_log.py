@@ -43,7 +43,9 @@ _FALLEN = re.compile(r"NVRM: GPU (?:at )?" + _PLACE + r":? (?:GPU )?has fallen o
 _FALLEN_XID = 79
 # An SXid goes on in lines with its registers, which are no error of their own.
 _GOES_ON = re.compile(r"Severity \d|Data \{")
-_FATAL = re.compile(r"\bFatal\b")
+_FATAL = re.compile(r"(?<![-\w])Fatal\b")
+# What a user called the program that met the error.
+_NAME = re.compile(r"\bname=[^,]*")
 
 
 class Log(NamedTuple):
@@ -122,6 +124,6 @@ def _event(line: str) -> Optional[Dict[str, Any]]:
         "code": int(code or _FALLEN_XID),
         "bus_id": f"{int(domain or '0', 16):08X}:{bus.upper()}:{device.upper()}.{function or '0'}",
         "count": 1,
-        "fatal": _FATAL.search(message) is not None,
+        "fatal": "Fatal" in message and _FATAL.search(_NAME.sub("", message)) is not None,
         "message": match.group(0).strip(),
     }

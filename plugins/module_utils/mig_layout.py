@@ -29,6 +29,8 @@ _INSTANCE = re.compile(r"^\s+MIG (\S+)\s+Device\s+\d+:")
 _SECONDS = 120
 # nvidia-smi's document; warnings of the driver stand before and after it.
 _DOCUMENT, _DOCUMENT_END = "<nvidia_smi_log", "</nvidia_smi_log>"
+_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
+_CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f]")
 _DESKTOP = "G"
 # What nvidia-smi says where there is nothing to destroy.
 _NOTHING = "Not Found"
@@ -109,8 +111,10 @@ def _document(text: str) -> ET.Element:
     start, end = text.find(_DOCUMENT), text.rfind(_DOCUMENT_END)
     if start < 0 or end < start:
         raise LayoutError(f"nvidia-smi -q -x gave no XML: {text.strip()[:200]!r}", FAILED)
+    # Names of processes are not always escaped.
+    body = _CONTROL.sub("?", _AMPERSAND.sub("&amp;", text[start : end + len(_DOCUMENT_END)]))
     try:
-        return ET.fromstring(text[start : end + len(_DOCUMENT_END)])  # noqa: S314 - nvidia-smi's own words
+        return ET.fromstring(body)  # noqa: S314 - nvidia-smi's own words
     except ET.ParseError as exc:
         raise LayoutError(f"nvidia-smi -q -x gave no XML: {exc}", FAILED) from exc
 

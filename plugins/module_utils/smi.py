@@ -38,7 +38,7 @@ _ERROR_TEXT = re.compile(
     r"unknown error|\berr!|gpu is lost|gpu requires reset|gpu not found|insufficient (?:permission|external power|memory|resources|size)"
     r"|function not found|shared library not found|driver not loaded|version mismatch|interrupt request issue|inforom is corrupted"
     r"|corrupted inforom|access blocked|unable to (?:determine|detect)|failed to"
-    r"|^(?:timeout|uninitialized|invalid argument|invalid state|not ready|no data|gpu is currently in use)$",
+    r"|^(?:timeout|uninitialized|invalid argument|invalid state|not ready|no data|gpu is currently in use|in use by another client)$",
     re.IGNORECASE,
 )
 # No exponents, and not more digits than a number of this program holds exactly.
@@ -204,6 +204,8 @@ _MOST_PROCESSES = 5000
 _MOST_TAGS_OF_A_GROUP = 64
 _MOST_NOTES = 50
 _MOST_ERRORS = 100
+# Characters at either end of what stands beside the document.
+_MOST_BESIDE = 100_000
 # Characters of a line beside the document, and of a process's command line.
 _MOST_OF_A_LINE = 500
 
@@ -265,7 +267,9 @@ def _cut_out(text: Any) -> Tuple[str, List[str]]:
 
 
 def lines(text: str) -> List[str]:
-    """The lines of a text that say something, shortened; a mark of the byte order says nothing."""
+    """The lines of a text that say something, shortened; a mark of the byte order says nothing. Of a long text its two ends are read."""
+    if len(text) > 2 * _MOST_BESIDE:
+        text = text[:_MOST_BESIDE] + "\n" + text[-_MOST_BESIDE:]
     said = (plain(line.strip("\ufeff \t")) for line in text.splitlines())
     return [line[:_MOST_OF_A_LINE] for line in said if line][:_MOST_NOTES]
 
@@ -480,13 +484,21 @@ def _ecc_counts(read: _Reader) -> Dict[str, Any]:
         )
         dram = read.integer(base + "dram_uncorrectable")
         counts[life + "_sram_uncorrected"] = sram
-        counts[life + "_uncorrected"] = _sum(sram, dram, read.integer(base + "double_bit/total"))
+        counts[life + "_uncorrected"] = _sum(sram, dram, _double_bit(read, base + "double_bit"))
         counts[life + "_corrected"] = _sum(
             read.integer(base + "sram_correctable"),
             read.integer(base + "dram_correctable"),
             read.integer(base + "single_bit/total"),
         )
     return counts
+
+
+def _double_bit(read: _Reader, base: str) -> Optional[int]:
+    """What cards before Ampere count: the total, and where that says less, its parts."""
+    found = read.element.find(base)
+    parts = [] if found is None else [base + "/" + tag for tag in _tags(found) if tag != "total"]
+    known = [count for count in (read.integer(base + "/total"), read.total(*parts)) if count is not None]
+    return max(known) if known else None
 
 
 def _sum(*values: Optional[int]) -> Optional[int]:
@@ -533,16 +545,17 @@ def _mig(read: _Reader) -> Dict[str, Any]:
     devices = []
     for device in _some(read.element, "mig_devices/mig_device", _MOST_INSTANCES):
         inner = _Reader(device)
-        devices.append(
-            {
-                "index": inner.integer("index"),
-                "gpu_instance": inner.integer("gpu_instance_id"),
-                "compute_instance": inner.integer("compute_instance_id"),
-                "memory_total_mib": inner.mebibytes("fb_memory_usage/total"),
-                "memory_used_mib": inner.mebibytes("fb_memory_usage/used"),
-                "uncorrected": inner.total(*_uncorrected_counts(device)),
-            }
-        )
+        told = {
+            "index": inner.integer("index"),
+            "gpu_instance": inner.integer("gpu_instance_id"),
+            "compute_instance": inner.integer("compute_instance_id"),
+            "memory_total_mib": inner.mebibytes("fb_memory_usage/total"),
+            "memory_used_mib": inner.mebibytes("fb_memory_usage/used"),
+            "uncorrected": inner.total(*_uncorrected_counts(device)),
+        }
+        devices.append(told)
+        if all(value is None for value in told.values()):
+            read.refuse("mig_devices/mig_device", "an instance that tells nothing")
         read.errors.update({"mig_devices/mig_device/" + path: text for path, text in inner.errors.items()})
     return {
         "current": read.flag("mig_mode/current_mig"),

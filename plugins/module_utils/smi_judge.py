@@ -596,7 +596,7 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
     wanted = expected.get("max_temperature_c")
     rest: Dict[str, Any] = {"gpu": label(gpu), "unit": "°C", "action": "check_hardware", "remedy": _COOL}
     if value is None:
-        return checks.skipped("temp.gpu", "the card tells no temperature", "warning", gpu=label(gpu))
+        return _judge_margin(gpu, rest)
     shutdown = _shutdown_temperature(gpu)
     if value >= shutdown:
         return checks.failed(
@@ -627,6 +627,15 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
         reason=None if value < limit else "the card is hot",
         **rest,
     )
+
+
+def _judge_margin(gpu: Gpu, rest: Dict[str, Any]) -> Check:
+    """Of a card that tells no temperature: how far it is from where it shuts itself down, where it tells that."""
+    margin, last = gpu["temperature_margin_c"], gpu["temperature_shutdown_margin_c"]
+    if margin is None or last is None or margin > last:
+        return checks.skipped("temp.gpu", "the card tells no temperature", "warning", gpu=label(gpu))
+    reason = "the card is as hot as where it shuts itself down"
+    return checks.failed("temp.gpu", measured=margin, expected=last, reason=reason, **rest)
 
 
 def _shutdown_temperature(gpu: Gpu) -> int:

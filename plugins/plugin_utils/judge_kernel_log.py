@@ -50,6 +50,10 @@ def judge(seen: Mapping[str, Any], rules: Rules) -> list[checks.Check]:
         return [checks.skipped(CHECK, "the kernel log is empty")]
     judged = [_judge(event, rules) for event in seen["events"]]
     bad = checks.worst_first(check for check in judged if check["severity"] != "info")
+    if not bad and seen["more"]:
+        reason = f"the kernel log names what asks for nothing, and {seen['more']} errors more than could be told apart"
+        remedy = "read it for Xid and SXid: dmesg | grep -E 'Xid|SXid'"
+        return [checks.incomplete(CHECK, reason, measured=seen["more"], unit="errors", remedy=remedy)]
     if not bad:
         return [checks.passed(CHECK, measured=0, unit="errors", reason=_nothing(seen, judged))]
     left_out = len(bad[MOST_CHECKS:]) + seen["more"]

@@ -27,7 +27,7 @@ ROLES: dict[str, Any] = json.loads(Path(__file__).with_name("roles.json").read_t
 
 #: The variables of a run, with the type of each. What `raw` ones may be is judged where they are read (wish.py, lock.py, Ansible).
 RUN = {
-    "gpuwright_command_timeout": "int",
+    "gpuwright_command_timeout": "positive",
     "gpuwright_full": "bool",
     "gpuwright_gpus_expected": "raw",
     "gpuwright_gpus_ignore": "raw",
@@ -38,7 +38,7 @@ RUN = {
     "gpuwright_max_fail_percentage": "share",
     "gpuwright_mirrors": "dict",
     "gpuwright_no_reboot": "bool",
-    "gpuwright_proof_max_age": "int",
+    "gpuwright_proof_max_age": "natural",
     "gpuwright_provision_for": "raw",
     "gpuwright_repository_keys": "dict",
     "gpuwright_resume": "dict",
@@ -106,6 +106,18 @@ def _whole(value: Any) -> int:
     return int(check_type_int(value))
 
 
+def _from(least: int) -> Callable[[Any], int]:
+    """A reader of whole numbers that are not less than another."""
+
+    def reader(value: Any) -> int:
+        number = _whole(value)
+        if number < least:
+            raise ValueError
+        return number
+
+    return reader
+
+
 def _percent(value: Any) -> float:
     share = float(check_type_float(value.rstrip("%") if isinstance(value, str) else value))
     if isinstance(value, bool) or not 0 <= share <= 100:
@@ -129,7 +141,9 @@ _TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "dict": (_mapping, "a mapping of names to values"),
     "int": (_whole, "a whole number"),
     "list": (_list, "a list"),
+    "natural": (_from(0), "a whole number from 0"),
     "path": (_text, "a path"),
+    "positive": (_from(1), "a whole number from 1"),
     "raw": (lambda value: value, "a value"),
     "share": (_percent, "a percentage from 0 to 100"),
     "str": (_text, "a text"),
@@ -175,14 +189,19 @@ def ours(name: str) -> bool:
     """Whether a variable is one of ours, or stands for one: what has to be looked at of all that an inventory sets."""
     if name in KEPT or name.startswith("_"):  # a role's own
         return False
-    return name in declared() or name.startswith("gpuwright_") or bool(_near(name))
+    return name in declared() or _has_our_prefix(name) or bool(_near(name))
+
+
+def _has_our_prefix(name: str) -> bool:
+    return name.lower().startswith("gpuwright_")
 
 
 @cache
 def _near(name: str) -> tuple[str, ...]:
     """The variable that a name is, misspelt; of our own prefix whatever comes near."""
-    own = name.startswith("gpuwright_")
-    return tuple(difflib.get_close_matches(name, declared(), 1, 0.6 if own else _MISSPELT))
+    if _has_our_prefix(name):
+        return tuple(difflib.get_close_matches(name.lower(), declared(), 1, 0.6))
+    return tuple(difflib.get_close_matches(name, declared(), 1, _MISSPELT))
 
 
 def refuse(hosts: Mapping[str, Mapping[str, Any]]) -> None:
@@ -230,9 +249,7 @@ def _errors(values: Mapping[str, Any]) -> dict[str, BadInput]:
     for name, value in values.items():
         if name not in declared():
             hints = [f"did you mean {near}?" for near in _near(name)]
-            elsewhere = (
-                [] if name.startswith("gpuwright_") else ["a variable of your own needs a name that is less alike"]
-            )
+            elsewhere = [] if _has_our_prefix(name) else ["a variable of your own needs a name that is less alike"]
             found[name] = BadInput(f"{name} is no variable of gpuwright", [*hints, *elsewhere])
             continue
         try:

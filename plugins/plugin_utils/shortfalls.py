@@ -16,7 +16,8 @@ MIB = 1024**2
 def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, Any]], reserve: int) -> list[str]:
     """One sentence for each file system that cannot take what will be written to it.
 
-    ``needs``: rows of ``what``, ``path``, ``bytes`` and ``files`` (how many, where that is known); several on one file system add up.
+    ``needs``: rows of ``what``, ``path``, ``bytes`` and ``files`` (how many, where that is known, else one); several on one file
+    system add up.
     ``disks``: as node_facts gives them. ``reserve``: bytes that stay free besides, but not on a /boot of its own, which is small and
     written by nothing else.
     """
@@ -56,7 +57,7 @@ def _judge(disk: Mapping[str, Any], needs: Sequence[Mapping[str, Any]], reserve:
         return [f"Expected to write {things} to {disk['mount']}, found it read-only."]
     if disk.get("free_bytes") is None:
         return [f"Expected to know the free space of {disk['mount']} for {things}, found it unknown."]
-    files_needed = sum(int(need.get("files") or 0) for need in needs)
+    files_needed = sum(int(need.get("files") or 1) for need in needs)
     if disk.get("free_files") is not None and disk["free_files"] < files_needed:
         return [
             f"Expected room for {files_needed} more files (inodes) on {disk['mount']} for {things}, found {disk['free_files']}."

@@ -666,10 +666,23 @@ def _host_variables(values: dict[str, Any], variables: Mapping[str, Any], rules:
                 f"gpuwright_{key} has to be a mapping of upstream name to value, found {type(mapping).__name__}"
             )
         if mapping:
-            values[key] = {str(name): str(value).rstrip("/") for name, value in mapping.items()}
+            values[key] = {
+                str(name): _of_upstream(f"gpuwright_{key}", name, value, rules) for name, value in mapping.items()
+            }
     mirrors = values.get("mirrors", {})
     for name, url in mirrors.items():
         mirrors[name] = _bare(url, f"gpuwright_mirrors: {name}")
+
+
+def _of_upstream(variable: str, name: Any, value: Any, rules: Rules) -> str:
+    """Return what a variable says of one upstream: of those that the rules name, and of the index that pip takes by itself."""
+    known = [*(str(row["name"]) for row in rules["upstreams"]["rows"]), "pypi"]
+    if name not in known:
+        near = [f"did you mean {each}?" for each in difflib.get_close_matches(str(name), known, 1)]
+        raise BadInput(f"{variable}: there is no upstream {name!r}, expected one of {', '.join(known)}", near)
+    if isinstance(value, (Mapping, list, tuple)) or value is None:
+        raise BadInput(f"{variable} of {name} has to be a text")
+    return str(value).rstrip("/")
 
 
 def _lanes(value: Any) -> dict[str, int]:

@@ -27,7 +27,8 @@ Event = dict[str, Any]
 
 # Ansible ends before the first host: these words tell that the options are to blame and not the installation.
 _ABOUT_INPUT = re.compile(
-    r"extra vars|vault|decrypt|unrecognized arguments|invalid choice|expected one argument", re.IGNORECASE
+    r"extra vars|vault|decrypt|unrecognized arguments|invalid choice|expected one argument|unable to find limit file",
+    re.IGNORECASE,
 )
 
 # The action that opens a run and reads its variables. It is the controller's alone: no node answers in its name.

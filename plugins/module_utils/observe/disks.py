@@ -151,9 +151,35 @@ def _describe(host: Host, mount: dict[str, str], places: list[str]) -> dict[str,
         "free_bytes": free,
         "free_files": files,
         "class": kind,
-        "read_only": "ro" in options,
+        "read_only": "ro" in options or "emergency_ro" in options,
         "places": places,
     }
+
+
+def _limited(host: Host, disk: dict[str, Any]) -> list[dict[str, Any]]:
+    """A file system, and apart from it the directories below which a quota lets it look smaller (of a project: XFS, ext4).
+
+    A quota of a user does not hold root back, who installs.
+    """
+    if disk["size_bytes"] is None:
+        return [disk]
+    disk, places = {**disk, "places": []}, disk["places"]
+    found = {disk["size_bytes"]: disk}
+    for place in places:
+        directory = host.realpath(place)
+        while not host.exists(directory) and directory != os.path.dirname(directory):
+            directory = os.path.dirname(directory)
+        below = directory.startswith(disk["mount"].rstrip("/") + "/")
+        size, free, files = _space(host, directory) if below else (None, None, None)
+        own: dict[str, Any] = {
+            "mount": directory,
+            "size_bytes": size,
+            "free_bytes": free,
+            "free_files": files,
+            "places": [],
+        }
+        found.setdefault(disk["size_bytes"] if size is None else size, {**disk, **own})["places"].append(place)
+    return list(found.values())
 
 
 def _places_by_mount(host: Host, mounts: Iterable[str], places: Iterable[str]) -> dict[str, list[str]]:
@@ -200,5 +226,5 @@ def observe(host: Host, places: Iterable[str] = ()) -> list[dict[str, Any]]:
         ):
             continue
         seen.add(identity)
-        found.append(_describe(host, mount, held.get(place, [])))
+        found += _limited(host, _describe(host, mount, held.get(place, [])))
     return found

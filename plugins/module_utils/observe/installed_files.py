@@ -20,6 +20,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 # Python compiles its own anew, and leaves it out where it cannot write.
 _COMPILED = re.compile(r"(^|/)__pycache__/|\.pyc$")
 _LIBRARY = re.compile(r"\.so[.\d]*$")
+_INIT = re.compile(r"^[^/]+/__init__\.py$")
 _TOP = re.compile(r'^([^/,"\n]+)', re.MULTILINE)
 _NO_PACKAGES = {"..", "__pycache__"}
 _READ_WHOLE = 1 << 20
@@ -40,8 +41,8 @@ class Row(NamedTuple):
 def damage(host: Host, site: str) -> list[str]:
     """What is not as pip left it in a directory of distributions, as parts of a sentence; empty when all is.
 
-    An ordinary look takes the RECORD itself, the top of each package and the shared libraries: those are what an import needs first, and
-    few enough to be looked for each time. With `host.full` it is every file.
+    An ordinary look takes the RECORD itself, the top of each package with its `__init__.py`, and the shared libraries: what an import
+    needs first, and few enough to be looked for each time. With `host.full` it is every file.
     """
     found: list[str] = []
     for name in host.names(site):
@@ -51,6 +52,9 @@ def damage(host: Host, site: str) -> list[str]:
         text = host.read(f"{site}/{name}/RECORD", limit=_LONGEST)
         if text is None:
             found.append(f"{name}/RECORD is gone")
+            continue
+        if f"{name}/RECORD" not in text:  # each has a row of itself
+            found.append(f"{name}/RECORD is not whole")
             continue
         try:
             found += _differences(host, site, rows_of(text) if host.full else _needed_first(text))
@@ -75,8 +79,8 @@ def _needed_first(text: str) -> list[Row]:
     """
     tops = set(_TOP.findall(text)) - _NO_PACKAGES
     rows = [Row(top, "", None) for top in sorted(tops) if not top.endswith(".dist-info")]
-    libraries = rows_of("\n".join([line for line in text.splitlines() if ".so" in line]))
-    return rows + [row for row in libraries if _LIBRARY.search(row.path)]
+    needed = rows_of("\n".join([line for line in text.splitlines() if ".so" in line or "/__init__.py" in line]))
+    return rows + [row for row in needed if _LIBRARY.search(row.path) or _INIT.search(row.path)]
 
 
 def _differences(host: Host, site: str, rows: list[Row]) -> Iterator[str]:

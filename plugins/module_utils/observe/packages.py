@@ -304,11 +304,23 @@ def unreadable_lines(text: str) -> list[tuple[int, str]]:
         parts = re.match(r"(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?([^\s\[]\S*)\s+(\S+)\s*(.*)$", entry)
         if entry and not parts:
             found.append((number, "it is not TYPE [OPTION=VALUE] ADDRESS SUITE COMPONENT"))
-        elif parts and not all("=" in option for option in (parts.group(2) or "").split()):
+        elif parts and not all(re.match(r"[^=]+=.", option) for option in (parts.group(2) or "").split()):
             found.append((number, f"[{parts.group(2)}] is not OPTION=VALUE"))
-        elif parts and not parts.group(5) and not parts.group(4).endswith("/"):
-            found.append((number, "it names no component"))
+        elif parts:
+            uris, suites, components = [[text] for text in parts.groups()[2:4]] + [parts.group(5).split()]
+            found += [(number, why) for why in _unusable(uris, suites, components)]
     return found
+
+
+def _unusable(uris: list[str], suites: list[str], components: list[str]) -> list[str]:
+    """What of a readable entry apt refuses; the first of it. A suite that ends in a slash is a place without components."""
+    without_scheme = [uri for uri in uris if not re.match(r"\"?[A-Za-z][A-Za-z0-9+.-]*:", uri)]
+    places = [suite for suite in suites if suite.endswith("/")]
+    if without_scheme:
+        return [f"{redact.without_credentials(without_scheme[0])} is no address"]
+    if places and components:
+        return [f"{places[0]} takes no component, since it ends in a slash"]
+    return ["it names no component"] if not components and len(places) < len(suites) else []
 
 
 def unreadable_stanzas(text: str) -> list[tuple[int, str]]:
@@ -319,21 +331,20 @@ def unreadable_stanzas(text: str) -> list[tuple[int, str]]:
         if not lines:
             continue
         number += 1
-        fields = {
-            line.partition(":")[0].strip().lower(): line.partition(":")[2].strip()
-            for line in lines
-            if line[:1] not in " \t"
-        }
+        # A line that begins with a blank goes on with the one before.
+        whole = re.sub(r"\n[ \t]", " ", "\n".join(lines)).splitlines()
+        fields = {line.partition(":")[0].strip().lower(): line.partition(":")[2].strip() for line in whole}
         if fields.get("enabled", "yes").lower() in _OFF:
             continue
-        lacking = [name for name in ("types", "uris", "suites") if name not in fields]
+        lacking = ["types"] if "types" not in fields else [name for name in ("uris", "suites") if not fields.get(name)]
         kinds = [kind for kind in fields.get("types", "").split() if kind not in ("deb", "deb-src")]
         if lacking:
             found.append((number, f"it has no {lacking[0].capitalize() if lacking[0] != 'uris' else 'URIs'}"))
         elif kinds:
             found.append((number, f"{kinds[0]} is no type"))
-        elif "components" not in fields and not all(suite.endswith("/") for suite in fields["suites"].split()):
-            found.append((number, "it has no Components"))
+        else:
+            told = (fields.get(name, "").split() for name in ("uris", "suites", "components"))
+            found += [(number, why) for why in _unusable(*told)]
     return found
 
 

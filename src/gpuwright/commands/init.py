@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _HOST = re.compile(r"^[A-Za-z0-9_\[][A-Za-z0-9_.:\[\]-]*$")
 _LOCAL = "localhost"
+# Groups of Ansible's own, whose names no host can have.
+_GROUPS = ("all", "ungrouped")
 
 # What stands behind a component of the default wish.
 _NOTES = {
@@ -112,7 +114,7 @@ def inventory(hosts: Sequence[str], file: str) -> str:
         BadInput: a name is none of a host.
     """
     for host in hosts:
-        if not _HOST.match(host):
+        if not _HOST.match(host) or host in _GROUPS:
             raise BadInput(
                 f"{host!r} is no name of a host",
                 ["write each by itself: gpuwright init node1 node2", "many at once as Ansible does: 'node[01:08]'"],

@@ -84,6 +84,13 @@ def test_what_is_not_known_is_told_in_one_message_with_what_is_near(
 
 
 @pytest.mark.slow
+def test_a_file_of_hosts_that_is_not_there_is_bad_input(gpuwright: Callable[..., Any], inventory: Path) -> None:
+    done = gpuwright("plan", "-i", str(inventory), "-l", "@/nowhere/hosts")
+    assert done.code == 2, done
+    assert "/nowhere/hosts" in done.err
+
+
+@pytest.mark.slow
 def test_a_limit_that_matches_nobody_is_bad_input(gpuwright: Callable[..., Any], inventory: Path) -> None:
     done = gpuwright("up", "--yes", "-i", str(inventory), "--limit", "nobody")
     assert done.code == 2, done

@@ -102,7 +102,9 @@ def test_a_file_that_is_there_is_only_written_over_when_told(
     assert path.read_text().startswith("---\n")
 
 
-@pytest.mark.parametrize("name", ["node1,node2", "a b", "x: {}", "{{ lookup('pipe', 'id') }}", "", "né"])
+@pytest.mark.parametrize(
+    "name", ["all", "ungrouped", "node1,node2", "a b", "x: {}", "{{ lookup('pipe', 'id') }}", "", "né"]
+)
 def test_what_is_no_name_of_a_host_is_refused(gpuwright: Callable[..., Any], here: Path, name: str) -> None:
     done = gpuwright("init", name)
     assert done.code == 2

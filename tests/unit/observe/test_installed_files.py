@@ -98,7 +98,13 @@ def test_compiled_files_are_nobodys_loss(site: Path) -> None:
             lambda site: (site / "nvidia/cublas/lib/libcublas.so.13").write_bytes(b"cut off"),
             "nvidia/cublas/lib/libcublas.so.13 has 7 bytes instead of 4004",
         ),
+        (lambda site: (site / "torch/__init__.py").unlink(), "torch/__init__.py is gone"),
+        (lambda site: (site / "torch/__init__.py").write_bytes(b""), "torch/__init__.py has 0 bytes instead of 21"),
         (lambda site: (site / "torch-2.14.1.dist-info/RECORD").unlink(), "torch-2.14.1.dist-info/RECORD is gone"),
+        (
+            lambda site: (site / "torch-2.14.1.dist-info/RECORD").write_bytes(b""),
+            "torch-2.14.1.dist-info/RECORD is not whole",
+        ),
     ],
 )
 def test_each_look_sees_what_an_import_needs_first(site: Path, harm: Callable[[Path], object], said: str) -> None:
@@ -174,7 +180,7 @@ def test_a_look_at_an_environment_as_large_as_pytorchs_is_quick(tmp_path: Path) 
     (tmp_path / "torch").mkdir()
     digest = "sha256=0I8rHh6Lv0kqVO4d3zX0Y3d3d9y6k4mJk3rBq3lU1aA"
     rows = [f"torch/include/ATen/ops/operation_{number}_native.h,{digest},1234" for number in range(25_000)]
-    (info / "RECORD").write_text("\n".join(rows))
+    (info / "RECORD").write_text("\n".join([*rows, "torch-2.14.1.dist-info/RECORD,,"]))
     began = time.process_time()
     assert installed_files.damage(Host(), str(tmp_path)) == []
     assert time.process_time() - began < 1

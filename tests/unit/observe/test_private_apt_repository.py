@@ -180,11 +180,19 @@ BROKEN = {
         "deb http://x.example/\n": 1,
         "deb\n": 1,
         "deb http://x.example/ suite\n": 1,
+        "deb x.example suite main\n": 1,
+        "deb http://x.example/ suite/ main\n": 1,
+        "deb [=amd64] http://x.example/ a b\n": 1,
+        "deb [arch=] http://x.example/ a b\n": 1,
     },
     "foo.sources": {
         "Types: deb\nSuites: a\nComponents: main\n": 1,
         "Types: deb\nURIs: http://x.example\nComponents: main\n": 1,
         "Types: debb\nURIs: http://x.example\nSuites: a\nComponents: main\n": 1,
+        "Types: deb\nURIs: x.example\nSuites: a\nComponents: main\n": 1,
+        "Types: deb\nURIs: http://x.example\nSuites: a\nComponents:\n": 1,
+        "Types: deb\nURIs: http://x.example\nSuites:\nComponents: main\n": 1,
+        "Types: deb\nURIs: http://x.example\nSuites: ./ a\nComponents: main\n": 1,
         "Types: deb\nURIs: http://x.example\nSuites: ./\n\nTypes: deb\nURIs: http://x.example\nSuites: a\n": 2,
     },
 }
@@ -257,10 +265,11 @@ def test_sources_that_apt_reads_are_not_broken(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "good.list").write_text(
         "# comment\ndeb [arch=amd64 signed-by=/k.gpg] http://x.example/ ./\ndeb-src http://x.example a b c # more\n"
-        "deb [ arch=amd64 ] http://x.example trixie main\n"
+        'deb [ arch=amd64 ] http://x.example trixie main\ndeb "http://x.example" trixie main\n'
     )
     (folder / "good.sources").write_text(
         "# only words\n\nTypes: deb deb-src\nURIs: http://x.example\nSuites: a b\nComponents: main\nSigned-By:\n -----BEGIN\n .\n x: y\n"
+        "\nTypes:\n deb\nURIs:\n http://x.example\nSuites:\n a\nComponents:\n# one\n main\n"
         "\nEnabled: no\nTypes: x\n"
     )
     assert packages.broken_sources(Host(root=str(tmp_path))) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -85,6 +87,35 @@ def test_whatever_holds_a_place_that_is_written_to_is_told_with_its_places(tree:
     assert seen["/usr"]["read_only"] is True
     assert seen["/scratch/a"]["places"] == ["/scratch/a/pytorch"]
     assert seen["/"]["free_files"] is None or seen["/"]["free_files"] > 0
+
+
+def test_a_quota_on_a_directory_is_space_of_its_own(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.file("/proc/1/mountinfo", "22 1 8:1 / / rw - xfs /dev/sda1 rw,prjquota\n")
+    tree.directory("opt/gpuwright")
+    tree.directory("usr")
+    asked, limited = os.statvfs, str(tree.root / "opt/gpuwright")
+
+    def statvfs(path: str) -> Any:
+        real = asked(path)
+        # As XFS and ext4 answer below a directory with a project's quota.
+        return (
+            SimpleNamespace(f_blocks=100, f_frsize=4096, f_bavail=7, f_files=50, f_favail=3)
+            if path == limited
+            else real
+        )
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    seen = {disk["mount"]: disk for disk in disks.observe(tree.host(), ["/opt/gpuwright/pytorch"])}
+    assert set(seen) == {"/", "/opt/gpuwright"}
+    assert seen["/opt/gpuwright"]["places"] == ["/opt/gpuwright", "/opt/gpuwright/pytorch"]
+    assert (seen["/opt/gpuwright"]["free_bytes"], seen["/opt/gpuwright"]["free_files"]) == (7 * 4096, 3)
+    assert "/usr" in seen["/"]["places"]
+    assert "/opt/gpuwright" not in seen["/"]["places"]
+
+
+def test_a_file_system_that_its_errors_made_read_only_is_read_only(tree: Tree) -> None:
+    tree.file("/proc/1/mountinfo", "22 1 8:1 / / rw - ext4 /dev/sda1 rw,emergency_ro\n")
+    assert disks.observe(tree.host())[0]["read_only"] is True
 
 
 def test_a_screen_at_an_nvidia_connector_is_found_and_one_at_another_card_is_not(tree: Tree) -> None:
@@ -242,8 +273,8 @@ def test_an_environment_is_described_by_its_metadata_directories(tree: Tree) -> 
     base = "/opt/gpuwright/pytorch"
     tree.file(f"{base}/pyvenv.cfg", "home = /usr/bin\nversion = 3.12.3\n")
     tree.program(f"{base}/bin/python")
-    tree.file(f"{base}/lib/python3.12/site-packages/torch-2.14.1+cu130.dist-info/RECORD")
-    tree.file(f"{base}/lib/python3.12/site-packages/nvidia_cudnn_cu13-9.24.0.43.dist-info/RECORD")
+    for name in ("torch-2.14.1+cu130.dist-info", "nvidia_cudnn_cu13-9.24.0.43.dist-info"):
+        tree.file(f"{base}/lib/python3.12/site-packages/{name}/RECORD", f"{name}/RECORD,,\n")
     tree.directory("/opt/gpuwright/no-environment")
     assert python_envs.environments(tree.host(), []) == {
         base: {

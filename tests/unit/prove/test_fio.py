@@ -197,6 +197,9 @@ def test_no_broken_variant_of_a_result_ever_passes(part: str) -> None:
         ("fio: terminating on signal 15\n", 0),
         ("fio: job 't' (state=5) hung in 300 seconds\n", 0),
         ("fio: pid=812, err=5/file:io_u.c:1889, func=io_u error, error=Input/output error\n", 0),
+        ("fio: pid=812, err=-1/file:engines/x.c:42, func=init, error=Unknown error -1\n", 0),
+        ("fio: pid=812, err=99999999999/file:x.c:1, func=x, error=x\n", 0),
+        ("fio: io_u error on file ./t.0.0: Input/output error: read offset=4096, buflen=4096\n", 0),
         ("", 1),
         ("", 137),
         ("", 255),
@@ -207,6 +210,12 @@ def test_no_broken_variant_of_a_result_ever_passes(part: str) -> None:
 def test_a_run_that_did_not_end_well_never_passes_whatever_its_figures(stderr: str, rc: int | None) -> None:
     assert outcome("seqread", answer(job(modern())), stderr, rc) in ("incomplete", "fail")
     assert outcome("seqread", stderr + answer(job(modern())), "", rc) in ("incomplete", "fail")
+
+
+def test_an_error_of_one_request_has_the_cause_that_its_line_names() -> None:
+    line = "fio: io_u error on file ./t.0.0: No space left on device: write offset=4096, buflen=4096"
+    document = fio_json.parse(answer(job(modern())), line)
+    assert fio_json.judge("seqread", document, None)[0]["reason"] == "the file system is full"
 
 
 def outcome(part: str, text: str, stderr: str = "", rc: int | None = 0, seconds: float | None = 3) -> str:

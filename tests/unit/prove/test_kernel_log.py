@@ -95,6 +95,17 @@ def test_a_number_that_nobody_knows_is_a_warning_and_a_failure_where_its_line_sa
     assert check["status"] == "fail"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=Fatal Frame, Ch 00000008, MMU Fault",
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-Fatal, Link 61 egress non-posted PRIV error (First)",
+    ],
+)
+def test_the_word_fatal_counts_where_it_is_the_drivers_and_means_it(line: str) -> None:
+    assert judged(line)[0]["status"] == "warn"
+
+
 @pytest.mark.parametrize(("word", "status"), [("Fatal", "fail"), ("Nonfatal", "warn")])
 def test_an_error_of_nvlink_5_is_as_bad_as_its_line_says(word: str, status: str) -> None:
     [check] = judged(
@@ -143,6 +154,15 @@ def test_a_fabric_that_fails_everywhere_is_told_within_bounds() -> None:
     assert len(found) == judge_kernel_log.MOST_CHECKS
     assert found[0]["severity"] == "fatal"
     assert f"{300 - len(found)} errors more" in found[-1]["reason"]
+
+
+def test_notes_in_masses_do_not_hide_an_error_behind_them() -> None:
+    notes = [
+        f"NVRM: Xid (PCI:0000:{card:02x}:00): {code}, x" for card in range(40) for code in (14, 37, 38, 43, 44, 45)
+    ]
+    [check] = judged(*notes, OFF)
+    assert check["status"] == "incomplete"
+    assert "41 errors more" in check["reason"]
 
 
 class Node:

@@ -277,7 +277,9 @@ def test_the_generation_of_the_link_is_judged_under_load(parsed: Parsed, by_id: 
         ({"temperature_margin_c": None, "temperature_slow_c": 90, "temperature_c": 86}, {}, "warn"),
         ({"temperature_margin_c": None, "temperature_slow_c": 90, "temperature_c": 80}, {}, "pass"),
         ({"temperature_c": 76}, {"max_temperature_c": 75}, "warn"),
-        ({"temperature_c": None}, {}, "skip"),
+        ({"temperature_c": None, "temperature_margin_c": None}, {}, "skip"),
+        ({"temperature_c": None, "temperature_margin_c": 30}, {}, "skip"),
+        ({"temperature_c": None, "temperature_margin_c": -8, "temperature_shutdown_margin_c": -8}, {}, "fail"),
     ],
 )
 def test_temperature_is_held_against_margin_threshold_or_wish(

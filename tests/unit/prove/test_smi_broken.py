@@ -29,7 +29,7 @@ CARD: dict[str, tuple[str, ...]] = {
     "gpu_reset_status/drain_and_reset_recommended": ("Yes", ERROR),
     "inforom_version/img_version": ("Corrupted infoROM",),
     "mig_mode/current_mig": (ERROR,),
-    "compute_mode": ("Prohibited",),
+    "compute_mode": ("Prohibited", "In use by another client"),
     "fan_speed": ("ERR!",),
     "performance_state": (ERROR,),
     "fb_memory_usage/total": ("0 MiB", "81559 bananas", *NO_NUMBERS),
@@ -39,6 +39,8 @@ CARD: dict[str, tuple[str, ...]] = {
     f"{_VOLATILE}/sram_uncorrectable_secded": ("1",),
     f"{_VOLATILE}/dram_uncorrectable": ("1", *NO_NUMBERS),
     f"{_VOLATILE}/double_bit/total": ("1",),
+    f"{_VOLATILE}/double_bit/device_memory": ("1", ERROR),
+    f"{_VOLATILE}/double_bit/cbu": ("1",),
     f"{_ECC}/aggregate/sram_uncorrectable": ("5",),
     f"{_ECC}/aggregate/sram_threshold_exceeded": ("Yes",),
     f"{_ECC}/channel_repair_pending": ("Yes", ERROR),
@@ -109,16 +111,16 @@ def _broken(
                 yield f"{where}[{number}]/{path}: {text[:30]}", variant
 
 
-def _silent(root: ET.Element) -> Iterator[tuple[str, ET.Element]]:
-    for number in range(len(root.findall("gpu"))):
+def _silent(root: ET.Element, where: str) -> Iterator[tuple[str, ET.Element]]:
+    for number in range(len(root.findall(where))):
         for text in (None, "", "N/A", "[N/A]"):
             variant = copy.deepcopy(root)
-            gpu = variant.findall("gpu")[number]
+            silent = variant.findall(where)[number]
             if text is None:
-                gpu[:] = []
-            for leaf in [element for element in gpu.iter() if len(element) == 0]:
+                silent[:] = []
+            for leaf in [element for element in silent.iter() if len(element) == 0]:
                 leaf.text = text
-            yield f"card {number} says only {text!r}", variant
+            yield f"{where}[{number}] says only {text!r}", variant
 
 
 def _verdict(variant: ET.Element) -> str:
@@ -141,7 +143,8 @@ def _variants(root: ET.Element, most: int = 100) -> Iterator[tuple[str, ET.Eleme
     yield from _broken(root, "", HOST, most)
     yield from _broken(root, "gpu", CARD, most)
     yield from _broken(root, "gpu/mig_devices/mig_device", INSTANCE, most)
-    yield from _silent(root)
+    yield from _silent(root, "gpu")
+    yield from _silent(root, "gpu/mig_devices/mig_device")
 
 
 @pytest.mark.parametrize("name", HEALTHY)

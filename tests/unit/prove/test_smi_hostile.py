@@ -39,6 +39,8 @@ HOSTILE = {
     "sentences that almost say something": _many("unable to failed to initialize nvml gpu is "),
     "brackets": _many("["),
     "blanks": _many(" \n") + "x",
+    "as many empty lines as are read": "\n" * (8 * MEGABYTE),
+    "as many lines as are read, and a document": "a\n" * (4 * MEGABYTE - 50) + _inside("<gpu/>"),
     "null characters": _many("\0"),
     "references": _inside(_many("&#0;&#x0;")),
     "cards": _inside(_many("<gpu/>")),

@@ -32,8 +32,10 @@ def refused(**variables: Any) -> BadInput:
         ("gpuwright_gpus_expected", "two", "a number of cards or their names, found 'two'"),
         ("gpuwright_gpus_expected", -1, "a number of cards or their names, found '-1'"),
         ("gpuwright_gpus_expected", True, "a number of cards or their names, found True"),
-        ("gpuwright_proof_max_age", "a week", "a whole number, found 'a week'"),
-        ("gpuwright_command_timeout", 2.5, "a whole number, found 2.5"),
+        ("gpuwright_proof_max_age", "a week", "a whole number from 0, found 'a week'"),
+        ("gpuwright_proof_max_age", -5, "a whole number from 0, found -5"),
+        ("gpuwright_command_timeout", 2.5, "a whole number from 1, found 2.5"),
+        ("gpuwright_command_timeout", "0", "a whole number from 1, found '0'"),
         ("gpuwright_mirrors", "http://user:secret@mirror", "a mapping"),
         ("gpuwright_full", "perhaps", "true or false"),
         ("nvidia_driver_reboot", "maybe", "true or false"),
@@ -57,6 +59,8 @@ def test_a_value_of_another_type_is_refused_with_what_was_expected(name: str, va
         ("gpuwright_gpu_expected", "gpuwright_gpus_expected"),
         ("gpuwright_seriel", "gpuwright_serial"),
         ("gpuwrigth_serial", "gpuwright_serial"),
+        ("GPUWRIGHT_SERIAL", "gpuwright_serial"),
+        ("Gpuwright_Serial", "gpuwright_serial"),
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_nearest(name: str, near: str) -> None:

@@ -288,6 +288,17 @@ def test_a_library_is_no_framework() -> None:
         Wish.from_variables({"frameworks_wanted": ["nccl"]})
 
 
+@pytest.mark.parametrize("name", ["gpuwright_mirrors", "gpuwright_repository_keys"])
+def test_an_upstream_that_is_misspelt_is_refused_with_the_nearest(name: str) -> None:
+    for right in ("nvidia", "nvidia-container-toolkit", "nvidia-runfile", "epel", "pytorch", "pypi"):
+        Wish.from_variables({name: {right: "https://mirror.example.com"}})
+    with pytest.raises(BadInput, match=f"{name}: there is no upstream 'nvida'") as caught:
+        Wish.from_variables({name: {"nvida": "https://mirror.example.com"}})
+    assert caught.value.suggestions == ["did you mean nvidia?"]
+    with pytest.raises(BadInput, match=f"{name} of nvidia has to be a text"):
+        Wish.from_variables({name: {"nvidia": ["https://mirror.example.com"]}})
+
+
 def test_mirrors_have_to_be_a_mapping() -> None:
     with pytest.raises(BadInput, match="mapping"):
         Wish.from_variables({"gpuwright_mirrors": ["http://mirror"]})

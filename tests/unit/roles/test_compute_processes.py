@@ -40,6 +40,11 @@ def test_the_desktops_own_processes_do_not_make_a_card_busy(kinds: tuple[str, ..
     assert [process["name"] for process in found] == busy
 
 
+@pytest.mark.parametrize(("kind", "busy"), [("G", 0), ("C", 1), ("M+C", 1), ("C+G", 1)])
+def test_a_card_is_parted_anew_only_where_nothing_computes_beside_drawing_either(kind: str, busy: int) -> None:
+    assert len(value("preflight", "__preflight_mig_processes", __preflight_seen=seen(kind))) == busy
+
+
 def test_a_card_that_nobody_asked_is_not_busy() -> None:
     assert value("preflight", "__preflight_compute_processes", __preflight_seen={"facts": {"smi": None}}) == []
 

@@ -69,6 +69,11 @@ def test_files_count_beside_bytes() -> None:
     assert shortfalls.on_disks(needs, [disk("/", 500, free_files=None)], reserve=0) == []
 
 
+def test_whatever_is_written_needs_a_file() -> None:
+    (sentence,) = shortfalls.on_disks([need("/usr", 1)], [disk("/", 500, free_files=0)], reserve=0)
+    assert "(inodes) on / for packages, found 0" in sentence
+
+
 def test_a_place_lies_where_the_disk_says_so() -> None:
     disks = [disk("/", 1), disk("/data", 500, places=["/var/cache/dnf"])]
     assert shortfalls.on_disks([need("/var/cache/dnf", 100)], disks, reserve=0) == []

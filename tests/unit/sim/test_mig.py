@@ -159,6 +159,18 @@ def test_warnings_around_the_document_do_not_hide_the_cards() -> None:
     assert cards.there() == ["7g.80gb"]
 
 
+def test_the_name_of_a_process_does_not_hide_the_cards() -> None:
+    cards = Cards("h100")
+    cards.busy = "G"
+
+    def named(argv: list[str]) -> tuple[int, str]:
+        status, text = cards(argv)
+        return status, text.replace("train", "run a && b \x01 &amp; c")
+
+    mig_layout.apply(cards.wish("7g.80gb"), named)
+    assert cards.there() == ["7g.80gb"]
+
+
 def test_what_is_no_document_is_told() -> None:
     with pytest.raises(mig_layout.LayoutError, match="gave no XML: 'nothing'"):
         mig_layout.observe(lambda argv: (0, "nothing"))
