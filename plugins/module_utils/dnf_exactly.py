@@ -61,7 +61,9 @@ class Transaction:
             # A source that does not answer stops nothing: what comes has exactly its version, or the transaction is refused.
             repository.skip_if_unavailable = True
         base.fill_sack(load_available_repos=bool(self.given["install"] or any(self.given["streams"].values())))
-        self.silent = sorted({repository.id for repository in enabled} - {each.id for each in base.repos.iter_enabled()})
+        self.silent = sorted(
+            {repository.id for repository in enabled} - {each.id for each in base.repos.iter_enabled()}
+        )
 
     def switch(self) -> None:
         """Leave and enter module streams; it is written with the transaction."""

@@ -46,18 +46,19 @@ def kind_of(text: str) -> str:
 def unread(path: str, said: str) -> str:
     """What dnf says of a file that it cannot read, with the place of it."""
     found = re.search(r"IniParser: (.+) at line (\d+)$", said)
-    return f"dnf cannot read {path}, line {found.group(2)}: {found.group(1)}" if found else f"dnf cannot read {path}: {said}"
+    return (
+        f"dnf cannot read {path}, line {found.group(2)}: {found.group(1)}"
+        if found
+        else f"dnf cannot read {path}: {said}"
+    )
 
 
 def foreign_bytes(path: str) -> Any:
     """Number of the first line that is not UTF-8, which dnf dies of; None where there is none. Comments are not read."""
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                if not line.startswith((b"#", b";")):
-                    return number
+            if line != line.decode("utf-8", "replace").encode() and not line.startswith((b"#", b";")):
+                return number
     return None
 
 
@@ -118,11 +119,11 @@ class Question:
         """Read the files of the repositories. dnf leaves one out that it cannot read, and what it cannot read of one."""
         try:
             self.base.read_all_repos()
-        except (TypeError, UnicodeError):
-            for path in [self.base.conf.config_file_path] + self.files():
+        except (TypeError, UnicodeError) as error:
+            for path in [self.base.conf.config_file_path, *self.files()]:
                 line = foreign_bytes(path)
                 if line:
-                    raise Unreadable(f"dnf cannot read {path}, line {line}: it is not UTF-8")
+                    raise Unreadable(f"dnf cannot read {path}, line {line}: it is not UTF-8") from error
             raise
         for path in self.files():
             self.read_file(path)
@@ -222,7 +223,9 @@ class Question:
             kind = kind_of(said).replace("timeout", "unreachable")
             self.other(kind, f"{said} ({repository.repofile})", repository.id)
         else:
-            text = f"dnf cannot read {repository.repofile}, [{repository.id}]: it names no baseurl, metalink or mirrorlist"
+            text = (
+                f"dnf cannot read {repository.repofile}, [{repository.id}]: it names no baseurl, metalink or mirrorlist"
+            )
             note = self.other if repository.skip_if_unavailable else self.problem
             note("broken-source", text, source=repository.id)
 

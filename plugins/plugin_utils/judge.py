@@ -520,7 +520,10 @@ def judge_sources(view: Facts) -> list[Check]:
     }
     if not broken:
         return [checks.passed("packages.sources", "warning")]
-    return [checks.failed("packages.sources", "warning", reason=f"{manager} cannot read {entry}", **rest) for entry in broken]
+    return [
+        checks.failed("packages.sources", "warning", reason=f"{manager} cannot read {entry}", **rest)
+        for entry in broken
+    ]
 
 
 def judge_builds(view: Facts) -> list[Check]:

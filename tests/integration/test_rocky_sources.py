@@ -20,19 +20,22 @@ _WISH = ("--want", "driver")
 #: What dnf does nothing over: the file and its text, the place that is told, by doctor too.
 _STOPS = {
     "settings": (_SETTINGS, "[main]\nbest\n", f"{_SETTINGS}, line 2", f"{_SETTINGS}, line 2"),
-    "settings without a section": (_SETTINGS, "best=True\n", f"{_SETTINGS}, line 1", f"{_SETTINGS}, line 1"),
     "no address": (_FILE, "# words\n[foreign]\nname=x\n", f"{_FILE}, [foreign]", f"{_FILE}, line 2: [foreign]"),
     "bytes": (_FILE, "[foreign]\nname=\\377\nbaseurl=file:///srv\n", f"{_FILE}, line 2", f"{_FILE}, line 2"),
 }
-#: What it does without.
+#: What it does without: the text of a file, and what of it is told, by doctor too.
 _LEFT_OUT = {
-    "a line": ("[foreign]\nname=x\ngarbage\nbaseurl=file:///srv\n", f"{_FILE}, line 3", f"{_FILE}, line 3"),
-    "no section": ("name=x\n", f"{_FILE}, line 1", f"{_FILE}, line 1"),
-    "indented": ("[foreign]\n name=x\n", f"{_FILE}, line 2", f"{_FILE}, line 2"),
-    "a bracket": ("# words\n[foreign\nname=x\n", f"{_FILE}, line 2", f"{_FILE}, line 2"),
-    "behind a bracket": ("[foreign] not\nname=x\n", f"{_FILE}, line 1", f"{_FILE}, line 1"),
-    "an id": ("[for eign]\nbaseurl=file:///srv\n", f"{_FILE}, [for eign]", f"{_FILE}, line 1: [for eign]"),
-    "a value": ("[baseos]\nenabled=maybe\n", f"enabled=maybe in {_FILE}", f"{_FILE}, line 2: enabled=maybe"),
+    "line": ("[foreign]\nname=x\ngarbage\nbaseurl=file:///srv\n", ", line 3", ", line 3"),
+    "section": ("name=x\n", ", line 1", ", line 1"),
+    "indented": ("[foreign]\n name=x\n", ", line 2", ", line 2"),
+    "bracket": ("# words\n[foreign\nname=x\n", ", line 2", ", line 2"),
+    "behind": ("[foreign] not\nname=x\n", ", line 1", ", line 1"),
+    "id": ("[for eign]\nbaseurl=file:///srv\n", ", [for eign]", ", line 1: [for eign]"),
+    "value": (
+        "[empty]\nbaseurl=file:///srv/none\nenabled=maybe\n",
+        "; invalid boolean value",
+        ", line 3: enabled=maybe",
+    ),
 }
 
 
@@ -85,19 +88,23 @@ def test_what_dnf_does_nothing_over_is_refused_and_named(bare: Node, case: tuple
     assert changed(before, after) == set()
 
 
-@pytest.mark.parametrize("case", _LEFT_OUT.values(), ids=_LEFT_OUT)
-def test_what_dnf_does_without_is_named_and_stops_nobody(bare: Node, case: tuple[str, str, str]) -> None:
-    text, place, place_of_doctor = case
-    put(bare, _FILE, text)
+def test_what_dnf_does_without_is_named_and_stops_nobody(bare: Node) -> None:
+    paths = {name: f"/etc/yum.repos.d/foreign-{name}.repo" for name in _LEFT_OUT}
+    for name, (text, _place, _place_of_doctor) in _LEFT_OUT.items():
+        put(bare, paths[name], text)
     try:
         planned = bare.plan(*_WISH)
         told = named_by_doctor(bare)
     finally:
-        take_away(bare)
+        bare.shell("rm /etc/yum.repos.d/foreign-*.repo")
     assert planned.code == 0, str(planned)
     warned = [row["text"] for row in planned.host["warnings"] if row["rule"] == "foreign-source"]
-    assert any(place in text for text in warned), str(planned)
-    assert any(f"dnf cannot read {place_of_doctor}" in text for text in told), told
+    # The one with the bad value is switched on for dnf, and does not answer.
+    assert len(warned) == len(_LEFT_OUT) + 1, warned
+    assert len(told) == len(_LEFT_OUT), told
+    for name, (_text, place, place_of_doctor) in _LEFT_OUT.items():
+        assert any(f"{paths[name]}{place}" in sentence for sentence in warned), warned
+        assert any(f"dnf cannot read {paths[name]}{place_of_doctor}" in sentence for sentence in told), told
 
 
 def test_a_source_that_something_is_missing_without_is_refused(bare: Node) -> None:

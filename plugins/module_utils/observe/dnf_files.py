@@ -27,7 +27,6 @@ _ADDRESSES = ("baseurl", "metalink", "mirrorlist")
 _BLANK = " \t\r"
 
 
-
 class Section(NamedTuple):
     """A part of a file. `options`: the value of each name; `lines`: the line that each stands in."""
 
@@ -134,6 +133,6 @@ def faults(text: str) -> list[tuple[int, str]]:
 
 def broken(host: Host) -> list[str]:
     """What dnf cannot read of its settings and sources, as sentences."""
-    settings = host.read(_SETTINGS, _FACT) or ""
+    settings = host.read(_SETTINGS) or ""
     read = [(_SETTINGS, settings[:_LONGEST]), *texts(host)]
     return [f"{path}, line {number}: {why}" for path, text in read for number, why in faults(text)]
