@@ -248,6 +248,8 @@ def test_the_answer_carries_what_is_needed_and_its_source() -> None:
     seen = asked(Dnf({**TOLD, "problems": [row]}))
     assert [(found["source"], found["needed"]) for found in seen["problems"]] == [("foreign", False)]
     assert seen["download_bytes"] == 100
-    seen = asked(Dnf({**TOLD, "problems": [{**row, "kind": "broken-source", "needed": True}]}))
+    left_out = {**row, "kind": "broken-source"}
+    assert asked(Dnf({**TOLD, "problems": [left_out]}))["download_bytes"] == 100
+    seen = asked(Dnf({**TOLD, "problems": [{**left_out, "needed": True}]}))
     assert "dnf installs nothing" in seen["problems"][0]["remedy"]
     assert seen["download_bytes"] is None
