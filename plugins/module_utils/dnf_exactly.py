@@ -39,6 +39,7 @@ class Transaction:
     def __init__(self, given: Any) -> None:
         self.given = given
         self.base = None  # type: Any
+        self.silent = []  # type: Any
 
     def open(self) -> None:
         """Read the machine's settings and, where something comes or a stream is entered, its repositories."""
@@ -55,7 +56,14 @@ class Transaction:
             # No package tells the release; addresses with $releasever then fail by themselves.
             del base.conf.substitutions["releasever"]
         base.read_all_repos()
+        enabled = list(base.repos.iter_enabled())
+        for repository in enabled:
+            # A source that does not answer stops nothing: what comes has exactly its version, or the transaction is refused.
+            repository.skip_if_unavailable = True
         base.fill_sack(load_available_repos=bool(self.given["install"] or any(self.given["streams"].values())))
+        self.silent = sorted(
+            {repository.id for repository in enabled} - {each.id for each in base.repos.iter_enabled()}
+        )
 
     def switch(self) -> None:
         """Leave and enter module streams; it is written with the transaction."""
@@ -94,7 +102,8 @@ class Transaction:
         for package in self.base.sack.query().available().filter(name=name, arch=arches):
             if evr(package) == version:
                 return package
-        raise Refused(f"no repository offers {name} in version {version}")
+        silent = "; these do not answer: " + ", ".join(self.silent) if self.silent else ""
+        raise Refused(f"no repository offers {name} in version {version}{silent}")
 
     def resolve(self) -> Any:
         """What comes and what goes, by name; raises Refused where others would go."""

@@ -9,13 +9,17 @@ nothing here may be younger than Python 3.6 but the first import, which is taken
 from __future__ import annotations
 
 import fnmatch
+import glob
 import json
+import logging
 import os
+import re
 import shutil
 import sys
 from typing import Any
 
 EVERY_PACKAGE = "/./"
+NOTHING = {"packages": {}, "others": {}, "install": [], "remove": [], "freed_bytes": 0}  # type: Any
 _SIGNATURE_WORDS = ("gpg", "signature", "openpgp", "public key", "repomd.xml.asc")
 
 
@@ -39,24 +43,115 @@ def kind_of(text: str) -> str:
     return "timeout" if "timed out" in lower or "timeout" in lower else "unreachable"
 
 
+def unread(path: str, said: str) -> str:
+    """What dnf says of a file that it cannot read, with the place of it."""
+    found = re.search(r"IniParser: (.+) at line (\d+)$", said)
+    return (
+        f"dnf cannot read {path}, line {found.group(2)}: {found.group(1)}"
+        if found
+        else f"dnf cannot read {path}: {said}"
+    )
+
+
+def foreign_bytes(path: str) -> Any:
+    """Number of the first line that is not UTF-8, which dnf dies of; None where there is none. Comments are not read."""
+    with open(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            if line != line.decode("utf-8", "replace").encode() and not line.startswith((b"#", b";")):
+                return number
+    return None
+
+
+class Unreadable(Exception):
+    """A file that dnf cannot read, so that it does nothing at all."""
+
+
+class Words(logging.Handler):
+    """What dnf says of the files that it reads."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+        self.said = []  # type: Any
+
+    def emit(self, record: Any) -> None:
+        """Keep a sentence."""
+        self.said.append(record.getMessage())
+
+
 class Question:
     """dnf on a state of its own. `given`: the question as private_dnf writes it."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
         self.problems = []  # type: Any
+        self.others = []  # type: Any
         self.base = None  # type: Any
+        self.words = Words()
 
-    def problem(self, kind: str, text: str, repository: Any = None, package: Any = None) -> None:
+    def problem(self, kind: str, text: str, repository: Any = None, package: Any = None, source: Any = None) -> Any:
         """Remember why the answer is not complete."""
-        self.problems.append({"kind": kind, "text": text, "repository": repository, "package": package})
+        row = {"kind": kind, "text": text, "repository": repository, "package": package}
+        row.update(source=source, needed=True)
+        self.problems.append(row)
+        return row
+
+    def other(self, kind: str, text: str, source: Any = None) -> None:
+        """Remember a source of somebody else without which dnf can work. `source`: its id."""
+        self.others.append(self.problem(kind, text, source=source))
+
+    def read_settings(self) -> None:
+        """Read dnf.conf."""
+        import dnf
+
+        logging.getLogger("dnf").addHandler(self.words)
+        try:
+            self.base.conf.read()
+        except dnf.exceptions.ConfigError as error:
+            raise Unreadable(unread(self.base.conf.config_file_path, str(error))) from error
+
+    def files(self) -> Any:
+        """The files of the machine's repositories, without those of the asked ones, which are written anew."""
+        ours = {f"gpuwright-{repository['name']}.repo" for repository in self.given["repositories"]}
+        found = [path for place in self.base.conf.reposdir for path in sorted(glob.glob(place + "/*.repo"))]
+        return [path for path in found if os.path.basename(path) not in ours]
+
+    def read_repositories(self) -> None:
+        """Read the files of the repositories. dnf leaves one out that it cannot read, and what it cannot read of one."""
+        try:
+            self.base.read_all_repos()
+        except (TypeError, UnicodeError) as error:
+            for path in [self.base.conf.config_file_path, *self.files()]:
+                line = foreign_bytes(path)
+                if line:
+                    raise Unreadable(f"dnf cannot read {path}, line {line}: it is not UTF-8") from error
+            raise
+        for path in self.files():
+            self.read_file(path)
+        for said in self.words.said:
+            if said.startswith("Invalid configuration value"):
+                self.other("broken-source", "dnf does without an entry: " + said)
+
+    def read_file(self, path: str) -> None:
+        """Name what dnf left out of a file; its own warnings name either no line or no file."""
+        import dnf
+        import libdnf
+
+        parser = libdnf.conf.ConfigParser()
+        try:
+            parser.read(path)
+        except RuntimeError as error:
+            self.other("broken-source", unread(path, str(error)))
+            return
+        for name in parser.getData():
+            if name != "main" and "$" not in name and dnf.repo.repo_id_invalid(name) is not None:
+                self.other("broken-source", f"dnf cannot read {path}, [{name}]: it is no id of a repository")
 
     def open(self) -> None:
         """Read the machine's settings and repositories, put everything that is written elsewhere, add what is asked."""
         import dnf
 
         base = self.base = dnf.Base()
-        base.conf.read()
+        self.read_settings()
         place = self.given["directory"]
         self.copy_cache(base.conf.cachedir)
         for name in ("cachedir", "persistdir", "logdir"):
@@ -72,10 +167,11 @@ class Question:
         if base.conf.substitutions.get("releasever", "") is None:
             # No package tells the release; addresses with $releasever then fail by themselves, and are named.
             del base.conf.substitutions["releasever"]
-        base.read_all_repos()
+        self.read_repositories()
+        ids = {"gpuwright-" + repository["name"] for repository in self.given["repositories"]}
         asked = {uri.rstrip("/") for repository in self.given["repositories"] for uri in repository["uris"]}
         for repository in base.repos.iter_enabled():
-            if asked & {uri.rstrip("/") for uri in repository.baseurl or ()}:
+            if repository.id in ids or asked & {uri.rstrip("/") for uri in repository.baseurl or ()}:
                 repository.disable()
         for repository in self.given["repositories"]:
             self.add(repository)
@@ -114,10 +210,31 @@ class Question:
             try:
                 repository.load()
             except dnf.exceptions.RepoError as error:  # noqa: PERF203 - each repository fails for itself
-                name = repository.id.split("gpuwright-asked-", 1)[-1] if "gpuwright-asked-" in repository.id else None
-                self.problem(kind_of(str(error)), str(error), name)
+                self.failed(repository, str(error))
                 repository.disable()
         self.base.fill_sack()
+
+    def failed(self, repository: Any, said: str) -> None:
+        """Name a repository that gave no index, and its file where it is one of the machine."""
+        if "gpuwright-asked-" in repository.id:
+            self.problem(kind_of(said), said, repository.id.split("gpuwright-asked-", 1)[-1])
+        elif repository.baseurl or repository.metalink or repository.mirrorlist:
+            # One that is late is not there for this plan either: "timeout" is said where the whole answer came too late.
+            kind = kind_of(said).replace("timeout", "unreachable")
+            self.other(kind, f"{said} ({repository.repofile})", repository.id)
+        else:
+            text = (
+                f"dnf cannot read {repository.repofile}, [{repository.id}]: it names no baseurl, metalink or mirrorlist"
+            )
+            note = self.other if repository.skip_if_unavailable else self.problem
+            note("broken-source", text, source=repository.id)
+
+    def judge_others(self) -> None:
+        """Say of what dnf did without that nothing would come from it: all that was asked for is to be had elsewhere."""
+        if any(row["kind"] != "broken-source" for row in self.problems if row not in self.others):
+            return  # where something is missing nobody knows who would have had it
+        for row in self.others:
+            row["needed"] = False
 
     def available(self, name: str) -> Any:
         """What repositories offer under a name (or a name with its version, as of headers), for this machine."""
@@ -223,7 +340,11 @@ class Question:
 
     def answer(self) -> Any:
         """Versions, what would be installed and removed, problems."""
-        self.open()
+        try:
+            self.open()
+        except Unreadable as error:
+            self.problem("broken-source", str(error))
+            return {**NOTHING, "problems": self.problems}
         wanted = self.given["packages"]
         names = list(dict.fromkeys([item.partition("=")[0] for item in wanted]))
         also = [name for name in self.given["also"] if name not in names]
@@ -232,6 +353,7 @@ class Question:
         known = self.policy(names, seen)
         there = [item for item in wanted if self.offered(known, item)]
         install, remove, gone = self.simulate(there) if there else ([], [], 0)
+        self.judge_others()
         return {
             "packages": known,
             "others": {name: seen[name] for name in also if seen[name]},

@@ -64,6 +64,8 @@ class Problem(NamedTuple):
     package: str | None = None
     needed: bool = True
     """Whether what is asked for depends on it: a source of somebody else's from which nothing would come does not stop anybody."""
+    source: str | None = None
+    """Id of a repository of the machine in dnf, which leaves it out by that; apt works without one that does not answer."""
 
     def as_dict(self) -> dict[str, Any]:
         """As the module returns it."""
@@ -596,7 +598,7 @@ def _of_others(found: Problem) -> bool:
     """Whether it is a source of somebody else's that did not answer, or not as it should."""
     return (
         found.repository is None
-        and found.kind in ("unreachable", "bad-signature")
+        and found.kind in ("unreachable", "bad-signature", "timeout")
         and address_in(found.text) is not None
     )
 
@@ -647,7 +649,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
                 answer["install"], answer["remove"] = apt.simulate(there, recommends)
                 apt.judge_others(there, recommends)
         answer["problems"] = [item.as_dict() for item in apt.problems]
-    if not any(item["kind"] in ("unsolvable", "timeout") for item in answer["problems"]):
+    if not any(item["kind"] in ("unsolvable", "timeout") and item["needed"] for item in answer["problems"]):
         answer.update(_bytes(answer))
     return answer
 

@@ -34,6 +34,7 @@ _HEADERS_REMEDY = (
     "the repositories no longer carry the headers of the kernel that boots next: update the kernel (dnf upgrade kernel), boot it, and "
     "run again; or enable a repository that keeps older kernels"
 )
+_BROKEN_REMEDY = "correct that entry or remove it: dnf installs nothing, or nothing from there, before that"
 
 
 class PrivateDnf:
@@ -151,7 +152,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     answer["problems"] = [item.as_dict() for item in problems]
     if told is not None:
         answer.update({key: told[key] for key in ("packages", "others", "install", "remove")})
-        if not any(item.kind in ("unsolvable", "timeout") for item in problems):
+        if not any(item.needed and item.kind in ("broken-source", "unsolvable", "timeout") for item in problems):
             answer["download_bytes"] = sum(row["download_bytes"] for row in told["install"])
             answer["disk_bytes"] = sum(row["installed_bytes"] for row in told["install"]) - told["freed_bytes"]
     return answer
@@ -159,7 +160,10 @@ def ask(  # noqa: PLR0913 - each is an option of the module
 
 def _problem(row: Mapping[str, Any], keys: Mapping[str, Mapping[str, Any]]) -> Problem:
     """A problem of dnf with the usual remedy for its kind, and the key that was expected where a signature is bad."""
-    found = problem(row["kind"], row["text"], row["repository"])._replace(package=row["package"])
+    found = problem(row["kind"], row["text"], row["repository"])
+    found = found._replace(package=row["package"], needed=row.get("needed", True), source=row.get("source"))
+    if found.kind == "broken-source":
+        found = found._replace(remedy=_BROKEN_REMEDY)
     if _HEADERS.match(row["package"] or ""):
         found = found._replace(remedy=_HEADERS_REMEDY)
     return private_apt.with_expected_key(found, keys.get(row["repository"] or "", {}).get("fingerprint"))

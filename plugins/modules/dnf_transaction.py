@@ -13,6 +13,7 @@ description:
   - Nothing is changed where other packages would go too, where a version is nowhere to be had, or where a signature is bad.
   - Works with dnf's own library under the system's Python, also where Ansible runs under another one. No plugin of dnf is loaded, so a
     version lock is not in the way.
+  - A repository that does not answer is left out; where it alone has what was named, nothing is changed.
 options:
   install:
     description: Versions with their epoch, as rpm tells them (none where it is 0), by the name of the package.

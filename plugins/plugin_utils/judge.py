@@ -512,13 +512,18 @@ def judge_sources(view: Facts) -> list[Check]:
     if "broken_sources" not in (view.get("packages") or {}):
         return []
     broken = view.get("packages.broken_sources")
+    manager = view.get("packages.manager")
+    until = "nothing can be installed" if manager == "apt" else "dnf installs nothing, or nothing from there"
     rest: dict[str, Any] = {
         "action": "configure",
-        "remedy": "correct that entry or remove the file: until then nothing can be installed",
+        "remedy": f"correct that entry or remove the file: until then {until}",
     }
     if not broken:
         return [checks.passed("packages.sources", "warning")]
-    return [checks.failed("packages.sources", "warning", reason=f"apt cannot read {entry}", **rest) for entry in broken]
+    return [
+        checks.failed("packages.sources", "warning", reason=f"{manager} cannot read {entry}", **rest)
+        for entry in broken
+    ]
 
 
 def judge_builds(view: Facts) -> list[Check]:

@@ -407,11 +407,13 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     # After an apply the index is not asked again: what is there by then is looked at.
     asked = bool(drafted.packages) and request.applied is None
     plan["versions_verified"] = not asked or (
-        index is not None and not any(row["kind"] == "timeout" for row in problems)
+        index is not None and not any(row["kind"] == "timeout" and row.get("needed", True) for row in problems)
     )
     if asked and not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], _unverified(problems)]
     plan["warnings"] = [*plan["warnings"], *_sources_of_others(problems)]
+    # dnf refuses to work where one of its repositories does not answer: the roles leave these out.
+    plan["left_out"] = sorted({row["source"] for row in problems if row.get("source") and not row.get("needed", True)})
     plan["absent"] = {key: list(there) for key, there in request.absent.items()}
     behind = signed_modules.behind(context.stack, index, drafted.packages)
     plan["refusals"] = _refusals(plan, replace(drafted, context=context), index, missing, behind)
@@ -961,6 +963,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "install": [],
         "rebuild": [],
         "prefer": None,
+        "left_out": [],
         "from_controller": None,
         "versions_verified": True,
         "stack": {},

@@ -144,6 +144,20 @@ def test_only_a_plan_with_packages_waits_for_the_package_manager(proven: Proven)
     assert machine.up().code == 0
 
 
+def test_a_source_of_somebody_else_that_does_not_answer_stops_nobody(proven: Proven) -> None:
+    machine = proven.take()
+    foreign = "/etc/apt/sources.list.d/foreign.list"
+    # A port that nobody listens at.
+    machine.shell(f"echo 'deb http://127.0.0.1:9/foreign trixie main' > {foreign}; rm {_SOURCE}")
+    machine.shell(DAMAGES["a removed toolkit"].command)
+    mended = machine.up()
+    assert (mended.code, mended.components) == (0, {"container_toolkit", "cuda"}), str(mended)
+    (told,) = [row["text"] for row in mended.written_plan["warnings"] if row["rule"] == "foreign-source"]
+    assert "http://127.0.0.1:9/foreign" in told
+    machine.shell(f"grep foreign {foreign} && rm {foreign}")
+    proven.put_back(machine)
+
+
 def test_an_environment_that_a_proof_could_not_import_from_is_built_anew(proven: Proven) -> None:
     machine = proven.take()
     # All that was installed is there; what came besides is in the way of it.

@@ -403,7 +403,7 @@ def observe(host: Host) -> dict[str, Any]:
         seen["sources"] = apt_sources(host)
         seen["broken_sources"] = broken_sources(host)
     else:
-        from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
+        from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, rpm
 
         seen["interrupted_detail"] = rpm.interrupted(host)
         seen["interrupted"] = seen["interrupted_detail"] is not None
@@ -411,6 +411,7 @@ def observe(host: Host) -> dict[str, Any]:
         seen["streams"] = rpm.streams(host)
         seen["holds"] = rpm.versionlocks(host)
         seen["sources"] = rpm.sources(host)
+        seen["broken_sources"] = dnf_files.broken(host)
     if "packages.interrupted" in host.unknown_facts and not seen["interrupted"]:
         seen["interrupted"] = None
     return seen

@@ -11,6 +11,7 @@ from typing import Any, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils import redact, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
@@ -22,8 +23,6 @@ _FIELDS = 6
 # As a lock may name them behind a version; or none.
 _ARCHITECTURES = ("", ".x86_64", ".aarch64", ".noarch")
 _KEY = "gpg-pubkey"
-# What configparser refuses too, but only after it took seconds over a file that is full of it.
-_NO_OPTION = re.compile(r"^(?:[^\s\[#;=:][^=:\n]*$|[=:])", re.MULTILINE)
 
 
 def parse_rpm(text: str) -> dict[str, Package]:
@@ -121,34 +120,23 @@ def installed(host: Host) -> dict[str, Package]:
     return {}
 
 
-_LONGEST_REPO = 1 << 16
-"""Characters of a file of sources that are read. configparser takes seconds for more; the longest of a distribution has some thousand."""
-
-
 def parse_yum_repo(text: str, path: str) -> list[dict[str, Any]]:
-    """Sources of a yum/dnf file; `name` is the repository's id."""
-    if len(text) > _LONGEST_REPO or _NO_OPTION.search(text):
-        return []
-    parser = configparser.RawConfigParser(strict=False)
-    try:
-        # A pattern of configparser takes seconds for thousands of blanks in a row.
-        parser.read_string(re.sub(r"[^\S\n]{100,}", " ", text))
-    except configparser.Error:
-        return []
+    """Sources of a yum/dnf file; `name` is the repository's id. Of a file that dnf cannot read there are none."""
+    sections, fault = dnf_files.parse(text)
     sources = []
-    for section in parser.sections():
-        got = dict(parser.items(section))
-        uris = (got.get("baseurl") or got.get("metalink") or got.get("mirrorlist") or "").split()
+    for section in [] if fault else filter(dnf_files.is_repository, sections):
+        got = section.options
+        uris = dnf_files.addresses(section)
         sources.append(
             {
                 "file": path,
-                "name": section,
+                "name": section.name,
                 "types": ["rpm"],
                 "uris": [redact.without_credentials(uri) for uri in uris],
                 "suites": [],
                 "components": [],
                 "signed_by": got.get("gpgkey") or None,
-                "enabled": got.get("enabled", "1").strip().lower() in ("1", "yes", "true", "on"),
+                "enabled": dnf_files.enabled(section),
             }
         )
     return sources
@@ -156,13 +144,7 @@ def parse_yum_repo(text: str, path: str) -> list[dict[str, Any]]:
 
 def sources(host: Host) -> list[dict[str, Any]]:
     """All package sources that dnf reads."""
-    found = []
-    for path in host.glob("/etc/yum.repos.d/*.repo", "packages.sources"):
-        text = host.read(path, "packages.sources") or ""
-        if len(text) > _LONGEST_REPO:
-            host.unknown("packages.sources", f"{path} is longer than {_LONGEST_REPO} characters")
-        found += parse_yum_repo(text, path)
-    return found
+    return [source for path, text in dnf_files.texts(host) for source in parse_yum_repo(text, path)]
 
 
 def versionlocks(host: Host) -> list[str]:

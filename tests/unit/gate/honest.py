@@ -184,6 +184,15 @@ INDEX = {
             "text": "no answer\nin time",
             "remedy": "wait",
             "package": None,
-        }
+        },
+        {
+            "kind": "unreachable",
+            "repository": None,
+            "text": "no answer",
+            "remedy": "wait",
+            "package": None,
+            "needed": False,
+            "source": "epel-9.x:y_z",
+        },
     ],
 }

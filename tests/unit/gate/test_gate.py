@@ -94,6 +94,13 @@ def test_the_index_and_a_check_come_through() -> None:
     assert admitted(json.dumps(proven), "driver_module") == proven
 
 
+@pytest.mark.parametrize("source", ["a b", "*", "a,b", "--setopt=x", "a\n", ""])
+def test_an_id_that_dnf_would_take_for_more_than_one_source_is_refused(source: str) -> None:
+    answer = json.loads(json.dumps(honest.INDEX))
+    answer["problems"][1]["source"] = source
+    assert "source" in refused(json.dumps(answer), "package_index")
+
+
 @pytest.mark.parametrize(
     "name",
     [

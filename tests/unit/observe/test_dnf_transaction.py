@@ -92,3 +92,30 @@ def test_others_that_would_go_too_are_named() -> None:
 def test_the_version_is_looked_for_with_its_epoch() -> None:
     assert dnf_exactly.evr(package("nvidia-driver-cuda", "580.126.20", 3)) == "3:580.126.20-1.el9"
     assert dnf_exactly.evr(package("dkms", "3.4.0")) == "3.4.0-1.el9"
+
+
+def test_a_source_that_does_not_answer_is_left_out_and_named_where_something_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sources = [SimpleNamespace(id=name, skip_if_unavailable=False) for name in ("baseos", "foreign")]
+    base = SimpleNamespace(
+        conf=SimpleNamespace(read=lambda: None, substitutions=Substitutions(), installroot="/", basearch="x86_64"),
+        repos=SimpleNamespace(iter_enabled=lambda: iter(sources)),
+        read_all_repos=lambda: None,
+        fill_sack=lambda **_options: sources.pop() if all(each.skip_if_unavailable for each in sources) else None,
+        sack=SimpleNamespace(query=lambda: SimpleNamespace(available=lambda: SimpleNamespace(filter=lambda **_of: []))),
+    )
+    monkeypatch.setattr(__import__("sys").modules["dnf"], "Base", lambda: base, raising=False)
+    asked = dnf_exactly.Transaction({"install": {"x": "1-1"}, "files": {}, "streams": {}})
+    asked.open()
+    with pytest.raises(
+        dnf_exactly.Refused, match="no repository offers x in version 1-1; these do not answer: foreign"
+    ):
+        asked.find("x", "1-1")
+
+
+class Substitutions(dict[str, str]):
+    """dnf's variables."""
+
+    def update_from_etc(self, _root: str) -> None:
+        """Read nothing."""

@@ -110,7 +110,7 @@ def test_the_program_runs_under_the_python_of_rhel_8() -> None:
     tree = ast.parse(dnf.program, feature_version=(3, 6))
     imports = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     imports |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert imports == {"dnf", "fnmatch", "json", "os", "shutil", "sys", "typing"}
+    assert imports == {"dnf", "fnmatch", "glob", "json", "libdnf", "logging", "os", "re", "shutil", "sys", "typing"}
     # 3.6 evaluates annotations, and knows neither list[str] nor str | None.
     hints = [
         node.annotation for node in ast.walk(tree) if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation
@@ -157,3 +157,99 @@ def test_a_key_gets_an_armour_for_rpm() -> None:
     made = openpgp.armour(keyring)
     assert made.startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n" + base64.encodebytes(keyring)[:20])
     assert openpgp.binary(made) == keyring
+
+
+# --- sources of somebody else ---------------------------------------------------------------------------------------------
+
+
+def question() -> dnf_question.Question:
+    return dnf_question.Question({"repositories": [repository()]})
+
+
+def told_of(asked: dnf_question.Question) -> list[tuple[str, Any, bool]]:
+    return [(row["kind"], row["source"], row["needed"]) for row in asked.problems]
+
+
+def source(name: str, **more: Any) -> SimpleNamespace:
+    given = {"baseurl": ["http://m.example/"], "metalink": None, "mirrorlist": None, "skip_if_unavailable": False}
+    return SimpleNamespace(**{"id": name, "repofile": f"/etc/yum.repos.d/{name}.repo", **given, **more})
+
+
+def test_a_source_that_nothing_comes_from_is_not_needed() -> None:
+    asked = question()
+    asked.failed(source("foreign"), "Curl error (28): Timeout was reached")
+    assert "/etc/yum.repos.d/foreign.repo" in asked.problems[0]["text"]
+    asked.judge_others()
+    assert told_of(asked) == [("unreachable", "foreign", False)]
+
+
+@pytest.mark.parametrize("kind", ["no-such-package", "unsolvable"])
+def test_where_something_is_missing_every_source_is_needed(kind: str) -> None:
+    asked = question()
+    asked.failed(source("foreign"), "no route")
+    asked.problem(kind, "no repository offers it")
+    asked.judge_others()
+    assert told_of(asked)[0] == ("unreachable", "foreign", True)
+
+
+def test_one_that_is_asked_for_is_needed_and_others_with_it() -> None:
+    asked = question()
+    asked.failed(source("gpuwright-asked-nvidia-cuda"), "no route")
+    asked.failed(source("foreign"), "no route")
+    asked.judge_others()
+    assert told_of(asked) == [("unreachable", None, True), ("unreachable", "foreign", True)]
+    assert asked.problems[0]["repository"] == "nvidia-cuda"
+
+
+def test_a_source_without_an_address_stops_dnf_where_it_may_not_be_skipped() -> None:
+    asked = question()
+    asked.failed(source("stops", baseurl=[]), "Cannot find a valid baseurl")
+    asked.failed(source("skipped", baseurl=[], skip_if_unavailable=True), "Cannot find a valid baseurl")
+    asked.judge_others()
+    assert told_of(asked) == [("broken-source", "stops", True), ("broken-source", "skipped", False)]
+    assert "/etc/yum.repos.d/stops.repo, [stops]: " in asked.problems[0]["text"]
+
+
+def test_the_place_of_a_line_that_dnf_cannot_read_is_told() -> None:
+    said = "Parsing file '/etc/dnf/dnf.conf' failed: IniParser: Missing '=' at line 2"
+    assert dnf_question.unread("/etc/dnf/dnf.conf", said) == "dnf cannot read /etc/dnf/dnf.conf, line 2: Missing '='"
+    assert dnf_question.unread("/a.repo", "Is a directory") == "dnf cannot read /a.repo: Is a directory"
+
+
+def test_bytes_that_are_no_text_are_found_but_in_comments(tmp_path: Path) -> None:
+    file = tmp_path / "a.repo"
+    file.write_bytes(b"# \xff\n[a]\nname=\xff\n")
+    assert dnf_question.foreign_bytes(str(file)) == 3
+    file.write_bytes(b"# \xff\n[a]\n")
+    assert dnf_question.foreign_bytes(str(file)) is None
+
+
+def test_dnf_that_cannot_read_its_settings_answers_with_that_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = question()
+
+    def stops() -> None:
+        raise dnf_question.Unreadable("dnf cannot read /etc/dnf/dnf.conf, line 2: Missing '='")
+
+    monkeypatch.setattr(asked, "open", stops)
+    answer = asked.answer()
+    assert (answer["packages"], answer["install"]) == ({}, [])
+    assert told_of(asked) == [("broken-source", None, True)]
+
+
+def test_the_answer_carries_what_is_needed_and_its_source() -> None:
+    row = {
+        "kind": "unreachable",
+        "text": "x",
+        "repository": None,
+        "package": None,
+        "source": "foreign",
+        "needed": False,
+    }
+    seen = asked(Dnf({**TOLD, "problems": [row]}))
+    assert [(found["source"], found["needed"]) for found in seen["problems"]] == [("foreign", False)]
+    assert seen["download_bytes"] == 100
+    left_out = {**row, "kind": "broken-source"}
+    assert asked(Dnf({**TOLD, "problems": [left_out]}))["download_bytes"] == 100
+    seen = asked(Dnf({**TOLD, "problems": [{**left_out, "needed": True}]}))
+    assert "dnf installs nothing" in seen["problems"][0]["remedy"]
+    assert seen["download_bytes"] is None

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, packages, rpm
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 KERNELS = "".join(
@@ -130,3 +130,71 @@ def test_a_file_of_sources_beyond_measure_is_named_and_takes_no_time(tree: Tree)
     assert rpm.sources(host) == []
     assert time.process_time() - began < 1
     assert "long.repo" in host.unknown_facts["packages.sources"]
+
+
+GOOD = "[a]\nbaseurl=http://m.example/\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        ("name=x\n" + GOOD, 1, "no [section]"),
+        (GOOD + "garbage\n", 3, "not OPTION=VALUE"),
+        (GOOD + "name: x\n", 3, "not OPTION=VALUE"),
+        (GOOD + "=x\n", 3, "not OPTION=VALUE"),
+        ("[a]\n name=x\n", 2, "indented"),
+        ("# words\n\n[a\n", 3, "no ]"),
+        ("[]\nname=x\n", 1, "names no repository"),
+        ("[a] words\nname=x\n", 1, "behind the ]"),
+        (GOOD + "name=\ufffd\n", 3, "UTF-8"),
+        (GOOD + "[b]\nname=x\n", 3, "[b] names no baseurl"),
+        (GOOD + "[b]\nbaseurl=\n", 3, "[b] names no baseurl"),
+        ("[a b]\nbaseurl=http://m.example/\n", 1, "[a b] is no id"),
+        (GOOD + "enabled=maybe\n", 3, "enabled=maybe"),
+        ("[main]\nbest=True\ngpgcheck=perhaps\n", 3, "gpgcheck=perhaps"),
+        ("[a\x1bb]\nbaseurl=http://m.example/\n", 1, "[a?b] is no id"),
+    ],
+)
+def test_what_dnf_cannot_read_is_named_with_its_line(tree: Tree, text: str, line: int, why: str) -> None:
+    tree.file("/etc/yum.repos.d/foreign.repo", text)
+    (told,) = dnf_files.broken(tree.host())
+    assert told.startswith(f"/etc/yum.repos.d/foreign.repo, line {line}: ")
+    assert why in told
+    assert len(told) < 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# words\n; words\n\n",
+        "\ufeff[a]\r\nname = x\r\nbaseurl = http://m.example/\r\n  http://n.example/\r\n",
+        " [a] # words\nmirrorlist=http://m.example/\n",
+        "[a]\nmetalink=http://m.example/\nexcludepkgs=a\n# words\n\n b=c\n",
+        "[a]\nenabled=0\n",
+        "[main]\nplugins=1\n[a-$releasever]\nbaseurl=http://m.example/\nenabled=$flag\n",
+        "[a]\nname=x\n[a]\nbaseurl=http://m.example/\n",
+        "# \ufffd\n" + GOOD,
+    ],
+)
+def test_what_dnf_reads_is_not_broken(tree: Tree, text: str) -> None:
+    tree.file("/etc/yum.repos.d/good.repo", text)
+    assert dnf_files.broken(tree.host()) == []
+
+
+def test_the_settings_of_dnf_are_read_too_and_the_first_line_that_stops_it_is_the_last_one_told(tree: Tree) -> None:
+    tree.file("/etc/dnf/dnf.conf", "best\nbest\n")
+    assert [told.partition(":")[0] for told in dnf_files.broken(tree.host())] == ["/etc/dnf/dnf.conf, line 1"]
+    assert observed(tree, KERNELS)["broken_sources"] == dnf_files.broken(tree.host())
+
+
+def test_of_a_file_that_dnf_cannot_read_there_are_no_sources() -> None:
+    assert [source["name"] for source in rpm.parse_yum_repo("[main]\nbest=1\n" + GOOD, "/a.repo")] == ["a"]
+    assert rpm.parse_yum_repo(GOOD + "garbage\n", "/a.repo") == []
+    assert rpm.parse_yum_repo(GOOD + "enabled=maybe\n", "/a.repo")[0]["enabled"] is True
+
+
+def test_a_file_that_is_full_of_sections_takes_no_time() -> None:
+    began = time.process_time()
+    dnf_files.faults("".join(f"[{number}]\n" for number in range(9_000)))
+    assert time.process_time() - began < 1

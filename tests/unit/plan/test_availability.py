@@ -285,3 +285,28 @@ def test_packages_beside_the_driver_do_not_have_its_version() -> None:
     ]
     stack = {"source": "nvidia", "packages": names, "version": None}
     assert nvidia_driver.versioned_packages(stack) == ["nvidia-driver-cuda", "nvidia-fabricmanager"]
+
+
+# --- sources of somebody else ---------------------------------------------------------------------------------------------
+
+
+def silent(name: str, **more: Any) -> dict[str, Any]:
+    row = {"kind": "unreachable", "repository": None, "text": f"{name} does not answer", "remedy": "x", "package": None}
+    return {**row, "needed": False, "source": name, **more}
+
+
+def test_a_source_that_is_not_needed_is_a_warning_and_left_out_of_what_dnf_does() -> None:
+    draft = drafted("driver=580.126.20")
+    answer = {**index(draft, {}), "problems": [silent("b"), silent("a", kind="timeout"), silent("", source=None)]}
+    plan = planner.finish(draft, answer)
+    assert plan["refusals"] == []
+    assert plan["left_out"] == ["a", "b"]
+    assert plan["versions_verified"]
+    assert len([row for row in plan["warnings"] if row["rule"] == "foreign-source"]) == 3
+
+
+def test_a_source_that_is_needed_is_refused_and_stays() -> None:
+    draft = drafted("driver=580.126.20")
+    plan = planner.finish(draft, {**index(draft, {}), "problems": [silent("a", needed=True)]})
+    assert [row["rule"] for row in plan["refusals"]] == ["index-unreachable"]
+    assert plan["left_out"] == []

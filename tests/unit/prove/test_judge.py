@@ -295,3 +295,14 @@ def test_a_build_that_failed_for_want_of_room_asks_for_room(facts: Facts, by_id:
 
 def test_a_build_that_went_well_later_is_not_held_against_the_node(facts: Facts, by_id: ById) -> None:
     assert _build_check(facts, by_id, "6.12.94+deb13-amd64", kernel="6.12.94+deb13-amd64") is None
+
+
+@pytest.mark.parametrize(("manager", "then"), [("apt", "nothing can be installed"), ("dnf", "dnf installs nothing")])
+def test_a_source_that_cannot_be_read_is_named_with_who_cannot(
+    facts: Facts, by_id: ById, manager: str, then: str
+) -> None:
+    facts["packages"] |= {"manager": manager, "broken_sources": ["/a.repo, line 2: it is not OPTION=VALUE"]}
+    check = by_id(judge.judge(facts, STACK, {"count": 1}))["packages.sources"]
+    assert check["status"] == "warn"
+    assert check["reason"] == f"{manager} cannot read /a.repo, line 2: it is not OPTION=VALUE"
+    assert then in check["remedy"]
