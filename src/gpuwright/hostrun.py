@@ -25,7 +25,7 @@ from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpuwright.request import Request
     from gpuwright.runner import Outcome
@@ -99,7 +99,7 @@ def tell_results(
     code = exits.combine(codes)
     ours = {host: record for host, record in complete.items() if record is not found.get(host)}
     failed = {host: record["failure"]["message"] for host, record in ours.items() if record["verdict"] == "fail"}
-    knowledge.aggregate(wanted.run_dir, wanted.verb, lost, failed, [host for host in ours if host not in failed])
+    make_report(wanted, outcome, failed, [host for host in ours if host not in failed])
     if args.json:
         verdict = exits.verdict_of(code, [str(record.get("verdict")) for record in complete.values()])
         documents = {host: records.result_document(record) for host, record in complete.items()}
@@ -110,6 +110,19 @@ def tell_results(
     if not args.report:
         runs.prune()
     return code
+
+
+def make_report(wanted: Request, outcome: Outcome, failed: Mapping[str, str], not_reached: Sequence[str] = ()) -> None:
+    """Write the report of the run, where the playbook wrote none or could not know all of it.
+
+    Args:
+        wanted: what was run.
+        outcome: what the events told.
+        failed: host → why what it left behind is not its result.
+        not_reached: hosts that the run did not come to.
+    """
+    if not outcome.reported or outcome.unreachable or failed or not_reached:
+        knowledge.aggregate(wanted.run_dir, wanted.verb, outcome.unreachable, failed, not_reached)
 
 
 def with_every_host(

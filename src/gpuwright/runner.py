@@ -31,8 +31,10 @@ _ABOUT_INPUT = re.compile(
     re.IGNORECASE,
 )
 
-# The action that opens a run and reads its variables. It is the controller's alone: no node answers in its name.
+# The action that opens a run, reads its variables and writes its report. It is the controller's alone: no node answers in its name.
 _OPENS = "gpuwright.node.report"
+# The actions that write what a host's report is made of.
+_RECORDS = ("gpuwright.node.plan", "gpuwright.node.seal")
 
 # How long a playbook has to stop in order after Ctrl-C, in seconds.
 _GRACE = 10.0
@@ -48,6 +50,7 @@ class Outcome:
         failed: host → what failed first; also where a role caught it and went on.
         lost: hosts that Ansible counts as failed at its end: nothing caught it.
         bad_input: what the run refused before the first host.
+        reported: the playbook wrote its report after the last host left its record.
         complete: Ansible came to its end; without that nothing a host left behind is its result.
         seconds: how long it took.
         rc: ansible-playbook's exit status; never handed on.
@@ -59,6 +62,7 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     bad_input: BadInput | None = None
+    reported: bool = False
     complete: bool = False
     seconds: float = 0.0
     rc: int = 0
@@ -85,6 +89,8 @@ class Outcome:
         if host not in self.hosts:
             self.hosts.append(host)
         result = data.get("res") or {}
+        if data.get("resolved_action") in (_OPENS, *_RECORDS):
+            self.reported = event.get("event") == "runner_on_ok" and "report" in result
         if data.get("resolved_action") == _OPENS and "suggestions" in result:
             self.bad_input = BadInput(result["msg"], result["suggestions"])
         if event.get("event") == "runner_on_unreachable":

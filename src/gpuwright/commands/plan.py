@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpuwright import console, exits, hostrun, knowledge, records, show, told
+from gpuwright import console, exits, hostrun, records, show, told
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     plans, outcome = look(wanted, verbosity=args.verbose)
     failed = failed_without_plan(plans, outcome)
     code = exit_code(plans, outcome)
-    knowledge.aggregate(wanted.run_dir, wanted.verb, outcome.unreachable, failed)
+    hostrun.make_report(wanted, outcome, failed)
     if args.json:
         console.json_document(document(plans, outcome, code))
     else:

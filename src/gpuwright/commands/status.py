@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
         if host not in plans and host not in outcome.unreachable
     }
     code = exit_code(plans, outcome, failed)
-    knowledge.aggregate(wanted.run_dir, wanted.verb, outcome.unreachable, failed)
+    hostrun.make_report(wanted, outcome, failed)
     if args.json:
         console.json_document(document(plans, outcome, failed, code))
     else:

@@ -591,3 +591,30 @@ def test_a_wish_file_that_is_no_mapping_is_bad_input(
     (tmp_path / "wish.yml").write_text(text)
     assert gpuwright("plan", "--wish", str(tmp_path / "wish.yml")).code == 2
     assert gpuwright("plan", "--wish", "/no/such/wish").code == 2
+
+
+def _written(host: str, report: bool) -> list[dict[str, Any]]:
+    """The events of a host that left its record, and of the report that the playbook wrote after it."""
+    plan = event("runner_on_ok", host, resolved_action="gpuwright.node.plan")
+    closed = event("runner_on_ok", host, resolved_action="gpuwright.node.report", res={"report": "report.json"})
+    return [plan, closed] if report else [closed, plan]
+
+
+@pytest.mark.parametrize("last", [True, False], ids=["report last", "report before a record"])
+def test_the_report_of_the_playbook_counts_where_it_came_after_every_record(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible, last: bool
+) -> None:
+    ansible.plans = {"a": plan_record("a")}
+    ansible.events = _written("a", last)
+    gpuwright("plan", "-i", "a,")
+    assert len(ansible.reports) == (0 if last else 1)
+
+
+def test_a_host_that_only_the_controller_can_tell_of_comes_into_the_report(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible
+) -> None:
+    ansible.plans = {"a": plan_record("a")}
+    lost = event("runner_on_unreachable", "b", res={"msg": "no route"})
+    ansible.events = [lost, *_written("a", True)]
+    gpuwright("plan", "-i", "a,b")
+    assert [set(made["unreachable"]) for made in ansible.reports] == [{"b"}]
