@@ -48,7 +48,8 @@ class ActionModule(NodeAction):
             if name in SEALED and name in begun["components"]
         }
         self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
-        look.save("sealed", plan | {"changes": begun["changes"]})
+        told = [row for row in begun["warnings"] if row["rule"] in planner.OF_THE_INDEX]
+        look.save("sealed", plan | {"changes": begun["changes"], "warnings": told + plan["warnings"]})
         return {"changed": False, "sealed": sorted(seals)}
 
     @staticmethod

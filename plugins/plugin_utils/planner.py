@@ -928,6 +928,10 @@ def _without_card(context: Context) -> list[dict[str, str]]:
     return [{"rule": "no-gpu", "text": text, "source": "gpuwright"}]
 
 
+#: Warnings that only an answer of the package index gives: the look after the work asks it no more.
+OF_THE_INDEX = ("foreign-source", "versions-unverified")
+
+
 def _sources_of_others(problems: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Package sources of the machine that do not answer and that nothing of the plan comes from."""
     begin = "a package source of this machine does not answer as it should, and nothing in this plan comes from it: "

@@ -152,7 +152,7 @@ def test_a_source_of_somebody_else_that_does_not_answer_stops_nobody(proven: Pro
     machine.shell(DAMAGES["a removed toolkit"].command)
     mended = machine.up()
     assert (mended.code, mended.components) == (0, {"container_toolkit", "cuda"}), str(mended)
-    (told,) = [row["text"] for row in mended.written_plan["warnings"] if row["rule"] == "foreign-source"]
+    (told,) = [row["text"] for row in mended.host["warnings"] if row["rule"] == "foreign-source"]
     assert "http://127.0.0.1:9/foreign" in told
     machine.shell(f"grep foreign {foreign} && rm {foreign}")
     proven.put_back(machine)

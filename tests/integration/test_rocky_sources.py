@@ -123,7 +123,7 @@ def test_a_source_that_nothing_comes_from_need_not_answer_for_a_whole_life(bare:
     assert "'foreign'" in bare.shell("dnf makecache 2>&1 || true")
     done = bare.up("--want", f"driver={OLDER}")
     assert (done.code, done.host["verdict"]) == (0, "pass"), str(done)
-    (told,) = [row["text"] for row in done.written_plan["warnings"] if row["rule"] == "foreign-source"]
+    (told,) = [row["text"] for row in done.host["warnings"] if row["rule"] == "foreign-source"]
     assert _FILE in told
     again = bare.up("--want", f"driver={OLDER}")
     assert (again.code, again.roles, again.host["changes"]) == (0, [], []), str(again)
