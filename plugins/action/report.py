@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleTemplateError, AnsibleValueOmittedError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -59,14 +59,27 @@ class ActionModule(ActionBase):
 
     def _set(self, variables: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """For each host of the play what is set of our variables, and of what stands for one, misspelt."""
+        others, this = variables["hostvars"], variables["inventory_hostname"]
+        of_the_play = variables.keys() - others.raw_get(this).keys()
+        of_all = {name: variables[name] for name in of_the_play}
         found: dict[str, dict[str, Any]] = {}
         for host in variables["ansible_play_hosts_all"]:
-            # Of this host with what the play itself sets.
-            there = variables if host == variables["inventory_hostname"] else variables["hostvars"][host]
-            found[host] = {}
-            for name in filter(settings.ours, there):
-                with contextlib.suppress(Exception):  # what cannot be rendered is told by the task that needs it
-                    found[host][name] = self._templar.template(there[name])
+            own = variables if host == this else others.raw_get(host)
+            # An earlier play may have left out a host that it could not reach, and what this one takes from that play is not there.
+            strict = host in variables["ansible_play_hosts"]
+            found[host] = self._rendered(own, {**of_all, **own}, strict=strict)
+        return found
+
+    def _rendered(self, own: Mapping[str, Any], variables: dict[str, Any], *, strict: bool) -> dict[str, Any]:
+        """What a host has of our variables. What cannot be rendered is left to the task that needs it where that may be known then."""
+        templar = self._templar.copy_with_new_env(available_variables=variables)
+        found: dict[str, Any] = {}
+        for name in filter(settings.ours, own):
+            try:
+                found[name] = templar.template(own[name])
+            except Exception as error:  # noqa: BLE001 - as what a lookup raises
+                if strict and not _is_for_later(error, own[name], variables):
+                    found[name] = settings.not_rendered(error)
         return found
 
     def _host(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
@@ -120,3 +133,13 @@ class ActionModule(ActionBase):
     def _variable(self, name: str, variables: dict[str, Any]) -> Any:
         value = variables.get(name)
         return self._templar.template(value) if isinstance(value, str) else value
+
+
+def _is_for_later(error: Exception, value: Any, variables: Mapping[str, Any]) -> bool:
+    """Whether a value that cannot be rendered before the first host is nothing to refuse.
+
+    `omit` says that it is not set, and what no password decrypts fails where it is used; no default takes its place there.
+    """
+    if isinstance(error, AnsibleValueOmittedError) or not isinstance(error, AnsibleTemplateError):
+        return True
+    return "undecryptable" in str(error) or settings.waits(value, variables)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -79,6 +81,12 @@ _MISSPELT = 0.9
 #: Hosts named before the rest is a number.
 _NAMED = 3
 _LONGEST = 60
+_REASON = 200
+#: In a template these may stand for what becomes known while the run goes on.
+_LATER = KEPT | {"ansible_facts", "hostvars", "vars"}
+
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def _text(value: Any) -> str:
@@ -208,11 +216,55 @@ def _near(name: str) -> tuple[str, ...]:
     return tuple(difflib.get_close_matches(name, declared(), 1, _MISSPELT))
 
 
+@dataclass(frozen=True)
+class NotRendered:
+    """Stands for a value whose template cannot be rendered: why."""
+
+    reason: str
+
+
+def not_rendered(error: Exception) -> NotRendered:
+    """Of what Ansible said of a template, its first line without credentials."""
+    line = redact.text(str(error).strip().partition("\n")[0])
+    return NotRendered(line if len(line) <= _REASON else line[:_REASON] + "…")
+
+
+def waits(value: Any, variables: Mapping[str, Any]) -> bool:
+    """Whether a template may name what is known of a host only later: facts, and what our plays keep of it.
+
+    Args:
+        value: not rendered.
+        variables: of the host, not rendered either: a template names others, which may wait in their turn.
+    """
+    return _waits(value, variables, set())
+
+
+def _waits(value: Any, variables: Mapping[str, Any], seen: set[str]) -> bool:
+    if isinstance(value, Mapping):
+        return any(_waits(inner, variables, seen) for inner in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_waits(inner, variables, seen) for inner in value)
+    if not isinstance(value, str):
+        return False
+    # Words in quotes too: a word too many leaves the template to the task that needs it.
+    names = {name for inside in _TEMPLATE.findall(value) for name in _NAME.findall(inside)} - seen
+    seen |= names
+    return any(_is_known_later(name, variables) for name in names) or any(
+        _waits(variables[name], variables, seen) for name in names if name in variables
+    )
+
+
+def _is_known_later(name: str, variables: Mapping[str, Any]) -> bool:
+    """Facts, what other hosts have, what our plays keep, and a role's own."""
+    return name in _LATER or (name.startswith(("ansible_", "_")) and name not in variables)
+
+
 def refuse(hosts: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse what cannot be meant, in one message for all hosts.
 
     Args:
-        hosts: for each host the variables that are `ours`, as far as they could be rendered.
+        hosts: for each host the variables that are `ours`, rendered; `NotRendered` stands for what never can be, and what has to wait is
+            left out.
 
     Raises:
         BadInput: a name or a value is wrong; the message has all of them, each with its hosts.
@@ -255,6 +307,9 @@ def _errors(values: Mapping[str, Any]) -> dict[str, BadInput]:
             hints = [f"did you mean {near}?" for near in _near(name)]
             elsewhere = [] if _has_our_prefix(name) else ["a variable of your own needs a name that is less alike"]
             found[name] = BadInput(f"{name} is no variable of gpuwright", [*hints, *elsewhere])
+            continue
+        if isinstance(value, NotRendered):
+            found[name] = BadInput(f"{name} cannot be rendered: {value.reason}")
             continue
         try:
             read({name: value})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,11 +22,12 @@ from gpuwright import (
     show,
     told,
 )
-from gpuwright.errors import BadInput
+from gpuwright.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from gpuwright.request import Request
     from gpuwright.runner import Outcome
@@ -60,15 +62,30 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
     if not way.privileged:
         console.note("not root: what only root can see stays unknown and is named (run with sudo, or with -K)")
     run_dir = paths.make_run_directory(args.report)
-    wanted = request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
-    after_boot = continuation.prepare(args, wanted, os.environ)
+    with _no_folder_of_a_refusal(run_dir, asked_for=args.report is not None):
+        wanted = request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
+        after_boot = continuation.prepare(args, wanted, os.environ)
     return replace(wanted, extra_vars={**wanted.extra_vars, "gpuwright_resume": after_boot}) if after_boot else wanted
 
 
 def execute(wanted: Request, title: str, *, verbosity: int) -> Outcome:
     """Run the playbook and show its progress."""
-    with progress.choose(title, verbosity=verbosity) as shown:
+    with (
+        _no_folder_of_a_refusal(wanted.run_dir, asked_for=wanted.report_asked_for),
+        progress.choose(title, verbosity=verbosity) as shown,
+    ):
         return runner.run(wanted, shown.take)
+
+
+@contextlib.contextmanager
+def _no_folder_of_a_refusal(run_dir: Path, *, asked_for: bool) -> Iterator[None]:
+    """What is refused before the first host was a run of nothing: `gpuwright runs` does not list it."""
+    try:
+        yield
+    except (BadInput, Refused):
+        if not asked_for and not (run_dir / "run.json").exists():
+            paths.remove_run_directory(run_dir)
+        raise
 
 
 def tell_results(

@@ -172,6 +172,16 @@ def make_run_directory(report: str | None) -> Path:
     return path
 
 
+def remove_run_directory(run_dir: Path) -> None:
+    """Remove what a run wrote, and its directory where nothing else is in it."""
+    import contextlib
+
+    with contextlib.suppress(OSError):
+        _remove_own(run_dir)
+        (run_dir / MARKER).unlink(missing_ok=True)
+        run_dir.rmdir()
+
+
 def clear_records(run_dir: Path) -> None:
     """Drop what an earlier pass of the same run wrote about hosts, so that nothing stale is read as a result."""
     import shutil
@@ -181,13 +191,17 @@ def clear_records(run_dir: Path) -> None:
 
 
 def _clear_own(path: Path, is_ours: bool) -> None:
-    import shutil
-
     if not is_ours:
         raise BadInput(
             f"the report directory {path} is not empty and was not written by gpuwright",
             ["give an empty or a new directory with --report DIR"],
         )
+    _remove_own(path)
+
+
+def _remove_own(path: Path) -> None:
+    import shutil
+
     for name in OWN_ENTRIES:
         entry = path / name
         if entry.is_dir() and not entry.is_symlink():

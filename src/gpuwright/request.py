@@ -38,6 +38,7 @@ class Request:
             command line can be read by everybody on this machine.
         check: dry run (`--check --diff`).
         become_password: sudo's password, given to the prompt only.
+        report_asked_for: the run directory is the one that `--report` named.
     """
 
     verb: str
@@ -52,6 +53,7 @@ class Request:
     verbosity: int = 0
     check: bool = False
     become_password: str | None = field(default=None, repr=False)
+    report_asked_for: bool = False
 
     @property
     def local(self) -> bool:
@@ -99,6 +101,7 @@ def build(
         ansible_options=tuple(args.ansible_options),
         verbosity=max(args.verbose - 1, 0),
         become_password=privilege.password,
+        report_asked_for=args.report is not None,
     )
 
 

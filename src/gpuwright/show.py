@@ -46,6 +46,17 @@ _RESULT_PARTS = (
 )
 # Actions that bring another version.
 _MOVING = ("install", "upgrade")
+# What is counted, where it is one.
+_ONE = {
+    "cards": "card",
+    "cards parted otherwise": "card parted otherwise",
+    "computing processes": "computing process",
+    "errors": "error",
+    "files": "file",
+    "lanes": "lane",
+    "times": "time",
+    "unreadable values": "unreadable value",
+}
 # Hosts named one by one before the rest is a number.
 _MOST_UNREACHABLE = 20
 
@@ -354,5 +365,7 @@ def _measured(check: Record) -> str:
     measured, expected, unit = check.get("measured"), check.get("expected"), check.get("unit")
     if measured is None:
         return "-"
+    if measured == 1:
+        unit = _ONE.get(str(unit), unit)
     with_unit = f"{measured} {unit}" if unit else str(measured)
     return with_unit if expected is None else f"{with_unit}, expected {expected}"

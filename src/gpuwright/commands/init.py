@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import stat
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the file, and say what to do with it.
 
     Raises:
-        BadInput: a name is none of a host, or the file is there already or cannot be written.
+        BadInput: a name is none of a host, or the file is there already, is a link, or cannot be written.
     """
     kind = "inventory" if args.hosts else "wish"
     path = Path(args.output or f"{kind}.yml").expanduser()
@@ -148,8 +152,13 @@ def _of_this_machine() -> dict[str, Any]:
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
+    """Write the file. With `force` the name is taken by the new one: what a link leads to is never written to."""
     try:
-        with path.open("w" if force else "x", encoding="utf-8") as stream:
+        there = _there(path)
+        if there and force:
+            _replace(path, text, there)
+            return
+        with path.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
         raise BadInput(
@@ -157,3 +166,34 @@ def _write(path: Path, text: str, *, force: bool) -> None:
         ) from None
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _there(path: Path) -> os.stat_result | None:
+    """The file that has the name, if there is one.
+
+    Raises:
+        BadInput: it is a link, or no file that could be replaced.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no regular file"
+        raise BadInput(f"{path} is {what} and is not written over", ["name another file: --output FILE"])
+    return found
+
+
+def _replace(path: Path, text: str, there: os.stat_result) -> None:
+    """Put a new file in place of the one that is there, in one step and with its owner and mode."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            with contextlib.suppress(PermissionError):  # only root gives a file away
+                os.fchown(stream.fileno(), there.st_uid, there.st_gid)
+            os.fchmod(stream.fileno(), there.st_mode & 0o777)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -121,7 +121,7 @@ def fleet(folder: Path) -> Path:
     (folder / "group_vars").mkdir()
     (folder / "host_vars").mkdir()
     (folder / "group_vars" / "all.yml").write_text("gpuwright_serial: abc\n")
-    (folder / "host_vars" / "node2.yml").write_text("cuda_version: ['12.8']\n")
+    (folder / "host_vars" / "node2.yml").write_text("cuda_version: ['12.8']\nreboot_timeout: '{{ nope }}'\n")
     hosts = {"node1": {"gpuwright_gpus_expected": "two"}, "node2": {}}
     path = folder / "hosts.yml"
     path.write_text(json.dumps({"all": {"hosts": hosts, "vars": {"ansible_host": "192.0.2.1"}}}))
@@ -132,6 +132,7 @@ MISTAKES = (
     "gpuwright_serial has to be a number of hosts, a share such as \"25%\", or a list of these, found 'abc' (all 2 hosts)",
     "gpuwright_gpus_expected has to be a number of cards or their names, found 'two' (node1)",
     "cuda_version is no variable of gpuwright (node2)",
+    "reboot_timeout cannot be rendered: 'nope' is undefined (node2)",
     "nvidia_driver_reboot has to be true or false, found 'maybe' (all 2 hosts)",
 )
 

@@ -418,6 +418,24 @@ def test_checks_that_did_not_pass_are_shown_with_remedies_and_counted(
     assert "driver.loaded" not in done.out
 
 
+@pytest.mark.parametrize(
+    ("measured", "unit", "said"),
+    [
+        (1, "files", "1 file, expected 0"),
+        (2, "files", "2 files, expected 0"),
+        (1, "computing processes", "1 computing process, expected 0"),
+        (1, "s", "1 s, expected 0"),
+        (1, None, "1, expected 0"),
+    ],
+)
+def test_one_of_what_is_counted_is_said_as_one(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible, measured: int, unit: str | None, said: str
+) -> None:
+    checks = [check("framework.files", "fail", measured=measured, expected=0, unit=unit)]
+    ansible.plans = {"a": plan_record("a", checks=checks, verdict="fail")}
+    assert said in gpuwright("doctor").out
+
+
 def test_equal_results_of_a_fleet_are_shown_once(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
     ansible.results = {f"gpu{number:03}": result_record(f"gpu{number:03}") for number in range(300)}
     narrow = [check("pcie.width", "fail", reason="the link is narrow")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +101,40 @@ def test_a_file_that_is_there_is_only_written_over_when_told(
     done = gpuwright("init", *words, "-o", "mine.yml", "--force", "--json")
     assert done.json == {"ok": True, "kind": "inventory" if words else "wish", "file": "mine.yml"}
     assert path.read_text().startswith("---\n")
+
+
+@pytest.mark.parametrize("words", [[], ["--force"]])
+@pytest.mark.parametrize("leads_to", ["elsewhere/theirs.yml", "elsewhere/absent.yml"])
+def test_a_link_is_not_written_through(
+    gpuwright: Callable[..., Any], here: Path, words: list[str], leads_to: str
+) -> None:
+    (here / "elsewhere").mkdir()
+    (here / "elsewhere/theirs.yml").write_text("theirs\n")
+    (here / "wish.yml").symlink_to(here / leads_to)
+    done = gpuwright("init", *words)
+    assert (done.code, done.err.count("\n")) == (2, 2)
+    assert "wish.yml is a symbolic link and is not written over" in done.err
+    assert [(path.name, path.read_text()) for path in (here / "elsewhere").iterdir()] == [("theirs.yml", "theirs\n")]
+    assert (here / "wish.yml").is_symlink()
+
+
+def test_what_is_no_file_is_not_written_over(gpuwright: Callable[..., Any], here: Path) -> None:
+    os.mkfifo(here / "pipe")
+    (here / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        done = gpuwright("init", "--force", "-o", name)
+        assert done.code == 2
+        assert f"{name} is no regular file" in done.err
+
+
+def test_a_file_is_replaced_by_one_of_its_mode(gpuwright: Callable[..., Any], here: Path) -> None:
+    path, other_name = here / "wish.yml", here / "other.yml"
+    path.write_text("mine\n")
+    path.chmod(0o640)
+    other_name.hardlink_to(path)
+    assert gpuwright("init", "--force").code == 0
+    assert (path.stat().st_mode & 0o777, other_name.read_text()) == (0o640, "mine\n")
+    assert sorted(each.name for each in here.iterdir()) == ["other.yml", "wish.yml"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpuwright import paths, runs
+from tests.unit.cli.conftest import FakeAnsible, event, plan_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,3 +131,47 @@ def test_a_run_that_may_still_be_at_work_stays(folder: Path) -> None:
     make(folder, "20261119T100000Z-1", verdict=None)
     make(folder, "20261118T100000Z-1", 2, verdict=None)
     assert [run.name for run in runs.prune(keep=1)] == ["20261118T100000Z-1"]
+
+
+REFUSED = event(
+    "runner_on_failed",
+    "a",
+    resolved_action="gpuwright.node.report",
+    res={"msg": "gpuwright_serial has to be a number", "suggestions": []},
+)
+
+
+@pytest.mark.parametrize("words", [["-i", "absent.yml"], ["-i", "a,"], []])
+@pytest.mark.parametrize("verb", ["plan", "up", "validate"])
+def test_a_run_that_was_refused_before_the_first_host_is_no_run(
+    gpuwright: Callable[..., Done], ansible: FakeAnsible, verb: str, words: list[str]
+) -> None:
+    ansible.events = [REFUSED]
+    assert gpuwright(verb, *words).code == 2
+    assert runs.known() == []
+    assert not runs.directory().is_dir() or list(runs.directory().iterdir()) == []
+
+
+def test_a_folder_that_was_asked_for_or_has_more_in_it_stays(
+    gpuwright: Callable[..., Done], ansible: FakeAnsible, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ansible.events = [REFUSED]
+    assert gpuwright("plan", "--report", str(tmp_path / "mine")).code == 2
+    assert (tmp_path / "mine" / "ansible").is_dir()
+
+    before = FakeAnsible.__call__
+
+    def with_a_note(self: FakeAnsible, request: Any, on_event: Any) -> Any:
+        (request.run_dir / "notes.txt").write_text("mine")
+        return before(self, request, on_event)
+
+    monkeypatch.setattr(FakeAnsible, "__call__", with_a_note)
+    assert gpuwright("plan").code == 2
+    (left,) = runs.directory().iterdir()
+    assert [path.name for path in left.iterdir()] == ["notes.txt"]
+
+
+def test_a_run_that_came_to_its_hosts_stays(gpuwright: Callable[..., Done], ansible: FakeAnsible) -> None:
+    ansible.plans = {"a": plan_record("a")}
+    assert gpuwright("up").code == 2  # nobody can be asked
+    assert len(runs.known()) == 1

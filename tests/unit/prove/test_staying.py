@@ -11,11 +11,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
 from ansible_collections.gpuwright.node.plugins.plugin_utils import records, report, run_directory
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import SEALED
 from gpuwright import records as results
+from tests.unit.gate import honest
 from tests.unit.plan import nodes
-from tests.unit.plan.test_planner import plan, proven
+from tests.unit.plan.test_planner import plan, proven, wish
 
 ROOT = Path(__file__).resolve().parents[3]
 WARNING = {"rule": "a.rule", "text": "a card of another owner", "source": None, "remedy": None}
@@ -128,3 +130,65 @@ def test_facts_that_are_packed_can_be_asked_about(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(BadInput, match="broken gzip"):
         knowledge.read_facts(str(path))
+
+
+EVERYTHING = wish(
+    gpuwright_want=["cuda", "container-toolkit", "pytorch", "tensorflow", "jax"], mig_layout={"all": "off"}
+)
+#: What an environment has beside its framework: NVIDIA's libraries, and what a framework needs.
+_BESIDE = [
+    f"{name}-{number}" for name in ("nvidia-library-cu13", "typing-something", "markup-safe") for number in range(20)
+]
+_MOST = 20_000
+
+
+def everything() -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is seen and planned of a host with two cards on which every component is right."""
+    data = smi.parse_xml((Path(__file__).parent / "fixtures/h100_580.xml").read_text(encoding="utf-8"))
+    seen = honest.provisioned(lock=None)
+    seen["smi"] = {"rc": 0, "seconds": 0.4, "error": None, "data": {**data, "driver_version": nodes.DRIVER}}
+    seen["smi"]["mig_devices"] = {}
+    for card, told in zip(seen["pci"]["gpus"], data["gpus"], strict=True):
+        card["bus_id"] = told["pci_bus_id"]
+    seen["services"]["gpuwright-mig.service"] = {"active": "active", "enabled": "enabled"}
+    seen["packages"]["installed"] |= {f"libnvidia-something-{number}": f"{nodes.DRIVER}-1" for number in range(40)}
+    for row in plan(seen, EVERYTHING)["stack"]["frameworks"]:
+        wanted = (requirement.partition("==") for requirement in row["requirements"])
+        exactly = {name.partition("[")[0]: version for name, _, version in wanted}
+        python = f"{row['interpreter']}.5"
+        packages = {name: f"13.0.{number}" for number, name in enumerate(_BESIDE)} | exactly
+        seen["environments"][row["path"]] = {
+            "python": python,
+            "packages": packages,
+            "loader_path": None,
+            "damage": [],
+        }
+    seen = proven(seen, EVERYTHING)
+    for name, seal in seen["seals"].items():
+        seal["packages"] = seen["packages"]["installed"] if name == "nvidia_driver" else {}
+        seal["written"] = "2026-11-20T11:00:00Z"
+    made = plan(seen, EVERYTHING)
+    seen["proof"] |= {"schema": 1, "checks": made["checks"], "gpus": [{"uuid": f"GPU-{number}"} for number in range(2)]}
+    return seen, plan(seen, EVERYTHING)
+
+
+def folder_of(path: Path, hosts: int, seen: dict[str, Any], made: dict[str, Any]) -> int:
+    """The bytes of a run over so many hosts that are right, its report in all its forms included."""
+    report.open_run(path, "up")
+    for number in range(hosts):
+        host = f"gpu{number:03}"
+        for kind, document in (("facts", seen | {"hostname": host}), ("plans", made | {"host": host})):
+            run_directory.write_document(path / kind, host, document, packed=records.stays(made))
+    report.aggregate(path)
+    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+
+
+def test_a_host_that_stays_costs_at_most_20_kb(tmp_path: Path) -> None:
+    seen, made = everything()
+    assert records.stays(made), (made["changes"], made["checks"])
+    assert set(made["digests"]) == set(SEALED)
+    assert len(seen["environments"]) == 3
+    assert [check["id"] for check in made["checks"] if check["status"] in ("fail", "incomplete")] == []
+    assert len(made["checks"]) > 80
+    one, more = (folder_of(tmp_path / str(hosts), hosts, seen, made) for hosts in (1, 11))
+    assert (more - one) / 10 <= _MOST
