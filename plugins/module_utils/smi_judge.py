@@ -32,6 +32,8 @@ TEMPERATURE_MARGIN_C = 5
 # Own rules for a card that names no thresholds of its own; real ones shut down between 92 and 104 degrees.
 TEMPERATURE_LIMIT_C = 85
 SHUTDOWN_LIMIT_C = 105
+# As far below 0 as the margin of a card (T.Limit) may fall that names no shutdown; see _shutdown_margin.
+SHUTDOWN_LIMIT_MARGIN_C = -10
 # Own rule: a card that is asked shows a few percent without work.
 REST_PERCENT = 5
 # Lanes that a card needs to be fed; boards and clouds give several cards eight each.
@@ -663,19 +665,35 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
 
 
 def _judge_margin(gpu: Gpu, rest: Dict[str, Any]) -> Check:
-    """Of a card that tells no temperature: how far it is from where it shuts itself down, where it tells that."""
-    margin, last = gpu["temperature_margin_c"], gpu["temperature_shutdown_margin_c"]
-    if margin is None or last is None or margin > last:
+    """Of a card that tells no temperature: how far it is from where it slows down and shuts itself down, where it tells that."""
+    margin, last = gpu["temperature_margin_c"], _shutdown_margin(gpu)
+    if margin is None or margin > TEMPERATURE_MARGIN_C:
         return checks.skipped("temp.gpu", "the card tells no temperature", "warning", gpu=label(gpu))
+    if margin > last:
+        reason = f"{margin} °C below the temperature at which the card slows down"
+        return checks.failed(
+            "temp.gpu", "warning", measured=margin, expected=TEMPERATURE_MARGIN_C, reason=reason, **rest
+        )
     reason = "the card is as hot as where it shuts itself down"
     return checks.failed("temp.gpu", measured=margin, expected=last, reason=reason, **rest)
+
+
+def _shutdown_margin(gpu: Gpu) -> int:
+    """The margin at which a card shuts itself down: its own word, else one that is beyond that of every card known.
+
+    A margin (NVIDIA's T.Limit) counts down to 0, where a card may work no hotter; it slows down at -2 and shuts itself down at -7
+    (GeForce RTX 4090) or -8 (H100, H200). So their own ``nvidia-smi -q`` says ("GPU Shutdown T.Limit Temp", in the XML
+    ``gpu_temp_max_tlimit_threshold``), with drivers 535 and 590.
+    """
+    last: Optional[int] = gpu["temperature_shutdown_margin_c"]
+    return SHUTDOWN_LIMIT_MARGIN_C if last is None else last
 
 
 def _shutdown_temperature(gpu: Gpu) -> int:
     """Where a card shuts itself down, by its threshold and by its margin; a margin counts down to a small negative one."""
     threshold: int = gpu["temperature_shutdown_c"] or SHUTDOWN_LIMIT_C
-    margin, last = gpu["temperature_margin_c"], gpu["temperature_shutdown_margin_c"]
-    return threshold if margin is None or last is None else min(threshold, gpu["temperature_c"] + margin - last)
+    margin = gpu["temperature_margin_c"]
+    return threshold if margin is None else min(threshold, gpu["temperature_c"] + margin - _shutdown_margin(gpu))
 
 
 def _judge_memory_temperature(gpu: Gpu, expected: Expected) -> Check:
