@@ -16,7 +16,7 @@ import json
 import math
 import os
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
 
@@ -28,6 +28,12 @@ Measurement = Dict[str, Any]
 MOST_CHARACTERS = 2 * 1024**2
 #: No figure of a disk is beyond it, in bytes, operations, milliseconds or nanoseconds.
 MOST = 1e15
+#: No disk, and no memory, moves more bytes a second.
+MOST_A_SECOND = 1e12
+#: Figures of one run may differ by this factor: versions of fio round, and count the time of the first and the last request differently.
+TOLERANCE = 2.0
+#: Bytes that a request moves at the least: a sector has 512.
+LEAST_OF_A_REQUEST = 256
 
 #: What fio says beside its document when the document is not the whole truth, and what that means.
 _TELLING_LINES = (
@@ -77,9 +83,13 @@ def parse(text: Any, stderr: Any = "", rc: Optional[int] = 0) -> Document:
     if not all(isinstance(job, dict) for job in jobs):
         raise FioError("expected an object for each job in fio's JSON")
     messages += [line for line in said.splitlines() if line.strip()]
+    common = document.get("global options")
     errors = _errors(jobs, messages)
     # What stands beside an error is not whole, and is not used.
-    sides = {name: [] if errors else [_side(job, name) for job in jobs] for name in ("read", "write", "trim")}
+    sides = {
+        name: [] if errors else [_side(job, name, _request(common, job)) for job in jobs]
+        for name in ("read", "write", "trim")
+    }
     return {
         "version": document["fio version"][:100],
         "jobs": len(jobs),
@@ -120,6 +130,8 @@ def _cut_out(text: str, stderr: str, rc: Optional[int]) -> tuple[Document, List[
     if not isinstance(document, dict):
         raise FioError("expected an object in fio's JSON")
     around = text[: start.start()] + "\n" + body[end:]
+    if _ANOTHER.search(around) or _ANOTHER.search(stderr):
+        raise FioError("fio gave more than one document, or a part of one, where one was expected")
     return document, [line.strip() for line in around.splitlines() if line.strip()]
 
 
@@ -128,7 +140,37 @@ def _whole(digits: str) -> float:
     return int(digits) if len(digits) < 20 else float(digits)
 
 
-_DECODER = json.JSONDecoder(parse_int=_whole, parse_constant=lambda _name: None)
+# What is judged, by its name. Others may stand twice: fio writes an option as often as it was given.
+_OF_A_JOB = ("fio version", "jobs", "job options", "error", "first_error", "total_err", "read", "write", "trim")
+_OF_A_DIRECTION = (
+    "io_bytes",
+    "runtime",
+    "iops",
+    "bw",
+    "bw_bytes",
+    "total_ios",
+    "clat",
+    "clat_ns",
+    "min",
+    "mean",
+    "max",
+)
+_JUDGED = frozenset((*_OF_A_JOB, *_OF_A_DIRECTION))
+
+
+def _once(pairs: List[Tuple[str, Any]]) -> Document:
+    """An object. Raises FioError where something that is judged stands there twice with different values."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        for key, value in pairs:
+            if key in _JUDGED and made[key] != value:
+                raise FioError(f"fio's JSON says two different things of {key}")
+    return made
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole, parse_constant=lambda _name: None, object_pairs_hook=_once)
+# What stands only in a document; lines beside it are sentences.
+_ANOTHER = re.compile(r"^[ \t]*\{|\"(?:fio version|jobs|error)\"\s*:", re.MULTILINE)
 
 
 def _no_document(text: str, stderr: str, rc: Optional[int]) -> str:
@@ -188,8 +230,67 @@ def _told(value: Any) -> str:
     return "a list or an object" if isinstance(value, (list, dict)) else repr(value)[:60]
 
 
-def _side(job: Mapping[str, Any], direction: str) -> Optional[Measurement]:
-    """One direction of one job; ``None`` when it moved nothing.
+_SIZE = re.compile(r"^(\d{1,12})([kmg]?)(?:i?b)?$", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+
+
+def _request(common: Any, job: Mapping[str, Any]) -> Optional[int]:
+    """The bytes of a request, where the job has one size for all and the document names it."""
+    options: Dict[str, Any] = {}
+    for each in (common, job.get("job options")):
+        options.update(each if isinstance(each, dict) else {})
+    size = _SIZE.match(str(options.get("bs", options.get("blocksize", ""))))
+    if size is None or not {"bsrange", "blocksize_range", "bssplit"}.isdisjoint(options):
+        return None
+    return int(size.group(1)) * _UNITS[size.group(2).lower()] or None
+
+
+def _refuse_negative(raw: Mapping[str, Any], direction: str) -> None:
+    """Raises FioError for a number below 0 anywhere in a direction of a job: fio measures nothing that could be."""
+    left: List[Tuple[str, Any]] = [(direction, raw)]
+    while left:
+        where, value = left.pop()
+        if isinstance(value, dict):
+            left += [(f"{where}.{key}"[:100], each) for key, each in value.items()]
+        elif isinstance(value, list):
+            left += [(where, each) for each in value]
+        elif (isinstance(value, (int, float)) and value < 0) or (
+            isinstance(value, str) and re.match(r"-\s*[\d.]", value.strip())
+        ):
+            raise FioError(
+                f"a figure of fio cannot be right: {where} is {_told(value)}, where a number from 0 was expected"
+            )
+
+
+def _refuse_contradictions(raw: Mapping[str, Any], side: Measurement, direction: str, request: Optional[int]) -> None:
+    """Raises FioError where the figures of one direction cannot all be right: fio makes its rates of what it counts.
+
+    The run time is whole milliseconds, and old versions round rates down to whole KiB and whole operations.
+    """
+    shortest, longest = max(side["runtime_ms"] - 1, 0.5) / 1000.0, (side["runtime_ms"] + 1) / 1000.0
+    rate, iops = side["bw_bytes"], side["iops"]
+    # Each a figure, how much less than the truth it may say, and the least and the most that the others make of it.
+    pairs = [("the bytes a second", rate, 1024, side["io_bytes"] / longest, side["io_bytes"] / shortest)]
+    if side["total_ios"]:
+        pairs.append(("the operations a second", iops, 1, side["total_ios"] / longest, side["total_ios"] / shortest))
+    if raw.get("bw") is not None:
+        kibibytes = _figure(raw, "bw", direction)
+        pairs.append(("the KiB a second", kibibytes, 1, rate / 1024, rate / 1024))
+    if request:
+        pairs.append(("the bytes a second", rate, 1024, iops * request, (iops + 1) * request))
+    for name, told, rounded, least, most in pairs:
+        if told + rounded < least / TOLERANCE or told > most * TOLERANCE:
+            raise FioError(
+                f"the figures of fio contradict each other: {direction} has {told:g} as {name}, and by the others they are {least:g}"
+            )
+    if rate > MOST_A_SECOND or rate + 1024 < iops * LEAST_OF_A_REQUEST:
+        raise FioError(
+            f"the figures of fio cannot be right: {direction} has {rate:g} bytes in {iops:g} operations a second, and no disk does so"
+        )
+
+
+def _side(job: Mapping[str, Any], direction: str, request: Optional[int] = None) -> Optional[Measurement]:
+    """One direction of one job; ``None`` when it moved nothing. ``request`` are the bytes of each request, where they are known.
 
     Raises:
         FioError: a figure cannot be right, or one without which the others say nothing is missing.
@@ -199,6 +300,7 @@ def _side(job: Mapping[str, Any], direction: str) -> Optional[Measurement]:
         return None
     if not isinstance(raw, dict):
         raise FioError(f"expected an object for {direction} in fio's JSON")
+    _refuse_negative(raw, direction)
     modern = "bw_bytes" in raw or "clat_ns" in raw
     kibibyte = 1 if modern else 1024
     rate = "bw_bytes" if "bw_bytes" in raw else "bw"
@@ -211,7 +313,7 @@ def _side(job: Mapping[str, Any], direction: str) -> Optional[Measurement]:
     if idle:
         moved = ", ".join(name for name, value in counted.items() if value)
         raise FioError(f"the figures of fio contradict each other: {direction} has {moved}, and its {idle[0]} is 0")
-    return {
+    side = {
         "iops": counted["iops"],
         "bw_bytes": counted[rate] * (1 if rate == "bw_bytes" else 1024),
         "io_bytes": int(counted["io_bytes"] * kibibyte),
@@ -219,6 +321,8 @@ def _side(job: Mapping[str, Any], direction: str) -> Optional[Measurement]:
         "runtime_ms": counted["runtime"],
         "clat_ns": _latency(raw, "clat_ns", direction, 1) if modern else _latency(raw, "clat", direction, 1000),
     }
+    _refuse_contradictions(raw, side, direction, request)
+    return side
 
 
 def _latency(side: Mapping[str, Any], name: str, direction: str, to_ns: int) -> Dict[str, Any]:
@@ -283,7 +387,12 @@ def _errors(jobs: Sequence[Mapping[str, Any]], messages: Sequence[str]) -> List[
     for job in jobs:
         name = _told(job.get("jobname"))
         # With continue_on_error the first error stands beside an "error" of 0.
-        told += [_error(name, job.get("error")), _error(name, job.get("first_error", 0))]
+        numbered = [_error(name, job.get("error")), _error(name, job.get("first_error", 0))]
+        total = _error(name, job.get("total_err", 0))
+        if total["errno"] != 0 and all(error["errno"] == 0 for error in numbered):
+            message = f"fio counted {_told(job['total_err'])} errors and gives none of them a number"
+            numbered.append({"job": name, "errno": None, "message": message})
+        told += numbered
     for line in messages:
         found = _ERROR_LINE.search(line)
         if found:

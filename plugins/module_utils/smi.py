@@ -14,6 +14,7 @@ Pure functions: nothing is executed here.
 
 from __future__ import annotations
 
+import itertools
 import re
 import xml.etree.ElementTree as ET
 from typing import Any, Dict, List, Optional, Tuple
@@ -92,17 +93,26 @@ class _Reader:
         self.errors: Dict[str, str] = {}
 
     def found(self, *paths: str) -> Tuple[str, Optional[str]]:
-        """The first path that is there and says something, else the first that is there, with its text."""
+        """The first path that is there and says something, else the first that is there, with its text.
+
+        What stands there more than once and says different things is an error: none of them can be trusted.
+        """
         fallback: Tuple[str, Optional[str]] = (paths[0], None)
         for path in paths:
-            found = self.element.find(path)
-            if found is None:
+            if self.element.find(path) is None:
                 continue
-            text = plain(found.text)
-            if not is_not_applicable(text):
-                return path, text
-            fallback = (path, text) if fallback[1] is None else fallback
+            texts = [plain(each.text) for each in self.all(path)]
+            told = list(dict.fromkeys(text for text in texts if not is_not_applicable(text)))
+            if len(told) > 1 or len(texts) > _MOST_TAGS_OF_A_GROUP:
+                self.refuse(path, "told more than once: " + " / ".join(told))
+            if told:
+                return path, told[0]
+            fallback = (path, texts[0]) if fallback[1] is None else fallback
         return fallback
+
+    def all(self, path: str) -> List[ET.Element]:
+        """What stands at a path: one element in a real document. At most one more than there is room for."""
+        return list(itertools.islice(self.element.iterfind(path), _MOST_TAGS_OF_A_GROUP + 1))
 
     def raw(self, *paths: str) -> Optional[str]:
         """The text of :meth:`found`."""
@@ -230,10 +240,15 @@ def parse_xml(text: Any) -> SmiData:
         raise SmiError(f"expected the XML of nvidia-smi (<{_ROOT}>) and found <{root.tag[:100]}>")
     reader = _Reader(root)
     gpus = [_gpu(index, element) for index, element in enumerate(_some(root, "gpu", _MOST_CARDS))]
+    driver, attached = reader.text("driver_version"), reader.integer("attached_gpus")
+    for path in ("driver_version", "attached_gpus"):
+        # Every host has them; only parts of a document come without.
+        if reader.all(path) and is_not_applicable(reader.raw(path)):
+            reader.refuse(path, "N/A")
     return {
-        "driver_version": reader.text("driver_version"),
+        "driver_version": driver,
         "cuda_version": reader.text("cuda_version"),
-        "attached_gpus": reader.integer("attached_gpus"),
+        "attached_gpus": attached,
         "gpus": gpus,
         "notes": notes,
         "errors": _with_told_errors(reader, without=("gpu",)),
@@ -350,6 +365,7 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("fabric.route_unhealthy", "text", ("fabric/health/route_unhealthy",)),
     ("fabric.access_timeout_recovery", "text", ("fabric/health/access_timeout_recovery",)),
     ("fabric.incorrect_configuration", "text", ("fabric/health/incorrect_configuration",)),
+    ("fabric.partition_assigned", "text", ("fabric/health/partition_assigned",)),
     ("fabric.clique_id", "text", ("fabric/cliqueId",)),
     ("fabric.cluster_uuid", "text", ("fabric/clusterUuid",)),
     ("temperature_c", "degrees", ("temperature/gpu_temp",)),
@@ -423,6 +439,7 @@ def _gpu(index: int, element: ET.Element) -> Gpu:
     gpu["pcie"]["replays"] = None if gpu["pcie"]["replays"] == 65535 else gpu["pcie"]["replays"]
     if gpu["memory_total_mib"] == 0:
         read.refuse("fb_memory_usage/total", "0 MiB")
+    gpu["fabric"]["other"] = _other_health(read)
     gpu["ecc"].update(_ecc_counts(read))
     gpu["mig"] = _mig(read)
     gpu["retired_pages"] = _retired_pages(read)
@@ -434,8 +451,16 @@ def _gpu(index: int, element: ET.Element) -> Gpu:
 
 
 # Where words of an error say nothing of the card: eight good RTX 4090 had an addressing mode "Unknown Error" with driver 535.154, a
-# name is what a user gave his program, and clocks that are offered are no state.
-_NO_STATE = ("addressing_mode", "accounted_processes", "supported_clocks", "process_info")
+# process may be called by them, and clocks that are offered are no state. An error_string in these places is the driver's own: it could
+# not answer what stands there.
+NO_STATE = ("addressing_mode", "accounted_processes", "supported_clocks", "process_info")
+# What a user gave his program: nothing inside it is the driver's.
+_USERS = "process_name"
+
+
+def of_no_state(path: str) -> bool:
+    """Whether what stands at a path of a card is a list that goes with it and says nothing of its state."""
+    return not set(path.split("/")).isdisjoint(NO_STATE)
 
 
 def _with_told_errors(read: _Reader, without: Tuple[str, ...] = ()) -> Dict[str, str]:
@@ -445,18 +470,20 @@ def _with_told_errors(read: _Reader, without: Tuple[str, ...] = ()) -> Dict[str,
     than any real one.
     """
     errors = dict(read.errors)
-    layer = [(child.tag[:_MOST_OF_A_VALUE], child) for child in read.element if child.tag not in without + _NO_STATE]
+    layer = [(child.tag[:_MOST_OF_A_VALUE], child) for child in read.element if child.tag not in without]
     for _depth in range(_MOST_DEPTH):
+        below = []
         for path, element in layer:
             text = plain((element.text or "")[:_MOST_OF_A_LINE])
-            if _ERROR_TEXT.search(text) or (element.tag == "error_string" and not is_not_applicable(text)):
+            if element.tag == "error_string":
+                wrong = not is_not_applicable(text)
+            else:
+                wrong = bool(_ERROR_TEXT.search(text)) and not of_no_state(path)
+            if wrong:
                 errors.setdefault(path, text[:_MOST_OF_A_VALUE])
-        layer = [
-            ((path + "/" + child.tag)[:_MOST_OF_A_VALUE], child)
-            for path, element in layer
-            for child in element
-            if child.tag not in _NO_STATE
-        ]
+            inner = [child for child in element if child.tag != _USERS]
+            below += [((path + "/" + child.tag)[:_MOST_OF_A_VALUE], child) for child in inner]
+        layer = below
     if layer:
         raise SmiError(f"the XML of nvidia-smi has more than {_MOST_DEPTH} elements within each other")
     return dict(list(errors.items())[:_MOST_ERRORS])
@@ -495,8 +522,7 @@ def _ecc_counts(read: _Reader) -> Dict[str, Any]:
 
 def _double_bit(read: _Reader, base: str) -> Optional[int]:
     """What cards before Ampere count: the total, and where that says less, its parts."""
-    found = read.element.find(base)
-    parts = [] if found is None else [base + "/" + tag for tag in _tags(found) if tag != "total"]
+    parts = [base + "/" + tag for tag in _tags(read.all(base)) if tag != "total"]
     known = [count for count in (read.integer(base + "/total"), read.total(*parts)) if count is not None]
     return max(known) if known else None
 
@@ -504,6 +530,21 @@ def _double_bit(read: _Reader, base: str) -> Optional[int]:
 def _sum(*values: Optional[int]) -> Optional[int]:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def _other_health(read: _Reader) -> Optional[str]:
+    """What a fabric's health is told by besides the values of the table, on every level: ``tag: text``, with ``; `` between them."""
+    base = "fabric/health"
+    known = {path[len(base) + 1 :] for _key, _how, paths in _VALUES for path in paths if path.startswith(base)}
+    told = []
+    for health in read.all(base):
+        others = [inner for child in health if child.tag not in known for inner in child.iter()]
+        told += [f"{inner.tag}: {plain(inner.text)}" for inner in others if not is_not_applicable(inner.text)]
+    text = "; ".join(told)
+    if len(text) > _MOST_OF_A_VALUE:
+        read.refuse(base, text)
+        return None
+    return text or None
 
 
 def _retired_pages(read: _Reader) -> Optional[Dict[str, Any]]:
@@ -567,13 +608,13 @@ def _mig(read: _Reader) -> Dict[str, Any]:
 def _uncorrected_counts(device: ET.Element) -> List[str]:
     """Paths of an instance's counters since the driver was loaded; newer drivers count parity and SECDED apart, as they do for a card."""
     base = "ecc_error_count/volatile_count"
-    found = device.find(base)
-    return [] if found is None else [base + "/" + tag for tag in _tags(found) if "uncorrectable" in tag]
+    return [base + "/" + tag for tag in _tags(_Reader(device).all(base)) if "uncorrectable" in tag]
 
 
-def _tags(element: ET.Element) -> List[str]:
-    """The different tags inside an element, as far as nvidia-smi has such."""
-    return list(dict.fromkeys(child.tag for child in element if _TAG.match(child.tag)))[:_MOST_TAGS_OF_A_GROUP]
+def _tags(elements: List[ET.Element]) -> List[str]:
+    """The different tags inside an element (or several of one name), as far as nvidia-smi has such."""
+    tags = dict.fromkeys(child.tag for element in elements for child in element if _TAG.match(child.tag))
+    return list(tags)[:_MOST_TAGS_OF_A_GROUP]
 
 
 # Bits of the mask that CSV queries give, by the name of the XML tag after its prefix.
@@ -602,8 +643,7 @@ def _throttle(read: _Reader) -> Optional[List[str]]:
         ("clocks_event_reasons", "clocks_event_reason_"),
         ("clocks_throttle_reasons", "clocks_throttle_reason_"),
     ):
-        reasons = read.element.find(group)
-        for tag in [] if reasons is None else _tags(reasons):
+        for tag in _tags(read.all(group)):
             state = read.flag(group + "/" + tag)
             if state is None:
                 continue

@@ -32,6 +32,8 @@ TEMPERATURE_MARGIN_C = 5
 # Own rules for a card that names no thresholds of its own; real ones shut down between 92 and 104 degrees.
 TEMPERATURE_LIMIT_C = 85
 SHUTDOWN_LIMIT_C = 105
+# As far below 0 as the margin of a card (T.Limit) may fall that names no shutdown; see _shutdown_margin.
+SHUTDOWN_LIMIT_MARGIN_C = -10
 # Own rule: a card that is asked shows a few percent without work.
 REST_PERCENT = 5
 # Lanes that a card needs to be fed; boards and clouds give several cards eight each.
@@ -257,15 +259,44 @@ def _judge_notes(data: smi.SmiData) -> List[Check]:
 def _judge_host_errors(data: smi.SmiData) -> List[Check]:
     """What nvidia-smi could not say of the host as a whole, its ``error_string`` among it."""
     errors: Dict[str, str] = data.get("errors") or {}
-    if not errors:
-        return []
+    if all(smi.is_not_applicable(text) for text in errors.values()):
+        return _judge_untold(data["gpus"], errors)
     return [_unreadable("smi.readable", errors, "nvidia-smi answers with an error")]
 
 
+_OF_THE_HOST = {"driver_version": "the version of the driver", "attached_gpus": "how many cards are attached"}
+
+
+def _judge_untold(gpus: Sequence[Gpu], errors: Mapping[str, str]) -> List[Check]:
+    """What every nvidia-smi says of the host, and this one does not; on a Jetson (nvgpu) it knows no driver."""
+    untold = [_OF_THE_HOST[path] for path in sorted(errors) if path in _OF_THE_HOST]
+    if not untold or (gpus and all(_is_jetson(gpu) for gpu in gpus)):
+        return []
+    reason = "nvidia-smi does not say " + " and ".join(untold)
+    remedy = "run 'nvidia-smi -q -x' by hand; a wrapper in its place is replaced by reinstalling the driver's user-space part"
+    return [checks.incomplete("smi.readable", reason, action="install", remedy=remedy)]
+
+
 def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, **rest: Any) -> Check:
-    """The check that fails because of values which are errors; the first known sentence among them names the cause."""
+    """The check that fails because of values which are errors; the first known sentence among them names the cause.
+
+    Where the driver only could not tell the lists that go with a card (clocks that it offers, processes), the card is not blamed, and
+    the check is incomplete: who asks may not see them. A sentence that names a trouble of the card counts there as everywhere.
+    """
     text = "; ".join("{}: {}".format(*item) for item in sorted(errors.items()))
     trouble = smi_messages.from_text(text)
+    if all(smi.of_no_state(path) for path in errors) and (trouble is None or trouble.action == "configure"):
+        return checks.incomplete(
+            check_id,
+            measured=len(errors),
+            expected=0,
+            unit="unreadable values",
+            reason="the card answers with an error when it is asked for its clocks or its processes",
+            evidence=text,
+            action="none",
+            remedy="run 'nvidia-smi -q' as root; where the error stays, look in the kernel log for Xid 79, 119 and 120 and reboot the host",
+            **rest,
+        )
     return checks.failed(
         check_id,
         measured=len(errors),
@@ -316,7 +347,11 @@ def _tells_something(gpu: Gpu) -> bool:
     A Jetson's own GPU (nvgpu) tells nothing but its name by nvidia-smi.
     """
     measured = (gpu["memory_total_mib"], gpu["temperature_c"], gpu["power_draw_w"], gpu["clocks"]["sm_mhz"])
-    return any(value is not None for value in measured) or "nvgpu" in str(gpu.get("name"))
+    return any(value is not None for value in measured) or _is_jetson(gpu)
+
+
+def _is_jetson(gpu: Gpu) -> bool:
+    return "nvgpu" in str(gpu.get("name"))
 
 
 def _judge_readable(gpu: Gpu, _expected: Expected) -> List[Check]:
@@ -630,19 +665,35 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
 
 
 def _judge_margin(gpu: Gpu, rest: Dict[str, Any]) -> Check:
-    """Of a card that tells no temperature: how far it is from where it shuts itself down, where it tells that."""
-    margin, last = gpu["temperature_margin_c"], gpu["temperature_shutdown_margin_c"]
-    if margin is None or last is None or margin > last:
+    """Of a card that tells no temperature: how far it is from where it slows down and shuts itself down, where it tells that."""
+    margin, last = gpu["temperature_margin_c"], _shutdown_margin(gpu)
+    if margin is None or margin > TEMPERATURE_MARGIN_C:
         return checks.skipped("temp.gpu", "the card tells no temperature", "warning", gpu=label(gpu))
+    if margin > last:
+        reason = f"{margin} °C below the temperature at which the card slows down"
+        return checks.failed(
+            "temp.gpu", "warning", measured=margin, expected=TEMPERATURE_MARGIN_C, reason=reason, **rest
+        )
     reason = "the card is as hot as where it shuts itself down"
     return checks.failed("temp.gpu", measured=margin, expected=last, reason=reason, **rest)
+
+
+def _shutdown_margin(gpu: Gpu) -> int:
+    """The margin at which a card shuts itself down: its own word, else one that is beyond that of every card known.
+
+    A margin (NVIDIA's T.Limit) counts down to 0, where a card may work no hotter; it slows down at -2 and shuts itself down at -7
+    (GeForce RTX 4090) or -8 (H100, H200). So their own ``nvidia-smi -q`` says ("GPU Shutdown T.Limit Temp", in the XML
+    ``gpu_temp_max_tlimit_threshold``), with drivers 535 and 590.
+    """
+    last: Optional[int] = gpu["temperature_shutdown_margin_c"]
+    return SHUTDOWN_LIMIT_MARGIN_C if last is None else last
 
 
 def _shutdown_temperature(gpu: Gpu) -> int:
     """Where a card shuts itself down, by its threshold and by its margin; a margin counts down to a small negative one."""
     threshold: int = gpu["temperature_shutdown_c"] or SHUTDOWN_LIMIT_C
-    margin, last = gpu["temperature_margin_c"], gpu["temperature_shutdown_margin_c"]
-    return threshold if margin is None or last is None else min(threshold, gpu["temperature_c"] + margin - last)
+    margin = gpu["temperature_margin_c"]
+    return threshold if margin is None else min(threshold, gpu["temperature_c"] + margin - _shutdown_margin(gpu))
 
 
 def _judge_memory_temperature(gpu: Gpu, expected: Expected) -> Check:
@@ -828,11 +879,24 @@ _FABRIC_HEALTH = (
 _FABRIC_WELL = ("healthy", "full", "false", "no")
 
 
+# Of what these rules do not know: words that are trouble in any place, and tags that name a trouble which is there.
+_FABRIC_ILL = re.compile(
+    r"unhealthy|not healthy|degraded|fail|error|fault|limited|insufficient|incorrect|incompatible|invalid|unassigned",
+    re.IGNORECASE,
+)
+_FABRIC_TROUBLE = re.compile(r"unhealthy|degraded|fail|error|fault|timeout|incorrect|invalid|progress", re.IGNORECASE)
+
+
 def _judge_fabric_health(gpu: Gpu) -> Check:
     told = {key: gpu["fabric"][key] for key in _FABRIC_HEALTH if gpu["fabric"][key] is not None}
-    if not told:
-        return checks.skipped("fabric.health", "the card tells nothing of a fabric's health", gpu=label(gpu))
     ill = [f"{key.replace('_', ' ')}: {value}" for key, value in told.items() if value.lower() not in _FABRIC_WELL]
+    # NVML says true, false or "not supported" to it (NVML_GPU_FABRIC_HEALTH_MASK_PARTITION_ASSIGNED).
+    assigned, others = gpu["fabric"].get("partition_assigned"), gpu["fabric"].get("other")
+    if assigned is not None and assigned.lower() not in ("true", "yes"):
+        ill.append("partition assigned: " + assigned)
+    ill += [entry for entry in (others or "").split("; ") if _is_ill(entry)]
+    if not told and assigned is None and not ill:
+        return checks.skipped("fabric.health", "the card tells nothing of a fabric's health", gpu=label(gpu))
     return checks.judged(
         "fabric.health",
         not ill,
@@ -844,6 +908,12 @@ def _judge_fabric_health(gpu: Gpu) -> Check:
         remedy="read the log of nvidia-fabricmanager, and of the switches where they are not in this host; reset the card or reboot, then "
         "have its NVLinks inspected",
     )
+
+
+def _is_ill(entry: str) -> bool:
+    """Whether one ``tag: text`` of a fabric's health tells of a trouble, by its text, or by a tag that holds true."""
+    tag, _, value = entry.partition(": ")
+    return bool(_FABRIC_ILL.search(value) or (value.lower() in ("true", "yes") and _FABRIC_TROUBLE.search(tag)))
 
 
 def _judge_mig(gpu: Gpu, expected: Expected) -> List[Check]:

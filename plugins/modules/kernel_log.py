@@ -10,6 +10,8 @@ version_added: "0.1.0"
 description:
   - Reads the kernel log of this boot for Xid (an error of a card) and SXid (one of an NVSwitch), counts each number of each card
     once, and judges it by the collection's table. A number that the table does not know is a warning.
+  - A card that was off the bus when the driver came is judged as Xid 79, and one that the driver could not start
+    (C(RmInitAdapter failed)) fails, although these lines have no number.
   - What came before the driver was loaded last is counted and not judged.
   - Asks C(dmesg), and where its buffer does not go back far enough C(journalctl). Changes nothing.
 extends_documentation_fragment:
@@ -34,7 +36,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 events:
-  description: The errors since the driver was loaded, one for each number of each card.
+  description:
+    - The errors since the driver was loaded, one for each number of each card. C(kind) is C(xid), C(sxid), or C(init) for a card
+      that could not be started; C(bus_id) is empty where the line names no card.
   returned: always
   type: list
   elements: dict

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the numbered errors of the kernel log mean, by compat/xid.yaml: pure, from what the module kernel_log read."""
+"""What the errors of the kernel log mean, those with a number by compat/xid.yaml: pure, from what the module kernel_log read."""
 
 from __future__ import annotations
 
@@ -32,6 +32,13 @@ _SXID = {
     "action": "contact_support",
     "remedy": "read the log of nvidia-fabricmanager; where it comes again, send the vendor the output of nvidia-bug-report.sh",
 }
+_INIT = {
+    "meaning": "the driver could not start the card",
+    "severity": "critical",
+    "action": "check_hardware",
+    "remedy": "read the lines before it in the log: a card that needs the open kernel modules (gpuwright up installs them), or memory "
+    "that the firmware did not assign (above 4G decoding); else power the host off and on, then reseat the card and check its power",
+}
 _FATAL = {"severity": "critical", "action": "reboot"}
 _NOT_FATAL = ("info", "warning")
 
@@ -52,7 +59,7 @@ def judge(seen: Mapping[str, Any], rules: Rules) -> list[checks.Check]:
     bad = checks.worst_first(check for check in judged if check["severity"] != "info")
     if not bad and seen["more"]:
         reason = f"the kernel log names what asks for nothing, and {seen['more']} errors more than could be told apart"
-        remedy = "read it for Xid and SXid: dmesg | grep -E 'Xid|SXid'"
+        remedy = "read it for them: dmesg | grep -E 'Xid|SXid|fallen off the bus|RmInitAdapter'"
         return [checks.incomplete(CHECK, reason, measured=seen["more"], unit="errors", remedy=remedy)]
     if not bad:
         return [checks.passed(CHECK, measured=0, unit="errors", reason=_nothing(seen, judged))]
@@ -74,17 +81,22 @@ def _nothing(seen: Mapping[str, Any], notes: list[checks.Check]) -> str:
     return found + told + earlier + begin
 
 
+_NAMES = {"xid": "Xid {}", "sxid": "SXid {}", "init": "RmInitAdapter failed"}
+_ROWS = {"sxid": [_SXID], "init": [_INIT]}
+
+
 def _judge(event: Mapping[str, Any], rules: Rules) -> checks.Check:
     meaning = _meaning(event, rules)
-    name = "SXid" if event["kind"] == "sxid" else "Xid"
+    name = _NAMES[event["kind"]].format(event["code"])
+    unnamed = "" if event["bus_id"] else "; its line names no card"
     return checks.failed(
         CHECK,
         meaning["severity"],
-        gpu=event["bus_id"],
+        gpu=event["bus_id"] or None,
         measured=event["count"],
         expected=0,
         unit="times",
-        reason=f"{name} {event['code']}: {meaning['meaning']}",
+        reason=f"{name}: {meaning['meaning']}{unnamed}",
         evidence=event["message"],
         action=meaning["action"],
         remedy=meaning["remedy"],
@@ -93,7 +105,7 @@ def _judge(event: Mapping[str, Any], rules: Rules) -> checks.Check:
 
 def _meaning(event: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
     """The row of an error, with what its own words add: that it is fatal, or which recovery the driver asks for."""
-    rows = [row for row in rules["xid"]["rows"] if event["code"] in row["codes"]] if event["kind"] == "xid" else [_SXID]
+    rows = _ROWS.get(event["kind"]) or [row for row in rules["xid"]["rows"] if event["code"] in row["codes"]]
     meaning = dict(rows[0] if rows else _UNKNOWN)
     if event["fatal"] and meaning["severity"] in _NOT_FATAL:
         meaning.update(_FATAL)

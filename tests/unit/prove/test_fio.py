@@ -43,6 +43,9 @@ def modern(**changes: Any) -> dict[str, Any]:
     return side
 
 
+FAST = modern(io_bytes=270_000 * MB, bw_bytes=90_000 * MB, bw=87_890_625, iops=22.5e6, total_ios=67_500_000)
+
+
 def zeros() -> dict[str, Any]:
     return {
         "io_bytes": 0,
@@ -266,7 +269,7 @@ def judged(
 
 
 def test_a_disk_that_is_faster_than_its_class_is_no_fault() -> None:
-    assert judged(answer(job(modern(bw_bytes=90_000 * MB))))["status"] == "pass"
+    assert judged(answer(job(FAST)))["status"] == "pass"
 
 
 def test_a_missed_floor_is_a_warning_that_names_floor_and_class() -> None:
@@ -282,7 +285,7 @@ def test_the_classes_of_the_guides_are_told(disk: str, nominal: float) -> None:
 
 
 def test_random_reads_are_judged_by_operations() -> None:
-    check = judged(answer(job(modern(iops=60_000.0))), "nvme3", "randread")
+    check = judged(answer(job(modern(iops=60_000.0, total_ios=180_000))), "nvme3", "randread")
     assert (check["status"], check["measured"], check["unit"]) == ("warn", 60_000, "IOPS")
 
 
@@ -291,7 +294,7 @@ def test_a_wished_floor_wins_over_the_class() -> None:
 
 
 def test_a_measured_page_cache_is_a_warning_however_fast() -> None:
-    check = judged(answer(job(modern(bw_bytes=90_000 * MB))), buffered=True)
+    check = judged(answer(job(FAST)), buffered=True)
     assert check["status"] == "warn"
     assert "page cache" in check["reason"]
 
@@ -667,3 +670,100 @@ def test_other_disks_are_told_apart(tmp_path: Path, name: str, files: dict[str, 
         tmp_path, {f"block/{name}/{path}": content for path, content in files.items()} | {f"block/{name}/size": "1"}
     )
     assert block.class_of_device(str(tmp_path / "block" / name), root) == found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Figures that cannot all be right
+# --------------------------------------------------------------------------------------------------------------------
+
+CONTRADICTIONS: dict[str, dict[str, Any]] = {
+    "operations beyond their count": {"iops": 9e9},
+    "operations that agree with their count and move less than a byte each": {"iops": 9e9, "total_ios": 27_000_000_000},
+    "few operations": {"iops": 1.0},
+    "a rate beyond the bytes": {"bw_bytes": 9_000 * MB, "bw": 8_789_062},
+    "a rate below the bytes": {"bw_bytes": 1 * MB, "bw": 976},
+    "two rates": {"bw": 9},
+    "a millisecond": {"runtime": 1},
+    "a millisecond in which all was moved": {"runtime": 1, "bw_bytes": 3_000_000 * MB, "bw": 2_929_687_500, "iops": 75e7},
+    "a day": {"runtime": 86_400_000},
+    "bytes": {"io_bytes": 4096},
+    "no operation": {"total_ios": 1},
+    "the least of the rates is negative": {"bw_min": -1},
+    "the least of the operations is negative": {"iops_min": -5},
+    "the least of the operations is a negative text": {"iops_min": "-5"},
+    "a mean is negative": {"bw_mean": -0.5},
+    "a latency is negative": {"lat_ns": {"min": -1, "max": 5, "mean": 2, "stddev": 1}},
+    "a latency on the way is negative": {"slat_ns": {"min": 0, "max": 5, "mean": -2, "stddev": 1}},
+    "a bin is negative": {"clat_ns": {**modern()["clat_ns"], "bins": {"100": -4}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", ["seqread", "randread", "seqwrite"])
+@pytest.mark.parametrize("told", CONTRADICTIONS)
+def test_figures_that_contradict_each_other_are_no_measurement(part: str, told: str) -> None:
+    side = modern(**CONTRADICTIONS[told])
+    text = answer(job(write=side) if part == "seqwrite" else job(side))
+    assert outcome(part, text, seconds=None) == "incomplete"
+
+
+def test_a_size_of_requests_that_the_rates_do_not_have_is_a_contradiction() -> None:
+    for size, status in (
+        ("4k", "pass"),
+        ("4096", "pass"),
+        ("1M", "incomplete"),
+        ("512", "incomplete"),
+        ("4k,8k", "pass"),
+    ):
+        asked = {**job(modern()), "job options": {"bs": size}}
+        assert outcome("seqread", answer(asked)) == status, size
+        whole = json.dumps({**json.loads(answer(job(modern()))), "global options": {"bs": size}})
+        assert outcome("seqread", whole) == status, size
+
+
+def test_short_runs_and_rounded_figures_are_no_contradiction() -> None:
+    short = {"io_bytes": 4096, "bw_bytes": 4_096_000, "bw": 4000, "iops": 1000.0, "runtime": 1, "total_ios": 1}
+    assert outcome("seqread", answer(job(modern(**short))), seconds=None) == "pass"
+    short = {"io_bytes": 4 * 4096, "bw_bytes": 10_000_000, "bw": 9765, "iops": 2441.0, "runtime": 2, "total_ios": 4}
+    assert outcome("seqread", answer(job(modern(**short))), seconds=None) == "pass"
+    old = {"io_bytes": 1440, "bw": 10, "iops": 2, "runtime": 135_476, "clat": {"min": 10, "max": 90, "mean": 20.5}}
+    text = answer({"jobname": "t", "error": 0, "read": old}, version="fio-2.1.4")
+    assert outcome("seqread", text, seconds=None) == "pass"
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        {"total_err": 3, "first_error": 0},
+        {"total_err": 3},
+        {"total_err": None, "first_error": 0},
+        {"total_err": "junk", "first_error": 0},
+        {"total_err": -1, "first_error": 0},
+    ],
+)
+def test_errors_that_were_counted_are_errors_though_the_first_one_has_no_number(errors: dict[str, Any]) -> None:
+    text = answer({**job(modern()), **errors})
+    assert fio_json.parse(text)["errors"][0]["errno"] is None
+    assert outcome("seqread", text) == "incomplete"
+    assert outcome("seqread", answer({**job(modern()), "total_err": 0, "first_error": 0})) == "pass"
+    assert outcome("seqread", answer({**job(modern()), "total_err": 3, "first_error": 5})) == "fail"
+
+
+def test_a_second_document_makes_both_no_result() -> None:
+    good, bad = answer(job(modern())), answer(job(modern(), error=5))
+    line = json.dumps(json.loads(bad))
+    for text in (good + "\n" + bad, bad + "\n" + good, good + line, line + "\n" + good, good + "\n{\n", good + good):
+        assert outcome("seqread", text) == "incomplete"
+        with pytest.raises(fio_json.FioError, match="more than one document"):
+            fio_json.parse(text)
+    assert outcome("seqread", good, stderr=bad) == "incomplete"
+
+
+def test_a_name_that_stands_twice_with_different_values_is_no_result() -> None:
+    good = answer(job(modern()))
+    for text in (
+        good.replace('"error": 0', '"error": 5, "error": 0'),
+        good.replace('"iops": 250000.0', '"iops": 1.0, "iops": 250000.0'),
+    ):
+        assert text != good
+        assert outcome("seqread", text) == "incomplete"
+    assert outcome("seqread", good.replace('"error": 0', '"error": 0, "error": 0')) == "pass"

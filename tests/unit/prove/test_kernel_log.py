@@ -33,24 +33,107 @@ def test_a_log_without_an_error_passes() -> None:
     assert (check["id"], check["status"]) == ("kernel.xid", "pass")
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "[6781741.548779] ",
-        "[Sun Feb 23 16:24:18 2025] ",
-        "kern  :warn  : 2025-01-21T04:41:44,283302+00:00 ",
-        "2024-11-15T12:02:03,470068+00:00 ",
-        "Nov 15 12:02:03 node7 kernel: ",
-        "[   71.002113] node7 kernel: ",
-        "4,1234,567,-;",
-        "",
-    ],
-)
+PREFIXES = [
+    "[6781741.548779] ",
+    "[Sun Feb 23 16:24:18 2025] ",
+    "kern  :warn  : 2025-01-21T04:41:44,283302+00:00 ",
+    "2024-11-15T12:02:03,470068+00:00 ",
+    "Nov 15 12:02:03 node7 kernel: ",
+    "[   71.002113] node7 kernel: ",
+    "4,1234,567,-;",
+    "",
+]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
 def test_a_card_that_fell_off_the_bus_fails_however_the_log_is_shown(prefix: str) -> None:
     [check] = judged(prefix + OFF)
     assert (check["status"], check["severity"], check["gpu"]) == ("fail", "fatal", "00000000:3B:00.0")
     assert check["reason"].startswith("Xid 79: ")
     assert "fallen off the bus" in check["evidence"]
+
+
+#: What the driver says of a card that is gone when it is loaded, as NVIDIA's open kernel modules and users' logs have it.
+_OFF = "fallen off the bus and is not responding to commands."
+GONE = [
+    ["NVRM: The NVIDIA GPU 0000:3b:00.0", "NVRM: (PCI ID: 10de:2330) installed in this system has", f"NVRM: {_OFF}"],
+    ["NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2330)", f"NVRM: installed in this system has {_OFF}"],
+    ["NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2330) installed in this", f"NVRM: system has {_OFF}"],
+    [f"NVRM: The NVIDIA GPU 0000:3b:00.0 installed in this system has {_OFF}"],
+]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("said", GONE)
+def test_a_card_that_was_gone_when_the_driver_came_fails_however_its_lines_are_broken(
+    said: list[str], prefix: str
+) -> None:
+    for later in (prefix, " " * 15):
+        lines = [prefix + said[0], *(later + line for line in said[1:])]
+        [check] = judged(*lines, "nvidia 0000:3b:00.0: probe with driver nvidia failed with error -1")
+        assert (check["status"], check["severity"], check["gpu"]) == ("fail", "fatal", "00000000:3B:00.0")
+        assert check["measured"] == 1
+        assert "fallen off the bus" in check["evidence"]
+    [check] = judged(prefix + "\\x0a".join(said))
+    assert (check["severity"], check["gpu"]) == ("fatal", "00000000:3B:00.0")
+
+
+def test_a_card_that_is_gone_while_the_driver_loads_for_the_others_is_not_taken_for_an_earlier_drivers() -> None:
+    begins = "nvidia-nvlink: Nvlink Core is being initialized, major device number 235"
+    failed = "NVRM: The NVIDIA probe routine failed for 1 device(s)."
+    for said in GONE:
+        [check] = judged(begins, *said, failed, LOADED)
+        assert (check["severity"], check["gpu"]) == ("fatal", "00000000:3B:00.0")
+        [check] = judged(HANG, begins, *said, failed, LOADED, loaded=False)
+        assert (check["severity"], check["measured"]) == ("fatal", 1)
+        [check] = judged(begins, *said, failed, LOADED, begins, LOADED)
+        assert check["status"] == "pass", "it came back"
+        [check] = judged(begins, *said, "NVRM: None of the NVIDIA devices were initialized.", begins, LOADED)
+        assert check["status"] == "pass", "it came back before the driver was ever loaded"
+
+
+def test_what_else_the_driver_says_of_a_card_that_it_refuses_puts_none_off_the_bus() -> None:
+    other = "NVRM: The NVIDIA GPU 0000:1b:00.0 (PCI ID: 10de:1db1)"
+    [check] = judged(other, "NVRM: installed in this system requires use of the NVIDIA open kernel modules.")
+    assert check["status"] == "pass"
+    lines = [other, "NVRM: installed in this system is not supported", *["NVRM: more words"] * 9, GONE[0][2]]
+    [check] = judged(*lines)
+    assert (check["severity"], check["gpu"]) == ("fatal", None), "the card that is gone is not the one of long ago"
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize(
+    ("line", "gpu"),
+    [
+        ("NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x22:0x56:1017)", "00000000:3B:00.0"),
+        ("NVRM: GPU at 0000:3b:00.0: RmInitAdapter failed! (0x22:0x56:1017)", "00000000:3B:00.0"),
+        ("NVRM: GPU at PCI:0000:3b:00: RmInitAdapter failed! (0x26:0xffff:1290)", "00000000:3B:00.0"),
+        ("NVRM: GPU-0000:3b:00: RmInitAdapter failed!", "00000000:3B:00.0"),
+        ("NVRM: GPU 0000:3b:00.0: rm_init_adapter failed, device minor number 0", "00000000:3B:00.0"),
+        ("NVRM: RmInitAdapter failed! (0x24:0xffff:1211)", None),
+        ("NVRM: GPU0 RmInitAdapter failed! (0x24:0xffff:1211)", None),
+        ("NVRM: rm_init_adapter failed for device bearing minor number 0", None),
+    ],
+)
+def test_a_card_that_the_driver_could_not_start_fails(line: str, gpu: str | None, prefix: str) -> None:
+    [check] = judged(prefix + line)
+    assert (check["status"], check["severity"], check["gpu"]) == ("fail", "critical", gpu)
+    assert check["reason"].startswith("RmInitAdapter failed")
+    assert check["evidence"] == line
+
+
+def test_a_failure_to_start_that_is_told_twice_is_counted_once_and_gone_with_the_driver() -> None:
+    twice = [
+        "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x22:0x56:1017)",
+        "NVRM: GPU 0000:3b:00.0: rm_init_adapter failed, device minor number 0",
+    ]
+    [check] = judged(*twice * 3)
+    assert check["measured"] == 3
+    assert "0x22:0x56:1017" in check["evidence"]
+    [first, second] = judged(*twice, *GONE[0])
+    assert (first["severity"], second["severity"]) == ("fatal", "critical")
+    assert judged(*twice, LOADED)[0]["status"] == "pass"
+    assert judged("NVRM: GPU0 RmInitAdapter: Cannot initialize GSP firmware RM")[0]["status"] == "pass"
 
 
 @pytest.mark.parametrize(
@@ -196,8 +279,16 @@ def test_who_may_not_read_the_log_is_told_so() -> None:
     assert kernel_log.read(Node("", None)).why is None
 
 
+SLOW = [
+    "NVRM: The NVIDIA GPU 0000:3b:00.0 " * 50,
+    "NVRM: GPU 0000:3b:00.0: RmInitAdapter " * 45,
+    "NVRM: " * 300 + "fallen off the bu RmInitAdapter",
+    GONE[3][0] * 15,
+]
+
+
 def test_a_log_of_megabytes_is_read_within_a_second() -> None:
-    for line in ("NVRM: Xid (PCI:" * 130, "NVRM: GPU " + "PCI:" * 400, FAULT + "x" * 1900, "SXid (" * 300):
+    for line in ("NVRM: Xid (PCI:" * 130, "NVRM: GPU " + "PCI:" * 400, FAULT + "x" * 1900, "SXid (" * 300, *SLOW):
         started = time.process_time()
         kernel_log.events([line] * 20_000)
         assert time.process_time() - started < 1, line[:20]
@@ -208,6 +299,7 @@ def test_the_real_logs_are_read(samples: Callable[[str], list[Path]]) -> None:
     for path in samples("dmesg"):
         events = kernel_log.events(path.read_text(errors="replace").split("\n"))["events"]
         found[path.name] = {(event["kind"], event["code"]) for event in events}
+    assert found["requires_open_modules_rtxpro4500.log"] == {("init", 0)}
     assert found["gpud_dmesg_xid119.log"] == {("xid", 119)}
     assert {("xid", 79), ("sxid", 20034)} <= found["gpud_readme_xid79_sxid20034.log"]
     assert {("xid", 48), ("xid", 63), ("xid", 94)} <= found["gpud_dmesg_time_iso.log"]

@@ -280,6 +280,14 @@ def test_the_generation_of_the_link_is_judged_under_load(parsed: Parsed, by_id: 
         ({"temperature_c": None, "temperature_margin_c": None}, {}, "skip"),
         ({"temperature_c": None, "temperature_margin_c": 30}, {}, "skip"),
         ({"temperature_c": None, "temperature_margin_c": -8, "temperature_shutdown_margin_c": -8}, {}, "fail"),
+        ({"temperature_margin_c": -20, "temperature_shutdown_margin_c": None}, {}, "fail"),
+        ({"temperature_margin_c": -20, "temperature_shutdown_margin_c": None}, {"max_temperature_c": 90}, "fail"),
+        ({"temperature_margin_c": -10, "temperature_shutdown_margin_c": None}, {}, "fail"),
+        ({"temperature_margin_c": -9, "temperature_shutdown_margin_c": None}, {}, "warn"),
+        ({"temperature_margin_c": -11, "temperature_shutdown_margin_c": -12}, {}, "warn"),
+        ({"temperature_c": None, "temperature_margin_c": -20, "temperature_shutdown_margin_c": None}, {}, "fail"),
+        ({"temperature_c": None, "temperature_margin_c": -9, "temperature_shutdown_margin_c": None}, {}, "warn"),
+        ({"temperature_c": None, "temperature_margin_c": 5}, {}, "warn"),
     ],
 )
 def test_temperature_is_held_against_margin_threshold_or_wish(

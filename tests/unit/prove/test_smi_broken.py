@@ -29,6 +29,10 @@ CARD: dict[str, tuple[str, ...]] = {
     "gpu_reset_status/drain_and_reset_recommended": ("Yes", ERROR),
     "inforom_version/img_version": ("Corrupted infoROM",),
     "mig_mode/current_mig": (ERROR,),
+    "supported_clocks/error_string": (ERROR, "the clocks cannot be read", "GPU is lost", "GPU requires reset"),
+    "accounted_processes/error_string": (ERROR, "Insufficient Permissions"),
+    "processes/process_info/error_string": (ERROR,),
+    "addressing_mode/error_string": (ERROR,),
     "compute_mode": ("Prohibited", "In use by another client"),
     "fan_speed": ("ERR!",),
     "performance_state": (ERROR,),
@@ -64,6 +68,10 @@ CARD: dict[str, tuple[str, ...]] = {
     f"{_FABRIC}/route_recovery_in_progress": ("True",),
     f"{_FABRIC}/access_timeout_recovery": ("True",),
     f"{_FABRIC}/incorrect_configuration": ("Insufficient NVLinks",),
+    f"{_FABRIC}/partition_assigned": ("False", "Unhealthy", "Degraded"),
+    f"{_FABRIC}/of_another_day": ("Unhealthy", "Degraded", "x" * 300),
+    f"{_FABRIC}/of_another_day/inside": ("Unhealthy",),
+    f"{_FABRIC}/link_unhealthy": ("True",),
     "clocks_event_reasons": (ERROR,),
     _EVENT + "hw_slowdown": ("Active", ERROR),
     _EVENT + "hw_thermal_slowdown": ("Active", ERROR),
@@ -83,15 +91,15 @@ INSTANCE: dict[str, tuple[str, ...]] = {
 }
 HOST: dict[str, tuple[str, ...]] = {
     "error_string": (ERROR, "Driver Not Loaded", "no cards"),
-    "driver_version": (ERROR,),
+    "driver_version": (ERROR, "", "N/A", "[N/A]"),
     "cuda_version": ("Failed to initialize NVML",),
-    "attached_gpus": ("0", "-1", "17", "9" * 400, ERROR),
+    "attached_gpus": ("0", "-1", "17", "9" * 400, ERROR, "", "N/A"),
 }
 
 
 def _put(element: ET.Element, path: str, text: str) -> None:
     """Set the text at a path; what is missing on the way is made, as a newer driver would have it."""
-    for tag in path.split("/"):
+    for tag in path.split("/") if path else ():
         found = element.find(tag)
         element = ET.SubElement(element, tag) if found is None else found
         if len(element) == 0:
@@ -109,6 +117,21 @@ def _broken(
                 variant = copy.deepcopy(root)
                 _put(variant.findall(where)[number] if where else variant, path, text)
                 yield f"{where}[{number}]/{path}: {text[:30]}", variant
+
+
+def _twice(root: ET.Element, where: str, table: dict[str, tuple[str, ...]]) -> Iterator[tuple[str, ET.Element]]:
+    """Each variant in which a part of a path stands a second time behind the good one, and the trouble is told there."""
+    for number in range(len(root.findall(where)) if where else 1):
+        for path, texts in table.items():
+            tags = path.split("/")
+            for depth in range(len(tags)):
+                variant = copy.deepcopy(root)
+                parent = variant.findall(where)[number] if where else variant
+                for tag in tags[:depth]:
+                    found = parent.find(tag)
+                    parent = ET.SubElement(parent, tag) if found is None else found
+                _put(ET.SubElement(parent, tags[depth]), "/".join(tags[depth + 1 :]), texts[0])
+                yield f"{where}[{number}]/{path}: {texts[0][:30]}, in a second {tags[depth]}", variant
 
 
 def _silent(root: ET.Element, where: str) -> Iterator[tuple[str, ET.Element]]:
@@ -139,10 +162,14 @@ def _root(path: Path) -> ET.Element:
 
 
 def _variants(root: ET.Element, most: int = 100) -> Iterator[tuple[str, ET.Element]]:
-    """Every variant, with at most so many texts in one place."""
+    """Every variant, with at most so many texts in one place; with no more than one, each element stands there once."""
     yield from _broken(root, "", HOST, most)
     yield from _broken(root, "gpu", CARD, most)
     yield from _broken(root, "gpu/mig_devices/mig_device", INSTANCE, most)
+    if most > 1:
+        yield from _twice(root, "", HOST)
+        yield from _twice(root, "gpu", CARD)
+        yield from _twice(root, "gpu/mig_devices/mig_device", INSTANCE)
     yield from _silent(root, "gpu")
     yield from _silent(root, "gpu/mig_devices/mig_device")
 
@@ -175,3 +202,33 @@ def test_a_document_that_is_cut_off_anywhere_passes_nowhere(name: str) -> None:
     for end in range(0, len(text), len(text) // 40):
         data, ran = smi_messages.read_answer(0, text[:end])
         assert (data, ran["status"]) == (None, "fail")
+
+
+@pytest.mark.parametrize("told", ["N/A", "Not Supported", ""])
+@pytest.mark.parametrize(
+    "place", ["supported_clocks", "accounted_processes", "processes/process_info", "fabric/health"]
+)
+def test_an_error_string_that_only_says_what_a_card_lacks_is_no_error(place: str, told: str) -> None:
+    root = _root(FIXTURES / "h100_580.xml")
+    _put(root.findall("gpu")[0], place + "/error_string", told)
+    assert _verdict(root) == "pass"
+
+
+def test_what_a_user_called_his_program_is_no_error_of_the_card() -> None:
+    root = _root(FIXTURES / "h100_580.xml")
+    _put(root.findall("gpu")[0], "processes/process_info/process_name/error_string", ERROR)
+    assert _verdict(root) == "pass"
+
+
+def test_a_list_that_cannot_be_read_blames_no_card_unless_it_names_its_trouble() -> None:
+    for told, status in (("Insufficient Permissions", "incomplete"), ("GPU requires reset", "fail")):
+        root = _root(FIXTURES / "h100_580.xml")
+        _put(root.findall("gpu")[0], "supported_clocks/error_string", told)
+        assert _verdict(root) == status
+
+
+def test_a_fabric_that_tells_more_than_these_rules_know_is_well_where_no_word_says_otherwise() -> None:
+    for tag, told in (("partition_assigned", "True"), ("of_another_day", "Healthy"), ("links", "18")):
+        root = _root(FIXTURES / "h100_580.xml")
+        _put(root.findall("gpu")[0], "fabric/health/" + tag, told)
+        assert _verdict(root) == "pass"
