@@ -8,7 +8,8 @@ Whatever is written or shown goes through `text` or `document`. Where it is not 
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, Mapping, NamedTuple
+from functools import lru_cache
+from typing import Any, Iterable, Mapping, NamedTuple, Pattern
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 MARK = "***"
@@ -19,60 +20,66 @@ _NAMES = (
     r"|sig|signature|x-(?:amz|goog)-(?:signature|credential|security-token)|awsaccesskeyid|googleaccessid|client[-_]secret|secret"
     r"|pass|passwd|password|passphrase|pwd"
 )
-# Lengths have ends where a search would begin anew at each of many beginnings: a node chooses what it says.
-_PATTERNS = (
-    # A password with a raw slash, question mark or number sign, up to the last @ before the next address. Where none is, a port is
-    # behind the colon.
-    (
-        re.compile(r"(:\\*/\\*/)[^\s/?#@:\[\]]*:(?!\d{0,5}(?![^\s\\/?#\"'<>,;)\]}]))(?:(?!:\\*/\\*/)[^\s\"<>])*@"),
-        rf"\1{MARK}@",
-    ),
-    # scheme://user:password@host: up to the last @ before the path; JSON may write \/ for a slash.
-    (re.compile(r"(:\\*/\\*/)[^\s/?#]*@"), rf"\1{MARK}@"),
-    # The same inside another address.
-    (re.compile(r"(%(?:25)*3A(?:%(?:25)*2F){2})[^\s&\"'<>]{0,500}%(?:25)*40", re.IGNORECASE), rf"\1{MARK}%40"),
-    # user:password@host:3128, as a proxy is written too.
-    (
-        re.compile(
-            r"(proxy\w{0,20}[\"']?\s{0,9}[=:]\s{0,9}[\"']?)(?![\w+.-]{1,20}://)[^\s/\"'<>]{0,500}@", re.IGNORECASE
+
+
+@lru_cache(maxsize=None)
+def _patterns() -> tuple[tuple[Pattern[str], str], ...]:
+    """What is taken out, and what stands there instead. Compiled at first use: a look at a node needs none of it."""
+    # Lengths have ends where a search would begin anew at each of many beginnings: a node chooses what it says.
+    return (
+        # A password with a raw slash, question mark or number sign, up to the last @ before the next address. Where none is, a port is
+        # behind the colon.
+        (
+            re.compile(r"(:\\*/\\*/)[^\s/?#@:\[\]]*:(?!\d{0,5}(?![^\s\\/?#\"'<>,;)\]}]))(?:(?!:\\*/\\*/)[^\s\"<>])*@"),
+            rf"\1{MARK}@",
         ),
-        rf"\1{MARK}@",
-    ),
-    # ?token=…&X-Amz-Signature=…
-    (re.compile(rf"([?&;](?:amp;)?(?:{_NAMES})=)[^\s&\"'<>#`)\]}},]+", re.IGNORECASE), rf"\1{MARK}"),
-    # A header is a secret to the end of its line.
-    (
-        re.compile(
-            r"(\b(?:(?:proxy-)?authorization|(?:set-)?cookie|private-token|x-[\w-]{0,40}(?:token|api-?key|auth)[\w-]{0,20})[\"']?\s{0,9}[:=]\s{0,9}[\"']?)"
-            r"[^\s\"'\\][^\r\n\"'\\]*",
-            re.IGNORECASE,
+        # scheme://user:password@host: up to the last @ before the path; JSON may write \/ for a slash.
+        (re.compile(r"(:\\*/\\*/)[^\s/?#]*@"), rf"\1{MARK}@"),
+        # The same inside another address.
+        (re.compile(r"(%(?:25)*3A(?:%(?:25)*2F){2})[^\s&\"'<>]{0,500}%(?:25)*40", re.IGNORECASE), rf"\1{MARK}%40"),
+        # user:password@host:3128, as a proxy is written too.
+        (
+            re.compile(
+                r"(proxy\w{0,20}[\"']?\s{0,9}[=:]\s{0,9}[\"']?)(?![\w+.-]{1,20}://)[^\s/\"'<>]{0,500}@", re.IGNORECASE
+            ),
+            rf"\1{MARK}@",
         ),
-        rf"\1{MARK}",
-    ),
-    # The value of such a key in JSON or in what Python prints of a mapping.
-    (
-        re.compile(
-            r"([\"']\w{0,40}(?:password|passwd|passphrase|secret|token)[\"']\s{0,9}:\s{0,9}([\"']))(?:\\.|(?!\2)[^\\\r\n])+",
-            re.IGNORECASE,
+        # ?token=…&X-Amz-Signature=…
+        (re.compile(rf"([?&;](?:amp;)?(?:{_NAMES})=)[^\s&\"'<>#`)\]}},]+", re.IGNORECASE), rf"\1{MARK}"),
+        # A header is a secret to the end of its line.
+        (
+            re.compile(
+                r"(\b(?:(?:proxy-)?authorization|(?:set-)?cookie|private-token|x-[\w-]{0,40}(?:token|api-?key|auth)[\w-]{0,20})[\"']?\s{0,9}[:=]\s{0,9}[\"']?)"
+                r"[^\s\"'\\][^\r\n\"'\\]*",
+                re.IGNORECASE,
+            ),
+            rf"\1{MARK}",
         ),
-        rf"\1{MARK}",
-    ),
-    # Lines of apt's auth.conf, of a netrc, and of a repository of dnf.
-    (re.compile(r"(\blogin\s{1,40})\S{1,500}(\s{1,40}password\s{1,40})\S+"), rf"\1{MARK}\2{MARK}"),
-    (
-        re.compile(r"^([ \t]{0,40}(?:proxy_)?(?:username|password)[ \t]{0,40}=[ \t]{0,40})\S[^\r\n]*", re.MULTILINE),
-        rf"\1{MARK}",
-    ),
-)
+        # The value of such a key in JSON or in what Python prints of a mapping.
+        (
+            re.compile(
+                r"([\"']\w{0,40}(?:password|passwd|passphrase|secret|token)[\"']\s{0,9}:\s{0,9}([\"']))(?:\\.|(?!\2)[^\\\r\n])+",
+                re.IGNORECASE,
+            ),
+            rf"\1{MARK}",
+        ),
+        # Lines of apt's auth.conf, of a netrc, and of a repository of dnf.
+        (re.compile(r"(\blogin\s{1,40})\S{1,500}(\s{1,40}password\s{1,40})\S+"), rf"\1{MARK}\2{MARK}"),
+        (
+            re.compile(
+                r"^([ \t]{0,40}(?:proxy_)?(?:username|password)[ \t]{0,40}=[ \t]{0,40})\S[^\r\n]*", re.MULTILINE
+            ),
+            rf"\1{MARK}",
+        ),
+    )
+
+
 # What every pattern needs one of: most texts have none, and are not searched seven times.
 _SUSPECT = re.compile(
     r"@|%(?:25)*40|[?&;][\w-]+=|authorization|cookie|token|api-?key|auth|login|username|passw|passphrase|secret",
     re.IGNORECASE,
 )
-_SECRET_KEY = re.compile(
-    rf"^(?:(?!key$|auth$|sig$|pass$|signature$)(?:{_NAMES})|\w+_(?:password|passphrase|secret|token)|proxy-authorization)$",
-    re.IGNORECASE,
-)
+_SECRET_KEY = rf"^(?:(?!key$|auth$|sig$|pass$|signature$)(?:{_NAMES})|\w+_(?:password|passphrase|secret|token)|proxy-authorization)$"
 _PROXY_KEY = re.compile("proxy", re.IGNORECASE)
 _OF_PROXY = re.compile(r"^(?![\w+.-]+://)[^/]*@")
 # What RFC 3986 allows in a user or a password, and an @ that many write there.
@@ -96,7 +103,7 @@ class CredentialsError(ValueError):
 def text(value: str) -> str:
     """The text without users and passwords of addresses, secrets of queries, and headers that let somebody in."""
     if _SUSPECT.search(value):
-        for pattern, instead in _PATTERNS:
+        for pattern, instead in _patterns():
             value = pattern.sub(instead, value)
     return value
 
@@ -105,7 +112,7 @@ def document(value: Any) -> Any:
     """A copy of a JSON-like object in which every text, keys too, is without secrets; of a key such as `password` the whole value is."""
     if isinstance(value, str):
         return text(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):  # a dict is known sooner
         return {_key(key): _of_key(key, inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [document(inner) for inner in value]
@@ -113,16 +120,29 @@ def document(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    return text(key) if isinstance(key, str) else key
+    return _named(key).shown if isinstance(key, str) else key
 
 
 def _of_key(key: Any, value: Any) -> Any:
     if isinstance(key, str) and isinstance(value, str):
-        if value and _SECRET_KEY.search(key):
+        of = _named(key)
+        if value and of.is_secret:
             return MARK
-        if _PROXY_KEY.search(key):
+        if of.is_proxy:
             return text(_OF_PROXY.sub(MARK + "@", value))
     return document(value)
+
+
+class _Named(NamedTuple):
+    shown: str
+    is_secret: bool
+    is_proxy: bool
+
+
+@lru_cache(maxsize=4096)
+def _named(key: str) -> _Named:
+    """What a key says of its value. A document has the same keys again and again."""
+    return _Named(text(key), re.search(_SECRET_KEY, key, re.IGNORECASE) is not None, bool(_PROXY_KEY.search(key)))
 
 
 def without_credentials(url: str) -> str:
