@@ -78,35 +78,26 @@ facts:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import zipped
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import machine
 
 
 def main() -> None:
-    """Read the options, observe, answer."""
-    zipped.install()
-    from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-    from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
-
+    """Read the options, observe, answer. The actions of this collection send the same without this shell, see plugin_utils/script.py."""
     module = AnsibleModule(
         argument_spec={
             "root": {"type": "path", "default": "/"},
             "full": {"type": "bool", "default": False},
-            "timeout": {"type": "float", "default": 20},
+            "timeout": {"type": "float", "default": machine.TIMEOUT},
             "environments": {"type": "list", "elements": "path", "default": []},
             "history": {"type": "bool", "default": False},
             "initramfs": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
-    given = module.params
-    root = given["root"]
-    host = Host(root=root, timeout=given["timeout"], full=given["full"])
-    if not host.isdir("/"):
-        module.fail_json(
-            msg="The root {0} is no directory. Give the root of a mounted tree, or leave the option out.".format(root)
-        )
-    facts = observe(host, given["environments"], history=given["history"], initramfs=given["initramfs"])
-    module.exit_json(changed=False, facts=facts)
+    answer = machine.answer(module.params)
+    if answer.get("failed"):
+        module.fail_json(msg=answer["msg"])
+    module.exit_json(**answer)
 
 
 if __name__ == "__main__":

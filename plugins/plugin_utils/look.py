@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from . import credentials, hosts, lock, planner, rules, run_directory, settings, upgrading
+from . import credentials, hosts, lock, planner, rules, run_directory, script, settings, upgrading
 from .node_action import WISH_VARIABLES, NodeAction
 from .resolver.frameworks import FRAMEWORKS
 from .wish import BadInput, Wish
@@ -34,6 +34,7 @@ RUN_VARIABLES = (
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
 RULES = rules.load_rules()
 ROLES = settings.ROLES
+SCRIPT = script.look()
 
 
 class Look:
@@ -66,7 +67,8 @@ class Look:
             arguments["history"] = True
         if self.run.get("gpuwright_command_timeout"):
             arguments["timeout"] = self.run["gpuwright_command_timeout"]
-        facts: dict[str, Any] = self.action.on_node("node_facts", arguments, self.task_vars)["facts"]
+        answer = self.action.on_node("node_facts", arguments, self.task_vars, script=SCRIPT)
+        facts: dict[str, Any] = answer["facts"]
         return facts
 
     def _environments(self) -> list[str]:

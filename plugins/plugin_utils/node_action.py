@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
@@ -31,6 +35,9 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
 
     _supports_check_mode = True
     _requires_connection = False
+    #: What is sent in place of the module that is asked; see plugin_utils/script.py.
+    _script: bytes | None = None
+    _shared_loader_obj: Any
 
     @property
     def verb(self) -> str | None:
@@ -70,12 +77,32 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         refused = python_too_old(result) if result.get("failed") else None
         return {**result, "msg": refused} if refused else result
 
-    def on_node(self, module: str, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        """As `ask`, and the module's failure is this action's failure."""
-        result = self.ask(module, arguments, task_vars)
+    def on_node(
+        self, module: str, arguments: Mapping[str, Any], task_vars: Mapping[str, Any], *, script: bytes | None = None
+    ) -> dict[str, Any]:
+        """As `ask`, and the module's failure is this action's failure. `script` is sent in the module's place."""
+        self._script = script
+        try:
+            result = self.ask(module, arguments, task_vars)
+        finally:
+            self._script = None
         if result.get("failed"):
             raise AnsibleActionFail(result.get("msg") or f"{module} failed", result=result)
         return result
+
+    def _configure_module(self, module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> Any:
+        """Ansible's own making of what is sent, from the script where there is one: that counts as the module's file."""
+        if self._script is None:
+            return super()._configure_module(module_name, module_args, task_vars)
+        found = SimpleNamespace(resolved=True, plugin_resolved_path=_file(self._script), resolved_fqcn=module_name)
+        loaders: Any = self._shared_loader_obj
+        self._shared_loader_obj = SimpleNamespace(
+            module_loader=SimpleNamespace(find_plugin_with_context=lambda *_, **__: found)
+        )
+        try:
+            return super()._configure_module(module_name, module_args, task_vars)
+        finally:
+            self._shared_loader_obj = loaders
 
     def _parse_returned_data(self, res: dict[str, Any], profile: str) -> dict[str, Any]:
         """Ansible's own reading of an answer, behind the gate."""
@@ -89,6 +116,16 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             raise AnsibleActionFail(REFUSED.format(host=host, module=module, error=error)) from None
         result: dict[str, Any] = super()._parse_returned_data({**res, **said}, profile)
         return result
+
+
+def _file(script: bytes) -> str:
+    """A script as a file, in the directory that Ansible has for one run and its user alone."""
+    path = Path(constants.DEFAULT_LOCAL_TMP, "gpuwright_script.py")
+    if not path.exists():
+        own = path.with_name(f"{path.name}.{os.getpid()}")
+        own.write_bytes(script)
+        own.rename(path)
+    return str(path)
 
 
 class ModuleAction(NodeAction):

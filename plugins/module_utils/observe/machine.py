@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Iterable, Mapping
 
@@ -29,6 +30,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
 )
 
 SCHEMA = 1
+#: Seconds for one program of the node.
+TIMEOUT = 20
 _SIMULATED = "/etc/gpuwright/simulated"
 _PASSED_ON = ("digest", "gpuwright", "stack", "gpus", "packages", "written")
 
@@ -53,6 +56,18 @@ def _verified(
         entry.update({key: seal.get(key) if isinstance(seal, dict) else None for key in _PASSED_ON})
         judged[component] = entry
     return judged
+
+
+def answer(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the module node_facts answers; `given`: its options, those that are not there have their defaults."""
+    root = os.path.expanduser(os.path.expandvars(given.get("root") or "/"))
+    host = Host(root=root, timeout=given.get("timeout") or TIMEOUT, full=bool(given.get("full")))
+    if not host.isdir("/"):
+        text = f"The root {root} is no directory. Give the root of a mounted tree, or leave the option out."
+        return {"failed": True, "msg": text}
+    environments = [os.path.expanduser(os.path.expandvars(path)) for path in given.get("environments") or ()]
+    asked = {"history": bool(given.get("history")), "initramfs": bool(given.get("initramfs"))}
+    return {"changed": False, "facts": observe(host, environments, **asked)}
 
 
 def observe(

@@ -9,7 +9,6 @@ mokutil --test-key and --list-new print is read from them. A certificate is in a
 from __future__ import annotations
 
 import re
-import ssl
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
@@ -44,6 +43,8 @@ def _certificate(data: bytes) -> bytes:
     if not data.startswith(_PEM):
         return data
     try:
+        import ssl  # here: it takes longer to load than most looks need it
+
         return ssl.PEM_cert_to_DER_cert(data.decode("ascii"))
     except ValueError:
         return data

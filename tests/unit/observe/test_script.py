@@ -1,0 +1,101 @@
+"""The look at a node as one script: it has all that it imports, needs nothing of its surroundings, and says what the module says."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.executor import module_common
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils import script
+
+PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
+UTILITIES = "ansible_collections.gpuwright.node.plugins.module_utils"
+AWKWARD = '/no """where\\ \'é\n\u2028{}'
+
+
+def sources() -> dict[str, tuple[bool, str]]:
+    return script._sources(f"{UTILITIES}.observe.machine")
+
+
+def built(tmp_path: Path, options: dict[str, Any]) -> Any:
+    """What Ansible makes of the script."""
+    path = tmp_path / "look.py"
+    path.write_bytes(script.look())
+    return module_common.modify_module(
+        module_name="gpuwright.node.node_facts",
+        module_path=str(path),
+        module_args=options,
+        templar=Templar(DataLoader()),
+        task_vars={"ansible_python_interpreter": sys.executable},
+    )
+
+
+def look(tmp_path: Path, options: dict[str, Any], cwd: Path | None = None) -> dict[str, Any]:
+    """What the script answers as Ansible pipes it."""
+    made = built(tmp_path, options)
+    command = made.shebang.removeprefix("#!").split()
+    told = subprocess.run(
+        command, input=made.b_module_data, stdout=subprocess.PIPE, cwd=cwd or tmp_path, env={**os.environ}, check=True
+    )
+    answer: dict[str, Any] = json.loads(told.stdout)
+    return answer
+
+
+def test_it_has_every_utility_that_one_of_its_sources_imports() -> None:
+    found = sources()
+    for name, (_is_package, source) in found.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(UTILITIES):
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    assert node.module in found, f"{name} imports {node.module}"
+                    place = PLUGINS / "module_utils" / inner.removeprefix(UTILITIES + ".").replace(".", "/")
+                    assert inner in found or not place.with_suffix(".py").exists(), f"{name} imports {inner}"
+
+
+def test_it_has_no_source_that_only_the_controller_needs() -> None:
+    names = {name.removeprefix(UTILITIES + ".") for name in sources()}
+    assert {"observe.machine", "host", "smi"} <= names
+    assert not {"private_apt", "fio_bench", "fetch"} & names
+
+
+def test_ansible_sends_it_as_it_is(tmp_path: Path) -> None:
+    made = built(tmp_path, {"root": "/"})
+    assert (made.module_style, made.shebang) == ("new", f"#!{sys.executable} -I -S")
+    assert b"AnsiballZ" not in made.b_module_data
+    assert len(made.b_module_data) < 200_000
+
+
+def test_it_looks_at_a_tree(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text('ID=debian\nVERSION_ID="13"\n')
+    answer = look(tmp_path, {"root": str(tmp_path)})
+    assert answer["changed"] is False
+    assert (answer["facts"]["os"]["id"], answer["facts"]["root"]) == ("debian", str(tmp_path))
+
+
+def test_options_arrive_as_they_are(tmp_path: Path) -> None:
+    answer = look(tmp_path, {"root": AWKWARD, "environments": ['"""', "\\"]})
+    assert answer["failed"] is True
+    assert AWKWARD in answer["msg"]
+
+
+@pytest.mark.parametrize("module", ["json", "base64", "ansible_collections", "sitecustomize"])
+def test_nothing_of_the_working_directory_or_the_environment_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    planted = tmp_path / "cwd"
+    planted.mkdir()
+    (planted / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.setenv("PYTHONPATH", str(planted))
+    assert look(tmp_path, {"root": "/nowhere"}, cwd=planted)["failed"] is True
+    assert not (tmp_path / "ran").exists()
