@@ -19,15 +19,18 @@ _PLUGINS = Path(__file__).resolve().parents[1]
 _UTILITIES = f"{__name__.rpartition('.plugin_utils.')[0]}.module_utils"
 _OURS = re.compile(rf"^\s*from {re.escape(_UTILITIES)}([.\w]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
-#: What runs on the node: nothing of the working directory, of the environment or of the site's packages, each of which may be a user's.
-#: Ansible puts the options in the place of its mark; as JSON has it, so that they are a text of Python, too.
+#: What runs on the node. Ansible puts the options in the place of its mark; as JSON has it, so that they are a text of Python, too.
 _SCRIPT = '''\
-#!/usr/bin/python -I -S
+#!/usr/bin/python
 from __future__ import annotations
+
+import sys
+
+# Python looks in the working directory first where it is piped; that, and what the environment names, may be a user's.
+sys.path[:] = [place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix))]
 
 import base64
 import json
-import sys
 import zlib
 from importlib import import_module
 from importlib.machinery import ModuleSpec
