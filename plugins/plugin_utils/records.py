@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: Parts of a plan that only its reader wants. ``warnings`` are shown by Ansible itself.
-_REPORTED = ("why", "checks", "cards", "digests", "manages", "facts_summary", "warnings")
+_REPORTED = ("why", "checks", "proof", "cards", "digests", "manages", "facts_summary", "warnings")
 #: Where a failure came before the first change.
 BEFORE_ANY_CHANGE = ("preflight", "lock")
 
