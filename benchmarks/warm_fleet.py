@@ -26,10 +26,9 @@ PROGRAMS = Path(sys.executable).parent
 
 
 def environment() -> dict[str, str]:
-    """The environment of a measured command: its programs are those beside this Python, its collection is this one, bytecode is kept."""
-    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """The environment of a measured command: its programs are those beside this Python, its collection is this one."""
     return {
-        **inherited,
+        **os.environ,
         "ANSIBLE_PIPELINING": "1",
         "ANSIBLE_HOST_KEY_CHECKING": "0",
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),

@@ -38,7 +38,6 @@ def main() -> int:
     parser.add_argument("options", nargs="*", help="behind --: for gpuwright, as the host was brought up with")
     options = parser.parse_args()
     os.environ.update(warm_fleet.environment())
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory(prefix="warm-host-") as folder:
         # Runs leave their records here and not among the user's.
         os.environ["XDG_STATE_HOME"] = folder

@@ -912,7 +912,7 @@ def _judge_fabric_health(gpu: Gpu) -> Check:
 
 def _is_ill(entry: str) -> bool:
     """Whether one ``tag: text`` of a fabric's health tells of a trouble, by its text, or by a tag that holds true."""
-    tag, _, value = entry.partition(": ")
+    tag, _colon, value = entry.partition(": ")
     return bool(_FABRIC_ILL.search(value) or (value.lower() in ("true", "yes") and _FABRIC_TROUBLE.search(tag)))
 
 

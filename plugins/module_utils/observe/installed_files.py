@@ -84,12 +84,15 @@ def _needed_first(text: str) -> list[Row]:
 
 
 def _differences(host: Host, site: str, rows: list[Row]) -> Iterator[str]:
+    gone: set[str] = set()
     for row in rows:
-        if _COMPILED.search(row.path):
+        # Of a package that is gone each of its files is.
+        if _COMPILED.search(row.path) or row.path.partition("/")[0] in gone:
             continue
         path = f"{site}/{row.path}" if not row.path.startswith("/") else row.path
         status = None if "\0" in path else host.stat(path)
         if status is None:
+            gone.add(row.path)
             yield f"{row.path} is gone"
         elif row.size is not None and status.st_size != row.size:
             yield f"{row.path} has {status.st_size} bytes instead of {row.size}"
