@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ RUN_VARIABLES = (
 RULES = rules.load_rules()
 ROLES = settings.ROLES
 SCRIPT = script.look()
+# And left out of each fork's garbage collection, which would copy all of it.
+gc.freeze()
 
 
 class Look:
