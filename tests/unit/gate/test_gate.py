@@ -18,6 +18,7 @@ from tests.unit.observe.trees import Tree
 
 #: A tree is Debian's; what Rocky answers comes through in tests/integration/test_rocky.py.
 SCENARIOS = sorted({path.stem for path in (settings.HERE / "scenarios").glob("*.yaml")} - {"rocky"})
+ANSWERS = Path(gate.__file__).with_name("answers.json")
 ESCAPE = "\x1b[2J\x1b[31m"
 _NAMELESS = {key: value for key, value in honest.STACK.items() if key != "kernel_module"}
 
@@ -188,6 +189,7 @@ def test_a_value_that_breaks_the_rules_is_named_in_one_sentence(path: str, value
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
+        ("clocks", {}, "clocks.sm_mhz is missing"),
         ("ecc", {}, "ecc.mode is missing"),
         ("fabric", {}, "fabric.state is missing"),
         ("pcie", {}, "pcie.gen is missing"),
@@ -199,6 +201,16 @@ def test_a_card_of_which_a_measurement_is_missing_or_no_number_is_refused(path: 
     data = smi.parse_xml((Path(__file__).parents[1] / "prove/fixtures/h100_580.xml").read_bytes())
     data["gpus"][0][path] = value
     assert told in refused(changed("smi", {"rc": 0, "seconds": 0.8, "error": None, "data": data}))
+
+
+def test_each_group_of_a_card_is_asked_for_with_every_value_that_is_always_told() -> None:
+    document = "<nvidia_smi_log><attached_gpus>1</attached_gpus><gpu id='00000000:01:00.0'/></nvidia_smi_log>"
+    (card,) = smi.parse_xml(document)["gpus"]
+    groups = {key: set(value) for key, value in card.items() if key != "errors" and isinstance(value, dict)}
+    schema = json.loads(ANSWERS.read_text())["$defs"]["card"]
+    assert set(card) == set(schema["required"])
+    assert {key: set(schema["properties"][key]["required"]) for key in groups} == groups
+    assert not any(schema["properties"][key]["additionalProperties"] for key in groups)
 
 
 def test_the_fabric_and_the_signed_module_of_a_driver_come_through() -> None:
