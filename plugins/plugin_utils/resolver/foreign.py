@@ -132,8 +132,18 @@ def _leave_out_driver(wish: Wish, owner: str, source: str, log: Log) -> None:
 
 
 def _of_version(version: str, log: Log) -> Power:
-    """Return the power of a build of Linux; of a branch that the rules do not know, what the newest older one could."""
+    """Return the power of a build of Linux; of a branch that the rules do not know, what the newest older one could.
+
+    Raises Unresolved where it is older than every branch that they know.
+    """
+    oldest = log.rules["driver_branches"]["rows"][0]
     rows = [row for row in log.rules["driver_branches"]["rows"] if int(row["branch"]) <= int(version.split(".", 1)[0])]
+    if not rows:
+        text = f"the driver is {version}; branch {oldest['branch']} is the oldest of which it is known what it can run"
+        remedy = (
+            f"a driver of branch {oldest['branch']} or newer has to come from where this one came from; then run again"
+        )
+        raise Unresolved(conflict("driver.too-old", text, log.cite("driver_branches", oldest), remedy))
     return Power(rows[-1]["max_cuda"], version, version)
 
 

@@ -241,6 +241,12 @@ def test_a_container_has_the_driver_of_its_host(facts: Facts, answer: Answer) ->
     assert "nvidia-*" in found["stack"]["repositories"][0]["exclude"]["packages"]
 
 
+def test_a_driver_older_than_every_branch_that_is_known_is_named(facts: Facts, answer: Answer) -> None:
+    facts["environment"] = {"kind": "container", "detail": "docker", "systemd": False}
+    found = answer(with_driver(facts, "384.183", owner="host", source=None), "cuda")
+    assert "the driver is 384.183; branch 390 is the oldest" in text_of(found, "conflicts", "driver.too-old")
+
+
 # --- virtual GPUs -------------------------------------------------------------------------------------------------------
 
 
