@@ -33,6 +33,8 @@ def parse_rpm(text: str) -> dict[str, Package]:
     not 0 are kept.
     """
     packages: dict[str, Package] = {}
+    # Keys of the versions that were compared: a long one is not taken apart again for each line.
+    newest: dict[str, Any] = {}
     for line in text.splitlines():
         fields = line.split("\t")
         if len(fields) != _FIELDS:
@@ -46,8 +48,12 @@ def parse_rpm(text: str) -> dict[str, Package]:
             packages[f"{name}-{version}.{arch}"] = Package(version, "installed", False, vendor, source)
         if epoch not in ("", "0", "(none)"):
             version = epoch + ":" + version
-        if name not in packages or versions.key(version) > versions.key(packages[name].version):
-            packages[name] = Package(version, "installed", False, vendor, source)
+        if name in packages:
+            key, known = versions.key(version), newest.get(name) or versions.key(packages[name].version)
+            newest[name] = max(key, known)
+            if key <= known:
+                continue
+        packages[name] = Package(version, "installed", False, vendor, source)
     return packages
 
 
