@@ -621,6 +621,7 @@ def nothing() -> dict[str, Any]:
         "remove": [],
         "download_bytes": None,
         "disk_bytes": None,
+        "enabled": [],
         "problems": [],
     }
 

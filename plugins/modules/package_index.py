@@ -30,6 +30,12 @@ options:
     type: list
     elements: str
     default: []
+  builders:
+    description:
+      - Ids of repositories of this machine that are not enabled. dnf is asked with them where it finds no way without them; apt is not.
+    type: list
+    elements: str
+    default: []
   keep:
     description: How the versions of packages have to begin, by name, such as C(580.).
     type: dict
@@ -102,6 +108,12 @@ disk_bytes:
   returned: success
   type: int
   sample: 290816
+enabled:
+  description: Ids of those of O(builders) without which dnf would find no way to install the packages. Empty with apt.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 problems:
   description:
     - Why the answer is not complete, each with C(kind), C(repository), C(text), C(remedy), C(package), C(needed), which is false for a
@@ -128,6 +140,7 @@ def main() -> None:
             "repositories": {"type": "list", "elements": "dict", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
             "also": {"type": "list", "elements": "str", "default": []},
+            "builders": {"type": "list", "elements": "str", "default": []},
             "keep": {"type": "dict", "default": {}},
             "install_recommends": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 90},
@@ -145,6 +158,7 @@ def main() -> None:
     manager = packages.manager(Host())
     if manager is None:
         module.fail_json(msg="This machine has neither dpkg nor rpm. The module asks apt or dnf.")
+    of_dnf = {"builders": given["builders"]} if manager == "dnf" else {}
     answer = (private_dnf if manager == "dnf" else private_apt).ask(
         given["repositories"],
         given["packages"],
@@ -153,6 +167,7 @@ def main() -> None:
         given["install_recommends"],
         also=given["also"],
         credentials=credentials,
+        **of_dnf,
     )
     module.exit_json(changed=False, **redact.document(answer))
 

@@ -18,6 +18,7 @@ from .resolver import systems
 #: Debian's and Ubuntu's images carry their release in their name, Red Hat's in their version.
 _IMAGE = re.compile(r"^linux-image-(?:unsigned-)?(?P<release>\d\S*?)(?:-unsigned)?(?::\w+)?$")
 _RPM = re.compile(r"^kernel(?:-(?:rt|64k|uek|azure|lt|ml))?(?:-core)?$")
+_CORE = re.compile(r"^(?P<kernel>kernel(?:-(?:rt|64k))?)-core$")
 
 
 def unasked(install: Iterable[Mapping[str, Any]], present: Iterable[str]) -> list[str]:
@@ -58,6 +59,25 @@ def _brought(install: Iterable[Mapping[str, Any]], context: Context) -> list[str
     """Return the kernels that come unasked: none where ``nvidia_driver_allow_kernel`` asks for them."""
     allowed = context.variables.get("nvidia_driver", {}).get("nvidia_driver_allow_kernel", False)
     return [] if allowed else unasked(install, context.facts["kernel"]["installed"] or ())
+
+
+def whole(install: Iterable[Mapping[str, Any]], context: Context) -> list[str]:
+    """Return the meta packages, with their versions, of Red Hat's kernels that come on purpose and would come as their core alone.
+
+    kernel-core requires neither ``kernel`` nor ``kernel-modules``, so as a dependency it brings a kernel without the modules of network
+    and storage, which then boots next. Source: the kernel's spec of EL 9 (openela-main/kernel, SPECS/kernel.spec).
+    """
+    rows = list(install)
+    if not context.variables.get("nvidia_driver", {}).get("nvidia_driver_allow_kernel", False):
+        return []
+    coming = {(row["name"], row.get("version")) for row in rows}
+    there = context.facts["kernel"]["installed"] or ()
+    found = []
+    for row in rows:
+        core = _CORE.match(row["name"])
+        if core and unasked([row], there) and (core["kernel"], row.get("version")) not in coming:
+            found.append(f"{core['kernel']}-{row['version']}.{context.facts['os']['arch']}")
+    return found
 
 
 def refusals(install: Iterable[Mapping[str, Any]], context: Context) -> list[dict[str, Any]]:

@@ -117,6 +117,7 @@ class Look:
             "credentials": credentials.of_variables(addresses, self.action.variables(self.task_vars, WISH_VARIABLES)),
             "packages": drafted.packages,
             "also": list(drafted.also),
+            "builders": [row["repository"] for row in drafted.builders],
             "keep": drafted.keep,
         }
         return self.action.on_node("package_index", arguments, self.task_vars)

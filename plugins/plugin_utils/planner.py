@@ -47,6 +47,7 @@ from .components import (
     repair,
 )
 from .components.base import not_known
+from .resolver import repositories
 from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
@@ -127,6 +128,7 @@ class Draft:
     """A plan before the package index was asked. ``also``: names under which it may have what else there is.
     ``state``: the remembered driver that the node returns to, see way_back.py.
     ``narrow``: what its first answer showed that versions have to begin with.
+    ``builders``: repositories that dnf may need and that are not enabled, see resolver/repositories.py.
     """
 
     request: Request
@@ -137,6 +139,7 @@ class Draft:
     also: Sequence[str] = ()
     state: way_back.State | None = None
     narrow: Mapping[str, str] = field(default_factory=dict)
+    builders: Sequence[Mapping[str, Any]] = ()
 
     @property
     def packages(self) -> list[str]:
@@ -249,7 +252,8 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         if findings
         else ()
     )
-    return Draft(request, wish, context, answer, findings, also, state)
+    builders = repositories.builders(where, rules)
+    return Draft(request, wish, context, answer, findings, also, state, builders=builders)
 
 
 def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> dict[str, Any] | None:
@@ -347,15 +351,15 @@ def absent(drafted: Draft, index: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def tightened(drafted: Draft, index: Mapping[str, Any] | None) -> Draft | None:
     """The draft to ask the index with once more, where driver and fabric manager, or the driver and another package of its set, would
-    else be of two versions.
+    else be of two versions, or where a kernel would come without its modules.
     """
     driver, context = drafted.context.stack.get("driver"), drafted.context
     if driver is None or index is None or drafted.narrow or drafted.state or not availability.answered(index):
         return None
-    narrow = fabric.narrowed(driver, nvidia_driver.versioned_packages(driver), drafted.packages, index)
-    along = (
-        nvidia_driver.left_behind(context, index) if "nvidia_driver" in drafted.findings and not context.along else []
-    )
+    narrow = fabric.narrowed(driver, nvidia_driver.carriers(driver), drafted.packages, index)
+    along = []
+    if "nvidia_driver" in drafted.findings and not context.along:
+        along = [*nvidia_driver.left_behind(context, index), *kernels.whole(index.get("install") or (), context)]
     if not (narrow or along):
         return None
     wider = replace(context, along=along)
@@ -401,7 +405,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["rebuild"] = frameworks.rebuilds(context) if "frameworks" in plan["components"] else []
     plan["install"] = list(sizes.values())
     plan["from_controller"] = _from_controller(context.stack, drafted.wish)
-    plan["prefer"] = nvidia_driver.preferred(context, index or {}, drafted.keep.get(EVERY_PACKAGE))
+    plan["prefer"] = nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE))
     plan["download_bytes"] = (index or {}).get("download_bytes") or 0
     plan["disk_bytes"] = (index or {}).get("disk_bytes") or 0
     # After an apply the index is not asked again: what is there by then is looked at.
@@ -411,9 +415,10 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     )
     if asked and not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], _unverified(problems)]
-    plan["warnings"] = [*plan["warnings"], *_sources_of_others(problems)]
+    plan["warnings"] = [*plan["warnings"], *_sources_of_others(problems), *_enabled(drafted, index)]
     # dnf refuses to work where one of its repositories does not answer: the roles leave these out.
     plan["left_out"] = sorted({row["source"] for row in problems if row.get("source") and not row.get("needed", True)})
+    plan["enabled"] = list((index or {}).get("enabled") or ())
     plan["absent"] = {key: list(there) for key, there in request.absent.items()}
     behind = signed_modules.behind(context.stack, index, drafted.packages)
     plan["refusals"] = _refusals(plan, replace(drafted, context=context), index, missing, behind)
@@ -737,6 +742,19 @@ def _causes(problems: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return known or list(problems)
 
 
+def _enabled(drafted: Draft, index: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    """What a person has to know of repositories that are enabled for this run alone."""
+    form = (
+        "packages of EPEL need the repository {repository}, which is not enabled: it is for this run; an upgrade of everything "
+        "leaves out what comes from it, until it is enabled for good ({steps})"
+    )
+    return [
+        {"rule": "repository.builder", "text": form.format(**row), "source": row["source"]}
+        for row in drafted.builders
+        if row["repository"] in ((index or {}).get("enabled") or ())
+    ]
+
+
 def _refusal(rule: str, text: str, remedy: str) -> dict[str, Any]:
     return {"rule": rule, "text": text, "source": "gpuwright", "remedy": remedy}
 
@@ -840,7 +858,7 @@ def _fabric_refusals(context: Context, index: Mapping[str, Any] | None) -> list[
     driver = context.stack.get("driver")
     if driver is None:
         return []
-    found = fabric.mismatch(context, driver, nvidia_driver.versioned_packages(driver), index or {})
+    found = fabric.mismatch(context, driver, nvidia_driver.carriers(driver), index or {})
     return [_refusal("fabric-version", *found)] if found else []
 
 
@@ -968,6 +986,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "rebuild": [],
         "prefer": None,
         "left_out": [],
+        "enabled": [],
         "from_controller": None,
         "versions_verified": True,
         "stack": {},

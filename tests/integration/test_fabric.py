@@ -26,7 +26,7 @@ def hgx(make_shared_node: Callable[[str, str], Node]) -> Node:
 def test_the_fabric_manager_is_enabled_and_runs_at_exactly_the_drivers_version(hgx: Node) -> None:
     # Revisions differ, what stands before them does not.
     assert hgx.shell(_MANAGER) == "580.178.04-1"
-    assert hgx.shell("dpkg-query -W -f '${Version}' nvidia-utils-580") == "580.178.04-0ubuntu1"
+    assert hgx.shell("dpkg-query -W -f '${Version}' nvidia-utils-580") == "580.178.04-1ubuntu1"
     assert hgx.shell("systemctl is-enabled nvidia-fabricmanager").strip() == "enabled"
     assert hgx.shell("systemctl is-active nvidia-fabricmanager").strip() == "active"
     assert "<state>Completed</state>" in hgx.shell("nvidia-smi -q -x")
@@ -76,7 +76,7 @@ def test_a_host_behind_nvlink_5_gets_its_subnet_manager_and_the_module_at_every_
     assert run.code == 0, str(run)
     assert "ib_umad" in machine.shell("cat /etc/modules-load.d/gpuwright-nvidia.conf")
     assert machine.shell("systemctl is-active nvidia-fabricmanager").strip() == "active"
-    assert machine.shell("dpkg-query -W -f '${Version}' nvlsm") == "2025.10.11-1"
+    assert machine.shell("dpkg-query -W -f '${Version}' nvlsm") == "2025.10.14-1"
     machine.reboot()
     assert machine.shell("systemctl is-active nvidia-fabricmanager").strip() == "active"
     assert machine.up(_WISH).components == set()

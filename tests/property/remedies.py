@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tests.property import naive
 
 _ASK = re.compile(r"^ask for (?P<name>[a-z-]+(?:\[[^\]]*\])?)(?P<spec>[=<>!~]\S+| without a version)?$")
+_NOTE = re.compile(r" \((the newest that fit|\d+ (is|ended) )[^)]*\)$")
 _LEAVE_OUT = {
     "driver-modules": "driver-modules",
     "driver-source": "driver-source",
@@ -23,11 +24,11 @@ _LEAVE_OUT = {
 
 
 def proposed(wants: Sequence[str], conflicts: Iterable[Mapping[str, str]]) -> list[tuple[str, ...]]:
-    """The wishes that the conflicts' remedies propose in place of one; a remedy in other words proposes none."""
+    """The wishes that the conflicts' remedies propose in place of one, the nearest first; a remedy in other words proposes none."""
     found: list[tuple[str, ...]] = []
     for conflict in conflicts:
-        for alternative in conflict["remedy"].split(", or "):
-            changed = _changed(wants, alternative.split(" and "))
+        for alternative in re.split(r"[,;] or ", conflict["remedy"]):
+            changed = _changed(wants, _NOTE.sub("", alternative).split(" and "))
             if changed is not None and changed not in found:
                 found.append(changed)
     return found

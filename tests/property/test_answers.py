@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, event, example, given, settings
 from hypothesis import strategies as st
 
-from tests.property import naive, remedies
-from tests.property.machines import WANTS, Question, answer_to, questions, situation_of, wish_of
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from tests.property import naive, nearer, remedies
+from tests.property.machines import RULES, WANTS, Question, answer_to, questions, situation_of, wish_of
 
 
 def answered(question: Question) -> dict[str, Any]:
@@ -37,7 +39,22 @@ JETSON = Question(
 )
 
 
+# Wheels beside a toolkit that compiles no extensions for them: two versions that hardly ever are drawn together.
+BESIDE = Question(
+    machine={
+        "gpus": ["GeForce RTX 4090"],
+        "os": "ubuntu-24.04",
+        "arch": "x86_64",
+        "assume": [],
+        "today": "2026-11-20",
+        "keys": {},
+    },
+    wants=("cuda=12.8", "pytorch==2.15.0"),
+)
+
+
 @example(JETSON)
+@example(BESIDE)
 @settings(max_examples=settings.default.max_examples * 4)  # type: ignore[union-attr]  # a profile is loaded
 @given(questions)
 def test_an_answer_satisfies_every_rule_when_checked_from_the_tables_alone(question: Question) -> None:
@@ -75,6 +92,21 @@ def test_what_a_conflict_proposes_resolves(question: Question) -> None:
     for wants in remedies.proposed(question.wants, answer["conflicts"]):
         again = answer_to(question.wanting(*wants))
         assert again["ok"], (wants, again)
+
+
+@given(questions)
+def test_no_nearer_wish_than_the_one_that_is_proposed_resolves(question: Question) -> None:
+    answer = answered(question)
+    assume(not answer["ok"])
+    proposed = remedies.proposed(question.wants, answer["conflicts"])
+
+    def works(wants: Sequence[str]) -> bool:
+        other = question.wanting(*wants)
+        wish = wish_of(other)
+        return resolver.stack_for(situation_of(other, wish), wish, RULES) is not None
+
+    found = list(nearer.faults(question.wants, proposed, works))
+    assert not found, (found, proposed, answer["conflicts"])
 
 
 @settings(max_examples=50, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

@@ -25,7 +25,8 @@ class Context:
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
     ``cards_missing``: the same, although the inventory or the last seal says that they are there.
     ``condemned``: environments that the last proof could not import from; none in a look after an apply.
-    ``variables``: what is set for each role outside it. ``along``: packages that are there and go to the driver's new version with it.
+    ``variables``: what is set for each role outside it. ``along``: packages that are there and go to the driver's new version with it,
+    and what makes a kernel whole that comes with it.
     """
 
     facts: Mapping[str, Any]

@@ -177,6 +177,7 @@ INDEX = {
     "remove": ["nvidia-imex"],
     "download_bytes": 1,
     "disk_bytes": None,
+    "enabled": ["crb"],
     "problems": [
         {
             "kind": "timeout",

@@ -166,6 +166,18 @@ def test_the_plan_names_packages_with_the_versions_of_the_index() -> None:
     assert made["download_bytes"] == 1000 * len(made["install"])
 
 
+def test_where_the_toolkit_does_not_know_the_module_its_unit_is_told() -> None:
+    """Debian's own open modules: the toolkit's unit would never write the CDI specification."""
+    setting = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpuwright.conf"
+    asked = {"nvidia_driver_source": "distro", "container_toolkit_version": "1.20.0"}
+    files = {}
+    for modules in ("open", "proprietary"):
+        made = plan(nodes.bare(), wish(**asked, nvidia_driver_modules=modules))
+        rows = [row["files"] for row in made["changes"] if row["component"] == "container_toolkit"]
+        files[modules] = [path for row in rows for path in row]
+    assert (setting in files["open"], setting in files["proprietary"]) == (True, False)
+
+
 def test_the_plan_names_the_services_and_files_that_follow_from_an_installation() -> None:
     installed = {change["component"]: change for change in plan(nodes.bare())["changes"] if change["packages"]}
     assert installed["nvidia_driver"]["services"] == ["nvidia-persistenced.service"]

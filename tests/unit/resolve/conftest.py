@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.property import remedies
 
 TODAY = date(2026, 11, 20)
 
@@ -23,9 +24,8 @@ def rules() -> dict[str, Any]:
     return load_rules()
 
 
-@pytest.fixture
-def resolve(rules: dict[str, Any]) -> Resolve:
-    """resolve("H100", "debian-13", "cuda", "pytorch", kernel="6.8", wish={...}): the answer for a described machine."""
+def answering(rules: dict[str, Any]) -> Resolve:
+    """The answers by these rules."""
 
     def run(
         gpus: str | list[str], os: str, *wants: str, arch: str = "x86_64", today: date = TODAY, **assume: Any
@@ -33,10 +33,39 @@ def resolve(rules: dict[str, Any]) -> Resolve:
         cards = [gpus] if isinstance(gpus, str) else gpus
         variables = assume.pop("wish", {})
         where = situation.situation_from_options(cards, os, arch, assume, rules, today=today)
-        wish = Wish.from_variables({**variables, "gpuwright_want": list(wants)}, rules)
-        return resolver.resolve(where, wish, rules)
+        return _resolved_again(where, variables, wants, rules)
 
     return run
+
+
+def _resolved_again(
+    where: situation.Situation, variables: dict[str, Any], wants: tuple[str, ...], rules: dict[str, Any]
+) -> dict[str, Any]:
+    """The answer; of a refusal every wish that it proposes was tried."""
+
+    def asked(wanted: tuple[str, ...]) -> dict[str, Any]:
+        return resolver.resolve(where, Wish.from_variables({**variables, "gpuwright_want": list(wanted)}, rules), rules)
+
+    answer = asked(wants)
+    for other in remedies.proposed(wants, answer.get("conflicts", ())):
+        again = asked(other)
+        assert again["ok"], (other, again)
+    return answer
+
+
+@pytest.fixture
+def resolve(rules: dict[str, Any]) -> Resolve:
+    """resolve("H100", "debian-13", "cuda", "pytorch", kernel="6.8", wish={...}): the answer for a described machine."""
+    return answering(rules)
+
+
+@pytest.fixture
+def resolve_without_key(rules: dict[str, Any]) -> Resolve:
+    """The same where nothing is known of the key of NVIDIA's repository for release 10 of Red Hat's systems."""
+    known = copy.deepcopy(rules)
+    (row,) = [row for row in known["upstreams"]["keys"] if row["id"] == "CDF6BA43"]
+    row |= {"fingerprint": None, "text_sha256": None}
+    return answering(known)
 
 
 FACTS: dict[str, Any] = {
@@ -120,6 +149,6 @@ def answer(rules: dict[str, Any]) -> Resolve:
     def run(seen: dict[str, Any], *wants: str, wish: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
         wished = Wish.from_variables({**(wish or {}), "gpuwright_want": list(wants)}, rules)
         where = situation.situation_from_facts(seen, wished, rules, today=TODAY, **options)
-        return resolver.resolve(where, wished, rules)
+        return _resolved_again(where, wish or {}, wants, rules)
 
     return run

@@ -31,6 +31,13 @@ SHARED_FACTS = {
     "gpuwright_kept",
     "gpuwright_resume_refused",
 }
+# As Galaxy calls the systems of compat/systems.yaml. Debian and Ubuntu go there by their codenames.
+_SYSTEMS = yaml.safe_load((ROOT / "compat/systems.yaml").read_text())["rows"]
+SERVED = {
+    "Debian": [row["codename"] for row in _SYSTEMS if row["family"] == "debian"],
+    "Ubuntu": [row["codename"] for row in _SYSTEMS if row["family"] == "ubuntu"],
+    "EL": [row["version"] for row in _SYSTEMS if row["id"] == "rhel"],
+}
 # Keys of a task that are no module.
 KEYWORDS = {
     "name", "when", "tags", "loop", "loop_control", "register", "vars", "environment", "changed_when", "failed_when",
@@ -107,6 +114,10 @@ class TestRole:
             "gpuwright.node.node_facts", "ansible.builtin.set_fact", "ansible.builtin.debug", None,
         }  # fmt: skip
         assert {module_of(task) for task in tasks_of(read(role / "tasks" / "main.yml"))} <= steps
+
+    def test_the_systems_that_are_served_are_named(self, role: Path) -> None:
+        named = {row["name"]: row["versions"] for row in read(role / "meta/main.yml")["galaxy_info"]["platforms"]}
+        assert named == SERVED
 
     def test_a_role_depends_on_no_other(self, role: Path) -> None:
         assert read(role / "meta" / "main.yml")["dependencies"] == []

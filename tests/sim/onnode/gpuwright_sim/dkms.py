@@ -14,6 +14,7 @@ from . import elf
 
 _SOURCES = Path("/usr/src")
 _STATE = Path("/var/lib/dkms")
+_FRAMEWORK = Path("/etc/dkms/framework.conf")
 KEY, SIGNER = Path("/var/lib/dkms/mok.pub"), "DKMS module signing key"
 _MODULES = Path("/lib/modules")
 #: The DKMS of systems that have an older one than Debian 13, whose log begins otherwise.
@@ -128,7 +129,21 @@ def _install(name: str, version: str, kernel: str) -> int:
     state.mkdir(parents=True, exist_ok=True)
     subprocess.run(["/usr/sbin/depmod", kernel], check=True)
     print(f"{name}/{version}: built and installed for {kernel}")
+    _afterwards(kernel)
     return 0
+
+
+def _afterwards(kernel: str) -> None:
+    """What the settings of EPEL's DKMS have it do after each build."""
+    settings = _FRAMEWORK.read_text() if _FRAMEWORK.exists() else ""
+    if (
+        _setting(settings, "modprobe_on_install") == "true"
+        and kernel == Path("/proc/sys/kernel/osrelease").read_text().strip()
+    ):
+        subprocess.run(["/usr/sbin/modprobe", "nvidia"], capture_output=True, check=False)
+    command = _setting(settings, "post_transaction").split()
+    if command:
+        subprocess.run(command, capture_output=True, check=False)
 
 
 def _version() -> str:
