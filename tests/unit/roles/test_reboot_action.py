@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.action.reboot import ActionModul
 _BOOT = "22eff7a2-ffe5-4bc5-a165-abdb7760d8e3"
 _OTHER = "be432ecb-16f3-4326-a582-1e0836d4294b"
 _LINUX = {"name": "debian", "version": "13", "family": "debian"}
-#: What sudo 1.9 and systemd 257 wrote into the terminal of a machine that went down.
+#: The words of sudo 1.9 were seen; those of shutdown are assumed.
 _SUDO = "sudo: unable to resolve host {}: Temporary failure in name resolution\r\n"
 _WALL = (
     "\r\nBroadcast message from root@node on pts/1 (Tue 2026-11-24 21:00:00 UTC):\r\n\r\n"
