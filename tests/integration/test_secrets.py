@@ -106,20 +106,23 @@ class Processes(threading.Thread):
             time.sleep(0.05)
 
     def _read(self, path: Path) -> None:
+        command = path.with_name("cmdline")
         try:
+            # Before and after: one that was just forked has its parent's words still, and one that ended has none any more.
+            before = command.read_bytes()
             words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            theirs = self._theirs(path)
+            theirs = self._theirs(path, before, command.read_bytes())
         except OSError:
             return
         if not words.endswith(self._except_for):
             self.found |= {(" ".join(words.split(" ")[:2]), name) for name in named(words) - theirs}
 
     @staticmethod
-    def _theirs(path: Path) -> set[str]:
+    def _theirs(path: Path, *commands: bytes) -> set[str]:
         """What may stand in variables, which root and the caller alone may read: what the caller set, and of root's pip the proxy."""
         if path.name != "environ":
             return set()
-        pip = b"\0-m\0pip\0" in path.with_name("cmdline").read_bytes()
+        pip = any(b"\0-m\0pip\0" in command for command in commands)
         return {"environment", "proxy"} if pip else {"environment"}
 
     def stop(self) -> set[tuple[str, str]]:
