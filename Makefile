@@ -85,9 +85,11 @@ rules: venv ## write what is generated from compat/ and roles/ (rules.json, docs
 	@$(BIN)/python tools/build_matrix.py
 	@$(BIN)/python tools/build_roles.py
 
-.PHONY: compat-verify compat-refresh
+.PHONY: compat-verify compat-refresh world
 compat-verify: venv ## hold the tables of compat/ against the wheels of the Python index that pip is configured for
 	@$(BIN)/python -m tools.compat_verify
+world: venv ## hold what is said of Debian's own packages, in compat/ and in the stand-ins, against Debian's archive (two minutes)
+	@$(NOX) world
 compat-refresh: venv ## bring compat/ up to what upstreams publish: a change for you to read
 	@$(BIN)/python -m tools.compat_refresh
 	@$(MAKE) --no-print-directory rules

@@ -131,6 +131,12 @@ def unit(session: nox.Session) -> None:
 
 
 @nox.session
+def world(session: nox.Session) -> None:
+    """What compat/ and the stand-ins say of Debian's own archive, held against that archive."""
+    session.run("python", "-m", "tools.world")
+
+
+@nox.session
 def changed(session: nox.Session) -> None:
     """What a change touches, while one works on it; `since` a commit, or since this branch left main. tools/changed.py has the table."""
     told = session.run("python", "-m", "tools.changed", *session.posargs, silent=True)
@@ -169,14 +175,14 @@ def _soak_nodes(part: str) -> Callable[[nox.Session], None]:
 
 
 def _soak_machines(session: nox.Session) -> None:
-    """QEMU and the kernel update, each of which compiles; what a machine in QEMU begins with is made first where it is not there."""
+    """QEMU, Debian's real driver and the kernel update, each of which compiles; what a machine in QEMU begins with is made first."""
     _ensure_metal(session)
     session.run("python", "-m", "tests.sim", "metal", "prepare")
     _soak_nodes("machines")(session)
 
 
 def _soak_lines(session: nox.Session) -> None:
-    """The other line of ansible-core, the other scenarios of molecule, and the properties on examples that are drawn anew."""
+    """The other line of ansible-core, the other scenarios of molecule, the properties on examples that are drawn anew, Debian's archive."""
     newest = _newest_environment(session)
     session.log(f"on ansible-core {NEWEST_LINE}")
     session.run("tests/sanity.sh", env=newest)
@@ -185,6 +191,7 @@ def _soak_lines(session: nox.Session) -> None:
     session.run("tests/molecule.sh", "alternative", "distro")
     more = {"GPUWRIGHT_PROPERTY_EXAMPLES": PROPERTY_EXAMPLES, "GPUWRIGHT_FUZZ_SECONDS": FUZZ_SECONDS}
     session.run("pytest", "-q", *_WORKERS, "tests/property", env=more)
+    world(session)
 
 
 # The parts of the soak, in their order. CONTRIBUTING.md says what is in which; tests/unit/repo/test_soak.py holds the two together.

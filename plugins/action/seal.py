@@ -12,7 +12,6 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks as checking
 from ansible_collections.gpuwright.node.plugins.plugin_utils import afterwards, gate, planner, records, removal
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
 
@@ -42,11 +41,7 @@ class ActionModule(NodeAction):
             reasons = "; ".join(finding.reason for finding in left)
             raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
         plan = planner.finish(drafted, None)
-        seals = {
-            name: self._record(name, plan, facts)
-            for name in plan["digests"]
-            if name in SEALED and name in begun["components"]
-        }
+        seals = {name: self._record(name, plan, facts) for name in planner.to_seal(plan, begun["components"], facts)}
         self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
         told = [row for row in begun["warnings"] if row["rule"] in planner.OF_THE_INDEX]
         look.save("sealed", plan | {"changes": begun["changes"], "warnings": told + plan["warnings"]})

@@ -19,7 +19,7 @@ import sys
 from typing import Any
 
 EVERY_PACKAGE = "/./"
-NOTHING = {"packages": {}, "others": {}, "install": [], "remove": [], "freed_bytes": 0}  # type: Any
+NOTHING = {"packages": {}, "others": {}, "install": [], "remove": [], "freed_bytes": 0, "enabled": []}  # type: Any
 _SIGNATURE_WORDS = ("gpg", "signature", "openpgp", "public key", "repomd.xml.asc")
 
 
@@ -168,6 +168,9 @@ class Question:
             # No package tells the release; addresses with $releasever then fail by themselves, and are named.
             del base.conf.substitutions["releasever"]
         self.read_repositories()
+        for name in self.given.get("enable", ()):
+            if name in self.base.repos:
+                self.base.repos[name].enable()
         ids = {"gpuwright-" + repository["name"] for repository in self.given["repositories"]}
         asked = {uri.rstrip("/") for repository in self.given["repositories"] for uri in repository["uris"]}
         for repository in base.repos.iter_enabled():
@@ -180,7 +183,7 @@ class Question:
     def copy_cache(self, cache: str) -> None:
         """The machine's indexes: what did not change since is not downloaded again. Packages are left where they are."""
         target = os.path.join(self.given["directory"], "cachedir")
-        if os.path.isdir(cache) and os.access(cache, os.R_OK | os.X_OK):
+        if os.path.isdir(cache) and not os.path.isdir(target) and os.access(cache, os.R_OK | os.X_OK):
             shutil.copytree(
                 cache, target, symlinks=True, ignore=shutil.ignore_patterns("packages", "*_lock.pid", "*.lock")
             )
@@ -360,6 +363,7 @@ class Question:
             "install": install,
             "remove": remove,
             "freed_bytes": gone,
+            "enabled": list(self.given.get("enable", ())),
             "problems": self.problems,
         }
 
@@ -378,8 +382,22 @@ class Question:
         return True
 
 
+def answer(given: Any) -> Any:
+    """The answer; where dnf finds none for want of packages, the one with the `builders`, which are repositories that are not enabled."""
+    first = Question(given).answer()
+    if not given.get("builders") or not unsolvable(first):
+        return first
+    second = Question(dict(given, enable=given["builders"])).answer()
+    return first if unsolvable(second) else second
+
+
+def unsolvable(found: Any) -> bool:
+    """Say whether dnf found no way to install what was asked for."""
+    return any(row["kind"] == "unsolvable" for row in found["problems"])
+
+
 def main() -> None:
     """Answer the question in the file that the first argument names, as JSON on stdout."""
     with open(sys.argv[1]) as stream:
         given = json.load(stream)
-    json.dump(Question(given).answer(), sys.stdout)
+    json.dump(answer(given), sys.stdout)

@@ -47,3 +47,8 @@ def belongs(version: str, prefix: str) -> bool:
     """Say whether a version is the prefix or a refinement of it: 2.8.0 belongs to 2.8, 2.80 does not."""
     wanted = key(prefix)
     return key(version)[: len(wanted)] == wanted
+
+
+def upstream(version: str) -> str:
+    """Return a package's version without epoch and revision: "1:580.95.05-0ubuntu1" gives "580.95.05"."""
+    return version.split(":", 1)[-1].split("-", 1)[0]

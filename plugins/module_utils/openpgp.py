@@ -21,6 +21,9 @@ _MARK, _NOTE, _PICTURE, _FILLING = 10, 12, 17, 21
 _ARMOUR = re.compile(
     rb"-----BEGIN PGP PUBLIC KEY BLOCK-----[^\S\n]*\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL
 )
+# What is expected of a key whose fingerprint was never read: the SHA-256 of its file's text, and the end of the fingerprint.
+_VERSION = re.compile(rb"^Version.*\n?", re.MULTILINE)
+_TEXT = re.compile(r"text-sha256:(?P<hash>[0-9a-f]{64}):(?P<end>[0-9A-F]{8})\Z")
 
 
 class KeyFileError(Exception):
@@ -28,7 +31,11 @@ class KeyFileError(Exception):
 
 
 def normalise(fingerprint: str) -> str:
-    """A fingerprint in capitals without spaces, colons and 0x. Raises KeyFileError for what is none (a short key id, say)."""
+    """A fingerprint in capitals without spaces, colons and 0x; what names a file by its text stays as it is. Raises KeyFileError for
+    what is neither (a short key id, say).
+    """
+    if _TEXT.match(fingerprint):
+        return fingerprint
     text = re.sub(r"[\s:]", "", fingerprint).upper()
     text = text[2:] if text.startswith("0X") else text
     if not re.match(r"^(?:[0-9A-F]{40}|[0-9A-F]{64})$", text):
@@ -182,9 +189,29 @@ def mismatch(data: bytes, expected: str) -> str | None:
 
     Every key of a keyring may sign the repository, so one foreign key is one too many. Raises KeyFileError.
     """
+    by_text = _TEXT.match(expected)
+    if by_text:
+        return _other_text(data, by_text.group("hash"), by_text.group("end"))
     wanted = normalise(expected)
     foreign = [found for found in fingerprints(data) if found != wanted]
     return "expected the key {}, found {}".format(wanted, ", ".join(foreign)) if foreign else None
+
+
+def of_text(expected: str) -> bool:
+    """Whether a key is expected by the text of its file."""
+    return _TEXT.match(expected) is not None
+
+
+def _other_text(data: bytes, digest: str, end: str) -> str | None:
+    """Why a key file is not the one of that text, without the line in which a program puts its version. None when it is.
+
+    The hash binds the whole file; the end of the fingerprint is looked at because the repository names its file after it.
+    """
+    found = hashlib.sha256(_VERSION.sub(b"", data)).hexdigest()
+    if found != digest:
+        return f"expected a key file whose text has the SHA-256 {digest}, found {found}"
+    foreign = [each for each in fingerprints(data) if not each.endswith(end)]
+    return "expected a key that ends with {}, found {}".format(end, ", ".join(foreign)) if foreign else None
 
 
 def checked(data: bytes, expected: str) -> bytes:

@@ -15,11 +15,12 @@ import re
 import shutil
 import tempfile
 import time
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError, fetch
+from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages as package_files
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
@@ -28,6 +29,7 @@ _LISTS = "/var/lib/apt/lists"
 _SOURCES = "/etc/apt/sources.list"
 _SOURCE_PARTS = "/etc/apt/sources.list.d"
 _PREFERENCES = "/etc/apt/preferences"
+_PREFERENCE_PARTS = "/etc/apt/preferences.d"
 _STATUS = "/var/lib/dpkg/status"
 _NETRC = "/etc/apt/auth.conf"
 _OF_STATUS = re.compile(r"/\S*/status$")
@@ -292,9 +294,9 @@ def preferences(keep: Mapping[str, str]) -> str:
     )
 
 
-def names_of_versions(path: str, start: str) -> set[str]:
-    """Names of the packages in a list of apt's, by its path, that have a version which begins so."""
-    found: set[str] = set()
+def of_versions(path: str, start: str) -> set[tuple[str, str]]:
+    """Names and versions of the packages in a list of apt's, by its path, whose version begins so."""
+    found: set[tuple[str, str]] = set()
     wanted = b"\nVersion: " + start.rstrip("*").encode()
     with open(path, "rb") as stream:
         if os.fstat(stream.fileno()).st_size == 0:
@@ -304,17 +306,64 @@ def names_of_versions(path: str, start: str) -> set[str]:
             while here >= 0:
                 first, last = data.rfind(b"\n\n", 0, here + 1), data.find(b"\n\n", here)
                 stanza = data[first + 1 if first >= 0 else 0 : last if last >= 0 else len(data)]
-                found.update(name.decode() for name in re.findall(rb"^Package: (\S+)", stanza, re.MULTILINE))
+                fields = dict(re.findall(rb"^(Package|Version): (\S+)", stanza, re.MULTILINE))
+                found.add((fields[b"Package"].decode(), fields[b"Version"].decode()))
                 here = data.find(wanted, here + 1)
     return found
+
+
+def barred(repositories: Sequence[Mapping[str, Any]]) -> str:
+    """Preferences that keep packages out of repositories from which they do not come, as the role repositories writes them."""
+    form = "Package: {0}\nPin: release {1}\nPin-Priority: {2}\n"
+    rows = []
+    for repository in repositories:
+        out = repository.get("exclude") or {}
+        if out.get("release"):
+            rows += [form.format(name, out["release"], 500) for name in out["except"]]
+            rows += [form.format(name, out["release"], -1) for name in out["packages"]]
+    return "\n".join(rows)
+
+
+def without_packages(status: str, names: Iterable[str], native: str | None) -> str:
+    """dpkg's record as if these packages (of another architecture: name:architecture) were not there. What depends on them, or on what
+    they provide, loses its relations: apt solves nothing for a record in which something is missing.
+    """
+    gone, left = set(names), []
+    lost: set[str] = set()
+    for stanza in filter(str.strip, status.split("\n\n")):
+        fields = dict(re.findall(r"^(Package|Architecture|Provides): (.*)$", stanza, re.MULTILINE))
+        architecture = fields.get("Architecture", "all")
+        foreign = "" if architecture in (native, "all") else ":" + architecture
+        if fields.get("Package", "") + foreign in gone:
+            lost.add(fields["Package"])
+            lost.update(re.findall(r"(?:^|, )([^\s,:(]+)", fields.get("Provides", "")))
+        else:
+            left.append(stanza)
+    depends = re.compile(
+        r"^(?:Pre-Depends|Depends):.*(?<![\w.+-])(?:{})(?![\w.+-])".format("|".join(map(re.escape, sorted(lost)))),
+        re.MULTILINE,
+    )
+    return (
+        "\n\n".join(
+            _RELATIONS.sub("", stanza) if lost and depends.search(stanza) else stanza.strip("\n") for stanza in left
+        )
+        + "\n"
+    )
+
+
+def unfinished(status: str) -> list[str]:
+    """Names of the packages in dpkg's record that an interrupted run left unfinished."""
+    found = (
+        re.search(r"^Package: (\S+)", each, re.MULTILINE) for each in status.split("\n\n") if _UNFINISHED.search(each)
+    )
+    return [each.group(1) for each in found if each]
 
 
 def finished(status: str) -> str:
     """dpkg's record as if nothing were unfinished, for apt solves nothing else before that is done, and the repair sees to it before
     anything is installed: what an interrupted run left counts as installed, without relations, as do those of what depends on it.
     """
-    stanzas = status.split("\n\n")
-    names = [stanza.split("\n", 1)[0].partition(": ")[2] for stanza in stanzas if _UNFINISHED.search(stanza)]
+    stanzas, names = status.split("\n\n"), unfinished(status)
     if not names:
         return status
     depends = re.compile(
@@ -432,6 +481,14 @@ class PrivateApt:
                     path = os.path.join(_SOURCE_PARTS, name)
                     _write(self._at("sources.list.d", name), without(_text(path), path, asked, kept))
 
+    def _copy_preferences(self, repositories: Sequence[Mapping[str, Any]]) -> None:
+        """The machine's own files of preferences, without those of the asked repositories: what these keep out is asked for anew."""
+        ours = {"gpuwright-" + repository["name"] for repository in repositories}
+        for name in os.listdir(_PREFERENCE_PARTS) if os.path.isdir(_PREFERENCE_PARTS) else ():
+            path = os.path.join(_PREFERENCE_PARTS, name)
+            if name not in ours and os.path.isfile(path):
+                _write(self._at("preferences.d", name), _text(path))
+
     def _copy_lists(self) -> None:
         """The machine's lists: what did not change since is not downloaded again."""
         if not os.path.isdir(_LISTS):
@@ -456,6 +513,7 @@ class PrivateApt:
             "Dir::Etc::sourcelist": self._at("sources.list"),
             "Dir::Etc::sourceparts": self._at("sources.list.d"),
             "Dir::Etc::preferences": self._at("preferences"),
+            "Dir::Etc::preferencesparts": self._at("preferences.d"),
             "Dir::Etc::netrc": self._at("auth.conf"),
             "Dir::State": self._at("state"),
             "Dir::State::lists": self._at("state", "lists"),
@@ -487,11 +545,17 @@ class PrivateApt:
         told = finished(own)
         return _STATUS if told == own else _write(self._at("status"), told)
 
-    def prepare(self, repositories: Sequence[Mapping[str, Any]], keep: Mapping[str, str]) -> bool:
-        """Make the state and fetch the indexes. Whether apt can be asked; what went wrong is in `problems`."""
+    def prepare(
+        self, repositories: Sequence[Mapping[str, Any]], keep: Mapping[str, str], origin: Sequence[str] = ()
+    ) -> bool:
+        """Make the state and fetch the indexes. Whether apt can be asked; what went wrong is in `problems`.
+
+        `origin`: addresses of the repository that "every package" of `keep` comes from; it may come from any where there is none.
+        """
         for parts in (
             ("keys",),
             ("sources.list.d",),
+            ("preferences.d",),
             ("no.conf.d",),
             ("log",),
             ("state", "lists", "partial"),
@@ -506,11 +570,41 @@ class PrivateApt:
         _write(self._at("sources.list.d", "gpuwright-asked.sources"), "\n".join(stanzas))
         # Before the machine's own: the first that fits counts. Only root enters the directory.
         _write(self._at("auth.conf"), auth_conf(self._credentials) + _text(_NETRC))
+        self._copy_preferences(repositories)
         self._copy_lists()
         if not (self._configure() and self._update(repositories)):
             return False
-        _write(self._at("preferences"), preferences(self._by_name(keep)) + "\n" + _text(_PREFERENCES))
+        _write(
+            self._at("preferences"),
+            "\n".join(
+                [
+                    barred(repositories),
+                    self._of_others(keep, origin),
+                    preferences(self._by_name(keep)),
+                    _text(_PREFERENCES),
+                ]
+            ),
+        )
         return True
+
+    def _of_others(self, keep: Mapping[str, str], origin: Sequence[str]) -> str:
+        """Preferences that keep versions out which begin as wished, of packages that the addresses `origin` have so too, and come from
+        elsewhere: apt by itself takes the newest of both. Empty where `origin` is, and where apt keeps its lists compressed.
+        """
+        start = keep.get(EVERY_PACKAGE)
+        if start is None or not origin:
+            return ""
+        targets = self.apt("apt-get", "indextargets", "--format", "$(FILENAME) $(REPO_URI)", "Created-By: Packages")
+        ours: set[tuple[str, str]] = set()
+        others: set[tuple[str, str]] = set()
+        for line in targets.out.splitlines():
+            path, _space, address = line.partition(" ")
+            if os.path.exists(path) and not _COMPRESSED_LIST.search(path):
+                into = ours if address.rstrip("/") in {each.rstrip("/") for each in origin} else others
+                into |= of_versions(path, start)
+        names = {name for name, _version in ours}
+        form = "Package: {0}\nPin: version {1}\nPin-Priority: -1\n"
+        return "\n".join(form.format(name, version) for name, version in sorted(others - ours) if name in names)
 
     def _by_name(self, keep: Mapping[str, str]) -> dict[str, str]:
         """What to keep, with the names of the packages that "every package" means: those that have such a version.
@@ -522,7 +616,7 @@ class PrivateApt:
         lists = [os.path.join(self._at("state", "lists"), name) for name in os.listdir(self._at("state", "lists"))]
         if start is None or any(_COMPRESSED_LIST.search(path) for path in lists):
             return dict(keep)
-        named = {name for path in lists if path.endswith("_Packages") for name in names_of_versions(path, start)}
+        named = {name for path in lists if path.endswith("_Packages") for name, _version in of_versions(path, start)}
         others = {name: version for name, version in keep.items() if name != EVERY_PACKAGE}
         return {**dict.fromkeys(sorted(named), start), **others}
 
@@ -550,10 +644,23 @@ class PrivateApt:
             self.problems.append(problem("timeout", result.error))
         return parse_policy(result.out)
 
-    def simulate(self, wanted: Sequence[str], recommends: bool) -> tuple[list[dict[str, Any]], list[str]]:
-        """What installing `wanted` (name or name=version) would install and remove."""
+    def come(self, wanted: Sequence[str], recommends: bool, replaced: Sequence[str]) -> dict[str, str] | None:
+        """Every package, with its version, that installing `wanted` would bring if `replaced` were not there, nor what an interrupted
+        run left half done: apt goes on from there only where each of these, and what they need, is named. None where apt says nothing.
+        """
+        status = _text(_STATUS)
+        gone = [*replaced, *unfinished(status)]
+        told = without_packages(status, gone, package_files.native_arch(Host()))
+        private = "Dir::State::status=" + _write(self._at("status-without"), told)
+        install, _remove = self.simulate(wanted, recommends, "-o", private)
+        return {row["name"]: row["version"] for row in install} or None
+
+    def simulate(
+        self, wanted: Sequence[str], recommends: bool, *options: str
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """What installing `wanted` (name, name=version, or name- for one that goes) would install and remove."""
         flag = "--install-recommends" if recommends else "--no-install-recommends"
-        result = self.apt("apt-get", "-s", "-q", flag, *MAY_MOVE, "install", *wanted)
+        result = self.apt("apt-get", "-s", "-q", flag, *MAY_MOVE, *options, "install", *wanted)
         if not result.ok:
             text = result.error or "\n".join(
                 line for line in (result.out + result.err).splitlines() if line.startswith((" ", "E:")) and line.strip()
@@ -621,6 +728,8 @@ def nothing() -> dict[str, Any]:
         "remove": [],
         "download_bytes": None,
         "disk_bytes": None,
+        "enabled": [],
+        "exchange": None,
         "problems": [],
     }
 
@@ -635,16 +744,27 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     getter: Callable[..., bytes] = fetch,
     also: Sequence[str] = (),
     credentials: Sequence[Mapping[str, str]] = (),
+    origin: Sequence[str] = (),
+    replaced: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer of the module package_index: versions, what would be installed and removed, bytes, problems."""
     answer = nothing()
     with PrivateApt(timeout, runner, getter, credentials) as apt:
-        if apt.prepare(repositories, keep) and wanted:
+        if apt.prepare(repositories, keep, origin) and wanted:
             names = [_split(item)[0] for item in wanted]
             rows = apt.policy(list(dict.fromkeys([*names, *also])))
             answer["packages"] = known = {name: row for name, row in rows.items() if name in names or name not in also}
             answer["others"] = {name: row["versions"] for name, row in rows.items() if name in also}
             there = [item for item in wanted if _offered(known, item, apt.problems)]
+            if there and replaced:
+                comes = apt.come(there, recommends, replaced)
+                if comes is not None:
+                    leaves = sorted(set(replaced).difference(comes))
+                    answer["exchange"] = {"comes": comes, "leaves": leaves}
+                    there = [
+                        *(f"{name}={version}" for name, version in comes.items()),
+                        *(f"{name}-" for name in leaves),
+                    ]
             if there:
                 answer["install"], answer["remove"] = apt.simulate(there, recommends)
                 apt.judge_others(there, recommends)

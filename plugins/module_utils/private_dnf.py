@@ -29,10 +29,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchE
 from ansible_collections.gpuwright.node.plugins.module_utils.private_apt import Problem, problem
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
-_HEADERS = re.compile(r"^kernel-devel-\d")
+_HEADERS = re.compile(r"^kernel-devel-(?:matched-)?\d")
 _HEADERS_REMEDY = (
     "the repositories no longer carry the headers of the kernel that boots next: update the kernel (dnf upgrade kernel), boot it, and "
-    "run again; or enable a repository that keeps older kernels"
+    "run again; or allow the newest (-e nvidia_driver_allow_kernel=true); or enable a repository that keeps older kernels"
 )
 _BROKEN_REMEDY = "correct that entry or remove it: dnf installs nothing, or nothing from there, before that"
 
@@ -135,6 +135,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     getter: Callable[..., bytes] = fetch,
     also: Sequence[str] = (),
     credentials: Sequence[Mapping[str, str]] = (),
+    builders: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer of the module package_index, see there; of the same form as that of private_apt."""
     answer = private_apt.nothing()
@@ -145,13 +146,14 @@ def ask(  # noqa: PLR0913 - each is an option of the module
             "also": list(also),
             "keep": dict(keep),
             "recommends": recommends,
+            "builders": list(builders),
         }
         told = dnf.ask(question) if wanted else None
         keys = {repository["name"]: repository.get("key") or {} for repository in repositories}
         problems = [*dnf.problems, *(_problem(row, keys) for row in (told or {}).get("problems", ()))]
     answer["problems"] = [item.as_dict() for item in problems]
     if told is not None:
-        answer.update({key: told[key] for key in ("packages", "others", "install", "remove")})
+        answer.update({key: told[key] for key in ("packages", "others", "install", "remove", "enabled")})
         if not any(item.needed and item.kind in ("broken-source", "unsolvable", "timeout") for item in problems):
             answer["download_bytes"] = sum(row["download_bytes"] for row in told["install"])
             answer["disk_bytes"] = sum(row["installed_bytes"] for row in told["install"]) - told["freed_bytes"]

@@ -79,9 +79,10 @@ def begun(
     """What stands in place of a seal while a run changes its component; after a role that was used alone it stays.
 
     It keeps what a later run has to know when this one is cut off: that the component is ours, the cards that were seen, and
-    the versions that the set had. A role used alone has moved these as it was told.
+    the versions that the set had. A role used alone has moved these as it was told, and those that give way to another source's
+    (`replaces`) do not come back.
     """
-    old = present or {}
+    old, stack = present or {}, given.get("stack") or {}
     return {
         "schema": seals.SCHEMA,
         "component": component,
@@ -89,9 +90,9 @@ def begun(
         "written": seals.iso(time.time()),
         "begun": True,
         "alone": alone,
-        "stack": given.get("stack") or {},
+        "stack": stack,
         "gpus": given.get("gpus") or old.get("gpus") or [],
-        "packages": {} if alone else old.get("packages") or {},
+        "packages": {} if alone or "replaces" in stack else old.get("packages") or {},
     }
 
 

@@ -30,10 +30,30 @@ options:
     type: list
     elements: str
     default: []
+  builders:
+    description:
+      - Ids of repositories of this machine that are not enabled. dnf is asked with them where it finds no way without them; apt is not.
+    type: list
+    elements: str
+    default: []
   keep:
     description: How the versions of packages have to begin, by name, such as C(580.).
     type: dict
     default: {}
+  origin:
+    description:
+      - Addresses of the repository that the versions of C(/./) in O(keep) come from, where another one has packages of the same names in
+        such versions too. Empty, each may answer for them. dnf is not told.
+    type: list
+    elements: str
+    default: []
+  replaced:
+    description:
+      - Packages that are there and give way to O(packages), which come from another source. What comes is asked for as if they were not
+        there; those of them that do not come again leave. dnf is not told.
+    type: list
+    elements: str
+    default: []
   install_recommends:
     description: Whether recommended packages count too.
     type: bool
@@ -102,6 +122,19 @@ disk_bytes:
   returned: success
   type: int
   sample: 290816
+enabled:
+  description: Ids of those of O(builders) without which dnf would find no way to install the packages. Empty with apt.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+exchange:
+  description:
+    - For O(replaced), C(comes), every package of the new set with its version, and C(leaves), the names of those that do not come again.
+      Installing the one and removing the other is one call of C(apt-get install). Null without O(replaced).
+  returned: success
+  type: dict
+  sample: null
 problems:
   description:
     - Why the answer is not complete, each with C(kind), C(repository), C(text), C(remedy), C(package), C(needed), which is false for a
@@ -128,7 +161,10 @@ def main() -> None:
             "repositories": {"type": "list", "elements": "dict", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
             "also": {"type": "list", "elements": "str", "default": []},
+            "builders": {"type": "list", "elements": "str", "default": []},
             "keep": {"type": "dict", "default": {}},
+            "origin": {"type": "list", "elements": "str", "default": []},
+            "replaced": {"type": "list", "elements": "str", "default": []},
             "install_recommends": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 90},
             "credentials": redact.OPTION,
@@ -145,6 +181,7 @@ def main() -> None:
     manager = packages.manager(Host())
     if manager is None:
         module.fail_json(msg="This machine has neither dpkg nor rpm. The module asks apt or dnf.")
+    own = ("builders",) if manager == "dnf" else ("origin", "replaced")
     answer = (private_dnf if manager == "dnf" else private_apt).ask(
         given["repositories"],
         given["packages"],
@@ -153,6 +190,7 @@ def main() -> None:
         given["install_recommends"],
         also=given["also"],
         credentials=credentials,
+        **{name: given[name] for name in own},
     )
     module.exit_json(changed=False, **redact.document(answer))
 

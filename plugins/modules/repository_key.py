@@ -20,7 +20,10 @@ options:
     type: str
     required: true
   fingerprint:
-    description: Full fingerprint of the key. Spaces are allowed, a short key id is not.
+    description:
+      - Full fingerprint of the key. Spaces are allowed, a short key id is not.
+      - Where it was never read, C(text-sha256:HASH:END) with the SHA-256 of the file's text without the line of its C(Version), and the
+        last eight digits of the fingerprint. The file is then downloaded each time.
     type: str
     required: true
   path:
@@ -60,7 +63,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 fingerprint:
-  description: The fingerprint that the file has (in check mode, would have), in capitals without spaces.
+  description: The fingerprint that the file has (in check mode, would have), in capitals without spaces. Zeros stand for what is not known.
   returned: success
   type: str
   sample: 0123456789ABCDEF0123456789ABCDEF01234567

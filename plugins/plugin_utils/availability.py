@@ -8,6 +8,7 @@ that was asked for is :func:`missing`: the node is refused, and told which versi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,10 @@ from .wish import Wish
 Index = Mapping[str, Any]
 Stack = Mapping[str, Any]
 
+#: A driver package with its branch: nvidia-utils-580-server, libnvidia-cfg1-580, linux-modules-nvidia-580-open-generic.
+_BRANCH_IN_NAME = re.compile(
+    r"(?:lib|linux-(?:modules|objects)-|xserver-xorg-video-)?nvidia-(?:[a-z0-9]+-)*?(?P<branch>\d{3})(?:-|$)"
+)
 #: Versions that a sentence names.
 _NAMED = 6
 #: Libraries of NVIDIA's repository: part of the stack, and where the wish has their version.
@@ -36,7 +41,8 @@ class Demand:
 
     ``want`` and ``version`` are as --want takes them. ``fixed``: the wish says so, nothing else may be taken. ``relation``
     stands between the two. ``accepts`` says of a package and a version whether they will do. ``cuda``: the CUDA major that a
-    library is built for, where packages of one name are built for several.
+    library is built for, where packages of one name are built for several. ``branch``: the one that a
+    distribution's driver has to be of.
     """
 
     want: str
@@ -46,6 +52,7 @@ class Demand:
     fixed: bool = True
     relation: str = "="
     cuda: str | None = None
+    branch: str | None = None
 
     @property
     def key(self) -> str:
@@ -76,16 +83,17 @@ def _driver(stack: Stack) -> list[Demand]:
     driver = stack.get("driver")
     if driver is None or driver["adopted"]:
         return []
-    start, versioned = nvidia_driver.version_prefix(driver), nvidia_driver.versioned_packages(driver)
+    start = nvidia_driver.version_prefix(driver)
+    carriers = [] if driver["source"] == "runfile" else nvidia_driver.carriers(driver)
     of_next = signed_modules.package_of_next(stack)
     # The pinning package of an exact build carries the build in its name.
-    first = [name for name in driver["packages"] if name in versioned]
+    first = [name for name in driver["packages"] if name in carriers]
     names = [
         *first,
         *(
             name
             for name in driver["packages"]
-            if name not in versioned and not name.startswith(nvidia_driver.HEADERS) and name != of_next
+            if name not in carriers and not name.startswith(nvidia_driver.HEADERS) and name != of_next
         ),
     ]
     version, fixed = driver.get("version"), bool(driver.get("version"))
@@ -94,8 +102,9 @@ def _driver(stack: Stack) -> list[Demand]:
             "driver",
             version or driver["branch"],
             names,
-            lambda name, found: name not in versioned or continues(found, start),
+            lambda name, found: name not in carriers or continues(found, start),
             fixed,
+            branch=driver["branch"] if driver["source"] == "distro" else None,
         )
     ]
 
@@ -171,7 +180,7 @@ def absent(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> di
     rows = index["packages"]
     found = {}
     for demand in asked:
-        wrong = _wrong(demand, rows, packages)
+        wrong = _wrong(demand, index, packages)
         if not wrong or (demand.fixed and demand.want != "cuda"):
             continue
         gone = any(not (rows.get(name) or {}).get("candidate") for name in wrong)
@@ -179,7 +188,7 @@ def absent(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> di
             if gone:
                 found[f"cuda={'.'.join(demand.version.split('.')[:2])}"] = offers(demand, index)
         elif demand.version:
-            found[demand.key] = offers(demand, index)
+            found[demand.key] = _of_another_branch(demand, wrong, index) or offers(demand, index)
     return found
 
 
@@ -187,9 +196,11 @@ def missing(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> l
     """Return the parts that the index cannot give."""
     found = []
     for demand in asked:
-        if _wrong(demand, index["packages"], packages):
+        wrong = _wrong(demand, index, packages)
+        if wrong:
             there = offers(demand, index)
-            found.append(Missing(demand, _instead(demand, index, there), there[0] if there else None))
+            instead = ", ".join(_of_another_branch(demand, wrong, index)) or _instead(demand, index, there)
+            found.append(Missing(demand, instead, there[0] if there else None))
     return found
 
 
@@ -253,13 +264,38 @@ def _for_cuda(version: str, demand: Demand) -> bool:
     return demand.cuda is None or "+cuda" not in version or f"+cuda{demand.cuda}." in version
 
 
-def _wrong(demand: Demand, rows: Mapping[str, Any], packages: Sequence[str]) -> list[str]:
+def _wrong(demand: Demand, index: Index, packages: Sequence[str]) -> list[str]:
+    """Return the packages of a demand that the index lacks or has in a version that will not do, else those of another driver branch
+    that come in their place: a distribution empties the packages of a branch that has ended, and has them depend on the next one's.
+    """
     wrong = []
     for name in demand.packages:
-        candidate = (rows.get(name) or {}).get("candidate")
+        candidate = (index["packages"].get(name) or {}).get("candidate")
         if name in packages and (not candidate or not demand.accepts(name, candidate)):
             wrong.append(name)
-    return wrong
+    return wrong or [row["name"] for row in _led_to(demand, index)]
+
+
+def _led_to(demand: Demand, index: Index) -> list[Mapping[str, Any]]:
+    """Return the packages that would be installed and carry another driver branch in their name than the demand's."""
+    if demand.branch is None:
+        return []
+    found = []
+    for row in index.get("install") or ():
+        named = _BRANCH_IN_NAME.match(row["name"])
+        if named and named["branch"] != demand.branch:
+            found.append(row)
+    return found
+
+
+def _of_another_branch(demand: Demand, wrong: Sequence[str], index: Index) -> list[str]:
+    """Return packages with versions of another driver branch that stand where the demand's should; none where something else is wrong."""
+    if demand.branch is None:
+        return []
+    came = [f"{row['name']} {row['version']}" for row in _led_to(demand, index) if row["name"] in wrong]
+    there = [(name, (index["packages"].get(name) or {}).get("candidate") or "") for name in wrong]
+    other = [f"{name} {version}" for name, version in there if version and not continues(version, f"{demand.branch}.")]
+    return (came or other)[:_NAMED]
 
 
 def _instead(demand: Demand, index: Index, there: Sequence[str]) -> str:

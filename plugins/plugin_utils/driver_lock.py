@@ -3,8 +3,9 @@
 """The one lock over the driver's set: what it has to be on a node, and in what it is not so.
 
 Pure, from the observation (``driver.lock``, made by ``module_utils/observe/driver_set.py``) and the driver's part of the stack.
-Three kinds: ``holds`` (every package of the set is held), ``pin`` (NVIDIA's pinning package of the exact version) and ``kernel``
-(prebuilt modules: they follow the kernel, so their branch is in their names and nothing is held).
+Two kinds: ``holds`` (every package of the set is held, and NVIDIA's pinning package with it) and ``kernel`` (prebuilt modules: they follow
+the kernel, so their branch is in their names and nothing is held).
+Unattended upgrades are kept from the set in both: they publish drivers as security updates, and move libraries under a loaded module.
 """
 
 from __future__ import annotations
@@ -35,23 +36,17 @@ class Lock:
 
 def of(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> Lock:
     """The lock that a driver which gpuwright installed has to have."""
-    kind = _kind(driver)
+    kind = "holds" if driver["pin"].get("hold") else "kernel"
     seen = facts["driver"]["lock"]
-    members = tuple(seen["set"]) if kind != "kernel" else ()
+    members = tuple(seen["set"])
     if facts["packages"]["manager"] != "apt":
         # The role writes its lines of dnf's list as a whole; what else stands there is another's.
         return Lock(kind, members if kind == "holds" else ())
-    # The pin of a branch has a version too: an upgrade of everything would move it, and its seal would be broken.
+    # The pin has a version too: an upgrade of everything would move it, and its seal would be broken.
     pin = [driver["pin"].get("package")] if driver["pin"].get("package") in seen["pins"] else []
     holds = (*members, *pin) if kind == "holds" else ()
     release = tuple(name for name in seen["held"] if name not in holds)
     return Lock(kind, holds, release, tuple(pattern(name) for name in members))
-
-
-def _kind(driver: Mapping[str, Any]) -> str:
-    if driver["pin"].get("hold"):
-        return "holds"
-    return "pin" if "package" in driver["pin"] else "kernel"
 
 
 def pattern(name: str) -> str:

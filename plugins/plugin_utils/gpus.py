@@ -52,7 +52,7 @@ def matching(pattern: str | None, rules: Rules) -> list[Row]:
 
     All rows for None or "".
 
-    Raises BadInput with near names where there is none.
+    Raises BadInput where there is none: with near names, or with the maker of a GPU that is none of NVIDIA's.
     """
     rows: list[Row] = rules["gpus"]["rows"]
     if pattern:
@@ -65,6 +65,7 @@ def matching(pattern: str | None, rules: Rules) -> list[Row]:
             or _near_rows(pattern, rules)
         )
     if not rows:
+        _not_of_others(pattern or "", rules)
         raise BadInput(f"no card of the rules is called {pattern!r}", suggest(pattern or "", rules))
     return rows
 
@@ -78,6 +79,7 @@ def identify(name: str, rules: Rules) -> Row:
     """
     found = _called(name, rules)
     if not found:
+        _not_of_others(name, rules)
         raise BadInput(
             f"unknown card {name!r}: the rules of {rules['generated']} have no such name", suggest(name, rules)
         )
@@ -119,8 +121,27 @@ def by_range(device: str | None, rules: Rules) -> Row | None:
     return next((row for row in ranges if int(row["first"], 16) <= number <= int(row["last"], 16)), None)
 
 
+def maker(name: str, rules: Rules) -> str | None:
+    """Return the maker of a GPU that is none of NVIDIA's, by the words in its name: AMD for "Instinct MI300X"."""
+    rows: list[Row] = rules["hosts"]["makers"]
+    plain = name.lower()
+    return next((row["maker"] for row in rows if any(re.search(each, plain) for each in row["names"])), None)
+
+
+def _not_of_others(name: str, rules: Rules) -> None:
+    """Raise BadInput for a GPU of another maker: no card of NVIDIA is what was meant."""
+    other = maker(name, rules)
+    if other:
+        said = next(row["text"] for row in rules["hosts"]["kinds"] if row["kind"] == "other")
+        raise BadInput(
+            f"{name!r} is a GPU of {other}: {said}; name the cards of NVIDIA alone, the others are left as they are"
+        )
+
+
 def suggest(name: str, rules: Rules) -> list[str]:
-    """Return up to five names that resemble one that is not known."""
+    """Return up to five names that resemble one that is not known; none for a GPU of another maker."""
+    if maker(name, rules):
+        return []
     names = [row["name"] for row in rules["gpus"]["rows"]]
     plain = {_plain(each): each for each in names}
     near = [plain[each] for each in difflib.get_close_matches(_plain(name), plain, n=3, cutoff=0.5)]

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
-from .components.fabric import MANAGER, upstream
+from .components.fabric import MANAGER
 from .components.mig import wrong_cards
 
 Check = checks.Check

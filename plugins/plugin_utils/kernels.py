@@ -18,6 +18,7 @@ from .resolver import systems
 #: Debian's and Ubuntu's images carry their release in their name, Red Hat's in their version.
 _IMAGE = re.compile(r"^linux-image-(?:unsigned-)?(?P<release>\d\S*?)(?:-unsigned)?(?::\w+)?$")
 _RPM = re.compile(r"^kernel(?:-(?:rt|64k|uek|azure|lt|ml))?(?:-core)?$")
+_CORE = re.compile(r"^(?P<kernel>kernel(?:-(?:rt|64k))?)-core$")
 
 
 def unasked(install: Iterable[Mapping[str, Any]], present: Iterable[str]) -> list[str]:
@@ -43,21 +44,53 @@ def headers_alone(context: Context) -> str | None:
 
 
 def headers_absent(index: Mapping[str, Any], context: Context) -> dict[str, list[str]]:
-    """Return the headers' meta package as a thing that the index lacks, where it would bring another kernel and the headers of the kernel
-    that boots next are to be had without: Debian's headers depend on their kernel.
+    """Return the headers that the plan names as a thing that the index lacks, with those to name in their place.
+
+    Debian's meta package depends on its kernel: where that is another one, the headers of exactly the kernel that boots next come alone.
+    Red Hat's repositories lose the headers of older kernels: where another kernel is allowed, it comes with its own.
     """
+    named = (context.stack.get("driver") or {}).get("headers")
     alone = headers_alone(context)
-    meta = (context.stack.get("driver") or {}).get("headers")
-    if alone is None or meta == alone or not _brought(index["install"], context):
-        return {}
-    known = alone in context.installed or (index["packages"].get(alone) or {}).get("candidate")
-    return {f"headers={meta}": [alone]} if known else {}
+    instead = alone
+    if alone is not None and named != alone:
+        lacking = bool(_brought(index["install"], context)) and _is_to_be_had(alone, index, context)
+    else:
+        instead = systems.headers_of_newest(named or "")
+        lacking = instead is not None and _allowed(context) and not _is_to_be_had(str(named), index, context)
+    return {f"headers={named}": [str(instead)]} if lacking else {}
+
+
+def _is_to_be_had(name: str, index: Mapping[str, Any], context: Context) -> bool:
+    return name in context.installed or bool((index["packages"].get(name) or {}).get("candidate"))
+
+
+def _allowed(context: Context) -> bool:
+    """Say whether another kernel may come with the driver."""
+    return bool(context.variables.get("nvidia_driver", {}).get("nvidia_driver_allow_kernel", False))
 
 
 def _brought(install: Iterable[Mapping[str, Any]], context: Context) -> list[str]:
     """Return the kernels that come unasked: none where ``nvidia_driver_allow_kernel`` asks for them."""
-    allowed = context.variables.get("nvidia_driver", {}).get("nvidia_driver_allow_kernel", False)
-    return [] if allowed else unasked(install, context.facts["kernel"]["installed"] or ())
+    return [] if _allowed(context) else unasked(install, context.facts["kernel"]["installed"] or ())
+
+
+def whole(install: Iterable[Mapping[str, Any]], context: Context) -> list[str]:
+    """Return the meta packages, with their versions, of Red Hat's kernels that come on purpose and would come as their core alone.
+
+    kernel-core requires neither ``kernel`` nor ``kernel-modules``, so as a dependency it brings a kernel without the modules of network
+    and storage, which then boots next. Source: the kernel's spec of EL 9 (openela-main/kernel, SPECS/kernel.spec).
+    """
+    rows = list(install)
+    if not _allowed(context):
+        return []
+    coming = {(row["name"], row.get("version")) for row in rows}
+    there = context.facts["kernel"]["installed"] or ()
+    found = []
+    for row in rows:
+        core = _CORE.match(row["name"])
+        if core and unasked([row], there) and (core["kernel"], row.get("version")) not in coming:
+            found.append(f"{core['kernel']}-{row['version']}.{context.facts['os']['arch']}")
+    return found
 
 
 def refusals(install: Iterable[Mapping[str, Any]], context: Context) -> list[dict[str, Any]]:

@@ -42,6 +42,8 @@ HOST_VARIABLES = tuple(
     )
 )
 
+# Headers and prebuilt modules of Debian's, Ubuntu's and Red Hat's kernels.
+_OF_KERNEL = ("linux-", "kernel-devel")
 _PACKAGED = {"version": (str, type(None)), "packages": [str]}
 _FOR_CUDA = {**_PACKAGED, "cuda": str}
 #: What a lock file holds: a type, a list of one kind, or the keys of a mapping ("?" marks one that may be absent).
@@ -198,7 +200,7 @@ def _stack(stack: Mapping[str, Any]) -> dict[str, Any]:
             part = stack[key]
             found[key] = [_only(row, shape[0]) for row in part] if isinstance(shape, list) else _only(part, shape)
     if "driver" in found:
-        found["driver"]["packages"] = [name for name in found["driver"]["packages"] if not name.startswith("linux-")]
+        found["driver"]["packages"] = [name for name in found["driver"]["packages"] if not name.startswith(_OF_KERNEL)]
     return found
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from . import credentials, hosts, lock, planner, rules, run_directory, script, settings, upgrading
+from . import credentials, exchange, hosts, lock, planner, rules, run_directory, script, settings, upgrading
 from .node_action import WISH_VARIABLES, NodeAction
 from .resolver.frameworks import FRAMEWORKS
 from .wish import BadInput, Wish
@@ -47,8 +47,12 @@ class Look:
         self.action = action
         self.task_vars = task_vars
         self.host: str = task_vars["inventory_hostname"]
+        self.run = self._read(RUN_VARIABLES)
+
+    def _read(self, names: Iterable[str]) -> dict[str, Any]:
+        """The named variables that are set, as their types say."""
         try:
-            self.run = settings.read(action.variables(task_vars, RUN_VARIABLES))
+            return settings.read(self.action.variables(self.task_vars, names))
         except BadInput as error:  # in a play of ours they were read before the first host
             raise AnsibleActionFail(error.message) from None
 
@@ -117,7 +121,10 @@ class Look:
             "credentials": credentials.of_variables(addresses, self.action.variables(self.task_vars, WISH_VARIABLES)),
             "packages": drafted.packages,
             "also": list(drafted.also),
+            "builders": [row["repository"] for row in drafted.builders],
             "keep": drafted.keep,
+            "origin": exchange.addresses(drafted.context.stack),
+            "replaced": sorted(drafted.replaced),
         }
         return self.action.on_node("package_index", arguments, self.task_vars)
 
@@ -216,5 +223,5 @@ class Look:
             public = [
                 option for option, row in role["options"].items() if not row["no_log"] and option not in WISH_VARIABLES
             ]
-            inputs[name] = self.action.variables(self.task_vars, public)
+            inputs[name] = self._read(public)
         return inputs

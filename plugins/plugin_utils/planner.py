@@ -21,6 +21,7 @@ from ..module_utils import dotted
 from ..module_utils.versions import EVERY_PACKAGE
 from . import (
     availability,
+    exchange,
     hosts,
     judge,
     kernels,
@@ -47,6 +48,7 @@ from .components import (
     repair,
 )
 from .components.base import not_known
+from .resolver import repositories
 from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
@@ -127,6 +129,7 @@ class Draft:
     """A plan before the package index was asked. ``also``: names under which it may have what else there is.
     ``state``: the remembered driver that the node returns to, see way_back.py.
     ``narrow``: what its first answer showed that versions have to begin with.
+    ``builders``: repositories that dnf may need and that are not enabled, see resolver/repositories.py.
     """
 
     request: Request
@@ -137,6 +140,7 @@ class Draft:
     also: Sequence[str] = ()
     state: way_back.State | None = None
     narrow: Mapping[str, str] = field(default_factory=dict)
+    builders: Sequence[Mapping[str, Any]] = ()
 
     @property
     def packages(self) -> list[str]:
@@ -146,6 +150,13 @@ class Draft:
         tools = _missing_tools(self.context) if self.findings or self.context.facts["proof"] is None else []
         kept = way_back.copies(self.state, self.context.facts) if self.state else {}
         return [name for name in dict.fromkeys([*names, *tools]) if name not in kept]
+
+    @property
+    def replaced(self) -> dict[str, str]:
+        """Packages of another source that the driver's take the place of, with their versions."""
+        driver = self.context.stack.get("driver")
+        due = driver is not None and self.state is None and "nvidia_driver" in self.findings
+        return exchange.replaced(self.context.facts, driver) if driver and due else {}
 
     @property
     def keep(self) -> dict[str, str]:
@@ -191,7 +202,12 @@ class Draft:
         """What the seals say is there, where that is to stay."""
         if self.request.moves:
             return {}
-        seals = self.context.facts["seals"] or {}
+        seals = {
+            name: seal
+            for name, seal in (self.context.facts["seals"] or {}).items()
+            # A version of another source is none that the wish leaves there.
+            if not (name == "nvidia_driver" and self.replaced)
+        }
         return {name: version for seal in seals.values() for name, version in (seal.get("packages") or {}).items()}
 
 
@@ -249,7 +265,8 @@ def draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | d
         if findings
         else ()
     )
-    return Draft(request, wish, context, answer, findings, also, state)
+    builders = repositories.builders(where, rules)
+    return Draft(request, wish, context, answer, findings, also, state, builders=builders)
 
 
 def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> dict[str, Any] | None:
@@ -347,19 +364,26 @@ def absent(drafted: Draft, index: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def tightened(drafted: Draft, index: Mapping[str, Any] | None) -> Draft | None:
     """The draft to ask the index with once more, where driver and fabric manager, or the driver and another package of its set, would
-    else be of two versions.
+    else be of two versions, or where a kernel would come without its modules.
     """
     driver, context = drafted.context.stack.get("driver"), drafted.context
     if driver is None or index is None or drafted.narrow or drafted.state or not availability.answered(index):
         return None
-    narrow = fabric.narrowed(driver, nvidia_driver.versioned_packages(driver), drafted.packages, index)
-    along = (
-        nvidia_driver.left_behind(context, index) if "nvidia_driver" in drafted.findings and not context.along else []
-    )
+    narrow = fabric.narrowed(driver, nvidia_driver.carriers(driver), drafted.packages, index)
+    along = []
+    if "nvidia_driver" in drafted.findings and not context.along and not drafted.replaced:
+        along = [*nvidia_driver.left_behind(context, index), *kernels.whole(index.get("install") or (), context)]
     if not (narrow or along):
         return None
     wider = replace(context, along=along)
     return replace(drafted, narrow=narrow, context=wider, findings=_all_findings(wider, drafted.request))
+
+
+def _answered(drafted: Draft, versions: Mapping[str, str], sets: Mapping[str, Any]) -> Context:
+    """What the findings are made from, with what the index said."""
+    context = replace(drafted.context, versions=versions, leaves=sets.get("leaves") or ())
+    named = () if drafted.replaced else upgrading.along(context, drafted.request)
+    return replace(context, along=[*context.along, *named])
 
 
 def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -372,14 +396,15 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
         versions = upgrading.of_what_moves(versions, drafted.context, request)
     if drafted.state:
         versions = {**versions, **drafted.state["packages"]}
-    context = replace(drafted.context, versions=versions)
+    sets = (index or {}).get("exchange") or {}
+    context = _answered(drafted, versions, sets)
     findings = _all_findings(context, request) if versions else drafted.findings
     findings = _with_return(findings, drafted.state, context.facts)
     if request.moves:
         findings = upgrading.with_newer(findings, context, request)
     plan = _base(context.facts, request, drafted.wish)
     plan |= {key: drafted.answer[key] for key in ("warnings", "why", "assumed", "gpus")}
-    plan["stack"] = context.stack
+    plan |= {"stack": context.stack, "exchange": sets or None}
     plan |= {"provision_only": context.provision_only, "cpu_only": context.cpu_only, "packages": versions}
     plan["cards_missing"] = context.cards_missing
     plan["warnings"] = [*_without_card(context), *_rolled_back(context, request), *plan["warnings"]]
@@ -393,7 +418,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["components"] = [
         name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}
     ]
-    plan["begin"] = {name: _begin(name, context) for name in plan["digests"] if name in plan["components"]}
+    plan["begin"] = _marks(plan, context, drafted.replaced)
     plan |= _ways_back(drafted, context, "nvidia_driver" in plan["components"])
     plan["reboot"] = "reboot" in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
@@ -401,9 +426,8 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["rebuild"] = frameworks.rebuilds(context) if "frameworks" in plan["components"] else []
     plan["install"] = list(sizes.values())
     plan["from_controller"] = _from_controller(context.stack, drafted.wish)
-    plan["prefer"] = nvidia_driver.preferred(context, index or {}, drafted.keep.get(EVERY_PACKAGE))
-    plan["download_bytes"] = (index or {}).get("download_bytes") or 0
-    plan["disk_bytes"] = (index or {}).get("disk_bytes") or 0
+    plan["prefer"] = nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE))
+    plan |= {key: (index or {}).get(key) or 0 for key in ("download_bytes", "disk_bytes")}
     # After an apply the index is not asked again: what is there by then is looked at.
     asked = bool(drafted.packages) and request.applied is None
     plan["versions_verified"] = not asked or (
@@ -411,9 +435,10 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     )
     if asked and not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], _unverified(problems)]
-    plan["warnings"] = [*plan["warnings"], *_sources_of_others(problems)]
+    plan["warnings"] = [*plan["warnings"], *_sources_of_others(problems), *_enabled(drafted, index)]
     # dnf refuses to work where one of its repositories does not answer: the roles leave these out.
     plan["left_out"] = sorted({row["source"] for row in problems if row.get("source") and not row.get("needed", True)})
+    plan["enabled"] = list((index or {}).get("enabled") or ())
     plan["absent"] = {key: list(there) for key, there in request.absent.items()}
     behind = signed_modules.behind(context.stack, index, drafted.packages)
     plan["refusals"] = _refusals(plan, replace(drafted, context=context), index, missing, behind)
@@ -482,6 +507,7 @@ def describe(plan: Mapping[str, Any]) -> str:
         versions = " -> ".join(filter(None, (change["from"], change["to"])))
         lines.append(f"{change['component']}: {change['action']} {versions}".rstrip() + f" ({change['reason']})")
         lines += [f"  package {row['name']} {row['version'] or '(version unverified)'}" for row in change["packages"]]
+        lines += [f"  leaves {name}" for name in change["leaves"]]
         lines += [f"  file {path}" for path in change["files"]]
         lines += [f"  service {unit}" for unit in change["services"]]
     if plan["download_bytes"]:
@@ -494,6 +520,22 @@ def describe(plan: Mapping[str, Any]) -> str:
 def right(drafted: Draft) -> list[Finding]:
     """After an apply: what is still not as wished (the second plan must be empty). A pending boot is not a failure."""
     return [finding for name, found in drafted.findings.items() if name != "reboot" for finding in found]
+
+
+def to_seal(plan: Mapping[str, Any], begun: Sequence[str], facts: Facts) -> list[str]:
+    """After an apply: the components whose seals are written, of those that are right. ``begun``: those that the run set out to change.
+
+    Another one, whose seal was good then, is among them where the run has made a file again that is sealed by its time alone: EPEL's DKMS
+    makes every initramfs anew after a build.
+    """
+    seals = facts["seals"] or {}
+
+    def made_again(name: str) -> bool:
+        seal = seals.get(name) or {}
+        changed = [f"{path} changed" for path in plan["manages"][name]["light_files"]]
+        return seal.get("state") == "broken" and seal.get("reason") in changed
+
+    return [name for name in plan["digests"] if name in begun or made_again(name)]
 
 
 # --- parts of the plan ------------------------------------------------------------------------------------------------
@@ -518,6 +560,9 @@ def _all_findings(context: Context, request: Request) -> dict[str, list[Finding]
             found = sealed + found
         if found:
             result[name] = found
+    if "nvidia_driver" in result and exchange.replaced(context.facts, context.stack["driver"]):
+        # Finishing what an exchange of the sets left half done would bring files of both: the exchange itself finishes it.
+        result.pop("repair", None)
     return result
 
 
@@ -560,9 +605,16 @@ def _digest(name: str, context: Context, request: Request) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _begin(name: str, context: Context) -> dict[str, Any]:
-    """What stands in the seal's place while the component is changed, see module_utils/seals.py."""
-    return {"stack": stack_part(name, context.stack), "gpus": card_ids(context.facts)}
+def _marks(plan: Mapping[str, Any], context: Context, replaced: Mapping[str, str]) -> dict[str, Any]:
+    """What stands in the seals' place while components are changed, see module_utils/seals.py and exchange.py."""
+    cards_now, marks = card_ids(context.facts), {}
+    for name in plan["digests"]:
+        if name in plan["components"]:
+            stack = stack_part(name, context.stack)
+            if name == "nvidia_driver" and replaced:
+                stack = {**stack, "replaces": replaced}
+            marks[name] = {"stack": stack, "gpus": cards_now}
+    return marks
 
 
 def stack_part(name: str, stack: Mapping[str, Any]) -> Any:
@@ -593,6 +645,7 @@ def _change(name: str, finding: Finding, sizes: Mapping[str, Any], versions: Map
         "packages": packages,
         "files": list(finding.files),
         "services": list(finding.services),
+        "leaves": list(finding.leaves),
     }
 
 
@@ -724,6 +777,7 @@ def _refusals(
     refusals += [_floor_refusal(*each) for each in floors] + _unmoved_refusals(drafted)
     if drafted.state:
         refusals += way_back.refusals(drafted.state, context.facts, _versions(index), drafted.wish.driver_runfile)
+    refusals += _exchange_refusals(drafted, index)
     refusals += _unverified_refusals(plan, request) + _space_refusals(plan, context) + _service_refusals(plan, context)
     refusals += _failed_refusals(plan, context, request)
     refusals += kernels.refusals(plan["install"], context)
@@ -735,6 +789,19 @@ def _causes(problems: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The problems without those that only follow: where a repository gave no index, nobody knows what it offers."""
     known = [row for row in problems if row["kind"] not in _CONSEQUENCES]
     return known or list(problems)
+
+
+def _enabled(drafted: Draft, index: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    """What a person has to know of repositories that are enabled for this run alone."""
+    form = (
+        "packages of EPEL need the repository {repository}, which is not enabled: it is for this run; an upgrade of everything "
+        "leaves out what comes from it, until it is enabled for good ({steps})"
+    )
+    return [
+        {"rule": "repository.builder", "text": form.format(**row), "source": row["source"]}
+        for row in drafted.builders
+        if row["repository"] in ((index or {}).get("enabled") or ())
+    ]
 
 
 def _refusal(rule: str, text: str, remedy: str) -> dict[str, Any]:
@@ -817,6 +884,32 @@ def _unverified_refusals(plan: Mapping[str, Any], request: Request) -> list[dict
     return [_refusal("index-unverified", text, "run again when the repositories answer, or name a nearer mirror")]
 
 
+def _exchange_refusals(drafted: Draft, index: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Nothing of anybody else's goes with the old set, and no set goes whose successor is not known."""
+    replaced, driver = drafted.replaced, drafted.context.stack.get("driver")
+    if (
+        not (replaced and driver)
+        or drafted.request.applied is not None
+        or drafted.request.verb not in (*APPLYING, "plan")
+    ):
+        return []
+    why = exchange.reason(drafted.context.facts, driver)
+    if index is None or index.get("exchange") is None:
+        text = f"{why}, and the package index of this node did not say which of them come and which leave"
+        return [
+            _refusal("driver.exchange", text, "mend what the index answers with, or wait until it does, then run again")
+        ]
+    others = exchange.foreign(index, drafted.context.facts, replaced)
+    if not others:
+        return []
+    text = f"{why}, and apt would take {', '.join(others)} away with the old ones"
+    return [
+        _refusal(
+            "driver.exchange", text, "remove these packages yourself if nobody needs them, or leave the driver as it is"
+        )
+    ]
+
+
 def _secure_boot_refusals(plan: Mapping[str, Any], context: Context, request: Request) -> list[dict[str, Any]]:
     """Modules that the kernel would reject are not built."""
     driver = context.stack.get("driver")
@@ -840,7 +933,7 @@ def _fabric_refusals(context: Context, index: Mapping[str, Any] | None) -> list[
     driver = context.stack.get("driver")
     if driver is None:
         return []
-    found = fabric.mismatch(context, driver, nvidia_driver.versioned_packages(driver), index or {})
+    found = fabric.mismatch(context, driver, nvidia_driver.carriers(driver), index or {})
     return [_refusal("fabric-version", *found)] if found else []
 
 
@@ -929,7 +1022,7 @@ def _without_card(context: Context) -> list[dict[str, str]]:
 
 
 #: Warnings that only an answer of the package index gives: the look after the work asks it no more.
-OF_THE_INDEX = ("foreign-source", "versions-unverified")
+OF_THE_INDEX = ("foreign-source", "repository.builder", "versions-unverified")
 
 
 def _sources_of_others(problems: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -968,6 +1061,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "rebuild": [],
         "prefer": None,
         "left_out": [],
+        "enabled": [],
         "from_controller": None,
         "versions_verified": True,
         "stack": {},
@@ -984,6 +1078,7 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "remember": None,
         "way_back": False,
         "restore": None,
+        "exchange": None,
         "brings": None,
         "gave_way": None,
         "remove": None,

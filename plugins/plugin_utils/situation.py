@@ -76,6 +76,7 @@ class Situation:
     with the versions that it has instead. kernels are the installed ones, and the one that boots next.
     image tells who looks after the driver where the machine is of an image that brings one (owner, evidence).
     release is the version with all its numbers, where os has only the first (rocky-9).
+    derived is the row of the derivative that the machine runs; os is then the system that it follows, where there is one.
     """
 
     cards: tuple[Card, ...]
@@ -109,6 +110,7 @@ class Situation:
     kernels: tuple[str, ...] = ()
     image: Mapping[str, Any] | None = None
     release: str | None = None
+    derived: Row | None = None
 
     @property
     def brings_own_driver(self) -> bool:
@@ -140,9 +142,11 @@ def situation_from_facts(
     expected = [_card_of_name(name, rules) for name in (*provision_for, *wish.provision_for)]
     system = facts["os"]
     kernel = facts["kernel"]
+    os, derived = served(f"{system['id']}-{system['version']}", rules)
     return Situation(
         cards=tuple(kept_cards or expected),
-        os=served_name(f"{system['id']}-{system['version']}"),
+        os=os,
+        derived=derived,
         arch=architecture(system["arch"]),
         today=today or date.today(),  # noqa: DTZ011 - ends of life are days, not moments
         environment=_environment(facts),
@@ -177,6 +181,20 @@ def served_name(name: str) -> str:
     """Return the name under which the rules know a system: rocky-9.6 is rocky-9. Minor releases of these are one system."""
     identity, _separator, version = name.rpartition("-")
     return f"{identity}-{version.split('.', maxsplit=1)[0]}" if identity in _BY_MAJOR else name
+
+
+def served(name: str, rules: Rules) -> tuple[str, Row | None]:
+    """Return the system that the rules know a system by, and the row of the derivative that it is, where one is known."""
+    row = derivative(name, rules)
+    return (row["follows"], row) if row and row["follows"] else (served_name(name), row)
+
+
+def derivative(name: str, rules: Rules) -> Row | None:
+    """Return the row of a system that is made from one that is served, such as ol-9.6 or linuxmint-22.1."""
+    identity, _separator, version = name.rpartition("-")
+    first = version.split(".", maxsplit=1)[0]
+    rows: list[Row] = rules["systems"]["derivatives"]
+    return next((row for row in rows if row["id"] == identity and row["version"] in (None, first)), None)
 
 
 def _environment(facts: Mapping[str, Any]) -> str:
@@ -312,10 +330,10 @@ def situation_from_options(
     """
     said = _assumptions(assume)
     full = os or _this_os()
-    name = served_name(full)
-    machine = architecture(arch or platform.machine())
-    system = next((row for row in rules["systems"]["rows"] if row["os"] == name), None)
+    name, derived = served(full, rules)
     cards = tuple(_card_of_name(gpu, rules) for gpu in gpus)
+    machine = architecture(arch or ("aarch64" if _all_embedded(cards) else platform.machine()))
+    system = next((row for row in rules["systems"]["rows"] if row["os"] == name), None)
     assumed: dict[str, Any] = {}
     if not os:
         assumed["os"] = name
@@ -329,18 +347,22 @@ def situation_from_options(
     python = said.get("python") or (system or {}).get("python")
     if "python" not in said and python:
         assumed["python"] = python
+    if "nvswitch" not in said and _switched(cards, rules):
+        assumed["nvswitch"] = True
+    nvswitch = bool(said.get("nvswitch", assumed.get("nvswitch")))
     windows = said.get("windows_driver")
     return Situation(
         cards=cards,
         os=name,
+        derived=derived,
         arch=machine,
         today=today or date.today(),  # noqa: DTZ011 - ends of life are days, not moments
         environment="wsl" if said.get("wsl") or windows else "jetson" if _all_embedded(cards) else "bare",
         secure_boot=secure_boot,
         kernel=said.get("kernel"),
         screen=screen,
-        nvswitch=bool(said.get("nvswitch")),
-        nvlink5=bool(said.get("nvswitch")) and any((card.architecture or "").startswith("Blackwell") for card in cards),
+        nvswitch=nvswitch,
+        nvlink5=nvswitch and any((card.architecture or "").startswith("Blackwell") for card in cards),
         glibc=said.get("glibc") or (system or {}).get("glibc"),
         pythons=tuple(str(python).split(",")) if python else None,
         assumed=assumed,
@@ -357,6 +379,15 @@ def architecture(text: str | None) -> str:
         return _ARCHITECTURES[text.lower()]
     except KeyError:
         raise BadInput(f"unknown architecture {text!r}", ["x86_64", "aarch64"]) from None
+
+
+def _switched(cards: Sequence[Card], rules: Rules) -> bool:
+    """Say whether so many cards are a board whose cards NVSwitches join: eight in a form such as SXM."""
+    for board in rules["gpus"]["boards"]:
+        of_board = [card for card in cards if card.architecture == board["architecture"] and board["form"] in card.name]
+        if board["nvswitch"] and len(of_board) >= board["cards"]:
+            return True
+    return False
 
 
 def _all_embedded(cards: Sequence[Card]) -> bool:

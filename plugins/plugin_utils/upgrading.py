@@ -28,6 +28,22 @@ def candidates(context: Context, request: Request) -> list[str]:
     return [name for component in _movable(context, request) for name in _managed(component, context)]
 
 
+def along(context: Context, request: Request) -> list[str]:
+    """Members of the driver's set that nobody named and that go to its version too. The index was asked for them, so it does not tell
+    whether anything else would bring them (nvidia_driver.left_behind): they are named.
+    """
+    if "nvidia_driver" not in _movable(context, request):
+        return []
+    builds = {
+        dotted.upstream(context.versions[name])
+        for name in _versioned("nvidia_driver", context)
+        if name in context.versions
+    }
+    return [
+        name for name in nvidia_driver.members(context) if dotted.upstream(context.versions.get(name, "")) in builds
+    ]
+
+
 def of_what_moves(versions: Mapping[str, str], context: Context, request: Request) -> dict[str, str]:
     """The versions without those of components that stay: asked for, and not newer than what is there."""
     asked = replace(context, versions=versions)
@@ -60,9 +76,9 @@ def to_the_floor(drafted: Draft, index: Mapping[str, Any], rules: Rules) -> Draf
         names = _versioned(component, drafted.context)
         if not names:
             continue
-        present = nvidia_driver.upstream(drafted.context.installed.get(names[0], ""))
+        present = dotted.upstream(drafted.context.installed.get(names[0], ""))
         floor = _floor(component, drafted.context, rules)
-        there = sorted(map(nvidia_driver.upstream, _versions(names[0], index)), key=dotted.key)
+        there = sorted(map(dotted.upstream, _versions(names[0], index)), key=dotted.key)
         if (
             present
             and (floor is None or dotted.at_least(present, floor["floor"]))
@@ -81,8 +97,8 @@ def out_of_reach(context: Context, request: Request, index: Mapping[str, Any] | 
     """Each component whose floor the index does not reach: its package, the version that is wanted, what there is."""
     for component, version in (request.aim or {}).items():
         name = _versioned(component, context)[0]
-        there = list(map(nvidia_driver.upstream, _versions(name, index or {})))
-        if version not in there and nvidia_driver.upstream(context.installed.get(name, "")) != version:
+        there = list(map(dotted.upstream, _versions(name, index or {})))
+        if version not in there and dotted.upstream(context.installed.get(name, "")) != version:
             yield name, version, ", ".join(there) or "none of it"
 
 
@@ -100,10 +116,12 @@ def _floor(component: str, context: Context, rules: Rules) -> Row | None:
 
 
 def _movable(context: Context, request: Request) -> list[str]:
+    """Return the components that an upgrade may move; nothing of a driver that was adopted is changed."""
     if not request.moves:
         return []
     asked = FLOORED if request.security else SEALED
-    return [name for name in SEALED if name in asked and COMPONENTS[name].wanted(context)]
+    adopted = ["nvidia_driver"] if (context.stack.get("driver") or {}).get("adopted") else []
+    return [name for name in SEALED if name in asked and name not in adopted and COMPONENTS[name].wanted(context)]
 
 
 def _managed(component: str, context: Context) -> list[str]:
@@ -113,8 +131,7 @@ def _managed(component: str, context: Context) -> list[str]:
 def _versioned(component: str, context: Context) -> list[str]:
     """The packages that carry the component's own version."""
     if component == "nvidia_driver":
-        driver = context.stack["driver"]
-        return [] if driver["adopted"] else nvidia_driver.versioned_packages(driver)
+        return nvidia_driver.versioned_packages(context.stack["driver"])
     return list(container_toolkit.toolkit_packages(context)) if component == "container_toolkit" else []
 
 

@@ -64,7 +64,7 @@ def working(facts: Facts) -> dict[str, Any] | None:
         "source": driver["source"],
         "packages": packages,
         "holds": sorted(set(facts["packages"]["holds"] or ()) & set(packages)),
-        "stack": seal.get("stack") or {},
+        "stack": {key: value for key, value in (seal.get("stack") or {}).items() if key != "replaces"},
         "manager": manager,
         "arch": _ARCHITECTURES.get(arch) if manager == "apt" else arch,
         "streams": facts["packages"].get("streams") or {},

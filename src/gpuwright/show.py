@@ -221,7 +221,7 @@ def _changes(plan: Record) -> None:
     ]
     console.out(console.table(rows, ("component", "action", "from", "to", "reason")))
     _packages(changes)
-    for key in ("files", "services"):
+    for key in ("leaves", "files", "services"):
         named = dict.fromkeys(name for row in changes for name in row.get(key) or ())
         if named:
             console.out(f"  {key}: {', '.join(map(console.one_line, named))}")

@@ -48,6 +48,7 @@ COMPONENTS = {
 _LONGEST = (
     "test_metal.py",
     "test_kernel_update.py",
+    "test_life_debian.py",
     "test_random_cuts.py",
     "test_roles_alone.py",
     "test_rocky.py",
@@ -130,6 +131,8 @@ class Node:
     def __init__(self, name: str, inventory: Path) -> None:
         self.name = name
         self.inventory = inventory
+        #: Seconds within which a run on it has to end.
+        self.limit = _LIMIT_SECONDS
         #: Its file tree before gpuwright came, see `with_its_tree`.
         self.bare: dict[str, str] = {}
 
@@ -213,7 +216,7 @@ class Node:
 
     def _gpuwright(self, verb: str, *arguments: str) -> Run:
         report = Path(tempfile.mkdtemp(dir=self.inventory.parent))
-        return gpuwright(verb, *arguments, "-i", self.inventory, "--json", "--report", report)
+        return gpuwright(verb, *arguments, "-i", self.inventory, "--json", "--report", report, limit=self.limit)
 
 
 def signal_dpkg(signal: str, step: str) -> str:

@@ -26,7 +26,7 @@ def hgx(make_shared_node: Callable[[str, str], Node]) -> Node:
 def test_the_fabric_manager_is_enabled_and_runs_at_exactly_the_drivers_version(hgx: Node) -> None:
     # Revisions differ, what stands before them does not.
     assert hgx.shell(_MANAGER) == "580.178.04-1"
-    assert hgx.shell("dpkg-query -W -f '${Version}' nvidia-utils-580") == "580.178.04-0ubuntu1"
+    assert hgx.shell("dpkg-query -W -f '${Version}' nvidia-utils-580") == "580.178.04-1ubuntu1"
     assert hgx.shell("systemctl is-enabled nvidia-fabricmanager").strip() == "enabled"
     assert hgx.shell("systemctl is-active nvidia-fabricmanager").strip() == "active"
     assert "<state>Completed</state>" in hgx.shell("nvidia-smi -q -x")
@@ -76,7 +76,26 @@ def test_a_host_behind_nvlink_5_gets_its_subnet_manager_and_the_module_at_every_
     assert run.code == 0, str(run)
     assert "ib_umad" in machine.shell("cat /etc/modules-load.d/gpuwright-nvidia.conf")
     assert machine.shell("systemctl is-active nvidia-fabricmanager").strip() == "active"
-    assert machine.shell("dpkg-query -W -f '${Version}' nvlsm") == "2025.10.11-1"
+    assert machine.shell("dpkg-query -W -f '${Version}' nvlsm") == "2025.10.14-1"
     machine.reboot()
     assert machine.shell("systemctl is-active nvidia-fabricmanager").strip() == "active"
     assert machine.up(_WISH).components == set()
+
+
+def test_ubuntus_own_fabric_manager_comes_of_multiverse_beside_the_flavour_server(
+    make_node: Callable[..., Node],
+) -> None:
+    machine = make_node("hgx-own", "hgx-h100")
+    wish = (_WISH, "--want=driver-source=distro")
+    run = machine.up(*wish)
+    assert run.code == 0, str(run)
+    names = "nvidia-fabricmanager-580 libnvidia-nscq-580 nvidia-kernel-common-580-server"
+    versions = machine.shell(f"dpkg-query -W -f '${{Version}}\\n' {names}").split()
+    assert versions == ["580.173.02-0ubuntu0.24.04.1"] * 3
+    assert "multiverse" in machine.shell("apt-cache policy nvidia-fabricmanager-580")
+    assert machine.shell("systemctl is-active nvidia-fabricmanager").strip() == "active"
+    # They carry the build alone in what they depend on: unattended upgrades would take the next one from under the module.
+    excluded = machine.shell("cat /etc/apt/apt.conf.d/52gpuwright-nvidia-driver")
+    assert all(f'"^{name}$";' in excluded for name in names.split())
+    again = machine.up(*wish)
+    assert (again.code, again.host["changes"]) == (0, []), str(again)

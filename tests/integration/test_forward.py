@@ -33,7 +33,7 @@ def test_the_old_driver_stays_and_the_libraries_are_of_the_new_cuda(forward: Nod
     assert "570.211.01" in forward.shell("cat /proc/driver/nvidia/version")
     assert "CUDA Version: 12.8" in forward.shell("nvidia-smi")
     told = forward.shell("dpkg-query -W -f '${Version} ' libnccl2 libnvinfer11 cuda-compat-13-0")
-    assert set(told.split()) == {"2.30.7-1+cuda13.0", "11.4.0.106-1+cuda13.4", "580.178.04-1"}
+    assert set(told.split()) == {"2.30.7-1+cuda13.0", "11.4.0.106-1+cuda13.4", "580.178.04-1ubuntu1"}
 
 
 def test_the_environment_runs_by_way_of_cuda_compat_where_it_is_activated(forward: Node) -> None:

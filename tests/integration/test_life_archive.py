@@ -11,7 +11,7 @@ from .leftovers import leftovers
 
 pytestmark = pytest.mark.sim
 
-_OLD, _NEW = "570.211.01", "580.173.02"
+_OLD, _NEW = "580.173.02", "595.71.05"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def is_at(machine: Node, version: str, *wish: str) -> None:
     assert version in machine.shell("cat /proc/driver/nvidia/version")
     assert "Canonical" in machine.shell("modinfo -k $(uname -r) -F signer nvidia")
     told = machine.shell(
-        "dpkg-query -W -f '${Package} ${db:Status-Status} ${Version}\\n' '*nvidia*server*'"
+        "dpkg-query -W -f '${Package} ${db:Status-Status} ${Version}\\n' 'nvidia-*-server*' 'libnvidia-*-server*'"
     ).splitlines()
     assert {line.split()[2] for line in told if " installed " in line} == {f"{version}-0ubuntu0.24.04.1"}
     assert machine.shell("dpkg --audit") == ""
@@ -39,16 +39,27 @@ def is_at(machine: Node, version: str, *wish: str) -> None:
 
 
 def test_up_installs_the_packages_of_a_branch(machine: Node) -> None:
-    first = run(machine, "up", "driver=570")
+    first = run(machine, "up", "driver=580")
     assert first.code == 0, str(first)
     assert first.host["verdict"] == "pass"
-    is_at(machine, _OLD, "driver=570")
+    is_at(machine, _OLD, "driver=580")
+
+
+def test_a_branch_in_name_only_is_refused_with_the_one_that_apt_would_install(machine: Node) -> None:
+    told = machine.shell("apt-cache depends nvidia-headless-no-dkms-570-server-open").split()
+    assert told == ["nvidia-headless-no-dkms-570-server-open", "Depends:", "nvidia-headless-no-dkms-580-server-open"]
+    refused = run(machine, "plan", "driver=570")
+    assert refused.code == 3, str(refused)
+    (reason,) = refused.host["conflicts"]
+    assert reason["rule"] == "driver.transitional"
+    assert "bring branch 580" in reason["text"]
+    assert "ask for driver=580" in reason["remedy"]
 
 
 def test_upgrade_exchanges_them_for_those_of_another_branch(machine: Node) -> None:
-    moved = run(machine, "upgrade", "driver=580")
+    moved = run(machine, "upgrade", "driver=595")
     assert moved.code == 0, str(moved)
-    is_at(machine, _NEW, "driver=580")
+    is_at(machine, _NEW, "driver=595")
 
 
 def test_rollback_returns_to_the_branch_before(machine: Node) -> None:

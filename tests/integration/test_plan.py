@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from gpuwright import console
+
 from . import witness
 from .conftest import Node, Run, gpuwright
 
@@ -105,7 +107,7 @@ def test_the_plan_for_people_says_the_same(planned: Planned) -> None:
             assert f"{row['name']} {row['version']}" in planned.words
         for name in (*change["files"], *change["services"]):
             assert name in planned.words
-    assert "download 74.7 MB" in planned.words
+    assert f"download {console.size(planned.run.host['download_bytes'])}" in planned.words
     assert "nouveau holds the card" in planned.words
     assert planned.words.endswith("a reboot is needed")
 

@@ -53,6 +53,14 @@ def put(machine: Node, path: str, text: str) -> None:
     machine.shell(f'printf "{text}" > {path}')
 
 
+def behind_crb(machine: Node) -> None:
+    """Have what the headers of a kernel require in a repository of the distribution that is not enabled, as in CRB."""
+    crb = "[crb]\\nname=CRB\\nenabled=0\\ngpgcheck=1\\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9"
+    machine.shell(
+        f"url=$(grep ^baseurl= {_OWN}); printf 'excludepkgs=flex,bison\n' >> {_OWN}; printf \"{crb}\\n$url\\n\" >> {_OWN}"
+    )
+
+
 def take_away(machine: Node) -> None:
     """Leave the sources as they were."""
     machine.shell(f"rm -f {_FILE}; cp /root/dnf.conf {_SETTINGS}; cp /root/rocky.repo {_OWN}")
@@ -118,13 +126,18 @@ def test_a_source_that_something_is_missing_without_is_refused(bare: Node) -> No
     assert any(_OWN in row["text"] for row in refused.host["refusals"]), str(refused)
 
 
-def test_a_source_that_nothing_comes_from_need_not_answer_for_a_whole_life(bare: Node) -> None:
+def test_a_source_that_nothing_comes_from_need_not_answer_for_a_whole_life_with_crb_switched_off(bare: Node) -> None:
     put(bare, _FILE, _DEAD)
+    behind_crb(bare)
     assert "'foreign'" in bare.shell("dnf makecache 2>&1 || true")
     done = bare.up("--want", f"driver={OLDER}")
     assert (done.code, done.host["verdict"]) == (0, "pass"), str(done)
     (told,) = [row["text"] for row in done.host["warnings"] if row["rule"] == "foreign-source"]
     assert _FILE in told
+    (enabled,) = [row["text"] for row in done.host["warnings"] if row["rule"] == "repository.builder"]
+    assert "repository crb" in enabled
+    assert bare.shell("rpm -q flex bison").split()
+    assert "crb" not in bare.shell("dnf -q repolist --enabled")
     again = bare.up("--want", f"driver={OLDER}")
     assert (again.code, again.roles, again.host["changes"]) == (0, [], []), str(again)
     full = bare.up("--want", f"driver={OLDER}", "--full")

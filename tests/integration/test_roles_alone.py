@@ -178,15 +178,22 @@ def test_two_roles_in_one_play_each_mend_what_was_broken_of_theirs(machine: Mach
     assert changed(machine.play("cuda", "nouveau_blacklist", **variables)) == 0
 
 
+def take_cuda_away(machine: Machine) -> None:
+    """By hand: what it depends on stays."""
+    machine.node.shell(f"{'apt-get' if machine.manager == 'apt' else 'dnf'} -qy remove cuda-toolkit-13-0")
+
+
 def test_a_role_does_not_begin_while_another_run_works_on_the_node(machine: Machine) -> None:
     lock = json.dumps(
         {"owner": "somebody@elsewhere:1", "since": "2026-01-01T00:00:00Z", "expires": "2099-01-01T00:00:00Z"}
     )
-    machine.node.shell("rm /etc/modprobe.d/gpuwright-nouveau.conf")
+    take_cuda_away(machine)
     machine.node.shell(f"mkdir -p /run/gpuwright && echo '{lock}' > {_LOCK}")
     with pytest.raises(AssertionError, match="somebody@elsewhere"):
-        machine.play("nouveau_blacklist")
-    machine.node.shell(f"! test -e /etc/modprobe.d/gpuwright-nouveau.conf && rm {_LOCK}")
+        machine.play("cuda", cuda_versions=["13.0"])
+    machine.node.shell(f"rm {_LOCK}")
+    # It left the toolkit where it was.
+    assert changed(machine.play("cuda", cuda_versions=["13.0"])) > 0
 
 
 def test_the_roles_and_the_module_of_the_readme_work_as_it_shows_them(machine: Machine) -> None:
@@ -217,8 +224,9 @@ def test_roles_leave_a_machine_without_cards_as_it_is_and_say_so(
 
 def test_the_next_up_heals_seals_and_proves_what_the_roles_did(machine: Machine) -> None:
     wish = json.dumps({name: value for use in USES for name, value in use.variables.items()})
+    take_cuda_away(machine)
     run = machine.node.up("-e", wish)
     assert (run.code, run.host["verdict"]) == (0, "pass"), str(run)
-    assert "nouveau_blacklist" in run.components
+    assert "cuda" in run.components
     again = machine.node.up("-e", wish)
     assert (again.code, again.host["changes"]) == (0, []), str(again)

@@ -179,6 +179,7 @@ def wishes(draw: st.DrawFn) -> tuple[str, ...]:
 # machines -----------------------------------------------------------------------------------------------
 
 _NAMES = [row["name"] for row in naive.rows("gpus", "rows")]
+_SXM = [name for name in _NAMES if "SXM" in name]
 _SYSTEMS = [row["os"] for row in naive.rows("systems", "rows")]
 _arches = st.sampled_from(["x86_64", "x86_64", "x86_64", "aarch64"])
 _keys = st.sampled_from([{}, {}, KEYS])
@@ -199,7 +200,7 @@ def described(draw: st.DrawFn) -> dict[str, Any]:
     }
     said = draw(st.lists(st.sampled_from(sorted(optional)), unique=True, max_size=4))
     return {
-        "gpus": draw(_several(_NAMES)),
+        "gpus": draw(st.one_of([_several(_NAMES)] * 7 + [st.sampled_from(_SXM).map(lambda name: [name] * 8)])),
         "os": draw(st.sampled_from(_SYSTEMS)),
         "arch": draw(_arches),
         "assume": [f"{key}={draw(optional[key])}" for key in said],
@@ -248,7 +249,8 @@ def observed(draw: st.DrawFn) -> dict[str, Any]:
     suites = [system["codename"], f"{system['codename']}-security"]
     facts["packages"]["sources"][0] |= {"suites": suites, "components": components}
     if draw(st.booleans()):
-        facts["packages"] |= {"sources": draw(st.sampled_from([[], facts["packages"]["sources"]])), "installed": {}}
+        there = draw(st.sampled_from([{}, {}, {"kernel-devel-matched": "5.14.0-570.58.1.el9_6"}]))
+        facts["packages"] |= {"sources": draw(st.sampled_from([[], facts["packages"]["sources"]])), "installed": there}
     absent = draw(st.lists(st.sampled_from(["driver=580", "driver=595", "cuda=13.0", "cuda=12.8"]), max_size=2))
     return {"facts": facts, "absent": sorted(set(absent)), "today": draw(_days), "keys": draw(_keys)}
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, event, example, given, settings
 from hypothesis import strategies as st
 
-from tests.property import naive, remedies
-from tests.property.machines import WANTS, Question, answer_to, questions, situation_of, wish_of
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from tests.property import naive, nearer, remedies
+from tests.property.machines import RULES, WANTS, Question, answer_to, questions, situation_of, wish_of
 
 
 def answered(question: Question) -> dict[str, Any]:
@@ -24,20 +26,28 @@ def answered(question: Question) -> dict[str, Any]:
     return answer
 
 
-JETSON = Question(
-    machine={
-        "gpus": ["Jetson AGX Thor (T5000)"],
-        "os": "ubuntu-22.04",
-        "arch": "x86_64",
-        "assume": [],
-        "today": "2027-02-01",
-        "keys": {},
-    },
-    wants=("container-toolkit",),
-)
+def _described(card: str, os: str, *wants: str, today: str = "2026-11-20", **more: Any) -> Question:
+    machine = {"gpus": [card], "os": os, "arch": "x86_64", "assume": [], "today": today, "keys": {}}
+    return Question({**machine, **more}, wants)
+
+
+JETSON = _described("Jetson AGX Thor (T5000)", "ubuntu-22.04", "container-toolkit", today="2027-02-01")
+
+
+# Wheels beside a toolkit that compiles no extensions for them: two versions that hardly ever are drawn together.
+BESIDE = _described("GeForce RTX 4090", "ubuntu-24.04", "cuda=12.8", "pytorch==2.15.0")
+
+
+# A Python that is asked for has wheels that the machine's own has not: left to the resolver, it says nothing about the one that was wished.
+PYTHON_OF_ITS_OWN = _described("GeForce GTX 950", "ubuntu-24.04", "python=3.9", "dali==1.23.0", "cuda=11")
+
+
+# A toolkit that is to be had nowhere: to leave it out, which was proposed, gives the wheels no Python.
+NOT_BY_LEAVING_OUT = _described("GeForce RTX 4090", "ubuntu-24.04", "cuda=10.2", "pytorch==2.3.0", "python=3.13")
 
 
 @example(JETSON)
+@example(BESIDE)
 @settings(max_examples=settings.default.max_examples * 4)  # type: ignore[union-attr]  # a profile is loaded
 @given(questions)
 def test_an_answer_satisfies_every_rule_when_checked_from_the_tables_alone(question: Question) -> None:
@@ -63,6 +73,7 @@ def test_a_wish_that_is_added_loosens_none_that_was_there(question: Question, da
         assert before["stack"].keys() <= after["stack"].keys()
 
 
+@example(NOT_BY_LEAVING_OUT)
 @given(questions)
 def test_what_a_conflict_proposes_resolves(question: Question) -> None:
     answer = answered(question)
@@ -75,6 +86,23 @@ def test_what_a_conflict_proposes_resolves(question: Question) -> None:
     for wants in remedies.proposed(question.wants, answer["conflicts"]):
         again = answer_to(question.wanting(*wants))
         assert again["ok"], (wants, again)
+
+
+@example(PYTHON_OF_ITS_OWN)
+@example(NOT_BY_LEAVING_OUT)
+@given(questions)
+def test_no_nearer_wish_than_the_one_that_is_proposed_resolves(question: Question) -> None:
+    answer = answered(question)
+    assume(not answer["ok"])
+    proposed = remedies.proposed(question.wants, answer["conflicts"])
+
+    def works(wants: Sequence[str]) -> bool:
+        other = question.wanting(*wants)
+        wish = wish_of(other)
+        return resolver.stack_for(situation_of(other, wish), wish, RULES) is not None
+
+    found = list(nearer.faults(question.wants, proposed, works))
+    assert not found, (found, proposed, answer["conflicts"])
 
 
 @settings(max_examples=50, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

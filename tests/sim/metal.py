@@ -31,7 +31,10 @@ _DISKS = settings.CACHE / "metal"
 _DISK_MEBIBYTES = 8192
 _BOOT_LIMIT_SECONDS = 900
 #: The distribution's driver as the rules resolve it, with what it is compiled by.
-_DRIVER = ("nvidia-smi", "libcuda1", "nvidia-kernel-dkms", "nvidia-persistenced", "firmware-nvidia-gsp")
+_DRIVER = (
+    "nvidia-smi", "libcuda1", "libnvidia-cfg1", "libnvidia-encode1", "nvidia-cuda-mps",
+    "nvidia-kernel-dkms", "nvidia-persistenced", "firmware-nvidia-gsp",
+)  # fmt: skip
 _LOADED_BEFORE = "nouveau"
 #: What it has of the simulated nodes: no card, but their partial mirror, and Python that keeps what it compiles.
 _PROGRAMS = ("mirror.py", "compiled.py")

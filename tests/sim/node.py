@@ -184,8 +184,8 @@ def prepare(wish: dict[str, Any]) -> str:
         kernels += [f"linux-headers-{release}" for release in wish["kernel"]["headers"]]
     kernels += wish["packages"]
     if scenario.is_rpm(wish["os"]):
-        kernels = [f"kernel-core-{release}" for release in wish["kernel"]["installed"]]
-        kernels += [f"kernel-devel-{release}" for release in wish["kernel"]["headers"]]
+        kernels = [f"kernel-{release}" for release in wish["kernel"]["installed"]]
+        kernels += [f"kernel-devel-matched-{release}" for release in wish["kernel"]["headers"]]
     trusted = "" if wish["real_packages"] else repository.build_information()["fingerprint"] + repository.digest()
     recipe = f"{base} {trusted} {settings.ARCHIVE_URL} {wish['os']} {kernels} {settings.recipe(*_SCRIPTS, *sorted(_PACKAGE.glob('*.py')))}"
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]

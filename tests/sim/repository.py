@@ -22,7 +22,7 @@ from .engine import docker
 from .onnode.gpuwright_sim import elf
 from .shell import SimulationError, run, say
 
-_PACKAGES = settings.HERE / "packages.yaml"
+PACKAGES = settings.HERE / "packages.yaml"
 _STUBS = settings.HERE / "stubs"
 _ONNODE = settings.HERE / "onnode"
 _LIBRARIES = "/usr/lib/x86_64-linux-gnu"
@@ -55,7 +55,7 @@ def ensure() -> Path:
 def digest() -> str:
     """Twelve hex digits over the list of packages, the stubs and the code that builds them."""
     code = (settings.HERE / f"{name}.py" for name in ("repository", "deb", "rpm", "wheels", "runfile"))
-    lists = (_PACKAGES, settings.HERE / "packages-rpm.yaml")
+    lists = (PACKAGES, settings.HERE / "packages-rpm.yaml")
     return settings.recipe(*lists, *sorted(_STUBS.iterdir()), _ONNODE / "gpuwright_sim/elf.py", *code)
 
 
@@ -65,7 +65,7 @@ def build_information() -> dict[str, Any]:
 
 
 def _build(folder: Path) -> int:
-    plan = yaml.safe_load(_PACKAGES.read_text())
+    plan = yaml.safe_load(PACKAGES.read_text())
     home = deb.temporary_home()
     key = deb.SigningKey(
         home / "good", "gpuwright simulated repository <simulation@invalid>", settings.SIGNING / "good.asc"
@@ -75,7 +75,7 @@ def _build(folder: Path) -> int:
     try:
         for name, repository in plan["repositories"].items():
             place = folder / repository["path"]
-            packages = list(_packages(plan, name))
+            packages = [package for _entry, package in stand_ins(plan, name)]
             count += len(packages)
             if "suite" in repository:
                 deb.write_suite(place, repository["suite"], packages, repository["origin"], key)
@@ -115,33 +115,40 @@ def _copy_with_wrong_key(source: Path, target: Path, origin: str, wrong: deb.Sig
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _packages(plan: dict[str, Any], repository: str) -> Iterator[deb.Package]:
+def stand_ins(plan: dict[str, Any], repository: str) -> Iterator[tuple[dict[str, Any], deb.Package]]:
+    """The packages of a repository, each with its row of packages.yaml (``plan``)."""
     for group in plan["groups"]:
         if repository not in group["repositories"]:
             continue
         for build in group["builds"]:
-            words = _words(build, group["version"])
-            for entry in group["packages"]:
-                if int(entry.get("until", 10**6)) >= int(words["major"]):
-                    package = _package(entry, words)
-                    package.component = group.get("component", package.component)
-                    yield package
+            for flavour in group.get("flavours", [""]):
+                words = _words(build, group["version"], flavour)
+                for entry in group["packages"]:
+                    if int(entry.get("since", 0)) <= int(words["major"]) <= int(entry.get("until", 10**6)):
+                        package = _package(entry, words)
+                        package.component = entry.get("component", group.get("component", package.component))
+                        yield entry, package
 
 
-def _words(build: str, version: str) -> dict[str, str]:
+def _words(build: str, version: str, flavour: str) -> dict[str, str]:
     """What the braces of packages.yaml stand for."""
     parts = build.split(".")
     words = {"build": build, "branch": parts[0], "major": parts[0], "minor": parts[1], "abi": build.rsplit("-", 1)[-1]}
-    return {**words, "version": version.format(**words)}
+    return {**words, "version": version.format(**words), "flavour": flavour, "other": "" if flavour else "-server"}
+
+
+#: Relations between packages, as packages.yaml and the control file call them.
+_RELATIONS = ("depends", "recommends", "provides", "conflicts", "breaks", "replaces")
 
 
 def _package(entry: dict[str, Any], words: dict[str, str]) -> deb.Package:
+    words = {**words, "version": entry.get("version", "{version}").format(**words)}
     package = deb.Package(entry["name"].format(**words), words["version"])
-    for key in ("depends", "recommends", "conflicts"):
-        if key in entry:
-            package.fields[key.capitalize()] = entry[key].format(**words)
-    if "alone" in entry:
-        package.fields |= dict.fromkeys(("Provides", "Conflicts", "Replaces"), entry["alone"])
+    for key in _RELATIONS:
+        alone = [entry["alone"]] if "alone" in entry and key in ("provides", "conflicts", "replaces") else []
+        named = ", ".join([*alone, *([entry[key]] if key in entry else [])])
+        if named:
+            package.fields[key.capitalize()] = named.format(**words)
     if "architecture" in entry:
         package.fields["Architecture"] = entry["architecture"]
     _doc(package, int(entry.get("kib", 4)))
@@ -170,10 +177,10 @@ def _script(package: deb.Package, path: str, program: str) -> None:
     package.executables.add(path)
 
 
-def _library(package: deb.Package, words: dict[str, str], name: str) -> None:
-    """One shared library, compiled for this version, with the links that ldconfig would make."""
+def _library(package: deb.Package, words: dict[str, str], name: str, content: bytes | None = None) -> None:
+    """One shared library, compiled for this version where it has no CONTENT, with the links that ldconfig would make."""
     path = f"{_LIBRARIES}/{name}.so.{words['build']}"
-    package.files[path] = compiled(name, words["build"])
+    package.files[path] = content or compiled(name, words["build"])
     package.links[f"{_LIBRARIES}/{name}.so.1"] = f"{name}.so.{words['build']}"
     package.scripts["postinst"] = "#!/bin/sh\nset -e\nldconfig\n"
 
@@ -240,6 +247,10 @@ def _libraries(package: deb.Package, words: dict[str, str]) -> None:
     _library(package, words, "libnvidia-ml")
 
 
+def _cfg(package: deb.Package, words: dict[str, str]) -> None:
+    _library(package, words, "libnvidia-cfg", b"simulated\n")
+
+
 def _smi(package: deb.Package, words: dict[str, str]) -> None:
     _script(package, "/usr/bin/nvidia-smi", "nvidia-smi")
 
@@ -261,6 +272,52 @@ RuntimeDirectory=nvidia-persistenced
 [Install]
 WantedBy=multi-user.target
 """
+
+
+# Of Ubuntu's nvidia-kernel-common: what it says of the persistence daemon. gpuwright_sim/kernel.py does it in udev's place.
+_UDEV_RULE = (
+    'ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", SUBSYSTEM=="drivers", TAG+="systemd", '
+    'ENV{SYSTEMD_WANTS}="nvidia-persistenced.service"\n'
+)
+
+
+def _kernel_common(package: deb.Package, words: dict[str, str]) -> None:
+    """Ubuntu's: udev starts the daemon, and the initramfs is made again, that of the running kernel too."""
+    package.scripts["postinst"] = '#!/bin/sh\nset -e\nif [ "$1" = configure ]; then update-initramfs -u; fi\n'
+    package.files["/usr/lib/udev/rules.d/71-nvidia.rules"] = _UDEV_RULE.encode()
+
+
+# As Ubuntu's: without [Install], and udev alone starts it.
+_PERSISTENCED_STATIC_UNIT = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+StopWhenUnneeded=true
+Before=systemd-backlight@backlight:nvidia_0.service
+
+[Service]
+Type=simple
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+
+
+def _persistenced_static(package: deb.Package, words: dict[str, str]) -> None:
+    """Ubuntu's: an upgrade and a removal stop the daemon, and nothing starts it again before the card is bound anew or the machine boots.
+
+    The real unit forks, and the real package makes the daemon's user; the stand-in stays in the foreground, as root.
+    """
+    _script(package, "/usr/bin/nvidia-persistenced", "nvidia-persistenced")
+    package.files["/usr/lib/systemd/system/nvidia-persistenced.service"] = _PERSISTENCED_STATIC_UNIT.encode()
+    running = '[ -d /run/systemd/system ] && [ "$1" {0} ] || exit 0\n'
+    stop = "systemctl stop --no-block nvidia-persistenced || true\n"
+    package.scripts |= {
+        "preinst": "#!/bin/sh\nset -e\n" + running.format("= upgrade") + stop,
+        "prerm": "#!/bin/sh\nset -e\n" + running.format("!= deconfigure") + stop,
+        **dict.fromkeys(
+            ("postinst", "postrm"),
+            "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl --system daemon-reload || true; fi\n",
+        ),
+    }
 
 
 def _persistenced(package: deb.Package, words: dict[str, str]) -> None:
@@ -337,6 +394,18 @@ def _dkms_source(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
     return add
 
 
+def _ubuntu_dkms(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
+    """Ubuntu's: its preinst takes a driver of a .run file away."""
+
+    def add(package: deb.Package, words: dict[str, str]) -> None:
+        _dkms_source(flavour)(package, words)
+        package.scripts["preinst"] = (
+            "#!/bin/sh\nset -e\nif [ -x /usr/bin/nvidia-uninstall ]; then /usr/bin/nvidia-uninstall -s; fi\n"
+        )
+
+    return add
+
+
 def _prebuilt(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
     def add(package: deb.Package, words: dict[str, str]) -> None:
         kernel = package.name[package.name.index("6.8.0") :]
@@ -355,15 +424,17 @@ def _prebuilt(flavour: str) -> Callable[[deb.Package, dict[str, str]], None]:
     return add
 
 
-def _pin(pattern: str) -> Callable[[deb.Package, dict[str, str]], None]:
+#: Names of the driver's packages, and of those that carry their branch, as apt's preferences take them.
+_ALL_NAMES = "cuda-drivers* firmware-nvidia-* libcuda1 libnvidia-* libnv* nvidia-*"
+_SUFFIXED_NAMES = "cuda-drivers-{branch} libnvidia-*-{branch} nvidia-*-{branch} nvidia-*-{branch}-open xserver-xorg-video-nvidia-{branch}"
+
+
+def _pin(pattern: str, names: str = _ALL_NAMES) -> Callable[[deb.Package, dict[str, str]], None]:
     def add(package: deb.Package, words: dict[str, str]) -> None:
-        names = "cuda-drivers* firmware-nvidia-* libcuda1 libnvidia-* libnv* nvidia-*"
-        text = f"Package: {names}\nPin: version {pattern.format(**words)}\nPin-Priority: 1000\n"
+        text = f"Package: {names.format(**words)}\nPin: version {pattern.format(**words)}\nPin-Priority: 1000\n"
         path = f"/etc/apt/preferences.d/{package.name.replace('.', '-')}"
         package.files[path] = text.encode()
         package.configuration.append(path)
-        package.fields["Provides"] = "nvidia-driver-pinning"
-        package.fields["Conflicts"] = "nvidia-driver-pinning"
 
     return add
 
@@ -411,16 +482,35 @@ def _cudnn(package: deb.Package, words: dict[str, str]) -> None:
         package.fields["Conflicts"] = "libcudnn9-cuda-12"
 
 
+# NVIDIA/nvidia-container-toolkit, deployments/systemd/nvidia-cdi-refresh.service at v1.20.0, as far as the stand-ins go.
+# %v is the kernel that a system call tells, which no container shows otherwise: uname stands for it.
+_CDI_REFRESH = """[Unit]
+Description=Refresh NVIDIA CDI specification file
+ConditionPathExists=/usr/bin/nvidia-smi
+ConditionPathExists=/usr/bin/nvidia-ctk
+StartLimitBurst=5
+StartLimitIntervalSec=10s
+
+[Service]
+Type=oneshot
+ExecCondition=/bin/sh -c '/usr/bin/grep -qE "/(nvidia|nvidia-current)[.]ko" /lib/modules/$$(uname -r)/modules.dep || [ -e /dev/dxg ]'
+ExecStart=/usr/bin/nvidia-smi -L
+ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml
+Restart=on-failure
+RestartSec=1s
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
 def _ctk(package: deb.Package, words: dict[str, str]) -> None:
     package.files["/usr/bin/nvidia-ctk"] = (
         (_STUBS / "nvidia-ctk.py").read_text().replace("@VERSION@", words["build"]).encode()
     )
     package.files["/usr/bin/nvidia-container-runtime"] = b'#!/bin/sh\nexec runc "$@"\n'
     package.executables |= {"/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime"}
-    unit = "[Unit]\nDescription=Refresh NVIDIA CDI specification file\nConditionPathExists=/usr/bin/nvidia-smi\n\n[Service]\nType=oneshot\n"
-    unit += "ExecCondition=/usr/bin/test -d /proc/driver/nvidia\n"
-    unit += "ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n\n[Install]\nWantedBy=multi-user.target\n"
-    _unit(package, "nvidia-cdi-refresh.service", unit)
+    _unit(package, "nvidia-cdi-refresh.service", _CDI_REFRESH)
     package.files["/etc/nvidia-container-runtime/config.toml"] = (
         b'#accept-nvidia-visible-devices-as-volume-mounts = false\n[nvidia-container-runtime]\nmode = "auto"\n'
     )
@@ -461,6 +551,10 @@ def _kernel(package: deb.Package, words: dict[str, str]) -> None:
     package.scripts["postinst"] = (
         f"#!/bin/sh\nset -e\ndepmod {release}\nrun-parts --exit-on-error {arguments} /etc/kernel/postinst.d\n"
     )
+    package.scripts["prerm"] = (
+        f'#!/bin/sh\nset -e\n[ "$1" = remove ] && [ -d /etc/kernel/prerm.d ] || exit 0\n'
+        f"run-parts --exit-on-error {arguments} /etc/kernel/prerm.d\n"
+    )
     package.scripts["postrm"] = (
         f"#!/bin/sh\nset -e\n[ ! -d /etc/kernel/postrm.d ] || run-parts {arguments} /etc/kernel/postrm.d\n"
         f'if [ "$1" != upgrade ]; then rm -rf {modules}; fi\n'
@@ -485,14 +579,20 @@ def _dkms(package: deb.Package, words: dict[str, str]) -> None:
     for path in ("/etc/kernel/header_postinst.d/dkms", "/etc/kernel/postinst.d/dkms"):
         package.files[path] = b'#!/bin/sh\nexec dkms autoinstall -k "$1"\n'
         package.executables.add(path)
+    leaving = "/etc/kernel/prerm.d/dkms"
+    package.files[leaving] = b'#!/bin/sh\nexec dkms kernel_prerm -k "$1"\n'
+    package.executables.add(leaving)
 
 
 _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
-    "nvml": _nvml, "cuda": _cuda, "libraries": _libraries, "smi": _smi, "firmware": _firmware, "persistenced": _persistenced,
+    "nvml": _nvml, "cuda": _cuda, "libraries": _libraries, "cfg": _cfg, "smi": _smi, "firmware": _firmware, "persistenced": _persistenced,
+    "persistenced_static": _persistenced_static, "kernel_common": _kernel_common,
     "fabricmanager": _fabricmanager, "nvlsm": _nvlsm,
     "dkms_open": _dkms_source("open"), "dkms_proprietary": _dkms_source("proprietary"), "dkms": _dkms,
+    "ubuntu_dkms_open": _ubuntu_dkms("open"), "ubuntu_dkms_proprietary": _ubuntu_dkms("proprietary"),
     "prebuilt_open": _prebuilt("open"), "prebuilt_proprietary": _prebuilt("proprietary"),
     "pin_branch": _pin("{branch}.*"), "pin_build": _pin("{build}-*"),
+    "pin_branch_suffixed": _pin("{branch}.*", _SUFFIXED_NAMES), "pin_build_suffixed": _pin("{build}-*", _SUFFIXED_NAMES),
     "toolkit": _toolkit, "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn,
     "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "kernel": _kernel, "headers": _headers,
 }  # fmt: skip

@@ -26,17 +26,32 @@ _DEBIAN_LIBRARIES = "/usr/lib/x86_64-linux-gnu/"
 _LIBRARIES = "/usr/lib64/"
 _ARCHITECTURE = "x86_64"
 
-# Scriptlets by payload. Those of the Debian packages speak to dpkg.
+# The fields of packages-rpm.yaml, as a spec calls them. No rich dependency has a comma in it.
+_FIELDS = {
+    "requires": "Requires",
+    "recommends": "Recommends",
+    "supplements": "Supplements",
+    "provides": "Provides",
+    "conflicts": "Conflicts",
+    "obsoletes": "Obsoletes",
+}
+_PRESETS = "/usr/lib/systemd/system-preset"
+
+# Scriptlets by payload. Those of the Debian packages speak to dpkg. A module that does not build stops no transaction.
 _LDCONFIG = {"post": "ldconfig", "postun": "ldconfig"}
 _SCRIPTS: dict[str, dict[str, str]] = {
-    "libraries": _LDCONFIG,
+    "cuda": _LDCONFIG,
+    "nvml": _LDCONFIG,
     "persistenced": {
-        "post": "systemctl --system daemon-reload || :",
-        "preun": "if [ $1 -eq 0 ]; then systemctl --system disable --now nvidia-persistenced.service || :; fi",
+        "postun": "if [ $1 -ge 1 ]; then systemctl --system try-restart nvidia-persistenced.service || :; fi",
     },
-    "ctk": {"post": "systemctl --system daemon-reload || :"},
+    "kmod_common": {
+        "post": "nvidia-boot-update post || :",
+        "preun": "if [ $1 -eq 0 ]; then nvidia-boot-update preun || :; fi",
+    },
+    "ctk": {"posttrans": "systemctl --system start nvidia-cdi-refresh.service || :"},
     "dkms_open": {
-        "post": "dkms install nvidia/{build} --every-kernel || :",
+        "post": "dkms add nvidia/{build} || :\ndkms build nvidia/{build} || :\ndkms install nvidia/{build} || :",
         "preun": "dkms remove nvidia/{build} --all || :",
     },
     "toolkit": {
@@ -48,9 +63,26 @@ _SCRIPTS: dict[str, dict[str, str]] = {
         "for hook in /etc/kernel/postinst.d/*; do $hook {release} /boot/vmlinuz-{release}; done",
         "postun": "rm -rf /lib/modules/{release} /boot/initramfs-{release}.img; update-grub",
     },
-    "headers": {"post": "[ ! -x /usr/sbin/dkms ] || dkms autoinstall -k {release} || :"},
 }
 _SCRIPTS["dkms_proprietary"] = _SCRIPTS["dkms_open"]
+
+# What the macros %systemd_post and %systemd_preun do with a unit.
+_OF_UNIT = {
+    "post": "if [ $1 -eq 1 ]; then systemctl --system preset {unit} || :; fi\nsystemctl --system daemon-reload || :",
+    "preun": "if [ $1 -eq 0 ]; then systemctl --system disable --now {unit} || :; fi",
+}
+
+# NVIDIA's program that keeps nouveau away by the kernel's command line, from the installation on, whether a module was built or not.
+_BOOT_UPDATE = """#!/bin/sh
+line=" $(cat /etc/kernel/cmdline) "
+for word in rd.driver.blacklist=nouveau modprobe.blacklist=nouveau; do
+    line=$(echo "$line" | sed "s/ $word / /g")
+    [ "$1" != post ] || line="$line $word "
+done
+[ "$1" != post ] || line=$(echo "$line" | sed "s/ nomodeset / /g")
+echo $line >/etc/kernel/cmdline
+"""
+_FRAMEWORK = 'modprobe_on_install="true"\npost_transaction="dracut --regenerate-all --force"\n'
 
 _BUILD = """
 set -eu
@@ -135,7 +167,9 @@ def _words(build_name: str, group: Mapping[str, Any]) -> dict[str, str]:
     words = {"build": build_name, "branch": parts[0], "major": parts[0], "minor": parts[1]}
     words["version"] = group["version"].format(**words)
     words["evr"] = f"{group['epoch']}:{words['version']}" if "epoch" in group else words["version"]
+    words["ev"] = words["evr"].rpartition("-")[0]
     words["release"] = f"{words['version']}.{_ARCHITECTURE}"
+    words["isa"] = "(x86-64)"
     return words
 
 
@@ -148,6 +182,9 @@ def _spec(
     weight = bytes(range(256)) * 4 * int(entry.get("kib", 4))
     package.files[f"/usr/share/doc/{package.name}/weight"] = weight
     _fill(package, payload, words, payloads)
+    if "presets" in entry:
+        enabled = "".join(f"enable {unit}\n" for unit in entry["presets"])
+        package.files[f"{_PRESETS}/70-{package.name}.preset"] = enabled.encode()
     version, release = words["version"].split("-", 1)
     lines = [f"Name: {package.name}", f"Version: {version}", f"Release: {release}", "License: none"]
     lines += [f"Epoch: {group['epoch']}"] if "epoch" in group else []
@@ -155,7 +192,7 @@ def _spec(
     lines += [f"Summary: stand-in of the simulated node, not {package.name}", "AutoReqProv: no"]
     if entry.get("architecture") == "noarch":
         lines.append("BuildArch: noarch")
-    for key, field in (("depends", "Requires"), ("conflicts", "Conflicts"), ("provides", "Provides")):
+    for key, field in _FIELDS.items():
         lines += [f"{field}: {each.strip().format(**words)}" for each in entry.get(key, "").split(",") if each.strip()]
     if group.get("modular"):
         lines.append(f"ModularityLabel: nvidia-driver:{words['branch']}:20261120:00000000")
@@ -178,7 +215,7 @@ def _spec(
         package.configuration.append("/etc/dnf/plugins/versionlock.list")
     owned = [*package.files, *package.links, *package.configuration]
     marks = [f"%config(noreplace) {path}" if path in package.configuration else path for path in dict.fromkeys(owned)]
-    scripts = [f"%{name}\n{text.format(**words)}\nexit 0\n" for name, text in _SCRIPTS.get(payload or "", {}).items()]
+    scripts = [f"%{name}\n{text}\nexit 0\n" for name, text in _scripts(entry, words).items()]
     spec = head + "\n".join(lines) + "\n\n%description\nNot the real package.\n\n%install\n" + "\n".join(install)
     spec += "\n\n" + "\n".join(scripts) + "\n%files\n" + "\n".join(marks) + "\n"
     if payload == "versionlock":
@@ -187,12 +224,34 @@ def _spec(
     return package, spec
 
 
+def _scripts(entry: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
+    """The scriptlets of a package by name: what its units need, then what its payload does."""
+    parts = [{name: text.format(unit=unit) for name, text in _OF_UNIT.items()} for unit in entry.get("units", ())]
+    parts.append({name: text.format(**words) for name, text in _SCRIPTS.get(entry.get("payload", ""), {}).items()})
+    found: dict[str, str] = {}
+    for part in parts:
+        for name, text in part.items():
+            found[name] = "\n".join(filter(None, [found.get(name), text]))
+    return found
+
+
 def _fill(package: deb.Package, payload: str | None, words: dict[str, str], payloads: Mapping[str, Any]) -> None:
     """The files of a payload, at the places where rpm systems have them."""
-    if payload in ("kernel", "headers"):
+    if payload in ("kernel", "kernel_modules", "headers"):
         _kernel_files(package, payload, words["release"])
+    elif payload == "kmod_common":
+        payloads["firmware"](package, words)
+        package.files |= {
+            "/usr/sbin/nvidia-boot-update": _BOOT_UPDATE.encode(),
+            "/usr/lib/modprobe.d/nvidia.conf": b"blacklist nouveau\nsoftdep nvidia post: nvidia-uvm nvidia-drm\n",
+            "/usr/lib/dracut/dracut.conf.d/99-nvidia.conf": b'omit_drivers+=" nvidia nvidia-drm nvidia-modeset nvidia-uvm "\n',
+        }
+        package.executables.add("/usr/sbin/nvidia-boot-update")
     elif payload and payload != "versionlock":
         payloads[payload](package, words)
+    if payload == "dkms":
+        package.files["/etc/dkms/framework.conf"] = _FRAMEWORK.encode()
+        package.configuration.append("/etc/dkms/framework.conf")
     package.files = {_placed(path): content for path, content in package.files.items()}
     package.links = {_placed(path): target for path, target in package.links.items()}
 
@@ -210,11 +269,13 @@ def _kernel_files(package: deb.Package, payload: str, release: str) -> None:
         package.files[f"{tree}/Makefile"] = f"# simulated headers of {release}\n".encode()
         package.links[f"{modules}/build"] = tree
         return
+    if payload == "kernel_modules":
+        package.files[f"{modules}/kernel/drivers/gpu/drm/nouveau/nouveau.ko"] = elf.nouveau(release)
+        return
     package.files[f"/boot/vmlinuz-{release}"] = b"simulated kernel\n"
     package.files[f"/boot/config-{release}"] = (
         b"CONFIG_BLK_DEV_INITRD=y\nCONFIG_RD_GZIP=y\nCONFIG_RD_ZSTD=y\nCONFIG_MODULE_SIG=y\nCONFIG_DRM_NOUVEAU=m\n"
     )
-    package.files[f"{modules}/kernel/drivers/gpu/drm/nouveau/nouveau.ko"] = elf.nouveau(release)
     package.files[f"{modules}/modules.order"] = b"kernel/drivers/gpu/drm/nouveau/nouveau.ko\n"
     package.files[f"{modules}/modules.builtin"] = b"kernel/fs/ext4/ext4.ko\nkernel/fs/overlayfs/overlay.ko\n"
     package.files[f"{modules}/modules.builtin.modinfo"] = b""

@@ -11,7 +11,7 @@ DRIVER = "580.126.20"
 
 
 def test_exactly_the_wished_build_is_installed_with_proprietary_modules(host: Any) -> None:
-    assert host.package("nvidia-utils-580").version == f"{DRIVER}-0ubuntu1"
+    assert host.package("nvidia-utils-580").version == f"{DRIVER}-1ubuntu1"
     assert host.package("nvidia-dkms-580").is_installed
     assert not host.package("nvidia-dkms-580-open").is_installed
 

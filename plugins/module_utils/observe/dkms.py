@@ -16,6 +16,9 @@ LOG_LINES = 12
 _LINE = 1_000
 
 _TREE = "/var/lib/dkms"
+# Where DKMS puts the modules of a kernel on Debian and Ubuntu; on Fedora and Red Hat; and where Red Hat's weak-modules links those that a
+# kernel shares with another. Source: dell/dkms, dkms.in 793fdab, override_dest_module_location and do_install.
+_PLACES = ("updates/dkms", "extra", "weak-updates")
 # DKMS before 3.1.4 writes "MODULE-VERSION" there, where the two cannot be told apart; the path of the log tells them.
 _TITLE = re.compile(r"make\.log for \S+ for kernel (\S+)")
 _PLACE = re.compile(_TREE + r"/([^/]+)/([^/]+)/build/make\.log")
@@ -91,7 +94,11 @@ def observe(host: Host, kernels: list[str]) -> dict[str, Any]:
         if found is not None:
             found["left_out"] = host.exists(left_out_by(found))
             failed.append(found)
-    built = [name for name in kernels if host.glob(f"/lib/modules/{name}/updates/dkms/nvidia*.ko*", "dkms.kernels")]
+    built = [
+        name
+        for name in kernels
+        if any(host.glob(f"/lib/modules/{name}/{place}/nvidia*.ko*", "dkms.kernels") for place in _PLACES)
+    ]
     return {
         "failed": failed,
         "kernels": sorted(built, key=versions.key),

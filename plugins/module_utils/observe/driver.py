@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
 _PACKAGE = re.compile(
     r"^(?:nvidia-|libnvidia-|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|xserver-xorg-video-nvidia|xorg-x11-(?:drv-)?nvidia|cuda-drivers"
-    r"|firmware-nvidia|linux-(?:modules|objects)-nvidia|kmod-nvidia|dkms-nvidia|akmod-nvidia|libcuda$)"
+    r"|firmware-nvidia|linux-(?:modules|objects|signatures)-nvidia|kmod-nvidia|dkms-nvidia|akmod-nvidia|libcuda$)"
 )
 # NVIDIA packages that belong to no driver.
 _OTHER_PACKAGE = re.compile(
@@ -29,8 +29,9 @@ _DEBIAN_NAME = re.compile(r"^(?:nvidia-smi|nvidia-open-kernel-dkms|nvidia-driver
 _DISTRO_REVISION = re.compile(r"-\d+ubuntu0\.|~deb\d+u\d+|\+deb\d+u\d+|~bpo\d+\+")
 _UBUNTU_REVISION = re.compile(r"-\d+ubuntu\d")
 # Packages that are certainly of the driver itself, to ask for its origin and version.
-_CORE = re.compile(
-    r"^(?:libcuda1|libnvidia-compute(?:-\d+.*)?|nvidia-driver(?:-cuda(?:-libs)?|-libs)?|nvidia-kernel-.*|libnvidia-ml1?|linux-modules-nvidia.*)$"
+CORE = re.compile(
+    r"^(?:libcuda1|libnvidia-compute(?:-\d+.*)?|nvidia-driver(?:-cuda(?:-libs)?|-libs)?|nvidia-kernel-.*|libnvidia-ml1?"
+    r"|linux-(?:modules|objects|signatures)-nvidia.*)$"
 )
 
 _RUNFILE_PROGRAMS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
@@ -116,7 +117,7 @@ def source_of(host: Host, found: dict[str, packages.Package]) -> str | None:
 
     In an order of reliability: names that only one has, revisions that only one gives, apt's lists, the maintainer.
     """
-    core = {name: package for name, package in found.items() if _CORE.match(name)} or found
+    core = {name: package for name, package in found.items() if CORE.match(name)} or found
     if any(_NVIDIA_NAME.match(name) for name in found):
         return "nvidia"
     if any(_DISTRO_REVISION.search(package.version) for package in core.values()):

@@ -229,10 +229,11 @@ def initramfs(host: Host, release: str | None) -> dict[str, Any]:
             path = form.format(release)
             break
     tool = None
-    if host.which("update-initramfs"):
-        tool = "update-initramfs"
-    elif host.which("dracut"):
+    # A system with dracut may have update-initramfs as well: the scripts of packages call it. What makes the image is its mkinitramfs.
+    if host.which("dracut") and not host.which("mkinitramfs"):
         tool = "dracut"
+    elif host.which("update-initramfs"):
+        tool = "update-initramfs"
     return {"path": path, "tool": tool, "nouveau_inside": None, "blacklist_inside": None}
 
 

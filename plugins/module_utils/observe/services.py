@@ -18,6 +18,7 @@ UNITS = (
     "nvidia-cdi-refresh.service",
     "nvidia-imex.service",
     "gpuwright-mig.service",
+    "gpuwright-nvidia-persistence.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",
     "display-manager.service",

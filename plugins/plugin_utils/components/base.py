@@ -25,7 +25,8 @@ class Context:
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
     ``cards_missing``: the same, although the inventory or the last seal says that they are there.
     ``condemned``: environments that the last proof could not import from; none in a look after an apply.
-    ``variables``: what is set for each role outside it. ``along``: packages that are there and go to the driver's new version with it.
+    ``variables``: what is set for each role outside it. ``along``: packages that are there and go to the driver's new version with it,
+    and what makes a kernel whole that comes with it. ``leaves``: packages that go where the driver's come from another source.
     """
 
     facts: Mapping[str, Any]
@@ -37,6 +38,7 @@ class Context:
     variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     along: Sequence[str] = ()
     condemned: Sequence[str] = ()
+    leaves: Sequence[str] = ()
 
     @property
     def installed(self) -> Mapping[str, str]:
@@ -55,7 +57,7 @@ class Finding:
     """One difference between what is observed and what is wished.
 
     ``action`` is one of install, upgrade, configure, repair, adopt. ``packages`` are names that would be installed,
-    ``files`` and ``services`` what would be written or switched.
+    ``files`` and ``services`` what would be written or switched, ``leaves`` packages that would be removed.
     """
 
     action: str
@@ -65,6 +67,7 @@ class Finding:
     packages: Sequence[str] = ()
     files: Sequence[str] = ()
     services: Sequence[str] = ()
+    leaves: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,8 @@ def repository_files(context: Context, names: Sequence[str]) -> list[str]:
         files.append(repository["file"])
         if repository.get("key"):
             files.append(repository["key"]["path"])
+        if repository.get("exclude"):
+            files.append(f"/etc/apt/preferences.d/gpuwright-{repository['name']}")
     return files
 
 

@@ -12,6 +12,10 @@ from .base import Context, Finding, Manages, missing_packages, repository_files,
 OWN_SOURCE = "nvidia-container-toolkit"
 DAEMON_JSON = "/etc/docker/daemon.json"
 SERVICE = "docker.service"
+CDI_SETTING = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpuwright.conf"
+#: Modules that the toolkit's unit waits for. Debian's open ones have another name, and it never writes the CDI specification there
+#: (NVIDIA/nvidia-container-toolkit, deployments/systemd/nvidia-cdi-refresh.service at v1.20.0, ExecCondition).
+_CDI_KNOWS = ("nvidia", "nvidia-current")
 
 
 def wanted(context: Context) -> bool:
@@ -32,6 +36,12 @@ def _docker(context: Context) -> bool:
     return str(context.stack["container_toolkit"]["engine"]["name"]) == "docker"
 
 
+def _cdi_files(context: Context) -> list[str]:
+    """The setting that lets the toolkit's unit know the module of this driver, where it does not by itself."""
+    module = (context.stack.get("driver") or {}).get("kernel_module")
+    return [] if module is None or module in _CDI_KNOWS else [CDI_SETTING]
+
+
 def _installation(context: Context, missing: Sequence[str]) -> Finding:
     """The packages, and what follows from them: Docker's configuration gets the runtime, and Docker is restarted to read it."""
     before = context.facts["containers"]["toolkit"]["version"]
@@ -44,7 +54,7 @@ def _installation(context: Context, missing: Sequence[str]) -> Finding:
         before,
         after,
         packages=missing,
-        files=[] if configured else [DAEMON_JSON],
+        files=[*([] if configured else [DAEMON_JSON]), *_cdi_files(context)],
         services=[] if not _docker(context) or (configured and running) else [SERVICE],
     )
 
@@ -52,7 +62,11 @@ def _installation(context: Context, missing: Sequence[str]) -> Finding:
 def manages(context: Context) -> Manages:
     """The engine's version is not sealed: it is the distribution's, whose security updates are welcome."""
     return Manages(
-        files=[*repository_files(context, _sources(context)), *([DAEMON_JSON] if _docker(context) else [])],
+        files=[
+            *repository_files(context, _sources(context)),
+            *([DAEMON_JSON] if _docker(context) else []),
+            *_cdi_files(context),
+        ],
         packages=list(context.stack["container_toolkit"]["packages"]),
         services=[SERVICE] if _docker(context) else [],
     )
@@ -60,7 +74,8 @@ def manages(context: Context) -> Manages:
 
 def inputs(context: Context) -> Mapping[str, Any]:
     toolkit = context.stack["container_toolkit"]
-    return {"version_spec": toolkit["version_spec"], "packages": list(toolkit["packages"])}
+    setting = {"cdi_setting": True} if _cdi_files(context) else {}
+    return {"version_spec": toolkit["version_spec"], "packages": list(toolkit["packages"]), **setting}
 
 
 def _sources(context: Context) -> list[str]:

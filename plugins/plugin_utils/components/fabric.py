@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
 from .base import Context, Finding
 
@@ -47,11 +48,6 @@ def files(driver: Mapping[str, Any]) -> list[str]:
 def services(context: Context, driver: Mapping[str, Any]) -> list[str]:
     """Services that the seal records: only where the cards are, in an image they would fail."""
     return [name for name in part(driver).get("services", ()) if _runs_here(context)]
-
-
-def upstream(version: str) -> str:
-    """A driver's version of a package's: 580.178.04 of 1:580.178.04-1ubuntu1."""
-    return version.split(":", 1)[-1].split("-", 1)[0]
 
 
 def _runs_here(context: Context) -> bool:

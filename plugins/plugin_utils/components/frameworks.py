@@ -35,10 +35,28 @@ def findings(context: Context) -> list[Finding]:
             action = "repair" if not wrong else "upgrade" if before else "install"
             found.append(
                 Finding(
-                    action, reason, before, f"{framework['name']} {framework['version']}", files=[framework["path"]]
+                    action,
+                    reason,
+                    before,
+                    f"{framework['name']} {framework['version']}",
+                    packages=_interpreter(framework, context),
+                    files=[framework["path"]],
                 )
             )
     return found
+
+
+# What has ensurepip beside an interpreter of the distribution, as the role installs it: on Red Hat the interpreter's own package.
+_VENV = {"debian": "-venv", "redhat": ""}
+
+
+def _interpreter(framework: Mapping[str, Any], context: Context) -> list[str]:
+    """The package with a Python that is not there yet; named in the plan, so that the index is asked for it before anything changes."""
+    wished = str(framework["interpreter"])
+    there = [str(each["version"]) for each in context.facts["python"]["interpreters"]]
+    if any(dotted.belongs(version, wished) for version in there):
+        return []
+    return [f"python{wished}{_VENV.get(context.facts['os']['family'], '')}"]
 
 
 # Where a check of the proof names the environment.

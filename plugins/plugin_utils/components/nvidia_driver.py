@@ -9,14 +9,17 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .. import driver_lock, secure_boot
+from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
+
+from .. import driver_lock, exchange, secure_boot
 from . import fabric, runfile
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
 
 #: The package sources that a driver of each source comes from (names as the resolver gives them).
 SOURCES: Mapping[str, list[str]] = {
     "nvidia": ["nvidia-cuda", "epel"],
-    "distro": ["distro-non-free", "distro-restricted"],
+    # NVIDIA's, where it is there too, is kept from answering for the driver.
+    "distro": ["distro-non-free", "distro-restricted", "nvidia-cuda"],
     "runfile": [],
 }
 #: Headers follow the kernel and not the driver.
@@ -24,6 +27,13 @@ HEADERS = ("linux-headers-", "kernel-devel")
 #: How the versions of the driver's packages begin; a kernel's module package counts differently.
 _DRIVER_VERSION = re.compile(r"(\d+:)?\d{3,}\.\d")
 PERSISTENCE_SERVICE = "nvidia-persistenced.service"
+#: Where the packages have that unit without [Install] (Ubuntu's: udev alone starts it, with --no-persistence-mode, and an upgrade stops it
+#: for good), a drop-in turns persistence on and a unit of ours keeps the daemon running.
+PERSISTENCE_KEEPER = "gpuwright-nvidia-persistence.service"
+PERSISTENCE_FILES = (
+    f"/etc/systemd/system/{PERSISTENCE_SERVICE}.d/gpuwright.conf",
+    f"/etc/systemd/system/{PERSISTENCE_KEEPER}",
+)
 #: The kernel hook of the role, where each family of systems calls it. A test holds them to the role's own list.
 KERNEL_HOOKS = {
     "debian": [
@@ -67,9 +77,10 @@ def manages(context: Context) -> Manages:
             *KERNEL_HOOKS.get(context.facts["os"]["family"], []),
             *driver_lock.files(context.facts, driver),
             *fabric.files(driver),
+            *(PERSISTENCE_FILES if _persistence_is_static(context) else ()),
         ],
         packages=[*named, *(name for name in locked.holds if name not in named)],
-        services=[*([PERSISTENCE_SERVICE] if _persistence_wanted(context) else []), *fabric.services(context, driver)],
+        services=[*_persistence_services(context), *fabric.services(context, driver)],
     )
 
 
@@ -95,11 +106,6 @@ def brings(context: Context) -> dict[str, Any]:
         "source": driver["source"],
         "kernel": context.facts["kernel"]["next"],
     }
-
-
-def upstream(version: str) -> str:
-    """A package's version without epoch and revision."""
-    return version.split(":", 1)[-1].split("-", 1)[0]
 
 
 def load_needed(context: Context) -> bool:
@@ -160,7 +166,7 @@ def _repair_may_load_another(context: Context) -> bool:
         return False
     # One that was cut off while it was unpacked counts as not there.
     there, coming = context.installed, context.versions
-    return any(coming.get(name, there.get(name)) != there.get(name) for name in _carriers(context.stack["driver"]))
+    return any(coming.get(name, there.get(name)) != there.get(name) for name in carriers(context.stack["driver"]))
 
 
 def _wished_version(context: Context) -> str | None:
@@ -169,7 +175,7 @@ def _wished_version(context: Context) -> str | None:
         return str(context.stack["driver"]["version"])
     if context.stack["driver"].get("displaces"):
         return _target(context, context.stack["driver"])
-    for name in _carriers(context.stack["driver"]):
+    for name in carriers(context.stack["driver"]):
         version = context.versions.get(name, "")
         # Another branch may come by packages of other names, which are not there yet.
         if _DRIVER_VERSION.match(version) and context.installed.get(name) != version:
@@ -217,30 +223,31 @@ def left_behind(context: Context, index: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def preferred(context: Context, index: Mapping[str, Any], kept: str | None) -> str | None:
-    """How versions begin that apt has to be told to prefer, where the driver is to be of a build (`kept`) that is not the newest of its
-    branch: the sealed one, the lowest without a known vulnerability. The package that pins the branch allows all of its builds, and apt
-    takes the newest.
+def preferred(context: Context, kept: str | None) -> str | None:
+    """How versions begin that apt has to be told to prefer while it installs the driver; None where it does not.
+
+    ``kept``: the branch or build that the driver is held to, None where none of its packages changes. The packages that are named have
+    exact versions, what they depend on has lower bounds only (nvidia-persistenced, nvidia-modprobe, those of cuda-drivers-580), and
+    NVIDIA's pinning package leaves the builds of its branch free.
     """
-    driver = context.stack.get("driver")
-    if driver is None or context.facts["packages"]["manager"] != "apt":
-        return None
-    rows = [(index.get("packages") or {}).get(name) or {} for name in versioned_packages(driver)]
-    prefix = version_prefix(driver)
-    builds = [([each for each in row["versions"] if continues(each, prefix)], row["candidate"]) for row in rows if row]
-    return kept if any(candidate in offered[1:] for offered, candidate in builds) else None
+    return kept if context.facts["packages"]["manager"] == "apt" else None
 
 
 def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
     packages = [*driver["packages"], *context.along]
     missing = missing_packages(context, driver["packages"])
-    if missing:
+    replaced = exchange.replaced(context.facts, driver)
+    if missing or replaced:
         before = context.facts["driver"]["user_version"] or context.facts["driver"]["loaded_version"]
-        reason = f"{len(missing)} of its packages are missing: {', '.join(missing)}"
+        reason = (
+            exchange.reason(context.facts, driver)
+            if replaced
+            else f"{len(missing)} of its packages are missing: {', '.join(missing)}"
+        )
         after = f"{_target(context, driver)} ({driver['modules']} modules)"
         services = [PERSISTENCE_SERVICE] if _persistence_asked(context) else []
         services += fabric.services(context, driver)
-        return [Finding("install", reason, before, after, packages=packages, services=services)]
+        return [Finding("install", reason, before, after, packages, services=services, leaves=context.leaves)]
     twice = sorted(
         set(context.facts["driver"]["packages"] or {}) & set(context.facts["packages"].get("duplicates") or ())
     )
@@ -263,11 +270,11 @@ def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
     """
     if driver["source"] == "runfile" or (driver["source"] != "nvidia" and not driver.get("version")):
         return []
-    return _carriers(driver)
+    return carriers(driver)
 
 
-def _carriers(driver: Mapping[str, Any]) -> list[str]:
-    """The named packages that are of the driver's own version."""
+def carriers(driver: Mapping[str, Any]) -> list[str]:
+    """The named packages that are of the driver's own branch."""
     others: tuple[str, ...] = ("nvidia-driver-pinning-", "python3-", "linux-", "kernel-", "nvlsm", "infiniband-")
     if driver["source"] != "nvidia":
         others += ("firmware-", "nvidia-persistenced")
@@ -320,17 +327,57 @@ def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Findin
 
 def _persistence_asked(context: Context) -> bool:
     """Only where cards are present: in an image that is being built the daemon would only fail."""
-    asked = context.variables.get("nvidia_driver", {}).get("nvidia_driver_persistence", True)
-    return bool(asked) and context.cards_present and not context.provision_only
+    return _persistence_setting(context) and context.cards_present and not context.provision_only
+
+
+def _persistence_setting(context: Context) -> bool:
+    return bool(context.variables.get("nvidia_driver", {}).get("nvidia_driver_persistence", True))
 
 
 def _persistence_wanted(context: Context) -> bool:
     return _persistence_asked(context) and PERSISTENCE_SERVICE in (context.facts["services"] or {})
 
 
+def _persistence_is_static(context: Context) -> bool:
+    """Whether enabling the daemon's own unit would do nothing."""
+    return _persistence_wanted(context) and context.facts["services"][PERSISTENCE_SERVICE]["enabled"] == "static"
+
+
+def _persistence_services(context: Context) -> list[str]:
+    if not _persistence_wanted(context):
+        return []
+    # The keeper first: who takes the services away in this order is not undone by it.
+    return [*([PERSISTENCE_KEEPER] if _persistence_is_static(context) else []), PERSISTENCE_SERVICE]
+
+
+def _keeper_is_left(context: Context) -> bool:
+    """Whether the unit of ours is there without what it is for: another driver's daemon is enabled, or none is wished."""
+    services = context.facts["services"] or {}
+    if (services.get(PERSISTENCE_KEEPER) or {}).get("enabled") in (None, "not-found"):
+        return False
+    static = (services.get(PERSISTENCE_SERVICE) or {}).get("enabled") == "static"
+    return not (static and _persistence_setting(context))
+
+
 def _service_findings(context: Context) -> list[Finding]:
+    if _keeper_is_left(context):
+        left = f"{PERSISTENCE_KEEPER} is left from a driver whose persistence daemon nothing enabled"
+        return [Finding("configure", left, files=[*PERSISTENCE_FILES], services=[PERSISTENCE_KEEPER])]
     if not _persistence_wanted(context):
         return []
     if context.facts["services"][PERSISTENCE_SERVICE]["enabled"] == "disabled":
         return [Finding("configure", "the persistence daemon is not enabled", services=[PERSISTENCE_SERVICE])]
-    return []
+    reason = _static_reason(context) if _persistence_is_static(context) else None
+    if reason is None:
+        return []
+    return [Finding("configure", reason, files=[*PERSISTENCE_FILES], services=_persistence_services(context))]
+
+
+def _static_reason(context: Context) -> str | None:
+    """Why a daemon that nothing enables has to be seen to; None where it is kept running."""
+    services = context.facts["services"]
+    if (services.get(PERSISTENCE_KEEPER) or {}).get("enabled") != "enabled":
+        return "the persistence daemon is started by udev alone, and without persistence mode"
+    if context.facts["driver"]["loaded_version"] and services[PERSISTENCE_SERVICE]["active"] in ("inactive", "failed"):
+        return "the persistence daemon does not run"
+    return None

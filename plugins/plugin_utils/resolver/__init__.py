@@ -13,7 +13,8 @@ resolve() below is the table of contents; each decision is a module of this pack
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
     repositories      package sources and their keys      frameworks         which wheels
-    systems           the operating system                nearest            what to wish instead
+    systems           the operating system                alternatives,      what to wish instead
+                                                            nearest
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ from .power import Power, family_floor
 
 __all__ = ["compatible", "resolve", "stack_for"]
 
-# Conflicts whose own remedy stays the first: a key or a checksum that can be given, an image's owner, a card to leave out, other wheels.
+# Conflicts whose own remedy stays the first: a key or a checksum that can be given, an image's owner, a card to leave out, other wheels,
+# a toolkit that is to be had elsewhere.
 _GIVEN = (
     "repository.key",
     "driver.runfile-",
     "driver.preinstalled",
     "cuda.cards",
+    "cuda.repository",
     "tensorrt.cards",
     "frameworks.cards",
     "frameworks.jetson",
@@ -76,7 +79,7 @@ def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
         def decide(other: Wish) -> dict[str, Any]:
             return forward.where_needed(_decide, situation, other, rules, Log(rules, trial=True))
 
-        better = nearest.remedy(wish, decide)
+        better = nearest.remedy(wish, decide, situation, rules)
 
         def works(other: Situation) -> bool:
             return stack_for(other, wish, rules) is not None
@@ -126,7 +129,7 @@ def _remedied(entry: dict[str, str], better: str | None) -> dict[str, str]:
         return entry
     if entry["rule"] == older_kernel.RULE:
         return {**entry, "remedy": f"{better}, or {entry['remedy']}"}
-    given = entry["rule"].startswith(_GIVEN)
+    given = entry["rule"].startswith(_GIVEN) and entry["remedy"] != cuda.ANOTHER
     return {**entry, "remedy": f"{entry['remedy']}; or {better}" if given else better}
 
 
@@ -154,7 +157,7 @@ def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[st
     if wish.container_toolkit:
         stack["container_toolkit"] = container_toolkit.choose(situation, wish, system, stack.get("driver"), log)
     if wish.frameworks:
-        _put(stack, "frameworks", log.attempt(frameworks.choose, situation, wish, power, log))
+        _put(stack, "frameworks", log.attempt(frameworks.choose, situation, wish, power, log, _built(stack)))
     if wish.cuda_compat:
         _put(stack, "cuda_compat", forward.choose(stack, power, log))
         forward.lead(stack, power, rules)
@@ -179,13 +182,16 @@ def _besides(situation: Situation, wish: Wish, system: Row, rules: Rules) -> lis
     return log.conflicts
 
 
+def _built(stack: dict[str, Any]) -> list[str]:
+    """Return the toolkits of a stack, which what goes on top of it is compiled with."""
+    return [entry["version"] for entry in stack.get("cuda", ())]
+
+
 def _floor(stack: dict[str, Any], rules: Rules) -> None:
     """Raise the driver's minimum to what the chosen toolkits and wheels need."""
     if "driver" not in stack:
         return
-    versions = [entry["version"] for entry in stack.get("cuda", ())] + [
-        entry["cuda"] for entry in stack.get("frameworks", ())
-    ]
+    versions = [*_built(stack), *(entry["cuda"] for entry in stack.get("frameworks", ()))]
     asking = [version for version in versions if version and not forward.covers(stack, version)]
     families = [family_floor(dotted.major(version), rules) for version in asking]
     floors = [row["driver"] for row in families if row]

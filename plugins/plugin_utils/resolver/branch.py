@@ -89,6 +89,11 @@ def lifetime(row: Row, today: date) -> str:
     return "ending" if left <= END_IS_NEAR else "alive"
 
 
+def order_of_life(row: Row, today: date) -> int:
+    """Return 0 for a branch that lives for longer than 180 days, 2 for one that has ended, 1 for those between."""
+    return {"alive": 0, "ending": 1, "unknown": 1, "ended": 2}[lifetime(row, today)]
+
+
 def wished_floors(wish: Wish, rules: Rules) -> list[Floor]:
     """Return the lowest drivers that the wished CUDA versions and wheel variants need."""
     floors = []
@@ -138,8 +143,12 @@ def _packaged(row: Row, rules: Rules) -> bool:
 
 
 def _rank(candidate: Candidate, today: date) -> tuple[int, bool, int, int]:
-    state = {"alive": 0, "ending": 1, "unknown": 1, "ended": 2}[lifetime(candidate.row, today)]
-    return state, not candidate.row["confirmed"], _TYPES[candidate.row["type"]], -int(candidate.branch)
+    return (
+        order_of_life(candidate.row, today),
+        not candidate.row["confirmed"],
+        _TYPES[candidate.row["type"]],
+        -int(candidate.branch),
+    )
 
 
 def _unserved(all_cards: Iterable[Card], row: Row, rules: Rules) -> list[Entry]:

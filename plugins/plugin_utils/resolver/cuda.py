@@ -17,6 +17,9 @@ from .log import Entry, Log, Unresolved, conflict, offered
 from .naming import component
 from .power import Power, native_floor
 
+#: Where no wish near to it can be met; else that one is named.
+ANOTHER = "use another CUDA version"
+
 
 def choose(situation: Situation, wish: Wish, system: Row, power: Power, log: Log) -> list[dict[str, Any]]:
     """Return the toolkits of the stack, one for each version that was asked for; the best one for none.
@@ -63,12 +66,28 @@ def _obstacles(cuda: str, instead: str, situation: Situation, system: Row, power
         )
     if not dotted.at_least(cuda, system["cuda_first"]):
         text = f"NVIDIA's repository for {system['os']} begins at CUDA {system['cuda_first']}, it has no {cuda}"
-        remedy = "leave the toolkit out (frameworks bring their own CUDA), or use a system whose repository has it"
-        entries.append(conflict("cuda.repository", text, log.cite("systems", system), remedy))
+        # What is to be had elsewhere is no way out where the toolkit would not work here.
+        where = None if entries else _elsewhere(cuda, situation, system, log)
+        entries.append(conflict("cuda.repository", text, log.cite("systems", system), where or ANOTHER))
     if f"cuda={cuda}" in situation.absent:
         text = f"the machine's package index has no CUDA toolkit {cuda}{offered(situation.absent[f'cuda={cuda}'])}"
-        entries.append(conflict("cuda.absent", text, "the machine's package index", "use another CUDA version"))
+        entries.append(conflict("cuda.absent", text, "the machine's package index", ANOTHER))
     return entries
+
+
+def _elsewhere(cuda: str, situation: Situation, system: Row, log: Log) -> str | None:
+    """Return where else a toolkit is to be had: another system's repository, NVIDIA's file, an image of containers."""
+    rows = log.rules["systems"]["rows"]
+    kin = (row["os"] for row in rows if row["id"] == system["id"] and dotted.at_least(cuda, row["cuda_first"]))
+    ways = [f"NVIDIA's repository for {name}" for name in list(kin)[-1:]]
+    row = next((each for each in log.rules["cuda"]["elsewhere"] if each["cuda"] == cuda), None)
+    if row and situation.arch in row["arch"]:
+        suffix = "_sbsa" if situation.arch == "aarch64" else ""
+        file = f"cuda_{row['release']}_{row['driver']}_linux{suffix}.run"
+        ways.append(f"NVIDIA's file {file} (with --toolkit, which leaves the driver alone)")
+    if row and row["image"] and situation.arch == "x86_64":
+        ways.append(f"the container image {row['image']}")
+    return f"CUDA {cuda} is still to be had in {', in '.join(ways)}" if ways else None
 
 
 def _one(version: str | None, situation: Situation, system: Row, power: Power, log: Log) -> dict[str, Any]:

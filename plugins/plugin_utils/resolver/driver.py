@@ -12,7 +12,20 @@ from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ..rules import Row, Rules, cite
 from ..situation import InstalledDriver, Situation
 from ..wish import Wish
-from . import adoption, branch, cards, fabric, modules, package_set, packages, power, preinstalled, runfile, source
+from . import (
+    adoption,
+    branch,
+    cards,
+    fabric,
+    modules,
+    package_set,
+    packages,
+    power,
+    preinstalled,
+    runfile,
+    source,
+    systems,
+)
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 
 _END = {
@@ -40,11 +53,31 @@ def choose(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
             raise Unresolved(_broken_runfile())
         return _kept(situation, wish, system, log) or _fresh(situation, wish, system, log)
     missing = adoption.shortcomings(installed, situation, wish, log.rules)
-    if not missing and not _ours(situation, wish, system, log.rules):
+    emptied = _emptied(installed, system, log.rules)
+    stays = emptied and not situation.moves
+    if not missing and (stays or not _ours(situation, wish, system, log.rules)):
+        if emptied:
+            _in_name_only(emptied, installed, system, log)
         return _adopted(installed, situation, log)
     if missing and installed.owner != "packages" and not wish.driver_source and not _was_ours(situation):
         raise Unresolved(*(_not_swapped(installed, entry) for entry in missing))
     return _kept(situation, wish, system, log) or _fresh(situation, wish, system, log)
+
+
+def _emptied(installed: InstalledDriver, system: Row, rules: Rules) -> Row | None:
+    """Return the row of a branch that the distribution emptied after its driver was installed; None where it did not."""
+    return (
+        systems.transitional(system, dotted.major(installed.version), rules) if installed.source == "distro" else None
+    )
+
+
+def _in_name_only(emptied: Row, installed: InstalledDriver, system: Row, log: Log) -> None:
+    """Warn of what the next upgrade of everything does to a driver of such a branch, and say how it moves on purpose."""
+    text = (
+        f"driver {installed.version} stays, but the newer packages of branch {emptied['branch']} that {system['name']} has are empty "
+        f"and bring branch {emptied['to']}: an upgrade by apt moves to that; to move by plan, ask for driver={emptied['to']}"
+    )
+    log.warn("driver.transitional", text, log.cite("systems", emptied))
 
 
 def _ours(situation: Situation, wish: Wish, system: Row, rules: Rules) -> bool:
@@ -157,7 +190,7 @@ def _fresh(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
     version = names.pop("version", wish.driver_version)
     _explain(candidate, origin, wish, situation, log)
     _warn(candidate, names["build"], version or candidate.build, situation, log)
-    fabric.explain(names.get("fabric", {}), log)
+    fabric.explain(names.get("fabric", {}), situation, log)
     stack = {
         "branch": candidate.branch,
         "version": version,
@@ -180,7 +213,9 @@ def _fresh(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
 
 
 def _candidate(situation: Situation, wish: Wish, system: Row, rules: Rules) -> tuple[branch.Candidate, source.Source]:
-    """Return the best branch of the first source that has a living one; else of the first that has any."""
+    """Return the best branch of the first source with one that lives for longer than 180 days, else with one that has not ended, else
+    with any.
+    """
     sources, out = source.candidates(situation, wish, system, rules)
     found: list[tuple[branch.Candidate, source.Source]] = []
     failed: dict[str, dict[str, list[Entry]]] = {}
@@ -190,8 +225,7 @@ def _candidate(situation: Situation, wish: Wish, system: Row, rules: Rules) -> t
         found += [(each, origin) for each in passed[:1]]
     if not found:
         raise Unresolved(*_reasons(failed, out, situation, wish, system, rules))
-    living = [each for each in found if branch.lifetime(each[0].row, situation.today) != "ended"]
-    return (living or found)[0]
+    return min(found, key=lambda each: branch.order_of_life(each[0].row, situation.today))
 
 
 def _reasons(
@@ -211,7 +245,7 @@ def _reasons(
     cards_are_it = _pairs(failed, situation)
     if not cards_are_it and not out:
         cards_are_it = _single(failed, situation, wish, system, rules)
-    return cards_are_it or entries or [_not_carried(wish, system)]
+    return cards_are_it or entries or [_not_carried(wish, system, rules)]
 
 
 def _single(
@@ -244,7 +278,15 @@ def _single(
     return entries
 
 
-def _not_carried(wish: Wish, system: Row) -> Entry:
+#: Where no wish near to it can be met; else that one is named.
+_ANOTHER = "use another branch or source"
+
+
+def _not_carried(wish: Wish, system: Row, rules: Rules) -> Entry:
+    empty = systems.transitional(system, wish.driver_branch, rules)
+    if empty:
+        text = f"the packages of branch {empty['branch']} that {system['name']} has are empty and bring branch {empty['to']}"
+        return conflict("driver.transitional", text, cite(rules, "systems", empty), _ANOTHER)
     asked = f"branch {wish.driver_branch}" if wish.driver_branch else "a driver branch"
     where = f"from {wish.driver_source}" if wish.driver_source else "from any source"
     text = f"{asked} is not to be had {where} for {system['os']}"
@@ -252,7 +294,7 @@ def _not_carried(wish: Wish, system: Row) -> Entry:
         "driver.not-carried",
         text,
         "compat/systems.yaml (distro_drivers, nvidia_first_branch)",
-        "use another branch or source",
+        _ANOTHER,
     )
 
 

@@ -46,8 +46,25 @@ def choose(candidate: Candidate, situation: Situation, wish: Wish, system: Row, 
     return {"packages": [*exact, *others], "exact": exact, "services": services, "modules": list(loaded)}
 
 
-def explain(chosen: dict[str, Any], log: Log) -> None:
+def flavoured(chosen: dict[str, Any], candidate: Candidate, package_set: str, system: Row) -> None:
+    """Raise Unresolved where Ubuntu's packages of the fabric would stand beside its desktop packages: they need the build's
+    nvidia-kernel-common of the flavour -server, which excludes the desktop's.
+    """
+    if not chosen or candidate.source != "distro" or system["family"] != "ubuntu" or package_set == "compute":
+        return
+    text = f"{system['name']} has {', '.join(chosen['exact'])} for its compute packages (-server) alone, not beside the desktop's"
+    raise Unresolved(
+        conflict(
+            "driver.fabric-set", text, SOURCE, "use driver-set=compute, or take it from NVIDIA: driver-source=nvidia"
+        )
+    )
+
+
+def explain(chosen: dict[str, Any], situation: Situation, log: Log) -> None:
     """Say why the packages are there, and what is left to the site."""
+    if situation.assumed.get("nvswitch"):
+        text = f"{len(situation.cards)} cards of the form SXM are a board with NVSwitches; say --assume nvswitch=false where there are none"
+        log.decided("driver.fabric-assumed", text, "compat/gpus.yaml (boards)")
     if MANAGER in chosen.get("services", ()):
         log.decided("driver.fabric", "the NVSwitches need the fabric manager, of exactly the driver's version", SOURCE)
     if any(name.startswith("nvidia-imex") for name in chosen.get("packages", ())):

@@ -39,7 +39,7 @@ def obstacles(situation: Situation, wish: Wish, system: Row, rules: Rules) -> li
         return []
     row = of_nvidia(system, rules)
     remedy = "set gpuwright_repository_keys: {nvidia: <full fingerprint, read from a source you trust>}"
-    if row is None or not row["fingerprint"]:
+    if row is None or not _expected(row):
         text = f"the full fingerprint of the key that signs NVIDIA's repository for {system['os']} is not known, and none is used unseen"
         repository = repository_of(system, rules)
         source = cite(rules, "upstreams", repository) if repository else "compat/upstreams.yaml"
@@ -51,8 +51,14 @@ def obstacles(situation: Situation, wish: Wish, system: Row, rules: Rules) -> li
 
 
 def fingerprint(name: str, wish: Wish, row: dict[str, Any] | None) -> str | None:
-    """Return the fingerprint to pin: the one that was given for an upstream, else the rules'."""
+    """Return what to know the key by: the fingerprint that was given for an upstream, else the rules', or the text of its file."""
     given = wish.repository_keys.get(name)
     if given:
         return given.replace(" ", "").upper()
-    return row["fingerprint"] if row else None
+    return _expected(row) if row else None
+
+
+def _expected(row: dict[str, Any]) -> str | None:
+    """Return a key's fingerprint; where nobody read it, the hash of its file's text, as module_utils/openpgp.py takes it."""
+    text = row.get("text_sha256")
+    return row["fingerprint"] or (f"text-sha256:{text}:{row['id']}" if text else None)

@@ -18,13 +18,23 @@ OPEN_FOR_EVERYONE = 545
 
 def choose(situation: Situation, wish: Wish, branch: Row, source: str, rules: Rules) -> tuple[str | None, list[Entry]]:
     """Return the flavour for a branch, open where both work; or None with the reasons why there is none."""
-    left = list(branch["modules"])
+    carried = _carried(situation, branch, source, rules)
+    left = [each for each in branch["modules"] if carried is None or each in carried["modules"]]
     reasons = _of_cards(situation, left, branch, rules)
     if wish.driver_modules and not reasons:
-        reasons = _of_wish(wish.driver_modules, left, situation, branch, rules)
+        reasons = _of_wish(wish.driver_modules, left, situation, branch, carried, rules)
     if reasons:
         return None, reasons
     return _preferred(left, situation, branch, source, rules), []
+
+
+def _carried(situation: Situation, branch: Row, source: str, rules: Rules) -> Row | None:
+    """Return the row of a distribution that does not have all kinds of a branch's modules; None where it has."""
+    rows = rules["systems"]["distro_drivers"] if source == "distro" else ()
+    mine = (
+        row for row in rows if (row["os"], row["branch"]) == (situation.os, branch["branch"]) and row.get("modules")
+    )
+    return next(mine, None)
 
 
 def failures(situation: Situation, branch: Row, source: str, rules: Rules) -> list[Row]:
@@ -72,10 +82,16 @@ def _handle(card: Card) -> str:
     return f"'{card.bus_id}'" if card.bus_id else f"'{card.name}'"
 
 
-def _of_wish(wished: str, left: list[str], situation: Situation, branch: Row, rules: Rules) -> list[Entry]:
+def _of_wish(
+    wished: str, left: list[str], situation: Situation, branch: Row, carried: Row | None, rules: Rules
+) -> list[Entry]:
     if wished in left:
         left[:] = [wished]
         return []
+    if carried is not None and wished not in carried["modules"] and wished in branch["modules"]:
+        text = f"the {wished} kernel modules of branch {branch['branch']} cannot be installed from the packages of {situation.os}"
+        remedy = f"use driver-modules={carried['modules'][0]}, or take them from NVIDIA: driver-source=nvidia"
+        return [conflict("driver.modules-distro", text, cite(rules, "systems", carried), remedy)]
     if wished not in branch["modules"]:
         text = f"branch {branch['branch']} has no {wished} kernel modules"
         return [

@@ -2,202 +2,152 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The nearest wish that works, for a person whose own cannot be met.
 
-The parts of the wish are given up one after the other, then several together, until one resolves; what came out for
-the parts given up is what is proposed. A proposal is resolved once more, as it will be asked: only one that works is made.
+Nearest is: nothing left out rather than something, then the fewest parts changed, then the smallest step of each. The newest that works is
+named second. Only what was resolved is proposed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
-from ..wish import FrameworkWish, Wish
+from ..rules import Rules
+from ..situation import Situation
+from ..wish import Wish
+from .alternatives import Alternative, Part, Stack, parts
 from .log import Unresolved
 
-Stack = dict[str, Any]
 Decide = Callable[[Wish], Stack]
 
-
-@dataclass(frozen=True)
-class Proposal:
-    """What to ask for instead: its words, and the wish that follows them."""
-
-    text: str
-    follow: Callable[[Wish], Wish]
+# More than two ways out, each with its newest, are no help.
+_WAYS = 2
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a wish: how it is given up, and what is proposed for what came instead (None where nothing is)."""
+class _Search:
+    """Trying wishes for one machine."""
 
-    name: str
-    give_up: Callable[[Wish], Wish]
-    instead: Callable[[Stack], Proposal | None]
-    component: bool = False
+    decide: Decide
+    situation: Situation
+    rules: Rules
+
+    def stack(self, wish: Wish) -> Stack | None:
+        try:
+            return self.decide(wish)
+        except Unresolved:
+            return None
+
+    def works(self, wish: Wish) -> bool:
+        return self.stack(wish) is not None
+
+    def possible(self, wish: Wish, changed: Sequence[Part]) -> bool:
+        """Say whether a wish can be met at all where these parts may be anything, what they are included."""
+        if not changed:
+            return self.works(wish)
+        first, *rest = changed
+        return any(self.possible(probe(wish), rest) for probe in first.probes or [first.leave])
 
 
-def remedy(wish: Wish, decide: Decide) -> str | None:
-    """Return what to ask for instead, such as "ask for driver=580"; None where no part of the wish is to blame.
+def remedy(wish: Wish, decide: Decide, situation: Situation, rules: Rules) -> str | None:
+    """Return what to ask for instead, such as "ask for pytorch=2.7.0, or ask for pytorch=2.14.1 (the newest that fits)".
 
-    Where giving up either of two parts helps, both are named.
+    None where no part of the wish is to blame.
     """
-    alone: list[str] = []
-    for parts in _attempts(wish):
-        severe = len(parts) > 1 or parts[0].component
-        if alone and (severe or len(alone) == 2):
-            break
-        found = _proposed(wish, parts, decide)
-        if found is None:
+    search = _Search(decide, situation, rules)
+    for left_out in _left_out(wish):
+        rest = wish
+        for each in left_out:
+            rest = each.follow(rest)
+        words = [each.text for each in left_out]
+        if left_out and search.works(rest):
+            return " and ".join(words)
+        found = _ways(rest, search, single=not left_out)
+        if found:
+            return ", or ".join(" and ".join([*words, way]) for way in found)
+    return None
+
+
+def _ways(wish: Wish, search: _Search, *, single: bool) -> list[str]:
+    """Return the words of the changes that make a wish work; where one part is enough, of the two parts with the smallest steps."""
+    every = parts(wish, search.situation, search.rules)
+    if not search.possible(wish, every):
+        return []
+    needed = [part for part in every if not search.possible(wish, [each for each in every if each is not part])]
+    others = [part for part in every if part not in needed]
+    for number in range(len(others) + 1):
+        several = [[part for part in every if part in (*needed, *more)] for more in combinations(others, number)]
+        found = [(way, changed) for changed in several if changed and (way := _nearest(wish, changed, search))]
+        if not found:
             continue
-        if severe:
-            return found
-        alone = list(dict.fromkeys([*alone, found]))
-    return ", or ".join(alone) or None
+        found.sort(key=lambda each: sum(alternative.step for alternative in each[0]))
+        if len(found[0][1]) > 1 or not single:
+            return _worded(wish, *found[0], search)
+        return list(dict.fromkeys(text for each in found[:_WAYS] for text in _worded(wish, *each, search)))
+    return []
 
 
-def _proposed(wish: Wish, parts: list[Part], decide: Decide) -> str | None:
-    """Return the words of what works without these parts; None where nothing does, or not as it would be asked."""
-    relaxed = wish
-    for part in parts:
-        relaxed = part.give_up(relaxed)
-    try:
-        stack = decide(relaxed)
-        proposals = [proposal for part in parts if (proposal := part.instead(stack))]
-        followed = relaxed
-        for proposal in proposals:
-            followed = proposal.follow(followed)
-        if followed != relaxed:
-            decide(followed)
-    except Unresolved:
+def _nearest(wish: Wish, changed: Sequence[Part], search: _Search) -> list[Alternative] | None:
+    """Return the nearest alternatives with which the wish works, the step of the first part the smallest; None where there are none."""
+    first, *rest = changed
+    if not search.possible(wish, changed):
         return None
-    return " and ".join(dict.fromkeys(proposal.text for proposal in proposals)) or None
+    for alternative in first.alternatives:
+        other = alternative.follow(wish)
+        if not rest and search.works(other):
+            return [alternative]
+        found = _nearest(other, rest, search) if rest else None
+        if found:
+            return [alternative, *found]
+    return None
 
 
-def _attempts(wish: Wish) -> Iterator[list[Part]]:
-    """Yield the parts to give up: each alone, the driver's together, everything about versions, then whole components."""
-    present = [part for part in _versions(wish) if part.give_up(wish) != wish]
-    yield from ([part] for part in present)
-    driver = [part for part in present if part.name == "driver"]
-    if len(driver) > 1:
-        yield driver
-    frameworks = [part for part in present if part.name in ("python", "framework")]
-    if len(frameworks) > 1:
-        yield frameworks
-    if len(present) > len(driver) and present != frameworks:
-        yield present
-    components = [part for part in _components(wish) if part.give_up(wish) != wish]
-    yield from ([part] for part in components)
-    yield from ([*present, part] for part in components)
-    if len(components) > 1:
-        yield [*present, *components]
+# words -------------------------------------------------------------------------------------------------
 
 
-# versions ----------------------------------------------------------------------------------------------
+def _worded(wish: Wish, way: Sequence[Alternative], changed: Sequence[Part], search: _Search) -> list[str]:
+    """Return the words of the nearest and, where it is another one, of what the resolver would choose by itself: the newest."""
+    newest = _newest(wish, changed, search)
+    if newest is None or [each.text for each in newest] == [each.text for each in way]:
+        return [_text(way)]
+    return [_text(way), _text(newest, "the newest that fits" if len(newest) == 1 else "the newest that fit together")]
 
 
-def _versions(wish: Wish) -> list[Part]:
-    frameworks = [_framework(each.name) for each in wish.frameworks]
-    return [
-        Part("python", lambda each: replace(each, python=None), _python),
-        *frameworks,
-        *(_library(name) for name in ("cudnn", "nccl", "tensorrt")),
-        Part("cuda", lambda each: replace(each, cuda_versions=()), _cuda),
-        Part("driver", lambda each: replace(each, driver_version=None), _driver),
-        Part("driver", lambda each: replace(each, driver_version=None, driver_branch=None), _driver),
-        Part("driver", lambda each: replace(each, driver_modules=None), _of_driver("modules")),
-        Part("driver", lambda each: replace(each, driver_source=None), _of_driver("source")),
-    ]
+def _text(way: Sequence[Alternative], note: str = "") -> str:
+    """Return the words of a way; a branch's own note says more than that it is the newest."""
+    notes = [each.note for each in way if each.note] or [note]
+    text = " and ".join(dict.fromkeys(each.text for each in way))
+    return f"{text} ({'; '.join(notes)})" if any(notes) else text
 
 
-def _changed(text: str, **changes: Any) -> Proposal:
-    return Proposal(f"ask for {text}", lambda wish: replace(wish, **changes))
-
-
-def _framework(name: str) -> Part:
-    def instead(stack: Stack) -> Proposal | None:
-        chosen = _chosen(stack, name)
-        if chosen is None:
-            return None
-        version, variant = chosen["version"], chosen["variant"]
-        text = _AS_ASKED[name].format(version=version, variant=variant)
-        wished = FrameworkWish(name, f"=={version}", variant, text)
-        return Proposal(f"ask for {text}", lambda wish: _with(wish, wished))
-
-    return Part("framework", lambda wish: _with(wish, FrameworkWish(name, text=name)), instead)
-
-
-# How a framework is asked for by release and variant.
-_AS_ASKED = {
-    "pytorch": "pytorch={version}+{variant}",
-    "tensorflow": "tensorflow={version}",
-    "jax": "jax[{variant}]=={version}",
-    "dali": "dali={version}+{variant}",
-}
-
-
-def _with(wish: Wish, framework: FrameworkWish) -> Wish:
-    """Return the wish with another one for a framework that it holds."""
-    return replace(
-        wish, frameworks=tuple(framework if each.name == framework.name else each for each in wish.frameworks)
-    )
-
-
-def _chosen(stack: Stack, name: str) -> dict[str, Any] | None:
-    return next((each for each in stack.get("frameworks", ()) if each["name"] == name), None)
-
-
-def _python(stack: Stack) -> Proposal | None:
-    found = [each["interpreter"] for each in stack.get("frameworks", ())]
-    return _changed(f"python={found[0]}", python=found[0]) if found else None
-
-
-def _library(name: str) -> Part:
-    key = f"{name}_version"
-    without: dict[str, Any] = {key: None}
-
-    def instead(stack: Stack) -> Proposal | None:
-        if name not in stack:
-            return None
-        version = stack[name]["version"]
-        return _changed(f"{name}={version}", **{key: version}) if version else _changed(f"{name} without a version")
-
-    return Part(name, lambda wish: replace(wish, **without), instead)
-
-
-def _cuda(stack: Stack) -> Proposal | None:
-    if "cuda" not in stack:
+def _newest(wish: Wish, changed: Sequence[Part], search: _Search) -> list[Alternative] | None:
+    """Return what comes where the parts are left to the resolver, as it is asked for; None where that is not to be had so."""
+    free = wish
+    for part in changed:
+        free = part.leave(free)
+    stack = search.stack(free)
+    chosen = [part.chosen(stack) for part in changed] if stack is not None else []
+    named = [each for each in chosen if each is not None]
+    if not named or len(named) < len(changed):
         return None
-    version = stack["cuda"][0]["version"]
-    return _changed(f"cuda={version}", cuda_versions=(version,))
-
-
-def _driver(stack: Stack) -> Proposal | None:
-    if "driver" not in stack:
-        return None
-    branch = stack["driver"]["branch"]
-    return _changed(f"driver={branch}", driver_branch=branch, driver_version=None)
-
-
-def _of_driver(key: str) -> Callable[[Stack], Proposal | None]:
-    without: dict[str, Any] = {f"driver_{key}": None}
-
-    def instead(stack: Stack) -> Proposal | None:
-        if "driver" not in stack:
-            return None
-        value = stack["driver"][key]
-        if value not in ("nvidia", "distro", "open", "proprietary"):
-            # Adopted from somewhere that has no name to ask for.
-            return Proposal(f"leave driver-{key} out", lambda wish: replace(wish, **without))
-        return _changed(f"driver-{key}={value}", **{f"driver_{key}": value})
-
-    return instead
+    other = wish
+    for each in named:
+        other = each.follow(other)
+    return named if search.works(other) else None
 
 
 # whole components --------------------------------------------------------------------------------------
 
 
-def _components(wish: Wish) -> list[Part]:
+def _left_out(wish: Wish) -> Iterator[tuple[Alternative, ...]]:
+    """Yield what may be left out of a wish: nothing, each component alone, then several."""
+    present = [each for each in _components(wish) if each.follow(wish) != wish]
+    for number in range(len(present) + 1):
+        yield from combinations(present, number)
+
+
+def _components(wish: Wish) -> list[Alternative]:
     return [
         _without("the CUDA toolkit out (frameworks bring their own CUDA)", cuda=False, cuda_versions=()),
         _without("cuDNN out (frameworks bring their own)", cudnn=False, cudnn_version=None),
@@ -207,19 +157,15 @@ def _components(wish: Wish) -> list[Part]:
     ]
 
 
-def _without(text: str, **changes: Any) -> Part:
-    proposal = Proposal(f"leave {text}", lambda wish: wish)
-    return Part("component", lambda wish: replace(wish, **changes), lambda _: proposal, component=True)
+def _without(text: str, **changes: Any) -> Alternative:
+    return Alternative(f"leave {text}", lambda wish: replace(wish, **changes))
 
 
 _TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "dali": "DALI"}
 
 
-def _without_framework(name: str) -> Part:
-    proposal = Proposal(f"leave {_TITLES[name]} out", lambda wish: wish)
-    return Part(
-        "component",
-        lambda wish: replace(wish, frameworks=tuple(each for each in wish.frameworks if each.name != name)),
-        lambda _: proposal,
-        component=True,
-    )
+def _without_framework(name: str) -> Alternative:
+    def follow(wish: Wish) -> Wish:
+        return replace(wish, frameworks=tuple(each for each in wish.frameworks if each.name != name))
+
+    return Alternative(f"leave {_TITLES[name]} out", follow)

@@ -31,6 +31,7 @@ def of_driver(
     of_next = _module_of_next(row, candidate, situation)
     headers = systems.headers(situation, system, rules)
     switched = fabric.choose(candidate, situation, wish, system, rules)
+    fabric.flavoured(switched, candidate, package_set, system)
     beside = switched.get("packages", [])
     # Modules built for each kernel follow the kernel; held back, the next kernel would boot without a driver. Their names
     # carry the branch, which is lock enough.
@@ -87,16 +88,17 @@ def _module_of_next(row: Row, candidate: Candidate, situation: Situation) -> dic
 
 
 def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: Rules) -> dict[str, Any]:
-    """Return what locks the driver: NVIDIA's pinning package of the exact version where that was wished, else holds.
+    """Return what locks the driver: holds, and NVIDIA's pinning package where there is one.
 
-    The pinning package of a branch keeps the branch and leaves its builds free: an upgrade of everything would still move the
-    driver under a loaded module. It is installed, and the set is held. dnf holds by a plugin, which is a package of its own;
-    the module stream narrows what it sees to the branch.
+    The pinning package alone would not do. That of a branch leaves its builds free: an upgrade of everything would still move the driver
+    under a loaded module. Those of 580 do not cover the names without a branch (nvidia-persistenced, nvidia-imex), of which the newest
+    branch would come (reported, see compat/packages.yaml, pinning). dnf holds by a plugin, which is a package of its own; the module
+    stream narrows what it sees to the branch.
     """
     for row in rules["packages"]["pinning"]:
         if row["from"] == candidate.source and system["family"] in row["families"] and _in(candidate.branch, row):
             package = row["package"].replace("{version}", wish.driver_version or candidate.branch)
-            return {"package": package} if wish.driver_version else {"package": package, "hold": held}
+            return {"package": package, "hold": held}
     pin: dict[str, Any] = {"hold": held}
     stream = _stream(candidate, system, rules)
     if stream:

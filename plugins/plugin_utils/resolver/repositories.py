@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..rules import Row
+from ..rules import Row, Rules, cite
 from ..situation import Situation
 from ..wish import Wish
 from . import foreign, keys, source_files, systems, upstreams
@@ -22,6 +22,8 @@ TOOLKIT = "nvidia-container-toolkit"
 _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 # Parts of the stack whose packages are in NVIDIA's CUDA repository.
 _OF_CUDA = ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat")
+# The component of Ubuntu's archive with what NVSwitches need (compat/packages.yaml, fabric_manager).
+_OF_FABRIC = "multiverse"
 # The Label in the Release file of NVIDIA's CUDA repositories: a mirror may serve them from the host that serves the archive too.
 _LABEL = "NVIDIA CUDA"
 # Two repositories with packages of one name: only one may answer for the driver.
@@ -35,12 +37,13 @@ def choose(situation: Situation, wish: Wish, system: Row, stack: Mapping[str, An
     installs = bool(driver) and not driver["adopted"]
     found = []
     if installs and driver["source"] == "distro":
-        found += _of_host(situation, system, driver["branch"], log)
+        found += _of_host(situation, system, driver, log)
     # Where only NVIDIA's CUDA repository is mirrored, the mirror answers for the container toolkit too.
     shared = "nvidia" in wish.mirrors and TOOLKIT not in wish.mirrors
     toolkit = "container_toolkit" in stack
     libraries = any(part in stack for part in _OF_CUDA)
-    if (installs and driver["source"] == "nvidia") or libraries or (toolkit and shared):
+    barred = installs and driver["source"] == "distro" and _has_cuda(situation)
+    if (installs and driver["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
         found.append(_cuda(situation, wish, system, driver, log))
     if toolkit and not shared:
         found.append(_toolkit(situation, wish, system, log))
@@ -82,6 +85,11 @@ def _cuda(situation: Situation, wish: Wish, system: Row, driver: Mapping[str, An
     return result
 
 
+def _has_cuda(situation: Situation) -> bool:
+    """Say whether NVIDIA's repository is there from a run before: it has drivers under the names of the distribution's."""
+    return any(each["file"] == f"{LISTS}/gpuwright-nvidia-cuda.sources" for each in situation.package_sources or ())
+
+
 def _toolkit(situation: Situation, wish: Wish, system: Row, log: Log) -> dict[str, Any]:
     rpm = system["family"] == RPM_FAMILY
     base = upstreams.url(TOOLKIT, wish, log.rules, f"{TOOLKIT}-rpm" if rpm else TOOLKIT)
@@ -99,6 +107,18 @@ def _has_epel(situation: Situation) -> bool:
     """Say whether the machine has EPEL by its own: a mirror list or a site's copy is as good."""
     sources = situation.package_sources or ()
     return any(each["enabled"] and each.get("name") == "epel" for each in sources)
+
+
+def builders(situation: Situation, rules: Rules) -> list[dict[str, Any]]:
+    """Return the repositories of the system that packages of EPEL may need, and that the machine has without having them enabled."""
+    off = {each.get("name") for each in situation.package_sources or () if not each["enabled"]}
+    return [
+        {"repository": name, "steps": row["steps"], "source": cite(rules, "systems", row)}
+        for row in rules["systems"]["builders"]
+        if row["os"] == situation.os
+        for name in (each.replace("{arch}", situation.arch) for each in row["repositories"])
+        if name in off
+    ]
 
 
 def _epel(situation: Situation, wish: Wish, system: Row, log: Log) -> dict[str, Any]:
@@ -141,12 +161,14 @@ def _source(
 # the distribution's own --------------------------------------------------------------------------------
 
 
-def _of_host(situation: Situation, system: Row, branch: str, log: Log) -> list[dict[str, Any]]:
+def _of_host(situation: Situation, system: Row, driver: Mapping[str, Any], log: Log) -> list[dict[str, Any]]:
     """Return the components of the distribution that carry its driver, from the mirror that the host uses already."""
-    carried = systems.distro_driver(system, branch, log.rules)
+    carried = systems.distro_driver(system, driver["branch"], log.rules)
     if system["family"] == RPM_FAMILY:
         return _signed_of_host(situation, system, log)
     needed = list(carried["components"]) if carried else []
+    if driver.get("fabric") and system["family"] == "ubuntu" and _OF_FABRIC not in needed:
+        needed.append(_OF_FABRIC)
     sources = [each for each in situation.package_sources or () if _is_archive(each, system)]
     present = {component for each in sources for component in each["components"]}
     if situation.package_sources is not None and set(needed) <= present:

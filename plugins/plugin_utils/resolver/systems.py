@@ -4,33 +4,49 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, timedelta
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from ..rules import Row, Rules
+from ..rules import Row, Rules, cite
 from ..situation import Situation
+from . import kernel_metas
 from .log import Log, Unresolved, conflict
 
 END_IS_NEAR = timedelta(days=180)
-_FLAVOUR = re.compile(r"^\d+(?:\.\d+)*-\d+(?:\.\d+)*-(?P<flavour>[a-z][a-z0-9-]*)$")
+# Red Hat's headers of a kernel, and what requires them together with the core of that very kernel.
+_DEVEL, _MATCHED = "kernel-devel", "kernel-devel-matched"
 _EXTENDED = {"debian": "Debian LTS", "ubuntu": "Ubuntu Pro (ESM)", "rhel": "Red Hat's extended life cycle support"}
 
 
 def find(situation: Situation, rules: Rules) -> Row:
-    """Return the row of the machine's system. Raises Unresolved for one that is not served."""
+    """Return the row of the machine's system, of a derivative under its own name. Raises Unresolved for one that is not served."""
     rows: list[Row] = rules["systems"]["rows"]
+    derived = situation.derived
+    if derived and (not derived["follows"] or _on_other_kernel(situation, derived)):
+        of_kernel = f" with the kernel {situation.kernel}" if derived["follows"] else ""
+        text = f"{derived['name']}{of_kernel} is not served: {derived['text']}"
+        raise Unresolved(conflict("os.derived", text, cite(rules, "systems", derived), derived["remedy"]))
     row = next((each for each in rows if each["os"] == situation.os), None)
     if row is None:
         names = ", ".join(each["os"] for each in rows)
         text = f"{situation.os} is not served: package names, repositories and keys are known for {names}"
         raise Unresolved(conflict("os.unknown", text, "compat/systems.yaml", f"use one of {names}"))
-    return row
+    return {**row, "name": derived["name"]} if derived else row
+
+
+def _on_other_kernel(situation: Situation, derived: Row) -> bool:
+    return bool(derived["not_kernel"] and situation.kernel and derived["not_kernel"] in situation.kernel)
 
 
 def warn(situation: Situation, system: Row, log: Log) -> None:
-    """Warn of a system whose support has ended or ends soon, and of one of which little is confirmed."""
+    """Warn of a system whose support has ended or ends soon, of one of which little is confirmed, and of a derivative, whose own life is
+    not known.
+    """
+    if situation.derived:
+        text = f"{system['name']} is served as {system['os']}, which it is made from"
+        log.warn("os.derived", text, log.cite("systems", situation.derived))
+        return
     end = date.fromisoformat(system["support_end"])
     if end < situation.today:
         text = f"the standard support of {system['name']} ended on {system['support_end']}"
@@ -54,8 +70,7 @@ def series(situation: Situation, system: Row) -> str | None:
     kernel = situation.kernel
     if not kernel:
         return str(system["kernel_series"])
-    match = _FLAVOUR.match(kernel)
-    flavour = match["flavour"] if match else "generic"
+    flavour = kernel_metas.flavour_of(kernel)
     if flavour == "generic":
         base = dotted.key(kernel)[:2] == dotted.key(system["kernel"])
         return str(system["kernel_series"] if base else system["hwe"])
@@ -64,9 +79,16 @@ def series(situation: Situation, system: Row) -> str | None:
 
 def headers(situation: Situation, system: Row, rules: Rules) -> str:
     """Return the package that keeps the kernel's headers in step with the kernel. Where that one would bring another kernel, those of
-    exactly the kernel that boots next; they stay it until somebody installs the other.
+    exactly the kernel that boots next; they stay it until somebody installs the other. Red Hat's are those of exactly that kernel, and
+    those of the newest where the repositories lost them and another kernel may come.
     """
     name = _in_step(situation, system, rules)
+    there = situation.installed or {}
+    if f"headers={name}" in situation.absent and headers_of_newest(name):
+        return _MATCHED
+    if name.startswith(f"{_MATCHED}-") and _MATCHED in there and name not in there:
+        # There is one version of it at a time, and DKMS is content with any: naming another would move it.
+        return name.replace(_MATCHED, _DEVEL, 1)
     alone = headers_alone(name, situation.kernel)
     kept = (situation.kept or {}).get("headers") == alone and name not in (situation.installed or {})
     return alone if alone and (kept or f"headers={name}" in situation.absent) else name
@@ -77,17 +99,35 @@ def headers_alone(headers: str, kernel: str | None) -> str | None:
     return f"linux-headers-{kernel}" if kernel and headers.startswith("linux-headers-") else None
 
 
+def headers_of_newest(headers: str) -> str | None:
+    """Return the package with the headers of Red Hat's newest kernel, which brings that kernel, in place of those of an older one."""
+    return _MATCHED if headers.startswith(f"{_MATCHED}-") else None
+
+
 def _in_step(situation: Situation, system: Row, rules: Rules) -> str:
     flavour = "cloud" if situation.kernel and "-cloud-" in situation.kernel else "default"
     for row in rules["systems"]["headers"]:
         fits = row["family"] == system["family"]
+        fits = fits and system["version"] in row.get("releases", [system["version"]])
         fits = fits and row["arch"] in ("any", situation.arch) and row["flavour"] in ("any", flavour)
         if fits:
+            if "{series}" in row["headers"] and situation.kernel and situation.installed is not None:
+                return _of_meta(situation, situation.kernel, system, str(row["headers"]))
             name = str(row["headers"]).replace("{series}", series(situation, system) or "generic")
             # Nobody looked at the machine: the name without a kernel stands for it.
             return name.replace("{kernel}", situation.kernel) if situation.kernel else name.removesuffix("-{kernel}")
     text = f"no package of kernel headers is known for {situation.os} on {situation.arch}"
     raise Unresolved(conflict("os.headers", text, "compat/systems.yaml", "use x86_64 or aarch64"))
+
+
+def _of_meta(situation: Situation, kernel: str, system: Row, headers: str) -> str:
+    """Return the headers of the series whose image meta package is installed (generic-hwe-24.04, oem-24.04, nvidia-64k); where none is,
+    nothing brings newer kernels either, and the headers are those of the kernel alone.
+    """
+    own = kernel_metas.of_flavour(situation.installed or (), kernel_metas.flavour_of(kernel))
+    likely = series(situation, system)
+    found = likely if likely in own else own[0] if own else kernel
+    return headers.replace("{series}", found)
 
 
 def signs(situation: Situation, system: Row, rules: Rules) -> bool:
@@ -97,6 +137,12 @@ def signs(situation: Situation, system: Row, rules: Rules) -> bool:
     return any(
         not row.get("first_release") or (release and dotted.at_least(release, row["first_release"])) for row in rows
     )
+
+
+def transitional(system: Row, branch: str | None, rules: Rules) -> Row | None:
+    """Return the row of a branch whose packages the distribution has in name only: they are empty and bring another branch."""
+    rows: list[Row] = rules["systems"]["distro_transitional"]
+    return next((row for row in rows if row["os"] == system["os"] and row["branch"] == branch), None)
 
 
 def distro_driver(system: Row, branch: str, rules: Rules) -> Row | None:

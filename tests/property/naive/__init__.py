@@ -77,7 +77,13 @@ def _repositories(situation: Any, stack: Stack) -> Iterator[str]:
     for each in found.values():
         if each.get("from_host"):
             continue
-        if not re.fullmatch(r"[0-9A-F]{40}", each["key"]["fingerprint"] or ""):
+        texts = [
+            f"text-sha256:{key['text_sha256']}:{key['id']}" for key in rows("upstreams", "keys") if "text_sha256" in key
+        ]
+        if (
+            not re.fullmatch(r"[0-9A-F]{40}", each["key"]["fingerprint"] or "")
+            and each["key"]["fingerprint"] not in texts
+        ):
             yield f"{each['name']} has no full fingerprint"
         known = [key for key in rows("upstreams", "keys") if key["fingerprint"] == each["key"]["fingerprint"]]
         if known and known[0]["sha1"] and row("systems", "rows", os=situation.os)["verifier"] == "sqv":

@@ -37,10 +37,20 @@ def faults(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
         yield from _compiles(situation, branch, driver)
         yield from _high_enough(situation, stack, branch)
         yield from _packages(situation, driver)
+        yield from _headers(situation, driver)
         if not branch["confirmed"] and "driver.unconfirmed" not in warned:
             yield f"branch {branch['branch']} is not confirmed, and nothing says so"
         if situation.secure_boot and driver["build"] == "dkms" and "driver.secure-boot" not in warned:
             yield "Secure Boot is on, modules are built here, and nothing says so"
+
+
+def _named_as_a_board(cards: Sequence[Any]) -> bool:
+    """Whether cards that nobody looked at are as many of one architecture as a board with NVSwitches has."""
+    for board in rows("gpus", "boards"):
+        mine = [each for each in cards if each.architecture == board["architecture"] and board["form"] in each.name]
+        if board["nvswitch"] and len(mine) >= board["cards"] and all(each.bus_id is None for each in mine):
+            return True
+    return False
 
 
 def drives(card: Any, branch: Row) -> bool:
@@ -118,6 +128,10 @@ def _carried(situation: Any, branch: Row, driver: Mapping[str, Any]) -> Iterator
     newest = builds_on_offer(situation, driver, branch)
     if newest is None:
         yield f"{driver['source']} carries no branch {branch['branch']} for {situation.os}"
+    for each in rows("systems", "distro_drivers") if driver["source"] == "distro" else ():
+        mine = (each["os"], each["branch"]) == (situation.os, branch["branch"])
+        if mine and driver["modules"] not in each.get("modules", ["open", "proprietary"]):
+            yield f"{situation.os} has no {driver['modules']} modules of {branch['branch']} that can be installed"
     if driver["source"] == "nvidia":
         system = row("systems", "rows", os=situation.os)
         if int(branch["branch"]) < int(system["nvidia_first_branch"]):
@@ -173,8 +187,27 @@ def _packages(situation: Any, driver: Mapping[str, Any]) -> Iterator[str]:
             yield f"the package {name} is missing"
     if not names:
         yield f"no packages of {driver['source']} are known for {driver['modules']} modules of {driver['branch']}"
-    if situation.nvswitch and not any(re.search("fabric-?manager", name) for name in driver["packages"]):
+    switches = situation.nvswitch or _named_as_a_board(situation.cards)
+    if switches and not any(re.search("fabric-?manager", name) for name in driver["packages"]):
         yield "there is an NVSwitch and no fabric manager"
+
+
+def _headers(situation: Any, driver: Mapping[str, Any]) -> Iterator[str]:
+    """EPEL's DKMS requires kernel-devel-matched where kernel-core is installed; only that of the kernel that boots next brings none.
+    Release 8 has no such package.
+    """
+    system = row("systems", "rows", os=situation.os)
+    if driver["build"] != "dkms" or system["family"] != "rhel":
+        return
+    devel = [name for name in driver["packages"] if name.startswith("kernel-devel")]
+    if len(devel) != 1 or (situation.kernel and not devel[0].endswith(f"-{situation.kernel}")):
+        yield f"the headers are {devel}, the kernel is {situation.kernel}"
+    named = any(name.startswith("kernel-devel-matched") for name in devel)
+    if named and system["version"] == "8":
+        yield f"kernel-devel-matched is named on {situation.os}, which has none"
+    there = any(name.startswith("kernel-devel-matched") for name in situation.installed or ())
+    if not named and not there and system["version"] != "8":
+        yield f"kernel-devel-matched is neither named nor there, on {situation.os}"
 
 
 # preferences --------------------------------------------------------------------------------------------

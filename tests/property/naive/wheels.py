@@ -30,7 +30,10 @@ def carries(targets: Iterable[str], capability: str) -> bool:
 
 def faults(situation: Any, found: Mapping[str, Any], stack: Stack, warned: set[str]) -> Iterator[str]:
     looked = situation.pythons is not None and "python" not in situation.assumed
-    if looked and found["interpreter"] not in situation.pythons:
+    beside: list[str] = next(
+        (each.get("pythons_beside", []) for each in rows("systems", "rows") if each["os"] == situation.os), []
+    )
+    if looked and found["interpreter"] not in [*situation.pythons, *beside]:
         yield f"{found['name']} is to run on Python {found['interpreter']}, which is not there"
     if not isinstance(found["constraints"], list):
         yield f"{found['name']} has no constraints"
@@ -50,6 +53,11 @@ def faults(situation: Any, found: Mapping[str, Any], stack: Stack, warned: set[s
         yield f"{found['name']} {found['version']} needs CUDA {cuda}, which the driver does not run"
     if cuda:
         yield from _boards(situation, found)
+    toolkits = [each["version"].split(".")[0] for each in stack.get("cuda", ())]
+    extended = [each["framework"] for each in rows("frameworks", "extensions")]
+    odd = bool(cuda and toolkits) and found["name"] in extended and cuda.split(".")[0] not in toolkits
+    if odd and "frameworks.toolkit" not in warned:
+        yield f"{found['name']} {found['version']} with CUDA {cuda} is beside toolkits that do not compile for it, and nothing says so"
 
 
 def _boards(situation: Any, found: Mapping[str, Any]) -> Iterator[str]:

@@ -70,5 +70,9 @@ dracutmodules="base kernel-modules fs-lib"
 add_drivers+=" nouveau "
 END
 printf '[global]\nindex-url = http://%s/whl/pypi/\ntrusted-host = %s\n' "$packages" "$packages" >/etc/pip.conf
-dnf -qy --releasever=9 install rocky-release "$@"
+# As there: the boot loader's words for the kernel, and no service enabled that no preset names.
+echo crashkernel=1G-4G:192M,4G-64G:256M,64G-:512M >/etc/kernel/cmdline
+mkdir -p /usr/lib/systemd/system-preset
+echo 'disable *' >/usr/lib/systemd/system-preset/99-default-disable.preset
+dnf -qy --releasever=9 install rocky-release coreutils cpio file findutils gawk grep gzip kmod linux-firmware sed systemd tar which "$@"
 dnf -q clean all

@@ -177,6 +177,8 @@ INDEX = {
     "remove": ["nvidia-imex"],
     "download_bytes": 1,
     "disk_bytes": None,
+    "enabled": ["crb"],
+    "exchange": {"comes": {"libnvidia-compute": "595.112.07-1ubuntu1"}, "leaves": ["libnvidia-compute-595:i386"]},
     "problems": [
         {
             "kind": "timeout",

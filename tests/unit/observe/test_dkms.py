@@ -72,6 +72,12 @@ def test_a_failed_build_is_told_with_its_kernel_the_error_and_the_end_of_its_log
     assert seen["boot_entries"][_OLD] == f"gnulinux-advanced-0c5d>gnulinux-{_OLD}-advanced-0c5d"
 
 
+@pytest.mark.parametrize("place", ["extra", "weak-updates"])
+def test_a_kernel_has_its_module_where_red_hats_dkms_puts_it(tmp_path: Path, place: str) -> None:
+    host = _write(tmp_path, {f"lib/modules/{_OLD}/{place}/nvidia.ko.xz": "", f"lib/modules/{_NEW}/modules.dep": ""})
+    assert dkms.observe(host, [_OLD, _NEW])["kernels"] == [_OLD]
+
+
 def test_the_log_of_an_older_dkms_is_read_too(tmp_path: Path) -> None:
     """As DKMS 3.0 begins it (Debian 12, Ubuntu 24.04)."""
     older = _LOG.replace("DKMS (dkms-3.2.2) make.log", "DKMS make.log").replace("open/550", "open-550")

@@ -242,6 +242,24 @@ def test_the_initramfs_is_searched_for_nouveau_and_the_blacklist(tree: Tree) -> 
     assert (seen["nouveau_inside"], seen["blacklist_inside"]) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("programs", "tool"),
+    [
+        (["update-initramfs", "mkinitramfs"], "update-initramfs"),
+        (["update-initramfs", "mkinitramfs", "dracut"], "update-initramfs"),
+        (["update-initramfs", "dracut"], "dracut"),
+        (["dracut"], "dracut"),
+        ([], None),
+    ],
+)
+def test_the_initramfs_is_made_by_the_program_that_makes_it_here(
+    tree: Tree, programs: list[str], tool: str | None
+) -> None:
+    for name in programs:
+        tree.program(f"/usr/sbin/{name}")
+    assert kernel.initramfs(tree.host(FakePrograms({})), NEW)["tool"] == tool
+
+
 def test_the_initramfs_is_listed_only_for_who_asks(tree: Tree) -> None:
     """A run's roles look at the node some twenty times; each listing unpacks the whole of it several times."""
     with_kernels(tree).file(f"/boot/initrd.img-{NEW}")

@@ -96,6 +96,28 @@ def test_a_short_key_id_is_no_fingerprint() -> None:
         openpgp.normalise(fingerprint(1)[-16:])
 
 
+def text_of(data: bytes, key: int = 1) -> str:
+    """What is expected of a key file whose text is known and whose fingerprint is not."""
+    lines = [line for line in data.splitlines(keepends=True) if not line.startswith(b"Version")]
+    return f"text-sha256:{hashlib.sha256(b''.join(lines)).hexdigest()}:{fingerprint(key)[-8:]}"
+
+
+def test_a_key_file_is_known_by_its_text_where_its_fingerprint_was_never_read() -> None:
+    file = armoured(key_file(1))
+    assert openpgp.checked(file, text_of(file)) == key_file(1)
+    # The line of the program that made the armour is no part of it.
+    assert openpgp.mismatch(armoured(key_file(1), "Version: y\n"), text_of(file)) is None
+    assert "whose text has the SHA-256" in str(openpgp.mismatch(file + b"\n", text_of(file)))
+    assert "whose text has the SHA-256" in str(openpgp.mismatch(armoured(key_file(2)), text_of(file)))
+    # The right text of another key than its name says, or of two.
+    assert fingerprint(1) in str(openpgp.mismatch(file, text_of(file, key=2)))
+    two = armoured(key_file(1, 2))
+    assert fingerprint(2) in str(openpgp.mismatch(two, text_of(two)))
+    for wrong in ("text-sha256:0:" + fingerprint(1)[-8:], text_of(file)[:-9]):
+        with pytest.raises(openpgp.KeyFileError, match="is no fingerprint"):
+            openpgp.normalise(wrong)
+
+
 def test_gpg_agrees_about_a_real_keyring(tmp_path: Path) -> None:
     keyring = next(iter(sorted(Path("/usr/share/keyrings").glob("*archive-keyring.gpg"))), None)
     if keyring is None or shutil.which("gpg") is None:
@@ -257,6 +279,23 @@ def test_the_keyring_is_written_in_binary_for_all_to_read(options: dict[str, Any
     assert path.read_bytes() == key_file(1)
     assert path.stat().st_mode & 0o777 == 0o644
     assert [entry.name for entry in path.parent.iterdir()] == ["x.gpg"]
+
+
+def test_a_keyring_that_is_known_by_its_text_is_compared_with_the_file_anew(options: dict[str, Any]) -> None:
+    options["fingerprint"] = text_of(Path(options["url"].removeprefix("file://")).read_bytes())
+    told = run_module(repository_key, check=True, **options)
+    assert (told["changed"], Path(options["path"]).exists()) == (True, False)
+    seen = run_module(repository_key, **options)
+    assert (seen["changed"], seen["fingerprint"]) == (True, fingerprint(1))
+    again = run_module(repository_key, **options)
+    assert (again["changed"], again["fingerprint"]) == (False, fingerprint(1))
+    assert run_module(repository_key, check=True, **options)["changed"] is False
+    # One of another key, with the same short name or not, does not stay.
+    Path(options["path"]).write_bytes(key_file(7))
+    assert run_module(repository_key, **options)["changed"] is True
+    Path(options["url"].removeprefix("file://")).write_bytes(armoured(key_file(2)))
+    assert run_module(repository_key, **options)["failed"] is True
+    assert Path(options["path"]).read_bytes() == key_file(1)
 
 
 def test_check_mode_writes_no_keyring(options: dict[str, Any]) -> None:

@@ -79,10 +79,14 @@ def test_every_package_is_pinned_by_the_names_that_have_such_a_version(tmp_path:
         "Version: 580.1-1\nPackage: backwards\n\n"
         "Package: last\nVersion: 580.2-1\n"
     )
-    assert private_apt.names_of_versions(str(path), "580.") == {"libcuda1", "backwards", "last"}
-    assert private_apt.names_of_versions(str(path), "580.95.*") == {"libcuda1"}
+    assert private_apt.of_versions(str(path), "580.") == {
+        ("libcuda1", "580.95.05-1"),
+        ("backwards", "580.1-1"),
+        ("last", "580.2-1"),
+    }
+    assert private_apt.of_versions(str(path), "580.95.*") == {("libcuda1", "580.95.05-1")}
     path.write_text("")
-    assert private_apt.names_of_versions(str(path), "580.") == set()
+    assert private_apt.of_versions(str(path), "580.") == set()
 
 
 @pytest.mark.parametrize(
@@ -100,6 +104,29 @@ def test_the_lists_say_what_every_package_is(
     assert apt.preferences.count("Package: ") == len({"every", "fabric"})
     assert f"{pinned}\nPin-Priority: 1001\n" in apt.preferences
     assert "Package: fabric\nPin: version 580.95*\n" in apt.preferences
+
+
+def test_every_package_comes_from_its_repository_though_another_has_a_newer_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = {
+        "nvidia_Packages": [("libcuda1", "580.95.05-1"), ("both", "580.95.05-1"), ("libcuda1", "595.1-1")],
+        "archive_Packages": [
+            ("libcuda1", "580.99-0ubuntu0.24.04.1"),
+            ("both", "580.95.05-1"),
+            ("alone", "580.99-0ubuntu0.24.04.1"),
+        ],
+    }
+    for name, rows in lists.items():
+        (tmp_path / name).write_text("\n".join(f"Package: {name}\nVersion: {version}\n" for name, version in rows))
+    monkeypatch.setattr(private_apt, "_LISTS", str(tmp_path))
+    targets = f"{tmp_path}/nvidia_Packages http://mirror.example/nvidia/\n{tmp_path}/archive_Packages http://mirror.example/archive/\n"
+    out = "Package: libcuda1\nPin: version 580.99-0ubuntu0.24.04.1\nPin-Priority: -1\n"
+    for origin, barred in (["http://mirror.example/nvidia"], out), ([], ""):
+        apt = FakeApt(policy=answer(POLICY), indextargets=answer(targets))
+        ask(apt, ["libcuda1"], keep={"/./": "580."}, origin=origin)
+        # The first that fits a version of a package counts.
+        assert apt.preferences.partition("Package: alone")[0].strip() == barred.strip()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +207,7 @@ class FakeApt:
         assert "proxy.example" in config
         assert "rm -rf" not in config
         self.stanza = (self.directory / "sources.list.d/gpuwright-asked.sources").read_text()
-        word = next(word for word in ("update", "policy", "show", "-s") if word in argv)
+        word = next(word for word in ("update", "policy", "show", "-s", "indextargets") if word in argv)
         if word == "policy":
             self.preferences = (self.directory / "preferences").read_text()
         return self.answers.get(word.strip("-"), answer())
@@ -192,13 +219,14 @@ def ask(
     key: bytes | FetchError = KEY,
     also: Sequence[str] = (),
     keep: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     def getter(url: str, timeout: float, credentials: Any) -> bytes:
         if isinstance(key, FetchError):
             raise key
         return key
 
-    return private_apt.ask([REPOSITORY], packages, keep or {}, 60, runner=apt, getter=getter, also=also)
+    return private_apt.ask([REPOSITORY], packages, keep or {}, 60, runner=apt, getter=getter, also=also, **more)
 
 
 def test_the_key_of_a_repository_is_fetched_checked_and_named_in_its_source() -> None:

@@ -273,3 +273,87 @@ def test_sources_that_apt_reads_are_not_broken(tmp_path: Path) -> None:
         "\nEnabled: no\nTypes: x\n"
     )
     assert packages.broken_sources(Host(root=str(tmp_path))) == []
+
+
+# --- a set that gives way to another repository's -----------------------------------------------------------------------------
+
+
+def test_a_repository_is_kept_from_answering_for_what_is_not_its_own(repository: Repository) -> None:
+    barred = {"release": "o=made up", "packages": ["gw-dr*"], "except": []}
+    seen = run_module(
+        package_index, repositories=[repository.source() | {"exclude": barred}], packages=["gw-driver", "gw-library"]
+    )
+    assert {problem["package"] for problem in seen["problems"]} == {"gw-driver"}
+    assert seen["packages"]["gw-library"]["candidate"] == "590.44.01-1"
+
+
+_THERE = """Package: gw-old
+Status: install ok installed
+Version: 580.99-0ubuntu0.24.04.1
+Architecture: amd64
+Multi-Arch: same
+Provides: gw-any (= 1), gw-other
+Maintainer: x
+Description: x
+
+Package: gw-old
+Status: install ok installed
+Version: 580.99-0ubuntu0.24.04.1
+Architecture: i386
+Multi-Arch: same
+Maintainer: x
+Description: x
+
+Package: gw-library
+Status: install ok installed
+Version: 580.99-0ubuntu0.24.04.1
+Architecture: amd64
+Maintainer: x
+Description: x
+
+Package: gw-user
+Status: install ok installed
+Version: 1
+Architecture: all
+Depends: gw-other
+Maintainer: x
+Description: x
+"""
+
+
+def test_a_set_that_is_replaced_goes_out_as_the_new_one_comes_in(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = tmp_path / "status"
+    status.write_text(_THERE.replace("gw-other\nMaintainer", "gw-library\nMaintainer"))
+    monkeypatch.setattr(private_apt, "_STATUS", str(status))
+    monkeypatch.setattr(packages, "native_arch", lambda _host: "amd64")
+    seen = run_module(
+        package_index,
+        repositories=[repository.source()],
+        packages=["gw-driver"],
+        keep={"/./": "590."},
+        replaced=["gw-old", "gw-old:i386", "gw-library"],
+    )
+    assert seen["problems"] == []
+    comes = {"gw-driver": "590.44.01-1", "gw-library": "590.44.01-1"}
+    assert seen["exchange"] == {"comes": comes, "leaves": ["gw-old", "gw-old:i386"]}
+    assert {item["name"]: item["from"] for item in seen["install"]} == {
+        "gw-driver": None,
+        "gw-library": "580.99-0ubuntu0.24.04.1",
+    }
+    assert "gw-old" in seen["remove"]
+    assert "gw-user" not in seen["remove"]
+
+
+def test_who_depends_on_what_is_replaced_is_among_what_would_go(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = tmp_path / "status"
+    status.write_text(_THERE)
+    monkeypatch.setattr(private_apt, "_STATUS", str(status))
+    monkeypatch.setattr(packages, "native_arch", lambda _host: "amd64")
+    seen = run_module(
+        package_index, repositories=[repository.source()], packages=["gw-driver"], replaced=["gw-old", "gw-old:i386"]
+    )
+    assert "gw-user" in seen["remove"], seen["problems"]

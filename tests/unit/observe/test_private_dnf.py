@@ -24,6 +24,7 @@ TOLD: dict[str, Any] = {
     "install": [{**ROW, "download_bytes": 100, "installed_bytes": 300}],
     "remove": [],
     "freed_bytes": 50,
+    "enabled": [],
     "problems": [],
 }
 
@@ -88,8 +89,8 @@ def test_a_bad_signature_names_the_key_that_was_expected() -> None:
     assert row["remedy"]
 
 
-def test_headers_that_are_gone_have_a_remedy_of_their_own() -> None:
-    name = "kernel-devel-5.14.0-1.el9.x86_64"
+@pytest.mark.parametrize("name", ["kernel-devel-5.14.0-1.el9.x86_64", "kernel-devel-matched-5.14.0-1.el9.x86_64"])
+def test_headers_that_are_gone_have_a_remedy_of_their_own(name: str) -> None:
     problems = [{"kind": "no-such-package", "text": "no repository offers it", "repository": None, "package": name}]
     (row,) = asked(Dnf({**TOLD, "problems": problems}))["problems"]
     assert "dnf upgrade kernel" in row["remedy"]
@@ -253,3 +254,37 @@ def test_the_answer_carries_what_is_needed_and_its_source() -> None:
     seen = asked(Dnf({**TOLD, "problems": [{**left_out, "needed": True}]}))
     assert "dnf installs nothing" in seen["problems"][0]["remedy"]
     assert seen["download_bytes"] is None
+
+
+@pytest.mark.parametrize(
+    ("without", "with_them", "asked_with", "enabled"),
+    [
+        ([], [], [None], []),
+        (["unsolvable"], [], [None, ["crb"]], ["crb"]),
+        # They are no help: what was missing is told as it was.
+        (["unsolvable"], ["unsolvable"], [None, ["crb"]], []),
+        (["no-such-package"], [], [None], []),
+    ],
+)
+def test_a_repository_that_is_not_enabled_is_asked_only_where_there_is_no_way_without_it(
+    monkeypatch: pytest.MonkeyPatch, without: list[str], with_them: list[str], asked_with: list[Any], enabled: list[str]
+) -> None:
+    seen: list[Any] = []
+
+    def answer(self: dnf_question.Question) -> dict[str, Any]:
+        seen.append(self.given.get("enable"))
+        kinds = with_them if self.given.get("enable") else without
+        return {"enabled": self.given.get("enable", []), "problems": [{"kind": kind} for kind in kinds]}
+
+    monkeypatch.setattr(dnf_question.Question, "answer", answer)
+    told = dnf_question.answer({"builders": ["crb"]})
+    assert (seen, told["enabled"]) == (asked_with, enabled)
+    seen.clear()
+    dnf_question.answer({"builders": []})
+    assert seen == [None]
+
+
+def test_the_repositories_that_may_be_asked_are_part_of_the_question_and_of_the_answer() -> None:
+    dnf = Dnf({**TOLD, "enabled": ["crb"]})
+    found = private_dnf.ask([repository()], ["x"], {}, 5, runner=dnf, getter=lambda *_: ARMOURED, builders=["crb"])
+    assert (dnf.question["builders"], found["enabled"]) == (["crb"], ["crb"])

@@ -32,6 +32,8 @@ def test_headers_stand_under_the_name_of_each_kernel_and_the_newest_under_their_
     assert found["kernel-devel"].version == "5.14.0-611.41.1.el9_7"
     assert "kernel-devel-5.14.0-570.58.1.el9_6.x86_64" in found
     assert "glibc-2.34-231.el9.x86_64" not in found
+    matched = "kernel-devel-matched\t(none)\t5.14.0-611.9.1.el9_7\tx86_64\tRocky\tkernel-5.14.0-611.9.1.el9_7.src.rpm\n"
+    assert "kernel-devel-matched-5.14.0-611.9.1.el9_7.x86_64" in rpm.parse_rpm(matched)
 
 
 def test_the_source_package_and_the_keys_are_read() -> None:
@@ -44,6 +46,9 @@ def test_a_set_of_names_says_each_kernel_once() -> None:
     headers = "kernel-devel-5.14.0-611.9.1.el9_7.x86_64"
     assert rpm.exact(["kernel-devel", headers, "gcc"]) == ["gcc", headers]
     assert rpm.exact(["kernel-devel"]) == ["kernel-devel"]
+    matched = "kernel-devel-matched-5.14.0-611.9.1.el9_7.x86_64"
+    assert rpm.exact(["kernel-devel", headers, "kernel-devel-matched", matched]) == [headers, matched]
+    assert rpm.exact(["kernel-devel-matched", headers]) == [headers, "kernel-devel-matched"]
 
 
 def test_kernels_and_other_architectures_are_no_interruption(tree: Tree) -> None:

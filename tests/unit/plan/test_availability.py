@@ -310,3 +310,61 @@ def test_a_source_that_is_needed_is_refused_and_stays() -> None:
     plan = planner.finish(draft, {**index(draft, {}), "problems": [silent("a", needed=True)]})
     assert [row["rule"] for row in plan["refusals"]] == ["index-unreachable"]
     assert plan["left_out"] == []
+
+
+# --- a branch that the distribution has in name only ------------------------------------------------------------------
+
+OWN = {
+    "linux-modules-nvidia-580-server-open-generic": ["6.8.0-134.134"],
+    "nvidia-headless-no-dkms-580-server-open": ["580.173.02-0ubuntu0.24.04.1"],
+    "nvidia-utils-580-server": ["580.173.02-0ubuntu0.24.04.1"],
+    "libnvidia-decode-580-server": ["580.173.02-0ubuntu0.24.04.1"],
+    "libnvidia-encode-580-server": ["580.173.02-0ubuntu0.24.04.1"],
+}
+
+
+def of_the_distribution(*wants: str) -> planner.Draft:
+    return drafted("driver-source=distro", *wants, facts=facts_of(system="ubuntu-24.04"))
+
+
+def test_the_distributions_own_branch_is_taken_as_it_is() -> None:
+    draft = of_the_distribution("driver=580")
+    answer = index(draft, OWN) | {
+        "install": [
+            {"name": "libnvidia-cfg1-580-server", "version": "580.173.02-0ubuntu0.24.04.1", "bytes": 1},
+            {"name": "libnvidia-egl-wayland1", "version": "1:1.1.13-1", "bytes": 1},
+            {"name": "nvidia-settings", "version": "510.47.03-0ubuntu4", "bytes": 1},
+        ]
+    }
+    assert planner.absent(draft, answer) == {}
+    assert refused(draft, answer) == []
+
+
+def test_packages_of_another_version_under_the_branchs_name_are_no_packages_of_it() -> None:
+    draft = of_the_distribution("driver=580")
+    moved = {"nvidia-utils-580-server": ["635.20-0ubuntu0.24.04.1"]}
+    lacking = planner.absent(draft, index(draft, OWN | moved))
+    assert lacking == {"driver=580": ["nvidia-utils-580-server 635.20-0ubuntu0.24.04.1"]}
+    again = planner.draft(
+        draft.context.facts, draft.wish, load_rules(), request(absent={key: tuple(row) for key, row in lacking.items()})
+    )
+    assert isinstance(again, dict)
+    (conflict,) = again["conflicts"]
+    assert "no packages of driver branch 580; it has nvidia-utils-580-server 635.20" in conflict["text"]
+    assert conflict["remedy"] == "ask for driver=595 (595 is production, supported until 2027-03-24)"
+
+
+def test_empty_packages_are_told_by_those_of_another_branch_that_they_bring() -> None:
+    draft = of_the_distribution("driver=580")
+    brought = [{"name": "nvidia-utils-635-server", "version": "635.20-0ubuntu0.24.04.1", "bytes": 1}]
+    lacking = planner.absent(draft, index(draft, OWN) | {"install": brought})
+    assert lacking == {"driver=580": ["nvidia-utils-635-server 635.20-0ubuntu0.24.04.1"]}
+
+
+def test_a_build_that_was_asked_for_by_a_name_without_content_is_refused() -> None:
+    draft = of_the_distribution("driver=580.173.02")
+    brought = [{"name": "linux-modules-nvidia-635-server-open-generic", "version": "6.8.0-140.140", "bytes": 1}]
+    (row,) = refused(draft, index(draft, OWN) | {"install": brought})
+    assert row["rule"] == "index-version"
+    assert "linux-modules-nvidia-635-server-open-generic 6.8.0-140.140" in row["text"]
+    assert "ask for a version that is there" in row["remedy"]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import kernels
+from ansible_collections.gpuwright.node.plugins.plugin_utils import kernels, planner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 from .nodes import bare
+from .test_planner import index_of, request, wish
 
 PRESENT = ["6.12.94+deb13-amd64", "6.8.0-87-generic", "5.14.0-570.el9.x86_64"]
 
@@ -62,6 +65,71 @@ def test_a_plan_with_another_kernel_is_refused_with_its_name_and_the_way_out() -
     assert kernels.refusals(install, context(nvidia_driver_allow_kernel=True)) == []
 
 
+EL = "5.14.0-611.el9"
+CORE = {"name": "kernel-core", "version": EL}
+
+
+@pytest.mark.parametrize(
+    ("install", "whole"),
+    [
+        ([CORE], [f"kernel-{EL}.x86_64"]),
+        ([CORE, {"name": "kernel", "version": EL}], []),
+        ([{"name": "kernel-core", "version": "5.14.0-570.el9"}], []),  # the one that is there, again
+        ([{"name": "kernel-rt-core", "version": EL}], [f"kernel-rt-{EL}.x86_64"]),
+        ([{"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1"}], []),
+        ([{"name": "kernel-devel-matched", "version": EL}], []),
+    ],
+)
+def test_a_kernel_that_comes_on_purpose_comes_with_its_modules(install: list[dict[str, str]], whole: list[str]) -> None:
+    allowed = context(nvidia_driver_allow_kernel=True)
+    allowed.facts["kernel"]["installed"] = PRESENT
+    assert kernels.whole(install, allowed) == whole
+    refused = context()
+    refused.facts["kernel"]["installed"] = PRESENT
+    assert kernels.whole(install, refused) == []
+
+
+def test_the_whole_kernel_is_asked_of_the_index_with_the_driver() -> None:
+    inputs = {"nvidia_driver": {"nvidia_driver_allow_kernel": True}}
+    drafted = planner.draft(bare(), wish(), load_rules(), replace(request(), inputs=inputs))
+    assert isinstance(drafted, planner.Draft)
+    index = index_of(drafted)
+    index["install"] = [*index["install"], {**CORE, "download_bytes": 1}]
+    again = planner.tightened(drafted, index)
+    assert again is not None
+    assert set(again.packages) - set(drafted.packages) == {f"kernel-{EL}.x86_64"}
+
+
 def test_the_seal_covers_the_hooks_where_the_role_puts_them() -> None:
     role = Path(__file__).resolve().parents[3] / "roles/nvidia_driver/vars/main.yml"
     assert yaml.safe_load(role.read_text())["__nvidia_driver_kernel_hook_places"] == nvidia_driver.KERNEL_HOOKS
+
+
+def test_a_repository_that_epel_needs_is_enabled_for_the_run_and_told() -> None:
+    facts = bare()
+    source = {"file": "/etc/yum.repos.d/rocky.repo", "types": ["rpm"], "uris": ["http://m.example/"], "suites": [], "components": [],
+              "signed_by": None}  # fmt: skip
+    facts["os"] |= {"id": "rocky", "version": "9.7", "family": "redhat"}
+    facts["packages"] |= {
+        "manager": "dnf",
+        "sources": [
+            {**source, "name": "baseos", "enabled": True},
+            {**source, "name": "crb", "enabled": False},
+            {**source, "name": "devel", "enabled": False},
+        ],
+    }
+    drafted = planner.draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    assert [row["repository"] for row in drafted.builders] == ["crb"]
+    index = index_of(drafted)
+    assert planner.finish(drafted, {**index, "enabled": []})["enabled"] == []
+    made = planner.finish(drafted, {**index, "enabled": ["crb"]})
+    assert made["enabled"] == ["crb"]
+    (told,) = [row for row in made["warnings"] if row["rule"] == "repository.builder"]
+    assert "dnf config-manager --set-enabled crb" in told["text"]
+    # After the run the index is not asked again, and whoever reads the report is told all the same.
+    assert told["rule"] in planner.OF_THE_INDEX
+    facts["packages"]["sources"][1]["enabled"] = True
+    drafted = planner.draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
+    assert isinstance(drafted, planner.Draft)
+    assert drafted.builders == []

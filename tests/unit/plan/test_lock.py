@@ -135,6 +135,8 @@ def test_packages_of_the_kernel_follow_each_node_and_are_not_locked() -> None:
     locked = made("driver", where=machine(system="ubuntu-24.04", secure_boot=True))["stack"]["driver"]["packages"]
     assert locked
     assert not [name for name in locked if name.startswith("linux-")]
+    locked = made("driver", where=machine(system="rocky-9"))["stack"]["driver"]["packages"]
+    assert locked == ["python3-dnf-plugin-versionlock", "nvidia-driver-cuda", "kmod-nvidia-open-dkms"]
 
 
 def test_every_part_of_a_stack_is_locked_or_known_not_to_be() -> None:

@@ -41,7 +41,10 @@ def index_of(drafted: planner.Draft, **versions: str | None) -> dict[str, Any]:
         {"name": name, "version": version, "download_bytes": 1000, "installed_bytes": 5000}
         for name, version in candidates.items()
     ]
+    comes = {name: version for name, version in candidates.items() if version}
+    leaves = sorted(set(drafted.replaced) - set(comes))
     return {
+        "exchange": {"comes": comes, "leaves": leaves} if drafted.replaced else None,
         "packages": {
             name: {"candidate": version, "versions": [version] if version else []}
             for name, version in candidates.items()
@@ -164,6 +167,18 @@ def test_the_plan_names_packages_with_the_versions_of_the_index() -> None:
     versions = {row["name"]: row["version"] for row in driver["packages"]}
     assert versions["nvidia-kernel-open-dkms"] == f"{nodes.DRIVER}-1"
     assert made["download_bytes"] == 1000 * len(made["install"])
+
+
+def test_where_the_toolkit_does_not_know_the_module_its_unit_is_told() -> None:
+    """Debian's own open modules: the toolkit's unit would never write the CDI specification."""
+    setting = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpuwright.conf"
+    asked = {"nvidia_driver_source": "distro", "container_toolkit_version": "1.20.0"}
+    files = {}
+    for modules in ("open", "proprietary"):
+        made = plan(nodes.bare(), wish(**asked, nvidia_driver_modules=modules))
+        rows = [row["files"] for row in made["changes"] if row["component"] == "container_toolkit"]
+        files[modules] = [path for row in rows for path in row]
+    assert (setting in files["open"], setting in files["proprietary"]) == (True, False)
 
 
 def test_the_plan_names_the_services_and_files_that_follow_from_an_installation() -> None:
@@ -615,3 +630,19 @@ def test_the_playbook_applies_the_components_in_the_order_of_the_plan() -> None:
     block = plays[1]["tasks"][0]["block"]
     applied = [task["vars"]["gpuwright_component"] for task in block if "gpuwright_component" in task.get("vars", {})]
     assert applied == list(COMPONENTS)
+
+
+def test_an_initramfs_that_the_run_made_again_is_sealed_with_what_it_changed(done: dict[str, Any]) -> None:
+    """EPEL's DKMS makes every initramfs anew after a build; the next run would take that for somebody's change."""
+    made = plan(done)
+    (initramfs,) = made["manages"]["nouveau_blacklist"]["light_files"]
+    (blacklist, *_others) = made["manages"]["nouveau_blacklist"]["files"]
+    assert planner.to_seal(made, ["nvidia_driver"], done) == ["nvidia_driver"]
+    for reason, sealed in (
+        (f"{initramfs} changed", True),
+        (f"{initramfs} is gone", False),
+        (f"{blacklist} changed", False),
+    ):
+        seals = {"nouveau_blacklist": {**done["seals"]["nouveau_blacklist"], "state": "broken", "reason": reason}}
+        seen = nodes.merged(done, {"seals": seals})
+        assert ("nouveau_blacklist" in planner.to_seal(made, ["nvidia_driver"], seen)) == sealed, reason

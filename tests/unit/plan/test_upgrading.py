@@ -197,6 +197,14 @@ def test_what_nothing_takes_along_is_named_so_that_the_whole_set_moves() -> None
         again = planner.tightened(draft_there, index) or draft_there
         assert set(again.packages) - set(draft_there.packages) == along
 
+    # An upgrade asks for all of the set, and names what goes to the driver's version.
+    moving = planner.draft(facts, wanted, RULES, request(verb="upgrade"))
+    assert isinstance(moving, planner.Draft)
+    assert {"nvidia-modprobe", "nvidia-settings"} <= set(moving.packages)
+    made = planner.finish(moving, index_of(moving, nvidia_settings="580.126.20-1"))
+    (change,) = [row for row in made["changes"] if row["component"] == "nvidia_driver"]
+    assert {row["name"] for row in change["packages"]} & {"nvidia-modprobe", "nvidia-settings"} == {"nvidia-modprobe"}
+
     # A dependency takes it along.
     index["install"].append({"name": "nvidia-modprobe", "version": f"{nodes.DRIVER}-1", "download_bytes": 1000})
     assert planner.tightened(draft, index) is None
@@ -217,7 +225,7 @@ def test_an_interrupted_move_is_followed_by_a_boot_where_its_repair_may_load_ano
     assert "reboot" not in planner.finish(draft, offering(draft, NEWER))["components"]
 
 
-def test_apt_is_told_the_versions_where_the_driver_is_not_of_the_newest_build_of_its_branch() -> None:
+def test_apt_is_told_the_versions_whenever_it_installs_the_driver() -> None:
     facts = warm()
     facts["seals"]["nvidia_driver"]["packages"] = {"nvidia-driver-cuda": f"{nodes.DRIVER}-1"}
     del facts["packages"]["installed"]["nvidia-driver-cuda"]
@@ -227,8 +235,10 @@ def test_apt_is_told_the_versions_where_the_driver_is_not_of_the_newest_build_of
     assert made["packages"]["nvidia-driver-cuda"] == f"{nodes.DRIVER}-1"
     assert made["prefer"] == f"{nodes.DRIVER}-1"
 
-    # The newest of its branch needs no word, though another branch is newer.
-    assert planner.finish(draft, offering(draft, "999.1.1", nodes.DRIVER))["prefer"] is None
+    # Dependencies with a lower bound alone would else be of the newest branch.
+    draft = drafted(nodes.bare(), verb="up")
+    assert planner.finish(draft, offering(draft, "999.1.1", nodes.DRIVER))["prefer"] == "580."
+    assert planner.finish(drafted(warm(), verb="up"), None)["prefer"] is None
 
 
 def test_another_branch_by_packages_of_other_names_needs_a_boot() -> None:

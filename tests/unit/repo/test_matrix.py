@@ -110,7 +110,8 @@ def test_volta_has_cu128_in_three_releases_only(page: str) -> None:
     held = {row[0]: row[4] for row in rows(section(page, "PyTorch")) if row[1] == "cu128"}
     assert {release for release, capabilities in held.items() if capabilities.startswith("7.0")} == {
         "2.8.0",
-        "2.9.0 to 2.10.0",
+        "2.9.0 to 2.9.1",
+        "2.10.0",
     }
 
 

@@ -46,6 +46,13 @@ def test_the_table_for_contributors_lists_every_part_in_its_order() -> None:
     assert table == [(str(number), name) for number, name in enumerate(parts(), 1)]
 
 
+def test_what_is_said_of_debian_is_held_against_its_archive_in_the_part_lines() -> None:
+    (body,) = re.findall(r"^def _soak_lines\(.*?(?=^\S)", (ROOT / "noxfile.py").read_text(), re.MULTILINE | re.DOTALL)
+    assert "    world(session)\n" in body
+    (row,) = re.findall(r"^\|.*\| lines \|.*$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert "`make world`" in row
+
+
 def test_the_line_of_ansible_core_is_one_that_is_supported() -> None:
     major, minor = (int(part) for part in version("ansible-core").split(".")[:2])
     assert (major, minor) >= (2, 19)

@@ -12,10 +12,17 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.property import remedies
 
 TODAY = date(2026, 11, 20)
 
 Resolve = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _refusals_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every wish that a refusal proposes is resolved as well, and fails the test where it is refused."""
+    remedies.watch(monkeypatch)
 
 
 @pytest.fixture(scope="session")
@@ -23,9 +30,8 @@ def rules() -> dict[str, Any]:
     return load_rules()
 
 
-@pytest.fixture
-def resolve(rules: dict[str, Any]) -> Resolve:
-    """resolve("H100", "debian-13", "cuda", "pytorch", kernel="6.8", wish={...}): the answer for a described machine."""
+def answering(rules: dict[str, Any]) -> Resolve:
+    """The answers by these rules."""
 
     def run(
         gpus: str | list[str], os: str, *wants: str, arch: str = "x86_64", today: date = TODAY, **assume: Any
@@ -33,10 +39,25 @@ def resolve(rules: dict[str, Any]) -> Resolve:
         cards = [gpus] if isinstance(gpus, str) else gpus
         variables = assume.pop("wish", {})
         where = situation.situation_from_options(cards, os, arch, assume, rules, today=today)
-        wish = Wish.from_variables({**variables, "gpuwright_want": list(wants)}, rules)
-        return resolver.resolve(where, wish, rules)
+        wished = Wish.from_variables({**variables, "gpuwright_want": list(wants)}, rules)
+        return resolver.resolve(where, wished, rules)
 
     return run
+
+
+@pytest.fixture
+def resolve(rules: dict[str, Any]) -> Resolve:
+    """resolve("H100", "debian-13", "cuda", "pytorch", kernel="6.8", wish={...}): the answer for a described machine."""
+    return answering(rules)
+
+
+@pytest.fixture
+def resolve_without_key(rules: dict[str, Any]) -> Resolve:
+    """The same where nothing is known of the key of NVIDIA's repository for release 10 of Red Hat's systems."""
+    known = copy.deepcopy(rules)
+    (row,) = [row for row in known["upstreams"]["keys"] if row["id"] == "CDF6BA43"]
+    row |= {"fingerprint": None, "text_sha256": None}
+    return answering(known)
 
 
 FACTS: dict[str, Any] = {

@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ansible_collections.gpuwright.node.plugins.plugin_utils import catalogue, gpus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_options
 
 from .conftest import TODAY, Resolve
 
@@ -251,3 +252,61 @@ def test_an_architecture_is_a_pattern_too(rules: dict[str, Any]) -> None:
 def test_a_pattern_without_a_card_is_bad_input(rules: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         catalogue.find("voodoo 2", rules)
+
+
+# of others, and boards ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "maker"),
+    [
+        ("MI300X", "AMD"),
+        ("AMD Instinct MI250", "AMD"),
+        ("mi210", "AMD"),
+        ("RX 7900 XTX", "AMD"),
+        ("rx480", "AMD"),
+        ("Radeon Pro W7900", "AMD"),
+        ("Vega 64", "AMD"),
+        ("Arc A770", "Intel"),
+        ("B580", "Intel"),
+        ("Data Center GPU Max 1550", "Intel"),
+        ("Flex 170", "Intel"),
+        ("Gaudi 2", "Intel"),
+    ],
+)
+def test_a_gpu_of_another_maker_is_told_from_an_unknown_card(name: str, maker: str, rules: dict[str, Any]) -> None:
+    for asked in (gpus.identify, gpus.matching):
+        with pytest.raises(
+            BadInput, match=f"is a GPU of {maker}: nothing is set up for GPUs of AMD and Intel"
+        ) as caught:
+            asked(name, rules)
+        assert caught.value.suggestions == []
+    assert gpus.suggest(name, rules) == []
+
+
+def test_no_card_of_nvidia_is_taken_for_one_of_another_maker(rules: dict[str, Any]) -> None:
+    strangers = {row["name"]: gpus.maker(row["name"], rules) for row in rules["gpus"]["rows"]}
+    assert {name: maker for name, maker in strangers.items() if maker} == {}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant", "capability"),
+    [
+        ("Jetson Nano", "Jetson Nano", "5.3"),
+        ("jetson tx2", "Jetson TX2", "6.2"),
+        ("Xavier NX", "Jetson Xavier NX", "7.2"),
+        ("Jetson AGX Orin 32GB", "Jetson AGX Orin 32GB", "8.7"),
+        ("Jetson Orin NX 8GB", "Jetson Orin NX 8GB", "8.7"),
+        ("Jetson Orin Nano Super", "Jetson Orin Nano Super 8GB", "8.7"),
+        ("Jetson Orin", "Jetson AGX Orin 64GB", "8.7"),
+        ("T4000", "Jetson Thor (T4000)", "11.0"),
+    ],
+)
+def test_the_boards_named_jetson_are_known(written: str, meant: str, capability: str, rules: dict[str, Any]) -> None:
+    row = gpus.identify(written, rules)
+    assert (row["name"], row["compute_capability"]) == (meant, capability)
+
+
+def test_a_jetson_that_is_only_named_has_an_arm_processor(rules: dict[str, Any]) -> None:
+    where = situation_from_options(["Jetson Orin Nano"], "ubuntu-22.04", None, None, rules)
+    assert (where.arch, where.assumed["arch"], where.environment) == ("aarch64", "aarch64", "jetson")

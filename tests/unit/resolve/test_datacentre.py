@@ -41,6 +41,45 @@ def test_on_nvlink_5_the_subnet_manager_and_its_module_come_too_with_versions_of
     assert not {"nvlsm", "infiniband-diags"} & set(driver["fabric"]["exact"])
 
 
+@pytest.mark.parametrize(
+    ("cards", "modules"),
+    [
+        (["H100 SXM5 80GB"] * 8, []),
+        (["H200 SXM"] * 8, []),
+        (["A100 SXM4 80GB"] * 8, []),
+        (["B200 SXM"] * 8, ["ib_umad"]),
+        (["B300 SXM6"] * 8, ["ib_umad"]),
+    ],
+)
+def test_eight_cards_of_the_form_sxm_are_taken_for_a_board_with_switches(
+    resolve: Resolve, cards: list[str], modules: list[str]
+) -> None:
+    answer = resolve(cards, "ubuntu-24.04")
+    assert answer["assumed"]["nvswitch"] is True
+    assert stack(answer)["driver"]["fabric"]["modules"] == modules
+    (said,) = (entry["text"] for entry in answer["why"] if entry["rule"] == "driver.fabric-assumed")
+    assert (
+        said == "8 cards of the form SXM are a board with NVSwitches; say --assume nvswitch=false where there are none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cards", "said"),
+    [
+        (["H100 SXM5 80GB"] * 7, {}),
+        (["H100 PCIe 80GB"] * 8, {}),
+        (["V100 SXM2 16GB"] * 8, {}),
+        (["H100 SXM5 80GB"] * 8, {"nvswitch": "false"}),
+    ],
+)
+def test_other_cards_are_not_taken_for_a_board_with_switches(
+    resolve: Resolve, cards: list[str], said: dict[str, str]
+) -> None:
+    answer = resolve(cards, "ubuntu-24.04", **said)
+    assert "nvswitch" not in answer["assumed"]
+    assert "fabric" not in stack(answer)["driver"] or not stack(answer)["driver"]["fabric"]
+
+
 def test_a_host_whose_fabric_only_its_ports_tell_has_one_too(rules: dict[str, Any]) -> None:
     facts = copy.deepcopy(FACTS)
     facts["pci"] |= {"nvswitches": [], "nvlink5": True}

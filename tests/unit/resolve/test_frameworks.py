@@ -17,6 +17,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components import C
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks as component
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, frameworks
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.property import remedies
 
 Resolve = Callable[..., dict[str, Any]]
 NAMES = ("pytorch", "tensorflow", "jax", "dali")
@@ -278,8 +279,8 @@ def test_constraints_are_always_there_and_hold_what_the_card_can_do(
             "tensorflow=2.21.0",
         ),
         ("GTX 980", "ubuntu-22.04", ["tensorflow=2.17"], "frameworks.card", "GTX 980", "tensorflow=2.16.2"),
-        ("V100", "ubuntu-24.04", ["jax[cuda13]"], "frameworks.card", "compute capability 7.5", "jax[cuda12]==0.12.0.1"),
-        ("H100", "ubuntu-22.04", ["jax==0.7.2"], "frameworks.python", "3.10", "jax[cuda12]==0.6.2"),
+        ("V100", "ubuntu-24.04", ["jax[cuda13]"], "frameworks.card", "compute capability 7.5", "jax[cuda12]"),
+        ("H100", "ubuntu-22.04", ["jax==0.7.2"], "frameworks.python", "3.10", "jax==0.6.2"),
         ("Tesla K80", "ubuntu-22.04", ["jax"], "frameworks.card", "5.2", "leave JAX out"),
         ("Tesla K80", "ubuntu-22.04", ["dali=2.4"], "frameworks.card", "K80", "dali=1."),
         ("V100", "ubuntu-24.04", ["dali=2.4+cuda130"], "frameworks.card", "V100", "dali=2.4.0+cuda120"),
@@ -358,31 +359,13 @@ IMPOSSIBLE = [
 ]
 
 
-def followed(wish: Wish, remedy: str, rules: dict[str, Any]) -> Wish:
-    """The wish after the first of the remedies that a conflict names."""
-    for text in remedy.split(", or ", maxsplit=1)[0].split(" and "):
-        if text.startswith("ask for "):
-            words = text.removeprefix("ask for ")
-            asked = Wish.from_wants([words.removesuffix(" without a version")], rules)
-            mine = {each.name: each for each in asked.frameworks}
-            kept = tuple(mine.get(each.name, each) for each in wish.frameworks)
-            wish = replace(wish.overlaid(replace(asked, frameworks=())), frameworks=kept)
-        else:
-            name = re.sub(r"^leave (\S+) out.*$", r"\1", text).lower()
-            assert name in NAMES, text
-            wish = replace(wish, frameworks=tuple(each for each in wish.frameworks if each.name != name))
-    return wish
-
-
 @pytest.mark.parametrize(("card", "os", "wants"), IMPOSSIBLE)
 def test_the_wish_that_is_suggested_resolves(rules: dict[str, Any], card: str, os: str, wants: list[str]) -> None:
     where = situation.situation_from_options([card], os, "x86_64", None, rules, today=date(2026, 11, 20))
     wish = Wish.from_wants(wants, rules)
     answer = resolver.resolve(where, wish, rules)
     assert not answer["ok"]
-    remedy = answer["conflicts"][0]["remedy"]
-    again = resolver.resolve(where, followed(wish, remedy, rules), rules)
-    assert again["ok"], (remedy, again)
+    assert remedies.followed(wish, answer["conflicts"], rules), "each of them was resolved as well"
 
 
 def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: dict[str, Any]) -> None:
@@ -392,8 +375,8 @@ def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: dict[s
     wish = Wish.from_wants(["tensorflow==2.16.2", "jax==0.12.0"], rules)
     assert resolver.resolve(where, wish, rules)["ok"]
     wish = replace(wish, python="3.11")
-    remedy = resolver.resolve(where, wish, rules)["conflicts"][0]["remedy"]
-    assert resolver.resolve(where, followed(wish, remedy, rules), rules)["ok"], remedy
+    refused = resolver.resolve(where, wish, rules)
+    assert remedies.followed(wish, refused["conflicts"], rules), "each of them was resolved as well"
 
 
 # what cards are told -----------------------------------------------------------------------------------
@@ -527,7 +510,12 @@ def test_what_is_not_confirmed_of_a_build_of_dali_is_told(resolve: Resolve) -> N
 
 
 def reasons(entry: dict[str, Any], packages: dict[str, str], python: str = "3.12.3") -> list[str]:
-    facts = {"environments": {entry["path"]: {"python": python, "packages": packages}} if packages else {}}
+    return told(entry, {entry["path"]: {"python": python, "packages": packages}} if packages else {})
+
+
+def told(entry: dict[str, Any], environments: dict[str, Any]) -> list[str]:
+    interpreters = [{"version": "3.12.3"}]
+    facts = {"environments": environments, "python": {"interpreters": interpreters}, "os": {"family": "debian"}}
     return [found.reason for found in component.findings(Context(facts=facts, stack={"frameworks": [entry]}))]
 
 
@@ -565,15 +553,13 @@ def test_an_environment_that_is_activated_with_other_libraries_than_wished_is_no
     entry = environment(resolve("H100", "ubuntu-24.04", "pytorch"))
     path = "/usr/local/cuda-13.0/compat"
 
-    def told(wished: str | None, there: str | None) -> list[str]:
+    def of(wished: str | None, there: str | None) -> list[str]:
         seen = {"python": "3.12.3", "packages": installed(entry), "loader_path": there}
-        stack = {"frameworks": [{**entry, "loader_path": wished}]}
-        facts = {"environments": {entry["path"]: seen}}
-        return [found.reason for found in component.findings(Context(facts=facts, stack=stack))]
+        return told({**entry, "loader_path": wished}, {entry["path"]: seen})
 
-    assert told(None, None) == told(path, path) == []
-    assert path in told(path, None)[0]
-    assert path in told(None, path)[0]
+    assert of(None, None) == of(path, path) == []
+    assert path in of(path, None)[0]
+    assert path in of(None, path)[0]
 
 
 # ranges ------------------------------------------------------------------------------------------------
@@ -599,3 +585,97 @@ def test_what_is_no_plain_range_is_known_as_none(text: str) -> None:
     assert not specifiers.is_range(text)
     with pytest.raises(ValueError, match="no version range"):
         specifiers.matches("2.7", text)
+
+
+# the toolkit beside the wheels -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wants", "version", "variant"),
+    [
+        (["cuda=12.8", "pytorch"], "2.14.1", "cu126"),
+        (["cuda=13.0", "pytorch"], "2.14.1", "cu130"),
+        (["cuda=12.8", "pytorch==2.10"], "2.10.0", "cu128"),
+        (["cuda=12.6", "pytorch==2.10"], "2.10.0", "cu126"),
+        (["cuda=12.8", "cuda=13.0", "pytorch"], "2.14.1", "cu130"),
+        (["cuda=12.8", "pytorch==2.14.1+cu130"], "2.14.1", "cu130"),
+        (["cuda=12.8", "pytorch=2.15"], "2.15.0", "cu130"),
+    ],
+)
+def test_wheels_follow_the_toolkit_that_compiles_their_extensions(
+    resolve: Resolve, wants: list[str], version: str, variant: str
+) -> None:
+    answer = resolve("RTX 4090", "ubuntu-24.04", *wants)
+    found = environment(answer)
+    assert (found["version"], found["variant"]) == (version, variant)
+    toolkits = {entry["version"].split(".")[0] for entry in answer["stack"]["cuda"]}
+    told = [entry["text"] for entry in answer["warnings"] if entry["rule"] == "frameworks.toolkit"]
+    assert bool(told) == (found["cuda"].split(".")[0] not in toolkits)
+    assert all("extensions cannot be compiled" in text for text in told)
+
+
+def test_of_the_wheels_that_a_toolkit_compiles_for_those_come_first_that_the_driver_runs_natively(
+    resolve: Resolve,
+) -> None:
+    # Branch 580 brings CUDA 13.0, the first toolkit of the repository is 13.2.
+    answer = resolve("L40S", "ubuntu-26.04", "cuda", "pytorch")
+    assert answer["stack"]["cuda"][0]["version"] == "13.2"
+    assert environment(answer)["variant"] == "cu130"
+
+
+def test_wheels_for_the_processor_follow_no_toolkit(resolve: Resolve) -> None:
+    answer = resolve("RTX 4090", "ubuntu-24.04", "cuda=12.8", "torch==2.14.1+cpu")
+    assert not any(entry["rule"] == "frameworks.toolkit" for entry in answer["warnings"])
+
+
+# the Python beside the system's own --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("os", ["rhel-8", "rocky-8", "almalinux-8", "rhel-9", "rocky-9", "almalinux-9"])
+def test_an_old_python_of_the_system_is_no_ceiling(resolve: Resolve, os: str) -> None:
+    answer = resolve("H100", os, "pytorch", "tensorflow")
+    assert {(each["version"], each["interpreter"]) for each in answer["stack"]["frameworks"]} == {
+        (environment(resolve("H100", "ubuntu-24.04", name), name)["version"], "3.12")
+        for name in ("pytorch", "tensorflow")
+    }
+    assert any(entry["rule"] == "frameworks.python-beside" for entry in answer["why"])
+
+
+def test_the_systems_own_python_is_taken_where_the_release_has_no_wheels_for_a_newer_one(resolve: Resolve) -> None:
+    assert environment(resolve("A100", "rocky-9", "pytorch==1.13.1"))["interpreter"] == "3.11"
+    assert environment(resolve("A100", "rocky-9", "pytorch", "python=3.9"))["version"] == "2.8.0"
+
+
+@pytest.mark.parametrize(
+    ("there", "taken"), [("3.9,3.11", "3.11"), ("3.9,3.13", "3.13"), ("3.9,3.13,3.12", "3.12"), ("3.9,3.8", "3.12")]
+)
+def test_a_newer_python_that_is_there_is_taken_before_one_is_installed(
+    rules: dict[str, Any], there: str, taken: str
+) -> None:
+    where = situation.situation_from_options(["H100"], "rocky-9", "x86_64", {"python": there}, rules)
+    answer = resolver.resolve(where, Wish.from_wants(["pytorch"], rules), rules)
+    assert environment(answer)["interpreter"] == taken
+    beside = any(entry["rule"] == "frameworks.python-beside" for entry in answer["why"])
+    assert beside == (taken not in there.split(","))
+
+
+def test_a_python_that_is_asked_for_is_not_installed_for_the_systems_age(resolve: Resolve) -> None:
+    answer = resolve("A100", "ubuntu-24.04", "pytorch", "python=3.11")
+    assert environment(answer)["interpreter"] == "3.11"
+    assert not any(entry["rule"] == "frameworks.python-beside" for entry in answer["why"])
+
+
+# wheels with CUDA for aarch64 --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("card", "want", "variant"),
+    [
+        ("GH200", "torch==2.8", "cu129"),
+        ("GB10", "torch==2.8", "cu129"),
+        ("GB200", "torch==2.9.1+cu128", "cu128"),
+        ("A100", "torch==2.9.1+cu128", "cu128"),
+    ],
+)
+def test_wheels_with_cuda_for_aarch64_are_known(resolve: Resolve, card: str, want: str, variant: str) -> None:
+    assert environment(resolve(card, "ubuntu-24.04", want, arch="aarch64"))["variant"] == variant

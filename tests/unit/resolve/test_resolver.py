@@ -119,6 +119,10 @@ def test_the_floor_is_the_highest_of_card_kernel_and_wish(resolve: Resolve) -> N
                 "linux-headers-generic",
                 "libnvidia-compute-580",
                 "nvidia-utils-580",
+                "nvidia-compute-utils-580",
+                "libnvidia-cfg1-580",
+                "libnvidia-decode-580",
+                "libnvidia-encode-580",
                 "nvidia-dkms-580",
             ],
         ),
@@ -131,6 +135,9 @@ def test_the_floor_is_the_highest_of_card_kernel_and_wish(resolve: Resolve) -> N
                 "linux-headers-generic",
                 "libnvidia-compute",
                 "nvidia-utils",
+                "libnvidia-cfg1",
+                "libnvidia-decode",
+                "libnvidia-encode",
                 "nvidia-dkms-open",
             ],
         ),
@@ -138,7 +145,16 @@ def test_the_floor_is_the_highest_of_card_kernel_and_wish(resolve: Resolve) -> N
             "ubuntu-22.04",
             "H100",
             ["driver=535"],
-            ["linux-headers-generic", "libnvidia-compute-535", "nvidia-utils-535", "nvidia-dkms-535-open"],
+            [
+                "linux-headers-generic",
+                "libnvidia-compute-535",
+                "nvidia-utils-535",
+                "nvidia-compute-utils-535",
+                "libnvidia-cfg1-535",
+                "libnvidia-decode-535",
+                "libnvidia-encode-535",
+                "nvidia-dkms-535-open",
+            ],
         ),
         (
             "ubuntu-24.04",
@@ -166,6 +182,9 @@ def test_the_floor_is_the_highest_of_card_kernel_and_wish(resolve: Resolve) -> N
                 "linux-headers-amd64",
                 "nvidia-smi",
                 "libcuda1",
+                "libnvidia-cfg1",
+                "libnvidia-encode1",
+                "nvidia-cuda-mps",
                 "nvidia-kernel-dkms",
                 "nvidia-persistenced",
                 "firmware-nvidia-gsp",
@@ -179,6 +198,8 @@ def test_the_floor_is_the_highest_of_card_kernel_and_wish(resolve: Resolve) -> N
                 "linux-modules-nvidia-580-server-open-generic",
                 "nvidia-headless-no-dkms-580-server-open",
                 "nvidia-utils-580-server",
+                "libnvidia-decode-580-server",
+                "libnvidia-encode-580-server",
             ],
         ),
     ],
@@ -189,14 +210,15 @@ def test_packages_have_the_names_of_their_repository(
     assert stack(resolve(card, os, *wants))["driver"]["packages"] == packages
 
 
-def test_the_pinning_package_of_a_branch_leaves_its_builds_free_so_the_set_is_held(resolve: Resolve) -> None:
+def test_a_pinning_package_leaves_builds_or_names_free_so_the_set_is_held(resolve: Resolve) -> None:
     branch = stack(resolve("H100", "ubuntu-24.04"))["driver"]["pin"]
     exact = stack(resolve("H100", "ubuntu-24.04", "driver=580.178.04"))["driver"]["pin"]
-    old = stack(resolve("H100", "ubuntu-22.04", "driver=535"))["driver"]["pin"]
-    names = ["libnvidia-compute-580", "nvidia-utils-580", "nvidia-dkms-580-open"]
+    old = stack(resolve("H100", "ubuntu-22.04", "driver=535"))["driver"]
+    parts = ["libnvidia-cfg1-580", "libnvidia-decode-580", "libnvidia-encode-580"]
+    names = ["libnvidia-compute-580", "nvidia-utils-580", "nvidia-compute-utils-580", *parts, "nvidia-dkms-580-open"]
     assert branch == {"package": "nvidia-driver-pinning-580", "hold": names}
-    assert exact == {"package": "nvidia-driver-pinning-580.178.04"}
-    assert old == {"hold": ["libnvidia-compute-535", "nvidia-utils-535", "nvidia-dkms-535-open"]}
+    assert exact == {"package": "nvidia-driver-pinning-580.178.04", "hold": names}
+    assert old["pin"] == {"hold": old["packages"][1:]}
 
 
 def test_modules_that_follow_the_kernel_are_not_held(resolve: Resolve) -> None:
@@ -420,7 +442,7 @@ def test_what_is_not_confirmed_is_given_only_on_request_and_with_a_warning(resol
 def test_aarch64_takes_only_wheels_with_code_for_it(resolve: Resolve) -> None:
     (framework,) = stack(resolve("GH200", "ubuntu-24.04", "pytorch", arch="arm64"))["frameworks"]
     assert framework["requirements"][0] == "torch==2.14.1+cu130"
-    assert not resolve("GH200", "ubuntu-24.04", "pytorch=2.8", arch="arm64")["ok"]
+    assert not resolve("GH200", "ubuntu-24.04", "pytorch=2.7", arch="arm64")["ok"]
 
 
 def test_without_a_card_there_are_frameworks_for_the_cpu_and_nothing_else(resolve: Resolve) -> None:
@@ -475,16 +497,108 @@ def test_a_mirror_takes_the_place_of_the_vendor_and_may_have_its_own_key(resolve
     assert found["frameworks"][0]["index_url"] == "http://mirror.example/whl/cu130"
 
 
-def test_a_key_whose_fingerprint_is_not_known_is_never_used(resolve: Resolve) -> None:
-    answer = resolve("H100", "ubuntu-26.04", "driver-source=nvidia")
+def test_a_key_of_which_nothing_is_known_is_never_used(resolve_without_key: Resolve) -> None:
+    answer = resolve_without_key("H100", "rocky-10", "driver-source=nvidia")
     assert not answer["ok"]
     assert "gpuwright_repository_keys" in answer["conflicts"][0]["remedy"]
-    found = stack(resolve("H100", "ubuntu-26.04", "driver-source=nvidia", wish=KEYS))
+    found = stack(resolve_without_key("H100", "rocky-10", "driver-source=nvidia", wish=KEYS))
     assert found["repositories"][0]["key"]["fingerprint"] == "A" * 40
 
 
-def test_where_nvidias_key_is_unknown_the_distribution_answers(resolve: Resolve) -> None:
-    assert stack(resolve("H100", "ubuntu-26.04"))["driver"]["source"] == "distro"
+def test_where_nvidias_key_is_unknown_the_distribution_answers(resolve_without_key: Resolve) -> None:
+    assert stack(resolve_without_key("H100", "almalinux-10"))["driver"]["source"] == "distro"
+
+
+def test_the_repository_of_ubuntu_26_04_is_signed_by_the_key_of_its_own(resolve: Resolve) -> None:
+    found = stack(resolve("H100", "ubuntu-26.04", "driver-source=nvidia"))
+    assert found["driver"]["branch"] == "595"
+    assert found["repositories"][0]["key"]["fingerprint"] == "14BAFBC7562AD710CA04E69905FBB6DA60DF8A40"
+
+
+def test_a_long_lived_branch_of_the_distribution_stands_before_one_of_nvidia_that_ends_soon(resolve: Resolve) -> None:
+    found = stack(resolve("H100", "ubuntu-26.04"))["driver"]
+    assert (found["source"], found["branch"]) == ("distro", "580")
+    # While NVIDIA's lives, it is the first.
+    found = stack(resolve("H100", "ubuntu-26.04", today=date(2026, 6, 1)))["driver"]
+    assert (found["source"], found["branch"]) == ("nvidia", "595")
+
+
+# branches in name only -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("os", "branch", "to"),
+    [
+        ("ubuntu-22.04", "535", "580"),
+        ("ubuntu-22.04", "570", "580"),
+        ("ubuntu-24.04", "535", "580"),
+        ("ubuntu-24.04", "570", "580"),
+        ("ubuntu-24.04", "590", "595"),
+        ("ubuntu-26.04", "570", "580"),
+    ],
+)
+def test_a_branch_that_ubuntu_has_in_name_only_is_refused_with_the_one_it_leads_to(
+    resolve: Resolve, os: str, branch: str, to: str
+) -> None:
+    (reason,) = resolve("H100", os, "driver-source=distro", f"driver={branch}")["conflicts"]
+    assert reason["rule"] == "driver.transitional"
+    assert f"of branch {branch}" in reason["text"]
+    assert f"bring branch {to}" in reason["text"]
+    assert "driver=580" in reason["remedy"]
+
+
+@pytest.mark.parametrize("boot", ["true", "false"])
+def test_a_branch_that_ubuntu_has_in_name_only_comes_from_nvidia(resolve: Resolve, boot: str) -> None:
+    found = stack(resolve("H100", "ubuntu-24.04", "driver=570", secure_boot=boot))["driver"]
+    assert (found["source"], found["branch"], found["packages"][-1]) == ("nvidia", "570", "nvidia-dkms-570-open")
+
+
+def test_no_table_says_that_a_branch_is_there_and_in_name_only(rules: dict[str, Any]) -> None:
+    carried = {(row["os"], row["branch"]) for row in rules["systems"]["distro_drivers"]}
+    for row in rules["systems"]["distro_transitional"]:
+        assert (row["os"], row["branch"]) not in carried, row
+        assert (row["os"], row["to"]) in carried, row
+
+
+@pytest.mark.parametrize("branch", ["580", "595"])
+def test_what_nvswitches_need_of_ubuntu_is_in_multiverse_and_beside_the_compute_packages(
+    resolve: Resolve, branch: str
+) -> None:
+    wants = ("driver-source=distro", f"driver={branch}")
+    found = stack(resolve("H100", "ubuntu-24.04", *wants, nvswitch="true"))
+    assert found["driver"]["packages"][-2:] == [f"nvidia-fabricmanager-{branch}", f"libnvidia-nscq-{branch}"]
+    assert found["repositories"][0]["components"] == ["restricted", "multiverse"]
+    (reason,) = resolve("H100", "ubuntu-24.04", *wants, "driver-set=desktop", nvswitch="true")["conflicts"]
+    assert reason["rule"] == "driver.fabric-set"
+    assert "(-server)" in reason["text"]
+    without = stack(resolve("H100", "ubuntu-24.04", *wants))
+    assert ("multiverse" in without["repositories"][0]["components"]) == (branch == "595")
+
+
+def test_ubuntu_has_no_imex_of_580(resolve: Resolve) -> None:
+    asked: dict[str, Any] = {"wish": {"nvidia_driver_imex": True}}
+    wants = ("driver-source=distro",)
+    (reason,) = resolve("H100", "ubuntu-24.04", *wants, "driver=580", **asked)["conflicts"]
+    assert "no imex of branch 580 is known from distro" in reason["text"]
+    assert (
+        "nvidia-imex-595" in stack(resolve("H100", "ubuntu-24.04", *wants, "driver=595", **asked))["driver"]["packages"]
+    )
+
+
+def test_the_open_modules_of_debian_12_stay_behind_its_security_updates(resolve: Resolve) -> None:
+    found = stack(resolve("H100", "debian-12", "driver-source=distro"))["driver"]
+    assert (found["branch"], found["modules"]) == ("535", "proprietary")
+    (reason,) = resolve("H100", "debian-12", "driver-source=distro", "driver-modules=open")["conflicts"]
+    assert reason["rule"] == "driver.modules-distro"
+    assert "cannot be installed from the packages of debian-12" in reason["text"]
+    assert reason["remedy"] == "ask for driver-modules=proprietary, or ask for driver-source=nvidia"
+    assert stack(resolve("H100", "debian-12", "driver-modules=open"))["driver"]["source"] == "nvidia"
+
+
+@pytest.mark.parametrize(("os", "branch"), [("ubuntu-22.04", "595"), ("ubuntu-26.04", "610")])
+def test_newer_branches_are_in_the_archive_of_ubuntu(resolve: Resolve, os: str, branch: str) -> None:
+    found = stack(resolve("H100", os, "driver-source=distro", f"driver={branch}"))["driver"]
+    assert (found["source"], found["branch"], found["build"]) == ("distro", branch, "prebuilt-signed")
 
 
 def test_next_to_a_distributions_driver_nvidias_driver_packages_are_kept_out(resolve: Resolve) -> None:
@@ -504,10 +618,11 @@ def test_next_to_a_distributions_driver_nvidias_driver_packages_are_kept_out(res
         ("V100", "ubuntu-24.04", ["driver-modules=open"], "driver.modules-wish", "driver-modules=proprietary"),
         ("RTX 5090", "ubuntu-24.04", ["driver-modules=proprietary"], "driver.modules-wish", "driver-modules=open"),
         ("V100", "ubuntu-24.04", ["cuda=13"], "cuda.card", "cuda=12.9"),
-        ("H100", "ubuntu-24.04", ["driver=535", "cuda=13"], "driver.floor-cuda", "driver=580"),
+        ("H100", "ubuntu-24.04", ["driver=550", "cuda=13"], "driver.floor-cuda", "driver=580"),
+        ("H100", "ubuntu-24.04", ["driver=535", "cuda=13"], "driver.transitional", "driver=580"),
         ("V100", "ubuntu-24.04", ["cuda", "cudnn=9.12"], "cudnn.ceiling", "cudnn=9.10.2.21"),
         ("H100", "ubuntu-24.04", ["cuda=13", "cudnn=9.10.2"], "cudnn.floor", "cudnn"),
-        ("V100", "ubuntu-24.04", ["pytorch=2.15"], "frameworks.card", "pytorch=2.14.1+cu126"),
+        ("V100", "ubuntu-24.04", ["pytorch=2.15"], "frameworks.card", "pytorch=2.14.1"),
         ("RTX 5090", "ubuntu-24.04", ["torch==2.6.0+cu124"], "frameworks.card", "pytorch=2.14.1+cu130"),
         ("H100", "ubuntu-24.04", ["pytorch=2.3", "python=3.13"], "frameworks.python", "python=3.12"),
         ("H100", "ubuntu-22.04", ["driver=535", "pytorch=2.14+cu130"], "driver.floor-cuda", "driver=580"),

@@ -22,10 +22,12 @@ def observed(rules: dict[str, Any], system: str, *wants: str, **changes: Any) ->
     identity, version = system.rsplit("-", 1)
     facts: dict[str, Any] = {**FACTS, "os": {**FACTS["os"], "id": identity, "version": version, "family": "redhat"}}
     facts["pci"] = {**FACTS["pci"], "gpus": [{"bus_id": "00000000:18:00.0", "vendor": "10de", "device": "2330"}]}
-    facts["kernel"] = {**FACTS["kernel"], "next": KERNEL, "running": KERNEL}
+    facts["kernel"] = {**FACTS["kernel"], "next": KERNEL, "running": KERNEL, **changes.pop("kernel", {})}
     facts["packages"] = {**FACTS["packages"], "sources": changes.pop("sources", [])}
+    facts["packages"]["installed"] = changes.pop("installed", {})
+    given = changes.pop("wish", {})
     facts["boot"] = {**FACTS["boot"], **changes}
-    wish = Wish.from_variables({"gpuwright_want": list(wants)}, rules)
+    wish = Wish.from_variables({"gpuwright_want": list(wants), **given}, rules)
     where = situation.situation_from_facts(facts, wish, rules, today=TODAY)
     return resolver.resolve(where, wish, rules)
 
@@ -49,15 +51,20 @@ def test_names_and_stream_follow_the_set_and_the_modules(
     resolve: Resolve, system: str, card: str, desktop: bool, names: list[str], stream: str
 ) -> None:
     driver = stack_of(resolve(card, system, "driver", desktop=str(desktop).lower()))["driver"]
-    assert driver["packages"] == ["python3-dnf-plugin-versionlock", "kernel-devel", *names]
+    headers = "kernel-devel" if system == "rhel-8" else "kernel-devel-matched"
+    assert driver["packages"] == ["python3-dnf-plugin-versionlock", headers, *names]
     assert driver["pin"] == {"hold": names, "stream": stream, "plugin": "python3-dnf-plugin-versionlock"}
 
 
-def test_rhel_10_has_no_streams_and_its_key_has_to_be_given(resolve: Resolve) -> None:
+def test_rhel_10_has_no_streams_and_its_key_is_known_by_its_text(resolve: Resolve) -> None:
     answer = resolve("H100", "rocky-10", "driver=580")
-    assert [row["rule"] for row in answer["conflicts"]] == ["repository.key-unknown"]
+    key = stack_of(answer)["repositories"][0]["key"]
+    text = "afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb"
+    assert key["fingerprint"] == f"text-sha256:{text}:CDF6BA43"
+    assert key["url"].endswith("/rhel10/x86_64/CDF6BA43.pub")
     keys = {"gpuwright_repository_keys": {"nvidia": "0" * 40}}
-    answer = resolve("H100", "rocky-10", "driver=580", wish=keys)
+    given = resolve("H100", "rocky-10", "driver=580", wish=keys)
+    assert stack_of(given)["repositories"][0]["key"]["fingerprint"] == "0" * 40
     pin = stack_of(answer)["driver"]["pin"]
     assert pin == {
         "hold": ["nvidia-driver-cuda", "kmod-nvidia-open-dkms"],
@@ -72,11 +79,66 @@ def test_a_minor_release_is_the_same_system(rules: dict[str, Any], resolve: Reso
     assert resolve("H100", "ubuntu-22.04", "driver")["os"] == "ubuntu-22.04"
 
 
-def test_the_headers_are_those_of_exactly_the_kernel_that_boots_next(rules: dict[str, Any]) -> None:
-    driver = stack_of(observed(rules, "rocky-9.6", "driver"))["driver"]
-    assert driver["headers"] == f"kernel-devel-{KERNEL}"
+@pytest.mark.parametrize(
+    ("system", "headers"),
+    [("rocky-9.6", "kernel-devel-matched"), ("almalinux-10.1", "kernel-devel-matched"), ("rocky-8.10", "kernel-devel")],
+)
+def test_the_headers_are_those_of_exactly_the_kernel_that_boots_next(
+    rules: dict[str, Any], system: str, headers: str
+) -> None:
+    """DKMS has dnf take kernel-devel-matched, which of the newest kernel brings that kernel's core alone."""
+    keys = {"gpuwright_repository_keys": {"nvidia": "0" * 40}}
+    driver = stack_of(observed(rules, system, "driver", wish=keys))["driver"]
+    assert driver["headers"] == f"{headers}-{KERNEL}"
     assert driver["headers"] in driver["packages"]
-    assert not any("matched" in name for name in driver["packages"])
+
+
+def test_dkms_is_content_with_the_matched_headers_of_another_kernel_and_those_of_the_next_come_alone(
+    rules: dict[str, Any],
+) -> None:
+    """Only one version of kernel-devel-matched can be there: naming another one would move it."""
+    other = "5.14.0-611.49.1.el9_7"
+    for there, headers in (
+        ({"kernel-devel-matched": other, f"kernel-devel-matched-{other}.x86_64": other}, f"kernel-devel-{KERNEL}"),
+        (
+            dict.fromkeys(("kernel-devel-matched", f"kernel-devel-matched-{KERNEL}"), KERNEL),
+            f"kernel-devel-matched-{KERNEL}",
+        ),
+    ):
+        assert stack_of(observed(rules, "rocky-9.6", "driver", installed=there))["driver"]["headers"] == headers
+
+
+@pytest.mark.parametrize(
+    ("system", "followed"), [("ol-9.6", "rocky-9"), ("ol-10", "rocky-10"), ("linuxmint-22.1", "ubuntu-24.04")]
+)
+def test_a_derivative_is_served_by_the_system_that_it_follows_and_says_so(
+    resolve: Resolve, system: str, followed: str
+) -> None:
+    answer, other = resolve("H100", system, "driver"), resolve("H100", followed, "driver")
+    assert stack_of(answer) == stack_of(other)
+    assert answer["os"] == followed
+    warned = {row["rule"]: row for row in answer["warnings"]}
+    assert followed in warned["os.derived"]["text"]
+    assert warned["os.derived"]["source"]
+    assert "os.derived" not in [row["rule"] for row in other["warnings"]]
+
+
+def test_a_kernel_for_which_it_does_not_hold_is_refused_with_the_other_kernel(rules: dict[str, Any]) -> None:
+    for kernel, rule in ((KERNEL, None), ("6.12.0-100.28.2.2.el9uek.x86_64", "os.derived")):
+        facts = {"next": kernel, "running": kernel}
+        answer = observed(rules, "ol-9.6", "driver", kernel=facts)
+        assert [row["rule"] for row in answer.get("conflicts", [])] == ([rule] if rule else [])
+    assert "kernel-uek-devel" in answer["conflicts"][0]["text"]
+    assert "grubby --set-default" in answer["conflicts"][0]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("system", "words"), [("amzn-2023", "amzn2023"), ("pop-24.04", "System76"), ("linuxmint-6", "not served")]
+)
+def test_what_is_not_known_to_hold_is_refused_with_what_is_known(resolve: Resolve, system: str, words: str) -> None:
+    (refused,) = resolve("H100", system, "driver")["conflicts"]
+    assert words in refused["text"]
+    assert refused["remedy"]
 
 
 def test_repositories_are_files_of_dnf_with_pinned_keys(rules: dict[str, Any], resolve: Resolve) -> None:

@@ -319,7 +319,7 @@ def test_the_drivers_names_lose_their_branch_at_590_on_ubuntu_and_never_have_one
         if row["from"] == "nvidia":
             old = row["family"] == "ubuntu" and int(row["first_branch"]) < 590
             assert all(("{branch}" in name) == old for name in row["packages"]), row
-            assert not old or row["last_branch"] == "580"
+            assert not old or row["last_branch"] in ("575", "580")
 
 
 def test_support_of_a_system_ends_before_its_extended_support(rules: dict[str, Any]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -134,6 +135,20 @@ def test_a_boolean_that_was_written_as_text_is_what_it_says() -> None:
         "gpuwright_retry": True,
         "gpuwright_proof_max_age": 60,
     }
+
+
+def test_a_roles_own_boolean_that_was_written_as_text_is_what_it_says_too() -> None:
+    """Else `-e nvidia_driver_allow_kernel=false` lets another kernel come, and persistence cannot be switched off."""
+
+    class Action:
+        verb = None
+
+        def variables(self, given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+            return {name: given[name] for name in names if name in given}
+
+    given = {"nvidia_driver_persistence": "false", "nvidia_driver_allow_kernel": "no"}
+    inputs = look.Look(cast("Any", Action()), {"inventory_hostname": "n1", **given})._role_inputs()
+    assert inputs["nvidia_driver"] == {"nvidia_driver_persistence": False, "nvidia_driver_allow_kernel": False}
 
 
 def test_every_variable_that_something_reads_is_declared() -> None:

@@ -83,7 +83,7 @@ def test_what_is_disabled_is_in_nobodys_way() -> None:
     assert files(source("cuda.list", signed_by=None, enabled=False)) == {}
 
 
-def test_a_file_with_other_sources_too_loses_only_the_line() -> None:
+def test_a_file_with_exchanges_too_loses_only_the_line() -> None:
     mixed = [source("mixed.list", signed_by=None), source("mixed.list", "http://mirror.example/debian")]
     (entry,) = source_files.in_the_way(REPOSITORY, mixed, driver=True)
     assert (entry["whole"], entry["uris"]) == (False, [CUDA])
@@ -91,7 +91,7 @@ def test_a_file_with_other_sources_too_loses_only_the_line() -> None:
     assert alone["whole"]
 
 
-def test_a_file_of_stanzas_with_other_sources_too_is_left_to_a_person() -> None:
+def test_a_file_of_stanzas_with_exchanges_too_is_left_to_a_person() -> None:
     mixed = [source("mixed.sources", signed_by=None), source("mixed.sources", "http://mirror.example/debian")]
     with pytest.raises(Unresolved, match="other package sources too"):
         source_files.in_the_way(REPOSITORY, mixed, driver=True)

@@ -31,6 +31,13 @@ SHARED_FACTS = {
     "gpuwright_kept",
     "gpuwright_resume_refused",
 }
+# As Galaxy calls the systems of compat/systems.yaml. Debian and Ubuntu go there by their codenames.
+_SYSTEMS = yaml.safe_load((ROOT / "compat/systems.yaml").read_text())["rows"]
+SERVED = {
+    "Debian": [row["codename"] for row in _SYSTEMS if row["family"] == "debian"],
+    "Ubuntu": [row["codename"] for row in _SYSTEMS if row["family"] == "ubuntu"],
+    "EL": [row["version"] for row in _SYSTEMS if row["id"] == "rhel"],
+}
 # Keys of a task that are no module.
 KEYWORDS = {
     "name", "when", "tags", "loop", "loop_control", "register", "vars", "environment", "changed_when", "failed_when",
@@ -108,6 +115,10 @@ class TestRole:
         }  # fmt: skip
         assert {module_of(task) for task in tasks_of(read(role / "tasks" / "main.yml"))} <= steps
 
+    def test_the_systems_that_are_served_are_named(self, role: Path) -> None:
+        named = {row["name"]: row["versions"] for row in read(role / "meta/main.yml")["galaxy_info"]["platforms"]}
+        assert named == SERVED
+
     def test_a_role_depends_on_no_other(self, role: Path) -> None:
         assert read(role / "meta" / "main.yml")["dependencies"] == []
 
@@ -157,6 +168,30 @@ def test_no_command_that_installs_claims_to_change_nothing() -> None:
                 path,
                 task["name"],
             )
+
+
+def test_nothing_restarts_services_under_a_run_that_installs() -> None:
+    """needrestart does so after each call of apt and dpkg, unless it is told not to."""
+    seen = 0
+    for path, task in all_tasks():
+        variables = read(path.parents[1] / "vars/main.yml") or {}
+        if not _changes_packages(task, variables):
+            continue
+        seen += 1
+        named = re.findall(r"\b__\w+_environment\b", str(task.get("environment")))
+        assert named, (path, task["name"])
+        assert variables[named[0]]["NEEDRESTART_SUSPEND"] == "1", (path, task["name"])
+    assert seen > 10
+
+
+def _changes_packages(task: dict[str, Any], variables: dict[str, Any]) -> bool:
+    """Whether a task calls apt or dpkg to change what is installed."""
+    if "ansible.builtin.apt" in task:
+        return True
+    argv = str((task.get("ansible.builtin.command") or {}).get("argv"))
+    words = argv + "".join(str(variables[name]) for name in re.findall(r"\b__\w+\b", argv) if name in variables)
+    changes = re.search(r"'(?:install|purge|remove|--configure)'", words)
+    return bool(changes and re.search(r"'(?:apt-get|dpkg)'", words)) and task.get("changed_when") is not False
 
 
 def test_differences_between_systems_are_data_and_not_conditions() -> None:

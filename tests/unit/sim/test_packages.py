@@ -25,7 +25,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def packages_of(name: str) -> dict[tuple[str, str], deb.Package]:
-    return {(package.name, package.version): package for package in repository._packages(PLAN, name)}
+    return {(package.name, package.version): package for _row, package in repository.stand_ins(PLAN, name)}
 
 
 @pytest.mark.usefixtures("without_compiler")
@@ -33,8 +33,9 @@ def packages_of(name: str) -> dict[tuple[str, str], deb.Package]:
 def test_every_exact_dependency_inside_a_repository_is_there(name: str) -> None:
     found = packages_of(name)
     for package in found.values():
-        for wanted, version in re.findall(r"([a-z0-9.+-]+) \(= ([^)]+)\)", package.fields.get("Depends", "")):
-            assert (wanted, version) in found, f"{package.name} wants {wanted} {version}"
+        for alternatives in package.fields.get("Depends", "").split(","):
+            exact = re.findall(r"([a-z0-9.+-]+) \(= ([^)]+)\)", alternatives)
+            assert not exact or set(exact) & found.keys(), f"{package.name} wants {alternatives}"
 
 
 @pytest.mark.usefixtures("without_compiler")

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from ...rules import Rules
+from ...rules import Row, Rules
 from ...situation import Card, Situation
 from ...wish import FrameworkWish, Wish
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
@@ -41,9 +41,12 @@ class Choice:
     python: str
 
 
-def choose(situation: Situation, wish: Wish, power: Power | None, log: Log) -> list[dict[str, Any]]:
+def choose(
+    situation: Situation, wish: Wish, power: Power | None, log: Log, toolkits: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Return one environment for each framework that was asked for. power None means: for the CPU.
 
+    toolkits (12.8) are beside it: where extensions are compiled with one, wheels of the same CUDA major version come first.
     Raises Unresolved with the reasons of every framework that cannot be had.
     """
     environments, reasons = [], []
@@ -58,7 +61,7 @@ def choose(situation: Situation, wish: Wish, power: Power | None, log: Log) -> l
             reasons.append(_no_card(framework))
             continue
         try:
-            environments.append(_environment(framework, situation, wish, power, log))
+            environments.append(_environment(framework, situation, wish, power, log, toolkits))
         except Unresolved as error:
             if log.trial:
                 raise
@@ -94,15 +97,30 @@ def newest_offer(cards: Sequence[Card], arch: str, rules: Rules, framework: str 
 
 
 def _environment(
-    framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log
+    framework: FrameworkWish,
+    situation: Situation,
+    wish: Wish,
+    power: Power | None,
+    log: Log,
+    toolkits: Sequence[str],
 ) -> dict[str, Any]:
     power = None if framework.variant == CPU else power
-    choice = _confirmed_or_not(framework, situation, wish, power, log)
+    extended = _extended(framework, log.rules)
+    beside = toolkits if extended and power else ()
+    choice = _confirmed_or_not(framework, situation, wish, power, log, beside)
     offer = choice.offer
+    if beside and extended and not _compiled_by(offer, beside):
+        text = f"{offer.title} is built with CUDA {offer.cuda}, the toolkit beside it is CUDA {', '.join(beside)}: {extended['text']}"
+        log.warn("frameworks.toolkit", text, log.cite("frameworks", extended))
     if not offer.confirmed:
         text = f"what is known of {offer.title} is not confirmed"
         log.warn("frameworks.unconfirmed", text, log.cite(offer.table, offer.row))
-    _explain(choice, framework, power, log)
+    _explain(choice, framework, power, beside, log)
+    if choice.python not in (situation.pythons or ()) and choice.python in _beside(situation, log.rules):
+        text = (
+            f"Python {choice.python} is installed beside the system's own, which is too old for what is released today"
+        )
+        log.decided("frameworks.python-beside", text, "compat/systems.yaml (pythons_beside)")
     machine = Machine(situation.cards, situation.arch, choice.python)
     contents = {
         **_public(offer, framework, wish, log),
@@ -138,10 +156,32 @@ def _public(offer: Offer, framework: FrameworkWish, wish: Wish, log: Log) -> dic
     return {"from_source": built} if built else {}
 
 
+def _extended(framework: FrameworkWish, rules: Rules) -> Row | None:
+    """Return the row of a framework whose extensions a toolkit compiles."""
+    rows: list[Row] = rules["frameworks"]["extensions"]
+    return next((row for row in rows if row["framework"] == framework.name), None)
+
+
+def _compiled_by(offer: Offer, toolkits: Sequence[str]) -> bool:
+    """Say whether one of the toolkits compiles extensions for an offer: one of the same CUDA major version."""
+    return offer.cuda is not None and dotted.major(offer.cuda) in {dotted.major(each) for each in toolkits}
+
+
 def _confirmed_or_not(
-    framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log
+    framework: FrameworkWish,
+    situation: Situation,
+    wish: Wish,
+    power: Power | None,
+    log: Log,
+    beside: Sequence[str],
 ) -> Choice:
-    """Return the newest confirmed choice; where none fits, the newest at all. Raises Unresolved with the reasons."""
+    """Return the newest confirmed choice that a toolkit beside it compiles for, else the newest confirmed one; where none fits, the
+    newest at all. Raises Unresolved with the reasons.
+    """
+    if beside:
+        compiled = _search(framework, situation, wish, power, log, guesses=False, beside=beside)
+        if isinstance(compiled, Choice):
+            return compiled
     choice = _search(framework, situation, wish, power, log, guesses=False)
     if isinstance(choice, Choice):
         return choice
@@ -152,13 +192,23 @@ def _confirmed_or_not(
 
 
 def _search(
-    framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log, *, guesses: bool
+    framework: FrameworkWish,
+    situation: Situation,
+    wish: Wish,
+    power: Power | None,
+    log: Log,
+    *,
+    guesses: bool,
+    beside: Sequence[str] = (),
 ) -> Choice | list[Entry]:
-    """Return the newest release that fits in its best variant, or every reason of the one that came nearest."""
+    """Return the newest release that fits in its best variant, or every reason of the one that came nearest.
+
+    beside: only what these toolkits compile extensions for.
+    """
     nearest: list[Entry] = []
     for offers in FRAMEWORKS[framework.name].offers(framework, log.rules, cpu=power is None):
         fitting = []
-        for offer in offers:
+        for offer in [each for each in offers if not beside or _compiled_by(each, beside)]:
             python, reasons = _python(offer, situation, wish, log)
             reasons += _reasons(offer, framework, situation, power, log, guesses=guesses)
             if python and not reasons:
@@ -166,14 +216,24 @@ def _search(
             elif not nearest or len(reasons) < len(nearest):
                 nearest = reasons
         if fitting:
-            return min(fitting, key=lambda choice: _rank(choice.offer, power, log.rules))
+            return min(fitting, key=lambda choice: _rank(choice.offer, power, beside, log.rules))
     return nearest or [_no_release(framework, log)]
 
 
-def _rank(offer: Offer, power: Power | None, rules: Rules) -> tuple[bool, int, tuple[int, ...]]:
+def _rank(
+    offer: Offer, power: Power | None, beside: Sequence[str], rules: Rules
+) -> tuple[bool, bool, int, tuple[int, ...]]:
+    """Return where a variant stands among those of a release: what the driver runs natively, then what is built with exactly a toolkit
+    that is beside it, then the table's order.
+    """
     if offer.cuda is None or power is None:
-        return False, 0, ()
-    return power.mode(offer.cuda, rules) != "native", offer.rank, _newest_first(offer.cuda)
+        return False, False, 0, ()
+    return (
+        power.mode(offer.cuda, rules) != "native",
+        offer.cuda not in beside,
+        offer.rank,
+        _newest_first(offer.cuda),
+    )
 
 
 def _newest_first(version: str | None) -> tuple[int, ...]:
@@ -284,16 +344,36 @@ def _python(offer: Offer, situation: Situation, wish: Wish, log: Log) -> tuple[s
 
 
 def _interpreters(situation: Situation, rules: Rules) -> list[str]:
-    """Return the Pythons of a machine, the system's own first, then the newest."""
-    system = next((row["python"] for row in rules["systems"]["rows"] if row["os"] == situation.os), None)
+    """Return the Pythons of a machine, the system's own first, then the newest.
+
+    Where the system's own is too old for what is released today, newer ones stand before it: those that are there, then those that its
+    repositories have beside it, of which one is installed with the environment.
+    """
+    system = _row(situation, rules).get("python")
     there = list(situation.pythons) if situation.pythons is not None else [system] if system else []
-    return sorted(there, key=lambda each: (each != system, tuple(-number for number in dotted.key(each))))
+    more = _beside(situation, rules)
+    newer = [each for each in there if more and dotted.key(each) > dotted.key(system)]
+    return [
+        *sorted(newer, key=lambda each: more.index(each) if each in more else len(more)),
+        *(each for each in more if each not in newer),
+        *sorted(set(there) - {*newer, *more}, key=lambda each: (each != system, _newest_first(each))),
+    ]
+
+
+def _beside(situation: Situation, rules: Rules) -> list[str]:
+    """Return the Pythons that a system's repositories have beside its own, which is too old, the preferred one first."""
+    return [] if situation.environment == "jetson" else list(_row(situation, rules).get("pythons_beside", ()))
+
+
+def _row(situation: Situation, rules: Rules) -> Row:
+    rows: list[Row] = rules["systems"]["rows"]
+    return next((each for each in rows if each["os"] == situation.os), {})
 
 
 # why ---------------------------------------------------------------------------------------------------
 
 
-def _explain(choice: Choice, framework: FrameworkWish, power: Power | None, log: Log) -> None:
+def _explain(choice: Choice, framework: FrameworkWish, power: Power | None, beside: Sequence[str], log: Log) -> None:
     offer = choice.offer
     rule, release = f"frameworks.{framework.name}", log.cite(offer.table, offer.release_row)
     if offer.cuda is None or power is None:
@@ -302,6 +382,8 @@ def _explain(choice: Choice, framework: FrameworkWish, power: Power | None, log:
         return
     mode = power.mode(offer.cuda, log.rules)
     asked = f"answers {framework.text!r}" if framework.specifier or framework.variant else "the newest that fits"
+    if _compiled_by(offer, beside):
+        asked += f", and CUDA {', '.join(beside)} beside it compiles its extensions"
     text = f"{offer.title} ({asked}): it has code for every card, and its CUDA {offer.cuda} runs on the driver ({mode})"
     log.decided(rule, text, log.cite(offer.table, offer.row))
     log.decided("frameworks.python", f"Python {choice.python}", release)

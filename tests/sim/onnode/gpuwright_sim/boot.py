@@ -24,6 +24,7 @@ def main(_arguments: list[str]) -> None:
     """Put the simulated machine in place of the container's view of the real one."""
     shutil.rmtree(node.VIEW, ignore_errors=True)
     scenario = node.scenario()
+    scenario["cmdline"] = " ".join([scenario.get("cmdline", ""), *_kernel_words()]).strip()
     node.VIEW.mkdir(parents=True, exist_ok=True)
     os.chmod(node.VIEW, 0o755)
     booted = scenario["kernel"]["running"]
@@ -45,6 +46,12 @@ def main(_arguments: list[str]) -> None:
         _show_windows_driver()
         return
     _load(scenario, booted)
+
+
+def _kernel_words() -> list[str]:
+    """What the boot loader of an rpm system tells the kernel besides."""
+    path = Path("/etc/kernel/cmdline")
+    return path.read_text().split() if path.exists() else []
 
 
 def _show_windows_driver() -> None:
@@ -142,8 +149,10 @@ def _load_listed() -> None:
 
 
 def _nouveau_comes(booted: str) -> bool:
-    """Whether nouveau loads: from the initramfs unless blacklisted *inside it*, else from the disk unless blacklisted there."""
-    if kernel.modinfo("nouveau", booted) is None:
+    """Whether nouveau loads: from the initramfs unless blacklisted *inside it*, else from the disk unless blacklisted there; in neither
+    where the kernel's command line says so.
+    """
+    if kernel.modinfo("nouveau", booted) is None or "modprobe.blacklist=nouveau" in _kernel_words():
         return False
     return _initramfs_loads_nouveau(booted) or not _is_blacklisted(Path("/"), "nouveau")
 

@@ -19,6 +19,9 @@ NVIDIA = ("nvidia", "nvidia-current", "nvidia-current-open")
 # Of the kernel itself, without a file on a simulated node.
 _PLAIN = ("ib-umad",)
 _MAJOR_NVIDIA = 195
+# Ubuntu's rule of udev, which does not run in a container; and the unit that stands for the driver's device.
+_UDEV_RULE = Path("/usr/lib/udev/rules.d/71-nvidia.rules")
+_DEVICE_UNIT = "gpuwright-sim-card.service"
 _WINDOWS_ADAPTER = {
     "bus_id": "0f2a:00:00.0",
     "vendor": "1414",
@@ -101,6 +104,8 @@ def remove(name: str) -> None:
     if not gone:
         raise InsertionError(f"Module {name} is not currently loaded")
     _store({entry: info for entry, info in modules.items() if entry not in gone})
+    if "nvidia" in gone:
+        _systemd("systemctl", "stop", "--no-block", _DEVICE_UNIT)
 
 
 def _insert_nouveau() -> None:
@@ -168,6 +173,24 @@ def _insert_nvidia(name: str) -> None:
             "nvidia_uvm": {"version": version},
         }
     )
+    if _UDEV_RULE.exists():
+        wants = "--property=Wants=nvidia-persistenced.service"
+        _systemd(
+            "systemd-run",
+            "--no-block",
+            "--collect",
+            "--remain-after-exit",
+            f"--unit={_DEVICE_UNIT}",
+            wants,
+            "/bin/true",
+        )
+
+
+def _systemd(*command: str) -> None:
+    """Ask systemd for what udev would; where it does not run (yet), nobody would."""
+    import subprocess
+
+    subprocess.run(command, capture_output=True, check=False)
 
 
 def _accepted(signer: str | None) -> bool:

@@ -12,7 +12,7 @@ from . import kernel, node
 _PLACE = Path("/run/nvidia-persistenced")
 
 
-def main(_arguments: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Stay, as the real daemon does in the foreground."""
     if "nvidia" not in node.loaded():
         try:
@@ -21,6 +21,7 @@ def main(_arguments: list[str]) -> int:
             print("nvidia-persistenced failed to initialize. Check syslog for more details.", file=sys.stderr)
             return 1
     _PLACE.mkdir(exist_ok=True)
+    (_PLACE / "mode").write_text("Disabled\n" if "--no-persistence-mode" in arguments else "Enabled\n")
     (_PLACE / "nvidia-persistenced.pid").write_text(f"{os.getpid()}\n")
     while True:
         time.sleep(3600)

@@ -216,8 +216,16 @@ def table(gpus: list[Gpu], library: str) -> str:
 
 
 def _persistence() -> str:
-    """Enabled while nvidia-persistenced runs."""
-    return "Enabled" if Path("/run/nvidia-persistenced/nvidia-persistenced.pid").exists() else "Disabled"
+    """Enabled while nvidia-persistenced runs, unless it was told to leave that to others."""
+    place = Path("/run/nvidia-persistenced")
+    running = (place / "nvidia-persistenced.pid").exists()
+    return (
+        (place / "mode").read_text().strip()
+        if running and (place / "mode").exists()
+        else "Enabled"
+        if running
+        else "Disabled"
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,310 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What each part of a wish may be changed to, the nearest first.
+
+A release is near by the number of minor versions between it and what was wished: first those of the same minor version, then those of
+the next one, then those of the one before. Of one minor version the release that stands next to what was wished comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+
+from .. import specifiers
+from ..rules import Row, Rules
+from ..situation import Situation
+from ..wish import FrameworkWish, Wish
+from . import branch
+from .frameworks import FRAMEWORKS
+from .frameworks.offer import CPU
+
+Stack = dict[str, Any]
+Change = Callable[[Wish], Wish]
+
+_PLAIN = re.compile(r"^\d+(\.\d+)*$")
+# Frameworks whose variant is a local version, as in 2.7.0+cu128; of the others it is an extra.
+_LOCAL = ("pytorch", "dali")
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What to ask for instead: its words, the wish that follows them, and how many minor versions away it is.
+
+    note is what a person should know before choosing it.
+    """
+
+    text: str
+    follow: Change
+    step: int = 1
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a wish: how it is left to the resolver, what it may be changed to, and what the resolver's own choice is called.
+
+    probes are wishes that stand for the part as it is and for every alternative: where none of them can be met, none of these can.
+    Without any, leaving it to the resolver stands for all.
+    """
+
+    name: str
+    leave: Change
+    alternatives: Sequence[Alternative]
+    chosen: Callable[[Stack], Alternative | None]
+    probes: Sequence[Change] = ()
+
+
+def nearest_first(wished: Collection[str], released: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the releases (oldest first) that were not wished, nearest first, each with the minor versions to the nearest that was.
+
+    Nothing wished, or nothing of it released: the newest first.
+    """
+    places = [place for place, version in enumerate(released) if version in wished]
+    if not places:
+        return list(enumerate(reversed(released), start=1))
+    minors = list(dict.fromkeys(dotted.key(version)[:2] for version in released))
+    minor = [minors.index(dotted.key(version)[:2]) for version in released]
+
+    def away(place: int) -> tuple[int, bool, int]:
+        return min((abs(minor[place] - minor[each]), place < each, abs(place - each)) for each in places)
+
+    others = sorted((place for place in range(len(released)) if place not in places), key=away)
+    return [(away(place)[0], released[place]) for place in others]
+
+
+def parts(wish: Wish, situation: Situation, rules: Rules) -> list[Part]:
+    """Return the parts of a wish that say which version or kind, in the order in which they are kept longest."""
+    found = [_framework(each, rules) for each in wish.frameworks if each.specifier or each.variant]
+    if wish.python and wish.frameworks:
+        found.append(_python(wish, rules))
+    found += [_library(name, wish, rules) for name in ("cudnn", "nccl", "tensorrt") if getattr(wish, f"{name}_version")]
+    found += [_cuda(version, wish, rules) for version in wish.cuda_versions]
+    if wish.driver_branch:
+        found.append(_driver(wish, rules, situation.today))
+    kinds = {"modules": ("open", "proprietary"), "source": ("nvidia", "distro")}
+    there = situation.driver is not None
+    found += [
+        _of_driver(key, several, wish, there=there) for key, several in kinds.items() if getattr(wish, f"driver_{key}")
+    ]
+    return found
+
+
+# frameworks --------------------------------------------------------------------------------------------
+
+
+def _framework(wished: FrameworkWish, rules: Rules) -> Part:
+    def chosen(stack: Stack) -> Alternative | None:
+        entry = next((each for each in stack.get("frameworks", ()) if each["name"] == wished.name), None)
+        if entry is None:
+            return None
+        variant = entry["variant"] if wished.variant else None
+        specifier = f"=={entry['version']}" if wished.specifier else ""
+        return _of_framework(replace(wished, specifier=specifier, variant=variant), 0)
+
+    def leave(wish: Wish) -> Wish:
+        # Wheels for the processor are no variant among others: whoever asks for them wants none with CUDA.
+        kept = CPU if wished.variant == CPU else None
+        return _with(wish, FrameworkWish(wished.name, variant=kept, text=wished.name))
+
+    return Part("framework", leave, list(_releases(wished, rules)), chosen)
+
+
+def _releases(wished: FrameworkWish, rules: Rules) -> Iterator[Alternative]:
+    """Yield another variant of the same releases, then another release of the same variant, then both changed."""
+    variants = _variants(wished, rules)
+    released = list(variants)
+    mine = [each for each in released if specifiers.matches(each, wished.specifier)]
+    others = nearest_first(mine, released) if wished.specifier else []
+    swapped = bool(wished.variant) and wished.name != "tensorflow" and wished.variant != CPU
+    if swapped:
+        offered = [each for version in mine for each in variants[version]]
+        for variant in _other_variants(wished.variant, offered):
+            if wished.specifier or wished.name not in _LOCAL or variant is None:
+                yield _of_framework(replace(wished, variant=variant), 0)
+    for step, version in others:
+        if not swapped or wished.variant in variants[version]:
+            yield _of_framework(replace(wished, specifier=f"=={version}"), step)
+    for step, version in others if swapped else ():
+        for variant in _other_variants(wished.variant, variants[version]):
+            yield _of_framework(replace(wished, specifier=f"=={version}", variant=variant), step)
+
+
+def _variants(wished: FrameworkWish, rules: Rules) -> dict[str, list[str]]:
+    """Return the releases of a framework, oldest first, each with its variants; those packed anew (.post1) only where one is wished."""
+    found = {}
+    for offers in FRAMEWORKS[wished.name].offers(FrameworkWish(wished.name), rules, cpu=False):
+        version = offers[0].version if offers else ""
+        if version and (_PLAIN.match(version) or specifiers.matches(version, wished.specifier)):
+            found[version] = [each.variant for each in offers]
+    return dict(reversed(found.items()))
+
+
+def _other_variants(wished: str | None, offered: Collection[str]) -> list[str | None]:
+    """Return the other variants with CUDA, the nearest first, and at last the one that is left to the resolver."""
+    every = sorted({*offered, wished or ""}, key=_digits)
+    others = [each for _step, each in nearest_first([wished or ""], every)]
+    return [*others, None]
+
+
+def _digits(variant: str) -> int:
+    return int("0" + re.sub(r"\D", "", variant))
+
+
+def _of_framework(wished: FrameworkWish, step: int) -> Alternative:
+    text = _as_asked(wished)
+    return Alternative(f"ask for {text}", lambda wish: _with(wish, replace(wished, text=text)), step)
+
+
+def _as_asked(wished: FrameworkWish) -> str:
+    """Return how a framework is asked for: pytorch=2.7.0+cu128, jax[cuda12]==0.7.2, tensorflow=2.15.1."""
+    version = wished.specifier.removeprefix("==").removesuffix(".*")
+    exact = bool(_PLAIN.match(version)) and wished.specifier.startswith("==")
+    if wished.name in _LOCAL:
+        spec = f"={version}" if exact else wished.specifier
+        return f"{wished.name}{spec}" + (f"+{wished.variant}" if wished.variant else "")
+    extra = f"[{wished.variant}]" if wished.variant else ""
+    pin = "=" if wished.name == "tensorflow" else "=="
+    return f"{wished.name}{extra}" + (f"{pin}{version}" if exact else wished.specifier)
+
+
+def _with(wish: Wish, framework: FrameworkWish) -> Wish:
+    """Return the wish with another one for a framework that it holds."""
+    several = tuple(framework if each.name == framework.name else each for each in wish.frameworks)
+    return replace(wish, frameworks=several)
+
+
+def _python(wish: Wish, rules: Rules) -> Part:
+    known: set[str] = {wish.python or ""}
+    for each in wish.frameworks:
+        for offers in FRAMEWORKS[each.name].offers(FrameworkWish(each.name), rules, cpu=False):
+            known.update(python for offer in offers for python in offer.pythons)
+    ordered = nearest_first([wish.python or ""], sorted(known, key=dotted.key))
+
+    def chosen(stack: Stack) -> Alternative | None:
+        found = [each["interpreter"] for each in stack.get("frameworks", ())]
+        return _changed(f"python={found[0]}", python=found[0]) if found else None
+
+    several = [_changed(f"python={version}", step, python=version) for step, version in ordered]
+
+    def leave(each: Wish) -> Wish:
+        return replace(each, python=None)
+
+    # Left to the resolver it is a Python of this machine, which wheels that another one runs need not have.
+    return Part("python", leave, several, chosen, [leave, _as_it_is, *(each.follow for each in several)])
+
+
+# libraries, toolkits -----------------------------------------------------------------------------------
+
+
+def _library(name: str, wish: Wish, rules: Rules) -> Part:
+    key = f"{name}_version"
+    without: dict[str, Any] = {key: None}
+    rows: Sequence[Row] = rules["cudnn"]["versions"] if name == "cudnn" else rules["libraries"][name]
+    released = [row["version"] for row in rows if _PLAIN.match(row["version"]) and not row.get("yanked")]
+    several = [
+        _changed(f"{name}={version}", step, **{key: version})
+        for step, version in nearest_first([getattr(wish, key)], sorted(released, key=dotted.key))
+    ]
+    open_one = _changed(f"{name} without a version", len(released), **without)
+
+    def chosen(stack: Stack) -> Alternative | None:
+        if name not in stack:
+            return None
+        version = stack[name]["version"]
+        return _changed(f"{name}={version}", **{key: version}) if version else open_one
+
+    return Part(name, lambda each: replace(each, **without), [*several, open_one], chosen)
+
+
+def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
+    """Make the part of one toolkit; where several are wished its words say which one it replaces."""
+    exact = len(dotted.key(wished)) > 2
+    rows = rules["cuda"]["rows"]
+    released = list(dict.fromkeys(row["release" if exact else "cuda"] for row in rows))
+    mine = [each for each in released if dotted.belongs(each, wished)]
+    instead = f" in place of cuda={wished}" if len(wish.cuda_versions) > 1 else ""
+
+    def taking(version: str, step: int = 0) -> Alternative:
+        return Alternative(f"ask for cuda={version}{instead}", lambda each: _toolkit(each, wished, version), step)
+
+    def chosen(stack: Stack) -> Alternative | None:
+        free = [each["version"] for each in stack.get("cuda", ())]
+        return taking(free[0]) if free and not instead else None
+
+    def leave(each: Wish) -> Wish:
+        return replace(each, cuda_versions=tuple(version for version in each.cuda_versions if version != wished))
+
+    # What goes with a toolkit goes with its major version: the newest of each stands for the others.
+    majors = {dotted.major(each): each for each in released}
+    probes = [leave, _as_it_is, *(taking(each).follow for each in majors.values())]
+    several = [taking(version, step) for step, version in nearest_first(mine, released)]
+    return Part("cuda", leave, several, chosen, probes)
+
+
+def _toolkit(wish: Wish, wished: str, instead: str) -> Wish:
+    several = (instead if version == wished else version for version in wish.cuda_versions)
+    return replace(wish, cuda_versions=tuple(dict.fromkeys(several)))
+
+
+# driver ------------------------------------------------------------------------------------------------
+
+
+def _driver(wish: Wish, rules: Rules, today: date) -> Part:
+    """Make the part of the branch and the build of it: first any build of the branch, then the branches beside it."""
+    rows = {
+        row["branch"]: row
+        for row in rules["driver_branches"]["rows"]
+        if row["latest"] or row["branch"] == wish.driver_branch
+    }
+
+    def taking(name: str, step: int, note: str) -> Alternative:
+        text = f"ask for driver={name}"
+        return Alternative(text, lambda each: replace(each, driver_branch=name, driver_version=None), step, note)
+
+    def chosen(stack: Stack) -> Alternative | None:
+        name = stack.get("driver", {}).get("branch")
+        return taking(name, 0, _life(rows[name], today)) if name in rows else None
+
+    same = [(0, str(wish.driver_branch))] if wish.driver_version else []
+    ordered = [*same, *nearest_first([str(wish.driver_branch)], list(rows))]
+    several = [taking(name, step, _life(rows[name], today)) for step, name in ordered]
+
+    def leave(each: Wish) -> Wish:
+        return replace(each, driver_branch=None, driver_version=None)
+
+    # The branch that is preferred may be from a source that cannot be used here, another branch from one that can.
+    return Part("driver", leave, several, chosen, [leave, _as_it_is, *(each.follow for each in several)])
+
+
+def _life(row: Row, today: date) -> str:
+    """Return what speaks for a branch or against it: its kind, and until when it gets security fixes."""
+    name = row["branch"]
+    if branch.lifetime(row, today) == "ended":
+        return f"{name} ended on {row['eol']}"
+    until = f"supported until {row['eol']}" if row["eol"] else "its end is not published"
+    return f"{name} is {row['type']}, {until}"
+
+
+def _of_driver(key: str, several: Sequence[str], wish: Wish, *, there: bool) -> Part:
+    """Make the part of the modules or the source. A driver that is there comes before another source: its own may have no name."""
+    name = f"driver_{key}"
+    without: dict[str, Any] = {name: None}
+    others = [each for each in several if each != getattr(wish, name)]
+    out = Alternative(f"leave driver-{key} out", lambda each: replace(each, **without))
+    ways = [_changed(f"driver-{key}={each}", **{name: each}) for each in others]
+    ordered = [out, *ways] if there and key == "source" else [*ways, out]
+    return Part(name, out.follow, ordered, lambda _: None, [out.follow, _as_it_is, *(each.follow for each in ways)])
+
+
+def _as_it_is(wish: Wish) -> Wish:
+    return wish
+
+
+def _changed(text: str, step: int = 1, /, **changes: Any) -> Alternative:
+    return Alternative(f"ask for {text}", lambda wish: replace(wish, **changes), step)

@@ -1,0 +1,116 @@
+"""What a refusal proposes: the nearest wish that works, and the newest second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.alternatives import nearest_first
+
+Resolve = Callable[..., dict[str, Any]]
+
+
+def remedies(answer: dict[str, Any]) -> list[str]:
+    assert not answer["ok"]
+    return [entry["remedy"] for entry in answer["conflicts"]]
+
+
+@pytest.mark.parametrize(
+    ("card", "os", "wants", "remedy"),
+    [
+        ("RTX 5090", "ubuntu-24.04", ["torch==2.6"], "ask for pytorch=2.7.0, or ask for pytorch=2.14.1 (the newest that fits)"),
+        (
+            "RTX 5090",
+            "ubuntu-24.04",
+            ["torch==2.6.0+cu124"],
+            "ask for pytorch=2.7.0+cu128, or ask for pytorch=2.14.1+cu130 (the newest that fits)",
+        ),
+        ("H100", "ubuntu-22.04", ["tensorflow==2.15.0"], "ask for tensorflow=2.15.1, or ask for tensorflow=2.21.0 (the newest that fits)"),
+        (
+            "RTX 5090",
+            "ubuntu-24.04",
+            ["driver=550"],
+            "ask for driver=570 (570 ended on 2026-01-27), or ask for driver=580 (580 is long-term, supported until 2028-08-04)",
+        ),
+        ("RTX 5090", "ubuntu-24.04", ["cuda=12.6"], "ask for cuda=12.8, or ask for cuda=13.0 (the newest that fits)"),
+        ("RTX 5090", "ubuntu-24.04", ["cuda=12.6.2"], "ask for cuda=12.8.0, or ask for cuda=13.0 (the newest that fits)"),
+        ("V100", "ubuntu-24.04", ["jax[cuda13]"], "ask for jax[cuda12]"),
+        (
+            "H100",
+            "ubuntu-24.04",
+            ["torch==2.3", "python=3.13"],
+            "ask for python=3.12, or ask for pytorch=2.5.0, or ask for pytorch=2.14.1 (the newest that fits)",
+        ),
+        (
+            "RTX 5090",
+            "ubuntu-24.04",
+            ["torch==2.6", "cuda=12.6", "driver=550"],
+            ("ask for pytorch=2.7.0 and ask for cuda=12.8 and ask for driver=570 (570 ended on 2026-01-27), "
+             "or ask for pytorch=2.14.1 and ask for cuda=13.0 and ask for driver=580 (580 is long-term, supported until 2028-08-04)"),
+        ),
+        ("RTX 5090", "ubuntu-24.04", ["cuda=12.6", "cuda=12.4", "cuda=12.9"],
+         "ask for cuda=12.8 in place of cuda=12.6 and ask for cuda=12.8 in place of cuda=12.4"),
+        ("RTX 5090", "ubuntu-24.04", ["tensorflow", "torch==2.6"],
+         "leave TensorFlow out and ask for pytorch=2.7.0, or leave TensorFlow out and ask for pytorch=2.14.1 (the newest that fits)"),
+    ],
+)  # fmt: skip
+def test_the_nearest_wish_is_proposed_and_the_newest_second(
+    resolve: Resolve, card: str, os: str, wants: list[str], remedy: str
+) -> None:
+    assert set(remedies(resolve(card, os, *wants))) == {remedy}
+
+
+def test_what_the_resolver_would_choose_by_itself_need_not_work(facts: dict[str, Any], answer: Resolve) -> None:
+    facts["os"] |= {"id": "ubuntu", "version": "22.04", "codename": "jammy", "family": "ubuntu", "glibc": "2.35"}
+    facts["pci"]["gpus"][0]["device"] = "1402"  # a GeForce GTX 950
+    facts["kernel"] |= {"running": "5.15.0-91-generic", "next": "5.15.0-91-generic"}
+    facts["packages"]["sources"] = []
+    facts["boot"]["secure_boot"] = True  # the distribution would be preferred, whose archive this machine does not have
+    refused = answer(facts, "driver-modules=open", "driver-source=nvidia")
+    assert remedies(refused) == ["ask for driver-modules=proprietary"]
+    assert "ask for driver=470 (470 ended on 2024-07-20)" in remedies(answer(facts, "driver=390"))
+
+
+def test_wheels_for_the_processor_stay_that(resolve: Resolve) -> None:
+    asked = resolve("Jetson AGX Orin 64GB", "ubuntu-22.04", "torch==1.13.0+cpu", arch="aarch64", python="3.12")
+    (remedy,) = remedies(asked)
+    assert remedy == "ask for pytorch=2.2.0+cpu, or ask for pytorch=2.15.0+cpu (the newest that fits)"
+
+
+def test_a_toolkit_that_a_repository_has_not_is_named_where_it_still_is(resolve: Resolve) -> None:
+    (remedy,) = remedies(resolve("RTX 4090", "ubuntu-24.04", "cuda=11.8"))
+    assert remedy == (
+        "CUDA 11.8 is still to be had in NVIDIA's repository for ubuntu-22.04, in NVIDIA's file cuda_11.8.0_520.61.05_linux.run "
+        "(with --toolkit, which leaves the driver alone), in the container image nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04; "
+        "or ask for cuda=12.5, or ask for cuda=13.0 (the newest that fits)"
+    )
+    (remedy,) = remedies(resolve("GH200", "ubuntu-24.04", "cuda=11.8", arch="aarch64"))
+    assert "cuda_11.8.0_520.61.05_linux_sbsa.run" in remedy
+    assert "image" not in remedy
+
+
+def test_a_toolkit_that_is_to_be_had_nowhere_is_answered_with_the_nearest_wish_alone(resolve: Resolve) -> None:
+    # To leave the toolkit out, as was said besides, would not do: the wheels have no Python either.
+    refused = resolve("RTX 4090", "ubuntu-24.04", "cuda=10.2", "torch==2.3", "python=3.13")
+    (remedy,) = set(remedies(refused))
+    assert remedy.startswith("ask for python=3.12 and ask for cuda=12.5")
+
+
+def test_a_toolkit_without_code_for_the_card_is_named_nowhere(resolve: Resolve) -> None:
+    assert not any("still to be had" in remedy for remedy in remedies(resolve("RTX 5090", "ubuntu-24.04", "cuda=11.8")))
+
+
+@pytest.mark.parametrize(
+    ("wished", "order"),
+    [
+        (["2.1.0"], ["2.1.1", "2.2.0", "2.0.1", "2.0.0", "3.0.0"]),
+        (["2.1.1"], ["2.1.0", "2.2.0", "2.0.1", "2.0.0", "3.0.0"]),
+        (["2.0.0", "2.0.1"], ["2.1.0", "2.1.1", "2.2.0", "3.0.0"]),
+        ([], ["3.0.0", "2.2.0", "2.1.1", "2.1.0", "2.0.1", "2.0.0"]),
+    ],
+)
+def test_releases_are_near_by_minor_version_then_by_steps_then_upwards(wished: list[str], order: list[str]) -> None:
+    released = ["2.0.0", "2.0.1", "2.1.0", "2.1.1", "2.2.0", "3.0.0"]
+    assert [version for _step, version in nearest_first(wished, released)] == order

@@ -1,0 +1,90 @@
+"""What the role nvidia_driver judges the installation by: the module that the next kernel will load, whatever dnf or apt ended with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+VARS = Path(__file__).resolve().parents[3] / "roles/nvidia_driver/vars/main.yml"
+MODULE = {"version": "580.178.04", "license": "Dual MIT/GPL"}
+KERNEL = "5.14.0-611.41.1.el9_7.x86_64"
+SET = dict.fromkeys(("nvidia-driver-cuda", "kmod-nvidia-open-dkms"), "3:580.178.04-1.el9")
+
+
+def templated(name: str, installed: dict[str, str], module: dict[str, Any] | None) -> Any:
+    """The value of an internal variable of the role after an installation on EL 9."""
+    stack = {"packages": list(SET), "modules": "open", "build": "dkms"}
+    facts = {
+        "packages": {"installed": installed},
+        "kernel": {"available": {"nvidia": module} if module else {}, "next": KERNEL},
+        "os": {"family": "redhat"},
+    }
+    variables = DataLoader().load_from_file(str(VARS), trusted_as_template=True)
+    variables |= {"gpuwright_plan": {"stack": {"driver": stack}}, "__nvidia_driver_seen": {"facts": facts}}
+    return Templar(loader=DataLoader(), variables=variables).template(trust_as_template("{{ " + name + " }}"))
+
+
+@pytest.mark.parametrize(
+    ("module", "faults"),
+    [
+        (MODULE, []),
+        (None, ["there is no NVIDIA module for it"]),
+        # The build failed and the one before it is still there.
+        (
+            {**MODULE, "version": "580.126.20"},
+            ["its module has version 580.126.20 instead of 580.178.04"],
+        ),
+        ({**MODULE, "license": "NVIDIA"}, ["its module is the proprietary one instead of the open one"]),
+    ],
+)
+def test_packages_that_are_installed_prove_no_module(module: dict[str, Any] | None, faults: list[str]) -> None:
+    assert list(templated("__nvidia_driver_faults", SET, module)) == faults
+
+
+def test_what_dkms_takes_for_installed_is_read_from_its_status_for_the_next_kernel_alone() -> None:
+    """The forms of DKMS 3 and 2.8 (dell/dkms, do_status)."""
+    told = [
+        f"nvidia/580.126.20, {KERNEL}, x86_64: built",
+        f"nvidia/580.178.04, {KERNEL}, x86_64: installed (Differences between built and installed modules)",
+        "nvidia/580.178.04, 5.14.0-611.49.1.el9_7.x86_64, x86_64: installed",
+        f"nvidia-current-open, 550.163.01, {KERNEL}, x86_64: installed",
+        f"evdi/1.14.7, {KERNEL}, x86_64: installed",
+        "nvidia/570.1: broken",
+    ]
+    line = templated("__nvidia_driver_installed_line", SET, None)
+    assert re.findall(line, "\n".join(told)) == [("nvidia", "580.178.04"), ("nvidia-current-open", "550.163.01")]
+
+
+def test_the_package_with_the_source_of_the_module_is_known_by_its_name() -> None:
+    assert list(templated("__nvidia_driver_source_packages", {**SET, "dkms": "3.4.1-1.el9"}, None)) == [
+        "kmod-nvidia-open-dkms"
+    ]
+    of_ubuntu = {"nvidia-dkms-580-open": "580.126.09-1", "nvidia-utils-580": "580.126.09-1"}
+    assert list(templated("__nvidia_driver_source_packages", of_ubuntu, None)) == ["nvidia-dkms-580-open"]
+
+
+def test_whoever_reads_of_a_failed_build_learns_whether_nouveau_still_comes() -> None:
+    assert "has not been blacklisted" in templated("__nvidia_driver_screen", SET, None)
+    said = templated("__nvidia_driver_screen", {**SET, "nvidia-kmod-common": "3:580.178.04-1.el9"}, None)
+    assert "nvidia-kmod-common" in said
+    assert "has not been blacklisted" not in said
+
+
+def test_dnf_is_given_the_repositories_that_are_enabled_for_the_run() -> None:
+    path = VARS.parents[2] / "packages/vars/main.yml"
+    variables = DataLoader().load_from_file(str(path), trusted_as_template=True)
+    variables |= {
+        "gpuwright_plan": {"enabled": ["crb"], "left_out": ["foreign"]},
+        "packages_allow_held": False,
+        "packages_allow_downgrade": False,
+    }
+    command = Templar(loader=DataLoader(), variables=variables).template(
+        trust_as_template("{{ __packages_dnf_command }}")
+    )
+    assert "--enablerepo=crb" in command
+    assert list(command)[-1] == "install"
