@@ -380,10 +380,10 @@ def tightened(drafted: Draft, index: Mapping[str, Any] | None) -> Draft | None:
 
 
 def _answered(drafted: Draft, versions: Mapping[str, str], sets: Mapping[str, Any]) -> Context:
-    """What the findings are made from, with what the index said."""
+    """What the findings are made from, with what the index said; a member is named once."""
     context = replace(drafted.context, versions=versions, leaves=sets.get("leaves") or ())
     named = () if drafted.replaced else upgrading.along(context, drafted.request)
-    return replace(context, along=[*context.along, *named])
+    return replace(context, along=list(dict.fromkeys([*context.along, *named])))
 
 
 def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -280,7 +280,9 @@ def _uninstall(record: Path, kernel: str) -> int:
 
 
 def _unbuild_all(kernel: str) -> int:
-    """`kernel_prerm`: a kernel is removed. Nothing that was built for it stays; the modules stay added."""
+    """`kernel_prerm`, which Debian 13's /etc/kernel/prerm.d/dkms calls (read in its package): a kernel is removed. Nothing that was
+    built for it stays; the modules stay added.
+    """
     for record in _records():
         _uninstall(record, kernel)
         shutil.rmtree(record / kernel, ignore_errors=True)
@@ -305,7 +307,7 @@ def _remove(record: Path) -> int:
 
 
 def _framework(name: str) -> str:
-    """A setting of EPEL's /etc/dkms/framework.conf."""
+    """A setting of EPEL's /etc/dkms/framework.conf, as dkms.in 793fdab reads it."""
     return _setting(_FRAMEWORK.read_text() if _FRAMEWORK.exists() else "", name)
 
 
