@@ -137,7 +137,18 @@ def test_the_next_run_heals_an_exchange_that_was_cut_off(ubuntu: Node, moment: s
     _is_at(ubuntu, back, _UBUNTU, ubuntu.up(*back))
 
 
+#: Makes of an unpacked package one that dpkg was cut off in: dpkg takes its journal into its record, where these lines of the stanza stay.
+#: Source: dpkg 1.22 and its record, after SIGKILL in the middle of a large package's first unpacking.
+_HALF = r"""
+echo libnvidia-compute install | dpkg --set-selections
+sed -i -e '/^Package: libnvidia-compute$/,/^$/{' -e 's/^Status: .*/Status: install reinstreq half-installed/' \
+  -e '/^$/b' -e '/^Package:/b' -e '/^Status:/b' -e '/^Architecture:/b' -e '/^Version:/b' -e 'd' -e '}' /var/lib/dpkg/status
+"""
+
+
 def test_a_wish_that_is_taken_back_after_a_cut_leads_back(ubuntu: Node) -> None:
     _cut(ubuntu, "unpacked")
+    ubuntu.shell(_HALF)
+    assert ubuntu.shell("dpkg-query -W -f '${db:Status-Abbrev}' libnvidia-compute") == "iHR"
     back = wish("distro", "580")
     _is_at(ubuntu, back, _UBUNTU, ubuntu.up(*back))

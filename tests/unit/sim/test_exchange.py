@@ -15,8 +15,9 @@ from tests.sim import deb, repository
 
 ROOT = Path(repository.__file__).parents[2]
 PLAN = yaml.safe_load((ROOT / "tests/sim/packages.yaml").read_text())
-#: The role's own call of apt.
-TRANSACTION = yaml.safe_load((ROOT / "roles/nvidia_driver/vars/main.yml").read_text())["__nvidia_driver_transaction"]
+#: The role's own calls.
+ROLE = yaml.safe_load((ROOT / "roles/nvidia_driver/vars/main.yml").read_text())
+TRANSACTION = ROLE["__nvidia_driver_transaction"]
 #: What a node has of itself.
 PRESENT = ("kmod", "python3", "binutils")
 UBUNTU = (
@@ -197,3 +198,25 @@ def test_the_same_call_finishes_what_was_cut_off(machine: Callable[[], Machine])
         assert done.returncode == 0, done.stderr
     assert here.there["libnvidia-compute"][1] == "unpacked"
     here.becomes(fresh)
+
+
+def test_apt_refuses_every_call_while_it_may_not_finish_a_package_that_was_half_unpacked(
+    machine: Callable[[], Machine],
+) -> None:
+    """Where the wish went back to Ubuntu, NVIDIA's packages are kept from the driver."""
+    here = machine()
+    here.has("ubuntu 580")
+    (here.root / "preferences").write_text("Package: libnvidia-compute\nPin: release *\nPin-Priority: -1\n")
+    with (here.root / "sys/var/lib/dpkg/status").open("a") as record:
+        record.write(
+            "\nPackage: libnvidia-compute\nStatus: install reinstreq half-installed\nArchitecture: amd64\n"
+            "Version: 595.112.07-1ubuntu1\n"
+        )
+    call = [*TRANSACTION, "install", "nvidia-utils-580-server", "libnvidia-compute-"]
+    refused = here.apt(*call)
+    assert refused.returncode != 0
+    assert "can't find an archive" in refused.stderr
+    out = here.dpkg(*ROLE["__nvidia_driver_take_out"][1:], "libnvidia-compute")
+    assert out.returncode == 0, out.stderr
+    assert here.apt(*call[:-1]).returncode == 0
+    assert "libnvidia-compute" not in here.there
