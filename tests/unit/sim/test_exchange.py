@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.sim import deb, repository
+from tests.sim import deb
+from tests.unit import apt_root
 
-ROOT = Path(repository.__file__).parents[2]
+ROOT = Path(deb.__file__).parents[2]
 PLAN = yaml.safe_load((ROOT / "tests/sim/packages.yaml").read_text())
 #: The role's own calls.
 ROLE = yaml.safe_load((ROOT / "roles/nvidia_driver/vars/main.yml").read_text())
@@ -49,37 +51,17 @@ class Machine:
 
     def __init__(self, root: Path, archives: Path) -> None:
         self.root, self.archives = root, archives
-        for name in (
-            "lists/partial",
-            "cache/archives/partial",
-            "log",
-            "etc",
-            "sys/var/lib/dpkg/info",
-            "sys/var/lib/dpkg/updates",
-        ):
-            (root / name).mkdir(parents=True)
-        form = "Package: {}\nStatus: install ok installed\nVersion: 99\nArchitecture: amd64\nMaintainer: x\nDescription: x\n"
-        (root / "sys/var/lib/dpkg/status").write_text("\n".join(map(form.format, PRESENT)))
-        (root / "sources.list").write_text(f"deb [trusted=yes] file:{archives} ./\n")
-        settings = {
-            "Dir::State": root,
-            "Dir::State::lists": root / "lists",
-            "Dir::State::status": root / "sys/var/lib/dpkg/status",
-            "Dir::Cache": root / "cache",
-            "Dir::Etc::SourceList": root / "sources.list",
-            "Dir::Etc::SourceParts": root / "etc",
-            "Dir::Etc::Preferences": root / "preferences",
-            "Dir::Etc::PreferencesParts": root / "etc",
-            "Dir::Log": root / "log",
-            "APT::Architecture": "amd64",
-            "APT::Architectures": "amd64",
+        for name in ("info", "updates"):
+            (root / "sys/var/lib/dpkg" / name).mkdir(parents=True)
+        status = root / "sys/var/lib/dpkg/status"
+        status.write_text(apt_root.installed(PRESENT))
+        more = {
             "APT::Sandbox::User": "root",
-            "Debug::NoLocking": "true",
             "Dpkg::Use-Pty": "false",
-            "DPkg::Path": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "DPkg::Path": apt_root.ENVIRONMENT["PATH"],
             "Dpkg::Options::": f"--root={root}/sys",
         }
-        self.options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+        self.options = apt_root.options(root, archives, status, **more)
         self.apt("apt-get", "-q", "update")
         assert self.apt(*TRANSACTION, "install").returncode == 0
 
@@ -90,8 +72,7 @@ class Machine:
         return self._run("dpkg", f"--root={self.root}/sys", *words)
 
     def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        environment = {"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"}
-        return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+        return subprocess.run(words, capture_output=True, text=True, check=False, env=apt_root.ENVIRONMENT)
 
     @property
     def there(self) -> dict[str, tuple[str, str]]:
@@ -126,14 +107,9 @@ class Machine:
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Machine]:
     """Make a machine on which NVIDIA's repository is beside Ubuntu's archive."""
-    compiled, repository.compiled = repository.compiled, lambda name, version, *_more: b"library"
-    try:
-        places = ("ubuntu2404", "distribution-ubuntu-24.04")
-        packages = [package for place in places for _row, package in repository.stand_ins(PLAN, place)]
-    finally:
-        repository.compiled = compiled
+    found = apt_root.stand_ins(PLAN, ("ubuntu2404", "distribution-ubuntu-24.04"))
     archives, stanzas = tmp_path_factory.mktemp("archives"), []
-    for package in packages:
+    for package in itertools.chain.from_iterable(found.values()):
         package.scripts = {}
         content = deb.archive(package)
         (archives / package.file_name).write_bytes(content)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.sim import repository
+from tests.unit import apt_root
 
 HERE = Path(repository.__file__).parent
 PLAN = yaml.safe_load((HERE / "packages.yaml").read_text())
@@ -124,50 +125,27 @@ def apt(tmp_path_factory: pytest.TempPathFactory) -> Install:
     """
     if shutil.which("apt-get") is None:
         pytest.skip("apt-get is not installed")
-    compiled, repository.compiled = repository.compiled, lambda name, version, *_more: b"library"
-    try:
-        packages = {name: [each for _row, each in repository.stand_ins(PLAN, name)] for name in PLAN["repositories"]}
-    finally:
-        repository.compiled = compiled
+    packages = apt_root.stand_ins(PLAN, PLAN["repositories"])
 
     def install(where: str, *names: str, present: tuple[str, ...] = (), preferences: str = "") -> dict[str, str]:
         root = tmp_path_factory.mktemp("apt")
-        for name in ("lists/partial", "cache/archives/partial", "log", "etc", "r"):
-            (root / name).mkdir(parents=True)
+        (root / "r").mkdir()
         beside = [each for each in packages.get(BESIDE.get(where, ""), ()) if each.component == "main"]
         stanzas = [
             f"{each.control()}Filename: ./{each.file_name}\nSize: 1\nSHA256: {'0' * 64}\n"
             for each in [*packages[where], *beside]
         ]
         (root / "r/Packages").write_text("\n".join(stanzas))
-        (root / "sources.list").write_text(f"deb [trusted=yes] file:{root}/r ./\n")
         (root / "preferences").write_text(preferences)
-        status = [
-            f"Package: {name}\nStatus: install ok installed\nVersion: 99\nArchitecture: amd64\nMaintainer: x\nDescription: x\n"
-            for name in (*PRESENT, *present)
-        ]
-        (root / "status").write_text("\n".join(status))
-        settings = {
-            "Dir::State::Lists": root / "lists",
-            "Dir::State::status": root / "status",
-            "Dir::Cache": root / "cache",
-            "Dir::Etc::SourceList": root / "sources.list",
-            "Dir::Etc::SourceParts": root / "etc",
-            "Dir::Etc::Preferences": root / "preferences",
-            "Dir::Etc::PreferencesParts": root / "etc",
-            "Dir::Log": root / "log",
-            "APT::Architecture": "amd64",
-            "APT::Architectures": "amd64",
-            "Debug::NoLocking": "true",
-        }
-        options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+        (root / "status").write_text(apt_root.installed((*PRESENT, *present)))
+        options = apt_root.options(root, root / "r", root / "status")
         subprocess.run(["apt-get", "-q", *options, "update"], check=True, capture_output=True)
         done = subprocess.run(
             ["apt-get", "-s", "-q", *options, "--no-install-recommends", "install", *names],
             capture_output=True,
             text=True,
             check=False,
-            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+            env=apt_root.ENVIRONMENT,
         )
         if done.returncode != 0:
             raise AssertionError(done.stdout + done.stderr)
