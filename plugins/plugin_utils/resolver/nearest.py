@@ -9,7 +9,7 @@ named second. Only what was resolved is proposed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -23,17 +23,34 @@ Decide = Callable[[Wish], Stack]
 
 # More than two ways out, each with its newest, are no help.
 _WAYS = 2
+# More wishes than this are not tried: a person waits for the answer.
+_TRIALS = 10_000
+
+
+class _TooMany(Exception):
+    """The search is given up."""
 
 
 @dataclass(frozen=True)
 class _Search:
-    """Trying wishes for one machine."""
+    """Trying wishes for one machine, each once."""
 
     decide: Decide
     situation: Situation
     rules: Rules
+    #: By the wish's own words: it holds mappings, which have no hash.
+    tried: dict[str, Stack | None] = field(default_factory=dict)
 
     def stack(self, wish: Wish) -> Stack | None:
+        """Return what a wish resolves to, None where it does not. Raises _TooMany."""
+        words = repr(wish)
+        if words not in self.tried:
+            if len(self.tried) == _TRIALS:
+                raise _TooMany
+            self.tried[words] = self._decided(wish)
+        return self.tried[words]
+
+    def _decided(self, wish: Wish) -> Stack | None:
         try:
             return self.decide(wish)
         except Unresolved:
@@ -46,17 +63,37 @@ class _Search:
         """Say whether a wish can be met at all where these parts may be anything, what they are included."""
         if not changed:
             return self.works(wish)
-        first, *rest = changed
-        return any(self.possible(probe(wish), rest) for probe in first.probes or [first.leave])
+        # What is said of the driver stands last. A driver that cannot be had by itself cannot be had with any component.
+        *rest, last = changed
+        said = not any(part.name.startswith("driver") for part in rest)
+        probes = (probe(wish) for probe in last.probes or [last.leave])
+        return any((not said or self.works(_bare(other))) and self.possible(other, rest) for other in probes)
+
+    def serves(self, component: Alternative, wish: Wish) -> bool:
+        """Say whether anything that the wish says of one component can be met, where it is alone beside the driver."""
+        alone = wish
+        for each in _components(wish):
+            if each.text != component.text:
+                alone = each.follow(alone)
+        return self.possible(alone, parts(alone, self.situation, self.rules))
 
 
 def remedy(wish: Wish, decide: Decide, situation: Situation, rules: Rules) -> str | None:
     """Return what to ask for instead, such as "ask for pytorch=2.7.0, or ask for pytorch=2.14.1 (the newest that fits)".
 
-    None where no part of the wish is to blame.
+    None where no part of the wish is to blame, or where too many wishes would have to be tried.
     """
-    search = _Search(decide, situation, rules)
-    for left_out in _left_out(wish):
+    try:
+        return _remedy(wish, _Search(decide, situation, rules))
+    except _TooMany:
+        return None
+
+
+def _remedy(wish: Wish, search: _Search) -> str | None:
+    bare = _bare(wish)
+    if not search.possible(bare, parts(bare, search.situation, search.rules)):
+        return None
+    for left_out in _left_out(wish, search):
         rest = wish
         for each in left_out:
             rest = each.follow(rest)
@@ -140,11 +177,19 @@ def _newest(wish: Wish, changed: Sequence[Part], search: _Search) -> list[Altern
 # whole components --------------------------------------------------------------------------------------
 
 
-def _left_out(wish: Wish) -> Iterator[tuple[Alternative, ...]]:
-    """Yield what may be left out of a wish: nothing, each component alone, then several."""
+def _left_out(wish: Wish, search: _Search) -> Iterator[tuple[Alternative, ...]]:
+    """Yield what may be left out of a wish: nothing, each component alone, then several; what cannot be served at all always."""
     present = [each for each in _components(wish) if each.follow(wish) != wish]
-    for number in range(len(present) + 1):
-        yield from combinations(present, number)
+    unserved = [each for each in present if not search.serves(each, wish)]
+    for number in range(len(unserved), len(present) + 1):
+        yield from (several for several in combinations(present, number) if all(each in several for each in unserved))
+
+
+def _bare(wish: Wish) -> Wish:
+    """Return what a wish says of the driver alone."""
+    for each in _components(wish):
+        wish = each.follow(wish)
+    return wish
 
 
 def _components(wish: Wish) -> list[Alternative]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import nearest
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.alternatives import nearest_first
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 Resolve = Callable[..., dict[str, Any]]
 
@@ -114,3 +116,46 @@ def test_a_toolkit_without_code_for_the_card_is_named_nowhere(resolve: Resolve) 
 def test_releases_are_near_by_minor_version_then_by_steps_then_upwards(wished: list[str], order: list[str]) -> None:
     released = ["2.0.0", "2.0.1", "2.1.0", "2.1.1", "2.2.0", "3.0.0"]
     assert [version for _step, version in nearest_first(wished, released)] == order
+
+
+#: Much that is wished at once, most of it of no use on an old card.
+MANY = [
+    *(
+        "driver=570",
+        "driver-modules=open",
+        "driver-source=nvidia",
+        "cuda=12.4",
+        "cuda=12.6",
+        "pytorch=2.6.0",
+        "python=3.9",
+    ),
+    *("cudnn=9.5.0", "nccl", "tensorrt", "tensorflow=2.17.0", "jax", "dali"),
+]
+
+
+@pytest.mark.parametrize(("card", "os"), [("Tesla K80", "ubuntu-24.04"), ("GeForce RTX 4090", "amzn-2023")])
+def test_a_machine_that_serves_no_wish_is_told_so_at_once(
+    resolve: Resolve, monkeypatch: pytest.MonkeyPatch, card: str, os: str
+) -> None:
+    trials, remedy = [], nearest._remedy
+
+    def counted(wish: Wish, search: nearest._Search) -> str | None:
+        found = remedy(wish, search)
+        trials.append(len(search.tried))
+        return found
+
+    monkeypatch.setattr(nearest, "_remedy", counted)
+    answer = resolve(card, os, *MANY)
+    assert not answer["ok"]
+    assert trials
+    assert max(trials) < 200
+    assert not any("ask for" in each["remedy"] for each in answer["conflicts"])
+
+
+def test_a_search_that_takes_too_long_is_given_up(resolve: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    wish = ("GeForce RTX 5090", "ubuntu-24.04", "pytorch=2.6.0")
+    assert "pytorch=2.7.0" in resolve(*wish)["conflicts"][0]["remedy"]
+    monkeypatch.setattr(nearest, "_TRIALS", 1)
+    answer = resolve(*wish)
+    assert not answer["ok"]
+    assert all(each["remedy"] and "pytorch=2.7.0" not in each["remedy"] for each in answer["conflicts"])
