@@ -148,7 +148,7 @@ def test_a_machine_that_serves_no_wish_is_told_so_at_once(
     answer = resolve(card, os, *MANY)
     assert not answer["ok"]
     assert trials
-    assert max(trials) < 200
+    assert max(trials) < 500
     assert not any("ask for" in each["remedy"] for each in answer["conflicts"])
 
 
