@@ -45,6 +45,8 @@ _DEVICE = re.compile(r"^(?:10de:)?([0-9a-f]{4})$")
 # Words for the same thing. A glued "m" is a laptop too: 1060m.
 _SAME = {"mobile": "laptop", "notebook": "laptop", "m": "laptop"}
 _MAX_Q = re.compile(r"max[ -]?q", re.IGNORECASE)
+# Words that only cards of NVIDIA have in their names, whatever number is beside them.
+_OF_NVIDIA = re.compile(r"(?<![a-z])(?:quadro|geforce|rtx|nvidia|ada)(?![a-z])")
 
 
 def matching(pattern: str | None, rules: Rules) -> list[Row]:
@@ -122,9 +124,14 @@ def by_range(device: str | None, rules: Rules) -> Row | None:
 
 
 def maker(name: str, rules: Rules) -> str | None:
-    """Return the maker of a GPU that is none of NVIDIA's, by the words in its name: AMD for "Instinct MI300X"."""
+    """Return the maker of a GPU that is none of NVIDIA's, by the words in its name: AMD for "Instinct MI300X".
+
+    None where a word of it is NVIDIA's own: "Quadro RX 5000" is a card of NVIDIA, written wrongly.
+    """
     rows: list[Row] = rules["hosts"]["makers"]
     plain = name.lower()
+    if _OF_NVIDIA.search(plain):
+        return None
     return next((row["maker"] for row in rows if any(re.search(each, plain) for each in row["names"])), None)
 
 

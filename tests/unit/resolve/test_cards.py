@@ -267,11 +267,20 @@ def test_a_pattern_without_a_card_is_bad_input(rules: dict[str, Any]) -> None:
         ("rx480", "AMD"),
         ("Radeon Pro W7900", "AMD"),
         ("Vega 64", "AMD"),
+        ("RX 6950 XT", "AMD"),
+        ("rx7900xtx", "AMD"),
+        ("RX 9070", "AMD"),
+        ("RX 5700 XT", "AMD"),
+        ("R9 290", "AMD"),
+        ("r7 240", "AMD"),
+        ("W6800", "AMD"),
         ("Arc A770", "Intel"),
         ("B580", "Intel"),
         ("Data Center GPU Max 1550", "Intel"),
         ("Flex 170", "Intel"),
         ("Gaudi 2", "Intel"),
+        ("Gaudi2", "Intel"),
+        ("gaudi", "Intel"),
     ],
 )
 def test_a_gpu_of_another_maker_is_told_from_an_unknown_card(name: str, maker: str, rules: dict[str, Any]) -> None:
@@ -282,6 +291,25 @@ def test_a_gpu_of_another_maker_is_told_from_an_unknown_card(name: str, maker: s
             asked(name, rules)
         assert caught.value.suggestions == []
     assert gpus.suggest(name, rules) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("RX 4090", "GeForce RTX 4090"),
+        ("RX 5090", "GeForce RTX 5090"),
+        ("rx 3090 ti", "GeForce RTX 3090 Ti"),
+        ("Quadro RX 5000", "Quadro RTX 5000"),
+        ("RX 6000 Ada", "RTX 6000 Ada"),
+        ("NVIDIA RX 3060", "GeForce RTX 3060"),
+    ],
+)
+def test_an_rtx_without_its_t_is_no_card_of_amd(written: str, meant: str, rules: dict[str, Any]) -> None:
+    assert gpus.maker(written, rules) is None
+    for asked in (gpus.identify, gpus.matching):
+        with pytest.raises(BadInput) as caught:
+            asked(written, rules)
+        assert any(name.startswith(meant) for name in caught.value.suggestions), caught.value.suggestions
 
 
 def test_no_card_of_nvidia_is_taken_for_one_of_another_maker(rules: dict[str, Any]) -> None:
