@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
 from . import signed_modules
-from .components import container_toolkit, cuda, nvidia_driver
+from .components import container_toolkit, cuda, frameworks, nvidia_driver
 from .components.nvidia_driver import continues
 from .resolver.naming import component
 from .rules import Rules
@@ -31,6 +31,8 @@ _BRANCH_IN_NAME = re.compile(
 )
 #: Versions that a sentence names.
 _NAMED = 6
+#: The interpreter of the environments.
+PYTHON = "python"
 #: Libraries of NVIDIA's repository: part of the stack, and where the wish has their version.
 LIBRARIES = {"cudnn": "cudnn_version", "nccl": "nccl_version", "tensorrt": "tensorrt_version"}
 
@@ -76,7 +78,13 @@ class Missing:
 
 def demands(stack: Stack, wish: Wish) -> list[Demand]:
     """Return what a stack asks of the package index, in the order of its parts."""
-    return [*_driver(stack), *_toolkits(stack), *_libraries(stack, wish), *_container_toolkit(stack)]
+    return [
+        *_driver(stack),
+        *_toolkits(stack),
+        *_libraries(stack, wish),
+        *_container_toolkit(stack),
+        *_pythons(stack, wish),
+    ]
 
 
 def _driver(stack: Stack) -> list[Demand]:
@@ -160,6 +168,15 @@ def _container_toolkit(stack: Stack) -> list[Demand]:
     ]
 
 
+def _pythons(stack: Stack, wish: Wish) -> list[Demand]:
+    """Return the Pythons that the environments run on: those that come with a package are in minor releases of the system, or not."""
+    versions = dict.fromkeys(str(framework["interpreter"]) for framework in stack.get("frameworks") or ())
+    return [
+        Demand(PYTHON, version, frameworks.interpreters(version), lambda _name, _found: True, bool(wish.python))
+        for version in versions
+    ]
+
+
 # held against the index --------------------------------------------------------------------------------
 
 
@@ -193,11 +210,11 @@ def absent(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> di
 
 
 def missing(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> list[Missing]:
-    """Return the parts that the index cannot give."""
+    """Return the parts that the index cannot give. A Python is none of them: the index says itself which package it lacks."""
     found = []
     for demand in asked:
         wrong = _wrong(demand, index, packages)
-        if wrong:
+        if wrong and demand.want != PYTHON:
             there = offers(demand, index)
             instead = ", ".join(_of_another_branch(demand, wrong, index)) or _instead(demand, index, there)
             found.append(Missing(demand, instead, there[0] if there else None))

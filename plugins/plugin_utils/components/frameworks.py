@@ -50,6 +50,11 @@ def findings(context: Context) -> list[Finding]:
 _VENV = {"debian": "-venv", "redhat": ""}
 
 
+def interpreters(version: str) -> list[str]:
+    """The names under which distributions package a Python with all that an environment needs."""
+    return list(dict.fromkeys(f"python{version}{suffix}" for suffix in _VENV.values()))
+
+
 def _interpreter(framework: Mapping[str, Any], context: Context) -> list[str]:
     """The package with a Python that is not there yet; named in the plan, so that the index is asked for it before anything changes."""
     wished = str(framework["interpreter"])

@@ -211,3 +211,56 @@ def test_a_python_that_is_not_there_is_asked_of_the_index_before_anything_change
     lost = {"kind": "missing", "text": "no package python3.12", "remedy": "-", "package": "python3.12"}
     made = planner.finish(draft, {"packages": {}, "install": [], "problems": [lost]})
     assert "index-missing" in {row["rule"] for row in made["refusals"]}
+
+
+@pytest.mark.parametrize(
+    ("offered", "taken"),
+    [({"3.12", "3.11"}, "3.12"), ({"3.11"}, "3.11"), (set(), "3.9")],
+    ids=["9.4 and later", "9.2", "9.0"],
+)
+def test_a_python_that_this_minor_release_lacks_gives_way_to_the_next(offered: set[str], taken: str) -> None:
+    facts = red_hat("rocky", "9.2", "5.14.0-284.30.1.el9_2.x86_64", 1)
+    facts["python"]["interpreters"] = [{"path": "/usr/bin/python3.9", "version": "3.9.16", "venv": True}]
+    draft, index, lacking = _asked_again(facts, offered, "pytorch")
+    (environment,) = draft.context.stack["frameworks"]
+    assert environment["interpreter"] == taken
+    assert {name for name in draft.packages if name.startswith("python3.")} == {
+        f"python{each}" for each in offered & {taken}
+    }
+    told = [row["text"] for row in draft.answer["why"] if row["rule"] == "frameworks.python-absent"]
+    named = [each for each in ("3.12", "3.11") if f"python={each}" in lacking]
+    assert told == ([f"the machine's package index has no Python {', '.join(named)}"] if named else [])
+    assert not any("python" in row["text"] for row in planner.finish(draft, index)["refusals"])
+
+
+def test_a_python_that_is_asked_for_gives_way_to_none() -> None:
+    facts = red_hat("rocky", "9.2", "5.14.0-284.30.1.el9_2.x86_64", 1)
+    facts["python"]["interpreters"] = [{"path": "/usr/bin/python3.9", "version": "3.9.16", "venv": True}]
+    draft, index, lacking = _asked_again(facts, {"3.11"}, "pytorch", "python=3.12")
+    assert lacking == {}
+    (row,) = [row for row in planner.finish(draft, index)["refusals"] if "python3.12" in row["text"]]
+    assert row["rule"] == "index-no-such-package"
+
+
+def _asked_again(
+    facts: dict[str, Any], offered: set[str], *wants: str
+) -> tuple[planner.Draft, dict[str, Any], dict[str, list[str]]]:
+    """The draft that the index of a machine leaves, as look.py makes it: the index has everything else, and of the Pythons these."""
+    lacking: dict[str, list[str]] = {}
+    for _turn in range(5):
+        draft = planner.draft(facts, wish(gpuwright_want=[*wants]), load_rules(), request(absent=lacking))
+        assert isinstance(draft, planner.Draft), draft
+        lost = [
+            name
+            for name in draft.packages
+            if name.startswith("python3.") and name.removeprefix("python") not in offered
+        ]
+        rows = {name: {"candidate": "1-1", "versions": ["1-1"]} for name in draft.packages if name not in lost}
+        form = {"kind": "no-such-package", "repository": None, "remedy": "-"}
+        problems = [{**form, "text": f"no repository offers {name}", "package": name} for name in lost]
+        index = {"packages": rows, "others": {}, "install": [], "remove": [], "enabled": [], "problems": problems}
+        more = {key: there for key, there in planner.absent(draft, index).items() if key.startswith("python=")}
+        if not more:
+            return draft, index, lacking
+        lacking |= more
+    raise AssertionError(lacking)

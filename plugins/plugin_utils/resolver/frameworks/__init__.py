@@ -121,6 +121,10 @@ def _environment(
             f"Python {choice.python} is installed beside the system's own, which is too old for what is released today"
         )
         log.decided("frameworks.python-beside", text, "compat/systems.yaml (pythons_beside)")
+    lacking = [each for each in _preferred(situation, log.rules) if _is_absent(each, situation)]
+    if lacking:
+        text = f"the machine's package index has no Python {', '.join(lacking)}"
+        log.decided("frameworks.python-absent", text, "the machine's package index")
     machine = Machine(situation.cards, situation.arch, choice.python)
     contents = {
         **_public(offer, framework, wish, log),
@@ -347,22 +351,31 @@ def _interpreters(situation: Situation, rules: Rules) -> list[str]:
     """Return the Pythons of a machine, the system's own first, then the newest.
 
     Where the system's own is too old for what is released today, newer ones stand before it: those that are there, then those that its
-    repositories have beside it, of which one is installed with the environment.
+    repositories have beside it, of which one is installed with the environment. What the machine's index turned out not to have is none.
     """
     system = _row(situation, rules).get("python")
     there = list(situation.pythons) if situation.pythons is not None else [system] if system else []
-    more = _beside(situation, rules)
+    more = _preferred(situation, rules)
     newer = [each for each in there if more and dotted.key(each) > dotted.key(system)]
     return [
         *sorted(newer, key=lambda each: more.index(each) if each in more else len(more)),
-        *(each for each in more if each not in newer),
+        *(each for each in _beside(situation, rules) if each not in newer),
         *sorted(set(there) - {*newer, *more}, key=lambda each: (each != system, _newest_first(each))),
     ]
 
 
 def _beside(situation: Situation, rules: Rules) -> list[str]:
-    """Return the Pythons that a system's repositories have beside its own, which is too old, the preferred one first."""
+    """Return the Pythons that a machine's repositories have beside the system's own, which is too old, the preferred one first."""
+    return [each for each in _preferred(situation, rules) if not _is_absent(each, situation)]
+
+
+def _preferred(situation: Situation, rules: Rules) -> list[str]:
+    """Return the Pythons to be had beside the system's own, in the newest release of the system: an older one may lack some."""
     return [] if situation.environment == "jetson" else list(_row(situation, rules).get("pythons_beside", ()))
+
+
+def _is_absent(python: str, situation: Situation) -> bool:
+    return f"python={python}" in situation.absent
 
 
 def _row(situation: Situation, rules: Rules) -> Row:
