@@ -307,7 +307,8 @@ def of_versions(path: str, start: str) -> set[tuple[str, str]]:
                 first, last = data.rfind(b"\n\n", 0, here + 1), data.find(b"\n\n", here)
                 stanza = data[first + 1 if first >= 0 else 0 : last if last >= 0 else len(data)]
                 fields = dict(re.findall(rb"^(Package|Version): (\S+)", stanza, re.MULTILINE))
-                found.add((fields[b"Package"].decode(), fields[b"Version"].decode()))
+                if len(fields) == 2:  # a stanza that names no package offers none
+                    found.add((fields[b"Package"].decode(), fields[b"Version"].decode()))
                 here = data.find(wanted, here + 1)
     return found
 

@@ -77,6 +77,7 @@ def test_every_package_is_pinned_by_the_names_that_have_such_a_version(tmp_path:
         "Package: libcuda1\nVersion: 590.1-1\n\n"
         "Package: newer\nVersion: 590.580.1-1\n\n"
         "Version: 580.1-1\nPackage: backwards\n\n"
+        "Origin: x\nVersion: 580.3-1\n\n"
         "Package: last\nVersion: 580.2-1\n"
     )
     assert private_apt.of_versions(str(path), "580.") == {
