@@ -332,10 +332,8 @@ def without_packages(status: str, names: Iterable[str], native: str | None) -> s
     gone, left = set(names), []
     lost: set[str] = set()
     for stanza in filter(str.strip, status.split("\n\n")):
-        fields = dict(re.findall(r"^(Package|Architecture|Provides): (.*)$", stanza, re.MULTILINE))
-        architecture = fields.get("Architecture", "all")
-        foreign = "" if architecture in (native, "all") else ":" + architecture
-        if fields.get("Package", "") + foreign in gone:
+        fields = _fields(stanza)
+        if _full_name(fields, native) in gone:
             lost.add(fields["Package"])
             lost.update(re.findall(r"(?:^|, )([^\s,:(]+)", fields.get("Provides", "")))
         else:
@@ -352,23 +350,32 @@ def without_packages(status: str, names: Iterable[str], native: str | None) -> s
     )
 
 
-def unfinished(status: str) -> list[str]:
-    """Names of the packages in dpkg's record that an interrupted run left unfinished."""
-    found = (
-        re.search(r"^Package: (\S+)", each, re.MULTILINE) for each in status.split("\n\n") if _UNFINISHED.search(each)
-    )
-    return [each.group(1) for each in found if each]
+def _fields(stanza: str) -> dict[str, str]:
+    return dict(re.findall(r"^(Package|Architecture|Provides): (.*)$", stanza, re.MULTILINE))
+
+
+def _full_name(fields: Mapping[str, str], native: str | None) -> str:
+    """The name of the package of a stanza, with its architecture where that is another one than dpkg's own."""
+    architecture = fields.get("Architecture", "all")
+    return fields.get("Package", "") + ("" if architecture in (native, "all") else ":" + architecture)
+
+
+def unfinished(status: str, native: str | None) -> list[str]:
+    """The packages in dpkg's record that an interrupted run left unfinished: names, of another architecture name:architecture."""
+    found = (_fields(each) for each in status.split("\n\n") if _UNFINISHED.search(each))
+    return [_full_name(fields, native) for fields in found if "Package" in fields]
 
 
 def finished(status: str) -> str:
     """dpkg's record as if nothing were unfinished, for apt solves nothing else before that is done, and the repair sees to it before
     anything is installed: what an interrupted run left counts as installed, without relations, as do those of what depends on it.
     """
-    stanzas, names = status.split("\n\n"), unfinished(status)
+    # A relation names a package without its architecture, or with another word after the colon (any).
+    stanzas, names = status.split("\n\n"), {each.partition(":")[0] for each in unfinished(status, None)}
     if not names:
         return status
     depends = re.compile(
-        r"^(?:Pre-Depends|Depends):.*(?<![\w.+-])(?:{})(?![\w.+-])".format("|".join(map(re.escape, names))),
+        r"^(?:Pre-Depends|Depends):.*(?<![\w.+-])(?:{})(?![\w.+-])".format("|".join(map(re.escape, sorted(names)))),
         re.MULTILINE,
     )
     return "\n\n".join(
@@ -649,9 +656,8 @@ class PrivateApt:
         """Every package, with its version, that installing `wanted` would bring if `replaced` were not there, nor what an interrupted
         run left half done: apt goes on from there only where each of these, and what they need, is named. None where apt says nothing.
         """
-        status = _text(_STATUS)
-        gone = [*replaced, *unfinished(status)]
-        told = without_packages(status, gone, package_files.native_arch(Host()))
+        status, native = _text(_STATUS), package_files.native_arch(Host())
+        told = without_packages(status, [*replaced, *unfinished(status, native)], native)
         private = "Dir::State::status=" + _write(self._at("status-without"), told)
         install, _remove = self.simulate(wanted, recommends, "-o", private)
         return {row["name"]: row["version"] for row in install} or None

@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
 from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 from ansible_collections.gpuwright.node.plugins.modules import package_index
 from tests.unit.modules import run_module
@@ -88,6 +89,26 @@ def test_every_package_is_pinned_by_the_names_that_have_such_a_version(tmp_path:
     assert private_apt.of_versions(str(path), "580.95.*") == {("libcuda1", "580.95.05-1")}
     path.write_text("")
     assert private_apt.of_versions(str(path), "580.") == set()
+
+
+def test_what_is_half_done_goes_out_of_the_record_in_its_own_architecture_alone() -> None:
+    form = "Package: {0}\nStatus: install ok {2}\nArchitecture: {1}\nVersion: 1\nDepends: {3}\n"
+    rows = [
+        ("libcuda1", "amd64", "installed", "libc6"),
+        ("libcuda1", "i386", "half-configured", "libc6"),
+        ("data", "all", "unpacked", "libc6"),
+        ("tool", "amd64", "half-installed", "libc6"),
+        ("user", "amd64", "installed", "libcuda1 (>= 1)"),
+    ]
+    status = "\n".join(form.format(*row) for row in rows)
+    names = private_apt.unfinished(status, "amd64")
+    assert names == ["libcuda1:i386", "data", "tool"]
+    left = packages.parse_dpkg_status(private_apt.without_packages(status, names, "amd64"), "amd64")
+    assert sorted(left) == ["libcuda1", "user"]
+    # Whatever its architecture, who depends on it by its name loses the relation where it counts as installed.
+    told = private_apt.finished(status)
+    assert "Depends: libcuda1" not in told
+    assert {each.state for each in packages.parse_dpkg_status(told, "amd64").values()} == {"installed"}
 
 
 @pytest.mark.parametrize(
