@@ -110,10 +110,12 @@ def _has_epel(situation: Situation) -> bool:
 
 
 def builders(situation: Situation, rules: Rules) -> list[dict[str, Any]]:
-    """Return the repositories of the system that packages of EPEL may need, and that the machine has without having them enabled."""
+    """Return the repositories of the system that packages of EPEL may need, and that the machine has without having them enabled, each
+    with the steps that enable this one for good.
+    """
     off = {each.get("name") for each in situation.package_sources or () if not each["enabled"]}
     return [
-        {"repository": name, "steps": row["steps"], "source": cite(rules, "systems", row)}
+        {"repository": name, "steps": row["steps"].format(repository=name), "source": cite(rules, "systems", row)}
         for row in rules["systems"]["builders"]
         if row["os"] == situation.os
         for name in (each.replace("{arch}", situation.arch) for each in row["repositories"])

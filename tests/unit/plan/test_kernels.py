@@ -11,7 +11,9 @@ import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import kernels, planner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import repositories
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_options
 
 from .nodes import bare
 from .test_planner import index_of, request, wish
@@ -103,6 +105,39 @@ def test_the_whole_kernel_is_asked_of_the_index_with_the_driver() -> None:
 def test_the_seal_covers_the_hooks_where_the_role_puts_them() -> None:
     role = Path(__file__).resolve().parents[3] / "roles/nvidia_driver/vars/main.yml"
     assert yaml.safe_load(role.read_text())["__nvidia_driver_kernel_hook_places"] == nvidia_driver.KERNEL_HOOKS
+
+
+_REGISTERED = "subscription-manager repos --enable "
+_OTHERS = "dnf config-manager --set-enabled "
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "name", "steps"),
+    [
+        *(("ol", each, f"ol{each[0]}_codeready_builder", _OTHERS) for each in ("8.10", "9.6")),
+        ("ol", "10.1", "ol10_codeready_builder", _OTHERS),
+        *(
+            ("rhel", version, form.format(version.partition(".")[0]), _OTHERS)
+            for version in ("8.10", "9.6", "10.1")
+            for form in (
+                "codeready-builder-for-rhel-{}-rhui-rpms",
+                "codeready-builder-for-rhel-{}-x86_64-rhui-rpms",
+                "rhui-codeready-builder-for-rhel-{}-x86_64-rhui-rpms",
+            )
+        ),
+        ("rhel", "9.6", "codeready-builder-for-rhel-9-x86_64-rpms", _REGISTERED),
+        ("rhel", "10.1", "codeready-builder-for-rhel-10-x86_64-rpms", _REGISTERED),
+        ("rocky", "8.10", "powertools", _OTHERS),
+        ("almalinux", "9.6", "crb", _OTHERS),
+    ],
+)
+def test_the_builder_of_each_system_is_found_and_the_steps_name_it(
+    system: str, version: str, name: str, steps: str
+) -> None:
+    rules = load_rules()
+    where = situation_from_options([], f"{system}-{version}", "x86_64", {}, rules)
+    found = repositories.builders(replace(where, package_sources=({"name": name, "enabled": False},)), rules)
+    assert [(row["repository"], row["steps"]) for row in found] == [(name, steps + name)]
 
 
 def test_a_repository_that_epel_needs_is_enabled_for_the_run_and_told() -> None:
