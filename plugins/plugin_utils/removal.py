@@ -41,7 +41,8 @@ WRITTEN = re.compile(
     r"|/etc/(modprobe|modules-load|dracut[.]conf|yum[.]repos|default/grub)[.]d/gpuwright[\w.+-]*"
     r"|/usr/share/keyrings/gpuwright-[\w.+-]+|/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuwright-[\w.+-]+"
     r"|/etc/kernel/((header_)?postinst|postrm|install)[.]d/(zz|aa|95)-gpuwright([.]install)?"
-    r"|/etc/systemd/system/(gpuwright-[\w.-]+|nvidia-persistenced[.]service[.]d/gpuwright[.]conf)|/etc/gpuwright/[\w.-]+|/usr/local/libexec/gpuwright/[\w.-]+"
+    r"|/etc/systemd/system/(gpuwright-[\w.-]+|nvidia-(persistenced|cdi-refresh)[.]service[.]d/gpuwright[.]conf)"
+    r"|/etc/gpuwright/[\w.-]+|/usr/local/libexec/gpuwright/[\w.-]+"
     r"|/etc/dkms/([\w.+~-]+[.]conf|no-autoinstall)|/etc/docker/daemon[.]json",
     re.ASCII,
 )

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, removal, way_back
+from ansible_collections.gpuwright.node.plugins.plugin_utils import (
+    components,
+    driver_lock,
+    planner,
+    removal,
+    resolver,
+    situation,
+    way_back,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
-    fabric,
-    mig,
-    nouveau_blacklist,
+    Context,
+    base,
+    container_toolkit,
     nvidia_driver,
+    runfile,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
@@ -733,6 +747,79 @@ def test_all_that_the_components_manage_may_be_removed_again() -> None:
             assert removal.foreign({"history": record}) == []
 
 
+def _paths(value: Any) -> Iterator[str]:
+    """The absolute paths in a constant of a module."""
+    if isinstance(value, str) and value.startswith("/"):
+        yield value
+    elif isinstance(value, dict):
+        yield from _paths(list(value.values()))
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for each in value:
+            yield from _paths(each)
+
+
+def _named() -> set[str]:
+    """Every path that a component's module names in a constant, apart from what no seal holds: the uninstaller of NVIDIA's file, and where
+    the host's own files are put aside.
+    """
+    modules = [driver_lock, *(importlib.import_module(f"{components.__name__}.{each.name}") for each in _modules())]
+    found = {
+        path
+        for module in modules
+        for name, value in vars(module).items()
+        if name.strip("_").isupper()
+        for path in _paths(value)
+    }
+    return found - {runfile.UNINSTALLER, base.BACKUP}
+
+
+def _modules() -> Iterator[pkgutil.ModuleInfo]:
+    return pkgutil.iter_modules(components.__path__)
+
+
+NAMED = _named()
+
+
+def test_the_constants_of_every_component_are_looked_through() -> None:
+    assert {container_toolkit.CDI_SETTING, driver_lock.UNATTENDED_FILE, *removal.MERGED} <= NAMED
+    assert {*nvidia_driver.PERSISTENCE_FILES, *nvidia_driver.KERNEL_HOOKS["redhat"]} <= NAMED
+
+
+def test_a_drop_in_directory_that_a_component_made_goes_with_it() -> None:
+    role = Path(__file__).resolve().parents[3] / "roles/remove/vars/main.yml"
+    removed = yaml.safe_load(role.read_text())["__remove_directories"]
+    parents = {PurePosixPath(path).parent for path in NAMED}
+    made = {str(each) for each in parents if each.name == "gpuwright" or each.match("systemd/system/*.d")}
+    assert made == set(removed)
+
+
+@pytest.mark.parametrize("system", [row["os"] for row in load_rules()["systems"]["rows"]])
+def test_the_files_of_the_package_sources_are_ours_on_every_system(system: str) -> None:
+    rules = load_rules()
+    found: set[str] = set()
+    for source in ("nvidia", "distro"):
+        asked = wish(nvidia_driver_source=source, gpuwright_want=["driver", "cuda", "container-toolkit"])
+        where = situation.situation_from_options(["H100"], system, "x86_64", {}, rules)
+        stack = resolver.resolve(where, asked, rules).get("stack") or {}
+        names = [row["name"] for row in stack.get("repositories") or ()]
+        found.update(base.repository_files(Context(facts=nodes.bare(), stack=stack, variables={}), names))
+    assert found
+    assert removal.foreign({"history": {"files": sorted(found)}}) == []
+
+
+def test_the_setting_that_debians_own_open_modules_need_is_taken_back() -> None:
+    facts = nodes.bare()
+    facts["packages"]["sources"][0]["components"] = ["main", "contrib", "non-free"]
+    asked = wish(gpuwright_want=["driver", "container-toolkit"], nvidia_driver_source="distro")
+    drafted = planner.draft(facts, asked, load_rules(), request())
+    assert isinstance(drafted, planner.Draft), planner.why_not(drafted)
+    files = planner.finish(drafted, index_of(drafted))["manages"]["container_toolkit"]["files"]
+    assert container_toolkit.CDI_SETTING in files
+    made = taken_back(node(files=files, components=["container_toolkit"]))
+    assert made["ok"], planner.why_not(made)
+    assert container_toolkit.CDI_SETTING in made["remove"]["files"]
+
+
 @pytest.mark.parametrize(
     ("key", "named"),
     [
@@ -744,14 +831,7 @@ def test_all_that_the_components_manage_may_be_removed_again() -> None:
         ("files", "/etc/apt/preferences.d/nvidia-driver-pinning-580"),
         ("files", "/etc/dkms/nvidia-580.1-6.12.94+deb13-amd64.conf"),
         ("files", "/etc/default/grub.d/gpuwright.cfg"),
-        ("files", "/etc/docker/daemon.json"),
-        *(("files", path) for paths in nvidia_driver.KERNEL_HOOKS.values() for path in paths),
-        ("files", mig.LAYOUT),
-        ("files", mig.PROGRAM),
-        ("files", mig.UNIT),
-        ("files", nouveau_blacklist.BLACKLIST),
-        ("files", nouveau_blacklist.DRACUT),
-        ("files", fabric.MODULES_FILE),
+        *(("files", path) for path in sorted(NAMED)),
         ("environments", "/opt/gpuwright/pytorch"),
         ("environments", "/data/envs/2026/jax"),
         ("environments", "/usr/local/dl/tensorflow"),
