@@ -16,16 +16,17 @@ KERNEL = "5.14.0-611.41.1.el9_7.x86_64"
 SET = dict.fromkeys(("nvidia-driver-cuda", "kmod-nvidia-open-dkms"), "3:580.178.04-1.el9")
 
 
-def templated(name: str, installed: dict[str, str], module: dict[str, Any] | None) -> Any:
+def templated(name: str, installed: dict[str, str], module: dict[str, Any] | None, **more: Any) -> Any:
     """The value of an internal variable of the role after an installation on EL 9."""
-    stack = {"packages": list(SET), "modules": "open", "build": "dkms"}
+    stack = {"packages": list(SET), "modules": "open", "build": "dkms", **more.pop("stack", {})}
+    plan = {"stack": {"driver": stack}, "install": more.pop("install", [])}
     facts = {
         "packages": {"installed": installed},
-        "kernel": {"available": {"nvidia": module} if module else {}, "next": KERNEL},
+        "kernel": {"available": {"nvidia": module} if module else {}, "next": more.pop("kernel", KERNEL)},
         "os": {"family": "redhat"},
     }
     variables = DataLoader().load_from_file(str(VARS), trusted_as_template=True)
-    variables |= {"gpuwright_plan": {"stack": {"driver": stack}}, "__nvidia_driver_seen": {"facts": facts}}
+    variables |= {"gpuwright_plan": plan, "__nvidia_driver_seen": {"facts": facts}, **more}
     return Templar(loader=DataLoader(), variables=variables).template(trust_as_template("{{ " + name + " }}"))
 
 
@@ -58,6 +59,20 @@ def test_what_dkms_takes_for_installed_is_read_from_its_status_for_the_next_kern
     ]
     line = templated("__nvidia_driver_installed_line", SET, None)
     assert re.findall(line, "\n".join(told)) == [("nvidia", "580.178.04"), ("nvidia-current-open", "550.163.01")]
+
+
+@pytest.mark.parametrize("stack", [{}, {"version": "580.178.04"}])
+def test_what_dkms_takes_for_installed_is_taken_back_in_the_version_of_the_driver_alone(stack: dict[str, Any]) -> None:
+    """nvidia-fs, of GPUDirect Storage, is NVIDIA's too, and not what is missing."""
+    told = [
+        f"nvidia/580.126.20, {KERNEL}, x86_64: installed",
+        f"nvidia/580.178.04, {KERNEL}, x86_64: installed",
+        f"nvidia-fs/2.26.6, {KERNEL}, x86_64: installed",
+    ]
+    recorded = {"stdout": "\n".join(told)}
+    found = templated("__nvidia_driver_taken_for_installed", SET, None, stack=stack, __nvidia_driver_recorded=recorded)
+    assert [list(each) for each in found] == [["nvidia", "580.178.04"]]
+    assert list(templated("__nvidia_driver_taken_for_installed", SET, None, __nvidia_driver_recorded={"rc": 2})) == []
 
 
 def test_the_package_with_the_source_of_the_module_is_known_by_its_name() -> None:
