@@ -17,7 +17,7 @@ from .resolver import systems
 
 #: Debian's and Ubuntu's images carry their release in their name, Red Hat's in their version.
 _IMAGE = re.compile(r"^linux-image-(?:unsigned-)?(?P<release>\d\S*?)(?:-unsigned)?(?::\w+)?$")
-_RPM = re.compile(r"^kernel(?:-(?:rt|64k|uek|azure|lt|ml))?(?:-core)?$")
+_RPM = re.compile(r"^kernel(?:-(?P<flavour>rt|64k)|-(?:uek|azure|lt|ml))?(?:-core)?$")
 _CORE = re.compile(r"^(?P<kernel>kernel(?:-(?:rt|64k))?)-core$")
 
 
@@ -30,9 +30,18 @@ def unasked(install: Iterable[Mapping[str, Any]], present: Iterable[str]) -> lis
         version = str(row.get("version") or "").split(":", 1)[-1]
         if image and not image["release"].endswith("-dbg") and image["release"] not in there:
             found.append(str(row["name"]))
-        elif _RPM.match(row["name"]) and not any(version and release.startswith(version) for release in there):
+        rpm = _RPM.match(row["name"])
+        if rpm and not any(_is_of(version, rpm["flavour"], release) for release in there):
             found.append(f"{row['name']} {version}".rstrip())
     return found
+
+
+def _is_of(version: str, flavour: str | None, release: str) -> bool:
+    """Say whether a release is that of a package of Red Hat's. Flavoured kernels of today have the version of the usual one, and their
+    flavour behind a plus; real-time ones of release 8 have ``.rt`` and a number in the version.
+    """
+    own = release.partition("+")[2] == (flavour or "") or f".{flavour}" in version
+    return bool(version) and release.startswith(version) and own
 
 
 def headers_alone(context: Context) -> str | None:

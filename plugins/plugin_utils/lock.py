@@ -43,7 +43,7 @@ HOST_VARIABLES = tuple(
 )
 
 # Headers and prebuilt modules of Debian's, Ubuntu's and Red Hat's kernels.
-_OF_KERNEL = ("linux-", "kernel-devel")
+_OF_KERNEL = ("linux-", *systems.DEVELS)
 _PACKAGED = {"version": (str, type(None)), "packages": [str]}
 _FOR_CUDA = {**_PACKAGED, "cuda": str}
 #: What a lock file holds: a type, a list of one kind, or the keys of a mapping ("?" marks one that may be absent).

@@ -24,7 +24,7 @@ Facts = Mapping[str, Any]
 MERGED = ("/etc/docker/daemon.json",)
 #: What a machine boots from stays, whoever brought it: another program may have updated the kernel while a run was at work.
 BOOTS = re.compile(
-    r"(linux-(image|modules(?!-nvidia)|base)|kernel(-core|-modules.*)?(-\d.*)?$|grub|shim|systemd-boot|initramfs-tools|dracut)"
+    r"(linux-(image|modules(?!-nvidia)|base)|kernel(-64k|-rt)?(-core|-modules.*)?(-\d+[.].*)?$|grub|shim|systemd-boot|initramfs-tools|dracut)"
 )
 #: What keeps CDI fresh: it comes with the toolkit, and its role enables it. dpkg's purge takes the link away, rpm leaves it.
 REFRESHES = ("nvidia-container-toolkit-base", ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"))

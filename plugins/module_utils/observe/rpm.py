@@ -17,7 +17,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
 # Kernels stand side by side; so do keys.
 _SIDE_BY_SIDE = re.compile(r"^(?:kernel(?:-|$)|kmod-|gpg-pubkey$)")
-_BY_KERNEL = ("kernel-core", "kernel-devel", "kernel-devel-matched")
+# Of the usual kernel, and of those with pages of 64 KiB and for real time.
+_BY_KERNEL = tuple(
+    kernel + part for kernel in ("kernel", "kernel-64k", "kernel-rt") for part in ("-core", "-devel", "-devel-matched")
+)
 _FORM = r"%{NAME}\t%{EPOCH}\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{VENDOR}\t%{SOURCERPM}\n"
 _FIELDS = 6
 # As a lock may name them behind a version; or none.

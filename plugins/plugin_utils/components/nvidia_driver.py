@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
 from .. import driver_lock, exchange, secure_boot
+from ..resolver import systems
 from . import fabric, runfile
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
 
@@ -23,7 +24,7 @@ SOURCES: Mapping[str, list[str]] = {
     "runfile": [],
 }
 #: Headers follow the kernel and not the driver.
-HEADERS = ("linux-headers-", "kernel-devel")
+HEADERS = ("linux-headers-", *systems.DEVELS)
 #: How the versions of the driver's packages begin; a kernel's module package counts differently.
 _DRIVER_VERSION = re.compile(r"(\d+:)?\d{3,}\.\d")
 PERSISTENCE_SERVICE = "nvidia-persistenced.service"

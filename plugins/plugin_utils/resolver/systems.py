@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
@@ -14,8 +15,12 @@ from . import kernel_metas
 from .log import Log, Unresolved, conflict
 
 END_IS_NEAR = timedelta(days=180)
-# Red Hat's headers of a kernel, and what requires them together with the core of that very kernel.
-_DEVEL, _MATCHED = "kernel-devel", "kernel-devel-matched"
+#: How the packages with headers of Red Hat's kernels begin.
+DEVELS = ("kernel-devel", "kernel-64k-devel", "kernel-rt-devel")
+# What requires the headers of one kernel together with its core; a flavoured kernel has its own.
+_MATCHED = re.compile(r"(?P<newest>(?P<devel>kernel-(?:64k-)?devel)-matched)-(?P<kernel>\d.*)")
+# Red Hat's flavours: pages of 64 KiB, and real time (5.14.0-611.41.1.el9_7.aarch64+64k).
+_FLAVOURED = re.compile(r"(?P<release>\d.*)\+(?P<flavour>64k|rt)")
 _EXTENDED = {"debian": "Debian LTS", "ubuntu": "Ubuntu Pro (ESM)", "rhel": "Red Hat's extended life cycle support"}
 
 
@@ -84,11 +89,12 @@ def headers(situation: Situation, system: Row, rules: Rules) -> str:
     """
     name = _in_step(situation, system, rules)
     there = situation.installed or {}
-    if f"headers={name}" in situation.absent and headers_of_newest(name):
-        return _MATCHED
-    if name.startswith(f"{_MATCHED}-") and _MATCHED in there and name not in there:
+    matched = _MATCHED.fullmatch(name)
+    if matched and f"headers={name}" in situation.absent:
+        return matched["newest"]
+    if matched and matched["newest"] in there and name not in there:
         # There is one version of it at a time, and DKMS is content with any: naming another would move it.
-        return name.replace(_MATCHED, _DEVEL, 1)
+        return f"{matched['devel']}-{matched['kernel']}"
     alone = headers_alone(name, situation.kernel)
     kept = (situation.kept or {}).get("headers") == alone and name not in (situation.installed or {})
     return alone if alone and (kept or f"headers={name}" in situation.absent) else name
@@ -100,22 +106,34 @@ def headers_alone(headers: str, kernel: str | None) -> str | None:
 
 
 def headers_of_newest(headers: str) -> str | None:
-    """Return the package with the headers of Red Hat's newest kernel, which brings that kernel, in place of those of an older one."""
-    return _MATCHED if headers.startswith(f"{_MATCHED}-") else None
+    """Return the package with the headers of Red Hat's newest kernel of the same flavour, which brings that kernel, in place of those of
+    an older one. None where no package brings both.
+    """
+    matched = _MATCHED.fullmatch(headers)
+    return matched["newest"] if matched else None
+
+
+def _flavour(kernel: str) -> str:
+    """Return the flavour of a kernel whose headers have another name than the usual ones: cloud, 64k, rt; else default."""
+    flavoured = _FLAVOURED.fullmatch(kernel)
+    return flavoured["flavour"] if flavoured else "cloud" if "-cloud-" in kernel else "default"
 
 
 def _in_step(situation: Situation, system: Row, rules: Rules) -> str:
-    flavour = "cloud" if situation.kernel and "-cloud-" in situation.kernel else "default"
+    own = _flavour(situation.kernel or "")
     for row in rules["systems"]["headers"]:
         fits = row["family"] == system["family"]
         fits = fits and system["version"] in row.get("releases", [system["version"]])
-        fits = fits and row["arch"] in ("any", situation.arch) and row["flavour"] in ("any", flavour)
+        fits = fits and row["arch"] in ("any", situation.arch) and row["flavour"] in ("any", own)
         if fits:
             if "{series}" in row["headers"] and situation.kernel and situation.installed is not None:
                 return _of_meta(situation, situation.kernel, system, str(row["headers"]))
             name = str(row["headers"]).replace("{series}", series(situation, system) or "generic")
-            # Nobody looked at the machine: the name without a kernel stands for it.
-            return name.replace("{kernel}", situation.kernel) if situation.kernel else name.removesuffix("-{kernel}")
+            if not situation.kernel:
+                # Nobody looked at the machine: the name without a kernel stands for it.
+                return name.removesuffix("-{kernel}")
+            flavoured = _FLAVOURED.fullmatch(situation.kernel) if row["flavour"] == own else None
+            return name.replace("{kernel}", flavoured["release"] if flavoured else situation.kernel)
     text = f"no package of kernel headers is known for {situation.os} on {situation.arch}"
     raise Unresolved(conflict("os.headers", text, "compat/systems.yaml", "use x86_64 or aarch64"))
 

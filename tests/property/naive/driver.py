@@ -194,18 +194,24 @@ def _packages(situation: Any, driver: Mapping[str, Any]) -> Iterator[str]:
 
 def _headers(situation: Any, driver: Mapping[str, Any]) -> Iterator[str]:
     """EPEL's DKMS requires kernel-devel-matched where kernel-core is installed; only that of the kernel that boots next brings none.
-    Release 8 has no such package.
+    Release 8 has no such package. Kernels with pages of 64 KiB have one of their own; of those for real time it requires
+    kernel-rt-devel.
     """
     system = row("systems", "rows", os=situation.os)
     if driver["build"] != "dkms" or system["family"] != "rhel":
         return
-    devel = [name for name in driver["packages"] if name.startswith("kernel-devel")]
-    if len(devel) != 1 or (situation.kernel and not devel[0].endswith(f"-{situation.kernel}")):
+    release, plus, flavour = (situation.kernel or "").rpartition("+")
+    own = plus and system["version"] != "8" and flavour in ("64k", "rt")
+    release, start = (release, f"kernel-{flavour}-devel") if own else (situation.kernel, "kernel-devel")
+    devel = [name for name in driver["packages"] if re.match(r"kernel-(\w+-)?devel", name)]
+    if len(devel) != 1 or not devel[0].startswith(start) or (release and not devel[0].endswith(f"-{release}")):
         yield f"the headers are {devel}, the kernel is {situation.kernel}"
-    named = any(name.startswith("kernel-devel-matched") for name in devel)
+    if start == "kernel-rt-devel":
+        return
+    named = any(name.startswith(f"{start}-matched") for name in devel)
     if named and system["version"] == "8":
         yield f"kernel-devel-matched is named on {situation.os}, which has none"
-    there = any(name.startswith("kernel-devel-matched") for name in situation.installed or ())
+    there = any(name.startswith(f"{start}-matched") for name in situation.installed or ())
     if not named and not there and system["version"] != "8":
         yield f"kernel-devel-matched is neither named nor there, on {situation.os}"
 

@@ -36,6 +36,12 @@ def test_headers_stand_under_the_name_of_each_kernel_and_the_newest_under_their_
     assert "kernel-devel-matched-5.14.0-611.9.1.el9_7.x86_64" in rpm.parse_rpm(matched)
 
 
+@pytest.mark.parametrize("name", ["kernel-64k-core", "kernel-64k-devel", "kernel-64k-devel-matched", "kernel-rt-devel"])
+def test_flavoured_kernels_stand_under_the_name_of_each_too(name: str) -> None:
+    line = f"{name}\t(none)\t5.14.0-503.14.1.el9_5\taarch64\tRocky\tkernel-5.14.0-503.14.1.el9_5.src.rpm\n"
+    assert set(rpm.parse_rpm(line)) == {name, f"{name}-5.14.0-503.14.1.el9_5.aarch64"}
+
+
 def test_the_source_package_and_the_keys_are_read() -> None:
     found = rpm.parse_rpm(CUT_OFF + KEY)
     assert found["nvidia-driver-cuda"].source == "nvidia-driver"

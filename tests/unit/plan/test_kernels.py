@@ -18,6 +18,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import si
 from .nodes import bare
 from .test_planner import index_of, request, wish
 
+EL = "5.14.0-611.el9"
 PRESENT = ["6.12.94+deb13-amd64", "6.8.0-87-generic", "5.14.0-570.el9.x86_64"]
 
 
@@ -54,6 +55,23 @@ def test_what_is_no_other_kernel_is_not_one(name: str, version: str) -> None:
     assert kernels.unasked([{"name": name, "version": version}], PRESENT) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "present", "unasked"),
+    [
+        ("kernel-64k-core", EL, f"{EL}.aarch64+64k", False),
+        ("kernel-64k-core", EL, f"{EL}.aarch64", True),
+        ("kernel-core", EL, f"{EL}.aarch64+64k", True),
+        ("kernel-rt-core", EL, f"{EL}.x86_64+rt", False),
+        ("kernel-rt-core", EL, f"{EL}.x86_64", True),
+        ("kernel-rt-core", "4.18.0-553.rt7.342.el8_10", "4.18.0-553.rt7.342.el8_10.x86_64", False),
+    ],
+)
+def test_a_kernel_of_another_flavour_is_another_kernel_in_the_same_version(
+    name: str, version: str, present: str, unasked: bool
+) -> None:
+    assert bool(kernels.unasked([{"name": name, "version": version}], [present])) == unasked
+
+
 def context(**variables: Any) -> Context:
     return Context(facts=bare(), stack={}, variables={"nvidia_driver": variables})
 
@@ -67,7 +85,6 @@ def test_a_plan_with_another_kernel_is_refused_with_its_name_and_the_way_out() -
     assert kernels.refusals(install, context(nvidia_driver_allow_kernel=True)) == []
 
 
-EL = "5.14.0-611.el9"
 CORE = {"name": "kernel-core", "version": EL}
 
 
@@ -78,6 +95,8 @@ CORE = {"name": "kernel-core", "version": EL}
         ([CORE, {"name": "kernel", "version": EL}], []),
         ([{"name": "kernel-core", "version": "5.14.0-570.el9"}], []),  # the one that is there, again
         ([{"name": "kernel-rt-core", "version": EL}], [f"kernel-rt-{EL}.x86_64"]),
+        ([{"name": "kernel-64k-core", "version": EL}], [f"kernel-64k-{EL}.x86_64"]),
+        ([{"name": "kernel-64k-core", "version": EL}, {"name": "kernel-64k", "version": EL}], []),
         ([{"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1"}], []),
         ([{"name": "kernel-devel-matched", "version": EL}], []),
     ],

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set
 from ansible_collections.gpuwright.node.plugins.plugin_utils import (
     components,
     driver_lock,
@@ -541,6 +542,9 @@ def test_the_units_of_a_toolkit_that_goes_are_switched_off_and_those_of_one_that
         "linux-image-amd64",
         "grub-pc",
         "kernel-core",
+        "kernel-64k-core",
+        "kernel-64k-modules-core",
+        "kernel-rt-5.14.0-611.el9.x86_64",
         "kernel-core-5.14-1.el9.x86_64",
         "shim-signed",
     ],
@@ -551,6 +555,11 @@ def test_what_the_machine_boots_from_stays_whoever_brought_it(name: str) -> None
 
 def test_modules_of_the_driver_for_a_kernel_are_no_kernel() -> None:
     assert removal.packages(node(brought=["linux-modules-nvidia-580-generic"])) == ["linux-modules-nvidia-580-generic"]
+
+
+@pytest.mark.parametrize("name", ["kernel-devel", "kernel-64k-devel-matched", "kernel-rt-devel-5.14.0-611.el9.x86_64"])
+def test_headers_of_a_kernel_are_no_kernel(name: str) -> None:
+    assert removal.packages(node(brought=[name])) == [name]
 
 
 def test_a_node_without_anything_of_gpuwright_is_right_as_it_is() -> None:
@@ -781,7 +790,7 @@ NAMED = _named()
 
 
 def test_the_constants_of_every_component_are_looked_through() -> None:
-    assert {container_toolkit.CDI_SETTING, driver_lock.UNATTENDED_FILE, *removal.MERGED} <= NAMED
+    assert {container_toolkit.CDI_SETTING, driver_set.UNATTENDED_FILE, *removal.MERGED} <= NAMED
     assert {*nvidia_driver.PERSISTENCE_FILES, *nvidia_driver.KERNEL_HOOKS["redhat"]} <= NAMED
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import systems
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.resolve.conftest import FACTS, TODAY, Resolve
 
@@ -106,6 +107,53 @@ def test_dkms_is_content_with_the_matched_headers_of_another_kernel_and_those_of
         ),
     ):
         assert stack_of(observed(rules, "rocky-9.6", "driver", installed=there))["driver"]["headers"] == headers
+
+
+FLAVOURED = "5.14.0-503.14.1.el9_5.aarch64"
+
+
+@pytest.mark.parametrize(
+    ("system", "flavour", "headers"),
+    [
+        ("rocky-9.5", "64k", "kernel-64k-devel-matched"),
+        ("almalinux-10.1", "64k", "kernel-64k-devel-matched"),
+        ("rocky-9.5", "rt", "kernel-rt-devel"),
+        ("rhel-10.0", "rt", "kernel-rt-devel"),
+    ],
+)
+def test_the_headers_of_a_flavoured_kernel_have_its_flavour_in_their_name(
+    rules: dict[str, Any], system: str, flavour: str, headers: str
+) -> None:
+    """DKMS asks for kernel-64k-devel-matched and kernel-rt-devel; no package has +64k or +rt in its release."""
+    keys = {"gpuwright_repository_keys": {"nvidia": "0" * 40}}
+    driver = stack_of(observed(rules, system, "driver", kernel={"next": f"{FLAVOURED}+{flavour}"}, wish=keys))["driver"]
+    assert driver["headers"] == f"{headers}-{FLAVOURED}"
+    assert driver["headers"] in driver["packages"]
+
+
+def test_the_matched_headers_of_a_flavour_give_way_as_the_usual_ones_do(rules: dict[str, Any]) -> None:
+    kernel = {"next": f"{FLAVOURED}+64k"}
+    for there, headers in (
+        ({"kernel-64k-devel-matched": "5.14.0-570.el9"}, f"kernel-64k-devel-{FLAVOURED}"),
+        ({"kernel-devel-matched": "5.14.0-570.el9"}, f"kernel-64k-devel-matched-{FLAVOURED}"),
+    ):
+        found = stack_of(observed(rules, "rocky-9.5", "driver", kernel=kernel, installed=there))
+        assert found["driver"]["headers"] == headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "newest"),
+    [
+        (f"kernel-devel-matched-{KERNEL}", "kernel-devel-matched"),
+        (f"kernel-64k-devel-matched-{FLAVOURED}", "kernel-64k-devel-matched"),
+        (f"kernel-devel-{KERNEL}", None),
+        (f"kernel-rt-devel-{FLAVOURED}", None),
+        ("kernel-devel-matched", None),
+        ("linux-headers-amd64", None),
+    ],
+)
+def test_the_newest_headers_are_of_the_same_flavour(headers: str, newest: str | None) -> None:
+    assert systems.headers_of_newest(headers) == newest
 
 
 @pytest.mark.parametrize(

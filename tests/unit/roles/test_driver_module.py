@@ -83,6 +83,33 @@ def test_the_package_with_the_source_of_the_module_is_known_by_its_name() -> Non
     assert list(templated("__nvidia_driver_source_packages", of_ubuntu, None)) == ["nvidia-dkms-580-open"]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "headers"),
+    [
+        (KERNEL, f"kernel-devel-{KERNEL}"),
+        ("5.14.0-503.14.1.el9_5.aarch64+64k", "kernel-64k-devel-5.14.0-503.14.1.el9_5.aarch64"),
+        ("5.14.0-503.14.1.el9_5.x86_64+rt", "kernel-rt-devel-5.14.0-503.14.1.el9_5.x86_64"),
+    ],
+)
+def test_the_headers_of_exactly_one_kernel_are_asked_for_by_the_name_that_rpm_knows(kernel: str, headers: str) -> None:
+    assert templated("__nvidia_driver_kernel_headers", SET, None, kernel=kernel) == headers
+
+
+def test_a_kernel_that_comes_whole_is_no_other_package_of_its_flavour() -> None:
+    release = "5.14.0-611.49.1.el9_7.aarch64"
+    whole = [f"kernel-{release}", f"kernel-64k-{release}", f"kernel-rt-{release}"]
+    others = [
+        "kernel-64k-core",
+        "kernel-64k-devel",
+        "kernel-64k-devel-matched",
+        "kernel-64k-modules",
+        "kernel-rt-core",
+        "kernel-core",
+    ]
+    rows = [{"name": name} for name in [*whole, *others]]
+    assert list(templated("__nvidia_driver_whole_kernels", SET, None, install=rows)) == whole
+
+
 def test_whoever_reads_of_a_failed_build_learns_whether_nouveau_still_comes() -> None:
     assert "has not been blacklisted" in templated("__nvidia_driver_screen", SET, None)
     said = templated("__nvidia_driver_screen", {**SET, "nvidia-kmod-common": "3:580.178.04-1.el9"}, None)
