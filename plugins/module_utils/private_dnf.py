@@ -29,11 +29,13 @@ from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchE
 from ansible_collections.gpuwright.node.plugins.module_utils.private_apt import Problem, problem
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
-_HEADERS = re.compile(r"^kernel-devel-(?:matched-)?\d")
+_HEADERS = re.compile(r"^(?P<kernel>kernel(?:-64k|-rt)?)-devel-(?P<matched>matched-)?\d")
 _HEADERS_REMEDY = (
-    "the repositories no longer carry the headers of the kernel that boots next: update the kernel (dnf upgrade kernel), boot it, and "
-    "run again; or allow the newest (-e nvidia_driver_allow_kernel=true); or enable a repository that keeps older kernels"
+    "the repositories no longer carry the headers of the kernel that boots next: update the kernel (dnf upgrade {kernel}), boot it, and "
+    "run again; {newest}or enable a repository that keeps older kernels"
 )
+# Only a matched package is there without a version too, for the newest kernel (plugin_utils/resolver/systems.py, headers_of_newest).
+_NEWEST_REMEDY = "or allow the newest (-e nvidia_driver_allow_kernel=true); "
 _BROKEN_REMEDY = "correct that entry or remove it: dnf installs nothing, or nothing from there, before that"
 
 
@@ -166,6 +168,8 @@ def _problem(row: Mapping[str, Any], keys: Mapping[str, Mapping[str, Any]]) -> P
     found = found._replace(package=row["package"], needed=row.get("needed", True), source=row.get("source"))
     if found.kind == "broken-source":
         found = found._replace(remedy=_BROKEN_REMEDY)
-    if _HEADERS.match(row["package"] or ""):
-        found = found._replace(remedy=_HEADERS_REMEDY)
+    headers = _HEADERS.match(row["package"] or "")
+    if headers:
+        newest = _NEWEST_REMEDY if headers.group("matched") else ""
+        found = found._replace(remedy=_HEADERS_REMEDY.format(kernel=headers.group("kernel"), newest=newest))
     return private_apt.with_expected_key(found, keys.get(row["repository"] or "", {}).get("fingerprint"))

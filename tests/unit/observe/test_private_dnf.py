@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils import dnf_question, openpgp, private_dnf
 from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import systems
 from tests.unit.observe.test_openpgp import armoured, fingerprint, key_file
 
 ARMOURED, FINGERPRINT = armoured(key_file(1)), fingerprint(1)
@@ -89,11 +90,23 @@ def test_a_bad_signature_names_the_key_that_was_expected() -> None:
     assert row["remedy"]
 
 
-@pytest.mark.parametrize("name", ["kernel-devel-5.14.0-1.el9.x86_64", "kernel-devel-matched-5.14.0-1.el9.x86_64"])
-def test_headers_that_are_gone_have_a_remedy_of_their_own(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "kernel", "newest"),
+    [
+        ("kernel-devel-4.18.0-553.el8_10.x86_64", "kernel", False),
+        ("kernel-devel-matched-5.14.0-1.el9.x86_64", "kernel", True),
+        ("kernel-64k-devel-matched-5.14.0-1.el9.aarch64", "kernel-64k", True),
+        ("kernel-64k-devel-5.14.0-1.el9.aarch64", "kernel-64k", False),
+        ("kernel-rt-devel-5.14.0-1.el9.x86_64", "kernel-rt", False),
+    ],
+)
+def test_headers_that_are_gone_have_a_remedy_of_their_own(name: str, kernel: str, newest: bool) -> None:
+    """Another kernel may be allowed where the plan then names the newest headers, which bring it."""
     problems = [{"kind": "no-such-package", "text": "no repository offers it", "repository": None, "package": name}]
     (row,) = asked(Dnf({**TOLD, "problems": problems}))["problems"]
-    assert "dnf upgrade kernel" in row["remedy"]
+    assert f"(dnf upgrade {kernel})" in row["remedy"]
+    assert ("nvidia_driver_allow_kernel" in row["remedy"]) == newest
+    assert (systems.headers_of_newest(name) is not None) == newest
 
 
 def test_without_bindings_and_without_an_answer_there_is_a_problem_and_no_traceback() -> None:
