@@ -103,3 +103,9 @@ def test_nothing_of_the_working_directory_or_the_environment_runs(
     monkeypatch.setenv("PYTHONPATH", str(planted))
     assert look(tmp_path, {"root": "/nowhere"}, cwd=planted)["failed"] is True
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_types_of_the_facts_are_no_part_of_it() -> None:
+    assert not {f"{UTILITIES}.{name}" for name in ("facts", "check", "seal", "index")} & set(sources())
+    text = "if TYPE_CHECKING:\n    from a import (\n        b,\n    )\n\n    from c import d\nfrom e import f\n"
+    assert script._FOR_TYPES.sub("", text) == "from e import f\n"
