@@ -820,8 +820,8 @@ class Memory(TypedDict):
     """Size (bytes)"""
 
 
-class PackageSource(TypedDict):
-    """Package source."""
+class _PackageSource(TypedDict):
+    """Package source: keys that are always there."""
 
     file: str
     """File of the source"""
@@ -837,6 +837,13 @@ class PackageSource(TypedDict):
     """Key that signs it"""
     enabled: bool
     """Whether it is enabled"""
+
+
+class PackageSource(_PackageSource, total=False):
+    """Package source."""
+
+    name: str
+    """Id of the repository (dnf)"""
 
 
 class _Packages(TypedDict):

@@ -12,10 +12,13 @@ import hashlib
 import json
 import stat as stat_module
 import time
-from typing import Any, Iterator, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, RunLock, SealState
 
 SCHEMA = 1
 DIRECTORY = "/var/lib/gpuwright/seals"
@@ -37,7 +40,7 @@ class SealError(Exception):
 class Verdict(NamedTuple):
     """How a seal compares with the node."""
 
-    state: str
+    state: SealState
     """"good", "broken", "begun" (a run was cut off in the middle), "alone" (a role was used alone, and nobody looked again), or
     "newer" (written by a newer gpuwright).
     """
@@ -255,19 +258,19 @@ def read_all(host: Host) -> dict[str, dict[str, Any] | SealError]:
     return seals
 
 
-def read_proof(host: Host) -> dict[str, Any] | None:
+def read_proof(host: Host) -> Proof | None:
     """Record of the last proof; None when there is none or it is unreadable (then nothing is proven)."""
     try:
-        return read_object(host, PROOF)
+        return cast("Proof | None", read_object(host, PROOF))
     except SealError as exc:
         host.unknown("proof", str(exc))
         return None
 
 
-def read_lock(host: Host) -> dict[str, Any] | None:
+def read_lock(host: Host) -> RunLock | None:
     """The lock of the run at work, expired or not; None when there is none. An unreadable one is of an unknown owner."""
     try:
-        return read_object(host, LOCK)
+        return cast("RunLock | None", read_object(host, LOCK))
     except SealError as exc:
         host.unknown("lock", str(exc))
         return {"owner": None, "since": None, "expires": None}

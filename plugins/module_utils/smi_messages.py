@@ -10,9 +10,12 @@ error sentence (one lost card among good ones).
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
 
 SLOW_SECONDS = 10.0
 """An answer that takes longer is a warning: a healthy driver answers in about one second a card."""
@@ -267,7 +270,7 @@ def _not_started(error: Optional[str]) -> Trouble:
 
 def read_answer(
     rc: Optional[int], stdout: Any, stderr: Any = "", seconds: Optional[float] = None, error: Optional[str] = None
-) -> Tuple[Optional[smi.SmiData], checks.Check]:
+) -> Tuple[Optional[SmiData], checks.Check]:
     """Judge one call of ``nvidia-smi -q -x``: the data if there is any, and the check ``smi.runs``.
 
     ``error`` says why there is no exit status, as in :func:`explain`.
@@ -276,7 +279,7 @@ def read_answer(
     """
     rest: Dict[str, Any] = {"measured": rc, "expected": 0, "unit": "exit status"}
     shown = _text(stdout) + "\n" + _text(stderr)
-    data: Optional[smi.SmiData] = None
+    data: Optional[SmiData] = None
     unreadable: Optional[smi.SmiError] = None
     try:
         data = smi.parse_xml(stdout)

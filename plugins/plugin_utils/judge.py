@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_judge, smi_messages
 from ansible_collections.gpuwright.node.plugins.module_utils.framework import judge_files
 
 from . import driver_lock, hosts, judge_datacentre, judge_hosts, secure_boot
 from .components import container_toolkit
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
 
 Check = checks.Check
 Expected = Mapping[str, Any]
@@ -408,7 +411,7 @@ def judge_smi(view: Facts, stack: Mapping[str, Any], expected: Expected, foreign
     data = answer.get("data")
     result = [_smi_runs(answer)]
     if isinstance(data, Mapping):
-        result += smi.judge(dict(data), _smi_expectations(view, stack, expected, foreign_driver))
+        result += smi.judge(cast("SmiData", data), _smi_expectations(view, stack, expected, foreign_driver))
     return result
 
 

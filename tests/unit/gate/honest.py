@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tests.unit.plan import nodes
@@ -154,7 +155,7 @@ def provisioned(**changes: Any) -> dict[str, Any]:
     return nodes.merged(whole(nodes.provisioned()), {**records, **changes})
 
 
-def said(facts: dict[str, Any], **more: Any) -> str:
+def said(facts: Mapping[str, Any], **more: Any) -> str:
     """What the module node_facts writes."""
     return json.dumps({"changed": False, "facts": facts, "invocation": {"module_args": {"root": "/"}}, **more})
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
 
 FIXTURES = Path(__file__).parent / "fixtures"
 # Outputs of real machines lie beside the repository where they are at hand; they are read, never kept.
@@ -22,7 +23,7 @@ def document() -> Callable[[str], str]:
 
 
 @pytest.fixture
-def parsed(document: Callable[[str], str]) -> Callable[[str], smi.SmiData]:
+def parsed(document: Callable[[str], str]) -> Callable[[str], SmiData]:
     return lambda name: smi.parse_xml(document(name))
 
 
