@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..module_utils.observe.driver_set import UNATTENDED_FILE
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 #: Names told one by one before the rest is a number.
 _MOST = 6
@@ -34,7 +37,7 @@ class Lock:
     excluded: tuple[str, ...] = ()
 
 
-def of(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> Lock:
+def of(facts: Facts, driver: Mapping[str, Any]) -> Lock:
     """The lock that a driver which gpuwright installed has to have."""
     kind = "holds" if driver["pin"].get("hold") else "kernel"
     seen = facts["driver"]["lock"]
@@ -54,7 +57,7 @@ def pattern(name: str) -> str:
     return "^" + name.replace(".", r"\.").replace("+", r"\+") + "$"
 
 
-def differences(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> list[str]:
+def differences(facts: Facts, driver: Mapping[str, Any]) -> list[str]:
     """In what the lock is not as it has to be, one sentence each; empty when it is whole."""
     lock = of(facts, driver)
     held = set(facts["packages"]["holds"] or ())
@@ -69,7 +72,7 @@ def differences(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> list[str
     return found
 
 
-def _exclusion(facts: Mapping[str, Any], lock: Lock) -> list[str]:
+def _exclusion(facts: Facts, lock: Lock) -> list[str]:
     there = facts["driver"]["lock"]["excluded"]
     if there is None and lock.excluded:
         return [f"{UNATTENDED_FILE}, which keeps unattended upgrades from the set, is missing"]
@@ -78,24 +81,24 @@ def _exclusion(facts: Mapping[str, Any], lock: Lock) -> list[str]:
     return []
 
 
-def _pins(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> list[str]:
+def _pins(facts: Facts, driver: Mapping[str, Any]) -> list[str]:
     package = driver["pin"].get("package")
-    pins = facts["driver"]["lock"]["pins"].get(package) or {}
-    return [f"{path}, the pin of {package}, is gone" for path in pins.get("missing") or ()]
+    pins = facts["driver"]["lock"]["pins"].get(package)
+    return [f"{path}, the pin of {package}, is gone" for path in (pins["missing"] if pins else ())]
 
 
-def moving(facts: Mapping[str, Any]) -> list[str]:
+def moving(facts: Facts) -> list[str]:
     """What the real apt would move of the set; empty where it moves nothing or was not asked (only a full look asks it)."""
-    rows = (facts["driver"].get("lock") or {}).get("would_move") or ()
+    rows = facts["driver"]["lock"]["would_move"] or ()
     return [f"{row['name']} {row['from']} -> {row['to']}" for row in rows]
 
 
-def files(facts: Mapping[str, Any], driver: Mapping[str, Any]) -> list[str]:
+def files(facts: Facts, driver: Mapping[str, Any]) -> list[str]:
     """The files that the lock consists of, for the seal."""
     if facts["packages"]["manager"] != "apt":
         return []
-    pins = facts["driver"]["lock"]["pins"].get(driver["pin"].get("package")) or {}
-    return [*([UNATTENDED_FILE] if of(facts, driver).excluded else []), *(pins.get("files") or ())]
+    pins = facts["driver"]["lock"]["pins"].get(driver["pin"].get("package"))
+    return [*([UNATTENDED_FILE] if of(facts, driver).excluded else []), *(pins["files"] if pins else ())]
 
 
 def _names(names: list[str] | tuple[str, ...]) -> str:

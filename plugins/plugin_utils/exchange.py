@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..module_utils import dotted
 from ..module_utils.observe import driver as observed
 from ..module_utils.observe.driver_set import PINNING
+from . import sections
 
-Facts = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
 Driver = Mapping[str, Any]
 
 _SOURCES = ("nvidia", "distro")
@@ -96,7 +99,7 @@ def _cut_off(facts: Facts, driver: Driver) -> bool:
 
 def _mark(facts: Facts) -> Mapping[str, Any]:
     """The driver's part of the stack in a seal, or in the mark that a run left in its place."""
-    return ((facts["seals"] or {}).get("nvidia_driver") or {}).get("stack") or {}
+    return sections.sealed_stack(facts, "nvidia_driver")
 
 
 def _left(facts: Facts) -> dict[str, str]:

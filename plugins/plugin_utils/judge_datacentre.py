@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
 from .components.fabric import MANAGER
 from .components.mig import wrong_cards
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 Check = checks.Check
 
@@ -23,7 +26,7 @@ _CONTROLLER_3D = "0302"
 class View(Protocol):
     """An observation, read by dotted paths."""
 
-    facts: Mapping[str, Any]
+    facts: Facts
 
     def get(self, path: str) -> Any:
         """The value at a path, None where it is not known."""

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..module_utils import checks as checking
 from ..module_utils import dotted
@@ -29,6 +29,7 @@ from . import (
     removal,
     rescue,
     resolver,
+    sections,
     secure_boot,
     signed_modules,
     situation,
@@ -53,7 +54,9 @@ from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
 
-Facts = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
+
 
 #: Free space that has to stay after the change, in bytes: a full root or /boot is a failure of its own.
 RESERVE_BYTES = 512 * 1024**2
@@ -531,9 +534,9 @@ def to_seal(plan: Mapping[str, Any], begun: Sequence[str], facts: Facts) -> list
     seals = facts["seals"] or {}
 
     def made_again(name: str) -> bool:
-        seal = seals.get(name) or {}
+        seal = seals.get(name)
         changed = [f"{path} changed" for path in plan["manages"][name]["light_files"]]
-        return seal.get("state") == "broken" and seal.get("reason") in changed
+        return seal is not None and seal["state"] == "broken" and seal["reason"] in changed
 
     return [name for name in plan["digests"] if name in begun or made_again(name)]
 
@@ -580,9 +583,9 @@ def _seal_findings(name: str, context: Context, request: Request) -> list[Findin
     if seal["state"] == "newer":
         return []
     if seal["state"] == "alone":
-        return [Finding("adopt", seal["reason"])]
+        return [Finding("adopt", str(seal["reason"]))]
     if seal["state"] != "good":
-        return [Finding("repair", seal["reason"], packages=_moved_packages(seal, context))]
+        return [Finding("repair", str(seal["reason"]), packages=_moved_packages(seal, context))]
     if seal["digest"] != _digest(name, context, request):
         return [Finding("configure", "its inputs changed since it was sealed")]
     if request.full:
@@ -1125,9 +1128,9 @@ def summary(facts: Facts) -> dict[str, Any]:
     }
 
 
-def cards(facts: Facts) -> list[dict[str, Any]]:
+def cards(facts: Facts) -> list[Card]:
     """The cards as nvidia-smi described them; none where it was not asked."""
-    return list(((facts["smi"] or {}).get("data") or {}).get("gpus") or ())
+    return list(sections.cards(facts))
 
 
 # --- which cards are expected -----------------------------------------------------------------------------------------
@@ -1145,8 +1148,8 @@ def _expected_cards(wish: Wish, facts: Facts) -> dict[str, Any]:
         return {"count": wished, "names": None, "from": "the inventory"}
     if wished:
         return {"count": len(wished), "names": list(wished), "from": "the inventory"}
-    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
-    if seal.get("gpus"):
+    seal = sections.seal(facts, "nvidia_driver")
+    if seal and seal["gpus"]:
         return {"count": len(seal["gpus"]), "names": None, "from": "the last seal"}
     return {"count": None, "names": None, "from": None}
 

@@ -14,6 +14,7 @@ from typing import Any
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
+from .. import sections
 from .base import Context, Finding
 
 Index = Mapping[str, Any]
@@ -69,11 +70,11 @@ def _version_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
 
 
 def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
-    seen = context.facts.get("fabric") or {}
-    late = [name for name in modules(driver) if name not in (seen.get("modules_at_boot") or ())]
+    seen = context.facts["fabric"]
+    late = [name for name in modules(driver) if name not in seen["modules_at_boot"]]
     if late:
         return [Finding("configure", f"not loaded at boot: {', '.join(late)}", files=[MODULES_FILE])]
-    absent = [name for name in modules(driver) if name not in (seen.get("modules_loaded") or ())]
+    absent = [name for name in modules(driver) if name not in seen["modules_loaded"]]
     if absent and _driver_runs(context):
         return [Finding("configure", f"not loaded: {', '.join(absent)}")]
     return []
@@ -90,16 +91,15 @@ def _driver_runs(context: Context) -> bool:
 
 
 def _service_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
-    known = context.facts["services"] or {}
     for name in services(context, driver):
-        state = known.get(name) or {}
-        if state.get("enabled") not in ("enabled", None):
+        state = sections.service(context.facts, name)
+        if state["enabled"] not in ("enabled", None):
             return [Finding("configure", f"{name} is not enabled at boot", services=[name])]
         if not _driver_runs(context):
             continue
-        if state.get("active") in ("inactive", "failed"):
+        if state["active"] in ("inactive", "failed"):
             return [Finding("configure", f"{name} is {state['active']}: CUDA fails with error 802", services=[name])]
-        if name == MANAGER and (context.facts.get("fabric") or {}).get("manager_stale"):
+        if name == MANAGER and context.facts["fabric"]["manager_stale"]:
             return [Finding("configure", f"{name} runs with a program that was replaced since", services=[name])]
     return []
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
-from .. import driver_lock, exchange, secure_boot
+from .. import driver_lock, exchange, sections, secure_boot
 from ..resolver import systems
 from . import fabric, runfile
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
@@ -195,8 +195,8 @@ def _stream_findings(context: Context, driver: Mapping[str, Any]) -> list[Findin
 
 def members(context: Context) -> list[str]:
     """The packages of the driver's set that are there and that nobody named: what those that are named depend on."""
-    lock = context.facts["driver"].get("lock") or {}
-    return [name for name in lock.get("set") or () if name not in context.stack["driver"]["packages"]]
+    lock = context.facts["driver"]["lock"]
+    return [name for name in lock["set"] if name not in context.stack["driver"]["packages"]]
 
 
 def left_behind(context: Context, index: Mapping[str, Any]) -> list[str]:
@@ -353,10 +353,9 @@ def _persistence_services(context: Context) -> list[str]:
 
 def _keeper_is_left(context: Context) -> bool:
     """Whether the unit of ours is there without what it is for: another driver's daemon is enabled, or none is wished."""
-    services = context.facts["services"] or {}
-    if (services.get(PERSISTENCE_KEEPER) or {}).get("enabled") in (None, "not-found"):
+    if sections.service(context.facts, PERSISTENCE_KEEPER)["enabled"] in (None, "not-found"):
         return False
-    static = (services.get(PERSISTENCE_SERVICE) or {}).get("enabled") == "static"
+    static = sections.service(context.facts, PERSISTENCE_SERVICE)["enabled"] == "static"
     return not (static and _persistence_setting(context))
 
 
@@ -377,7 +376,7 @@ def _service_findings(context: Context) -> list[Finding]:
 def _static_reason(context: Context) -> str | None:
     """Why a daemon that nothing enables has to be seen to; None where it is kept running."""
     services = context.facts["services"]
-    if (services.get(PERSISTENCE_KEEPER) or {}).get("enabled") != "enabled":
+    if sections.service(context.facts, PERSISTENCE_KEEPER)["enabled"] != "enabled":
         return "the persistence daemon is started by udev alone, and without persistence mode"
     if context.facts["driver"]["loaded_version"] and services[PERSISTENCE_SERVICE]["active"] in ("inactive", "failed"):
         return "the persistence daemon does not run"

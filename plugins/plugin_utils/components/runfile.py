@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .base import Context, Finding, missing_packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 #: The program by which an installation of a .run file is taken away.
 UNINSTALLER = "/usr/bin/nvidia-uninstall"
@@ -44,9 +47,10 @@ def displaced(driver: Mapping[str, Any]) -> list[Finding]:
     return [Finding("remove", reason, driver["displaces"], files=[UNINSTALLER])]
 
 
-def flavour(facts: Mapping[str, Any]) -> str | None:
+def flavour(facts: Facts) -> str | None:
     """The flavour of the module for the next kernel, by its licence; None where there is no module to ask."""
-    licence = ((facts["kernel"]["available"] or {}).get("nvidia") or {}).get("license")
+    module = facts["kernel"]["available"].get("nvidia")
+    licence = module["license"] if module else None
     if not licence:
         return None
     return "open" if "GPL" in licence else "proprietary"

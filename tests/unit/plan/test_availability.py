@@ -17,7 +17,7 @@ from tests.unit.plan.test_planner import request
 V100 = "1db6"
 
 
-def facts_of(device: str | None = None, system: str = "debian-13", **changes: Any) -> dict[str, Any]:
+def facts_of(device: str | None = None, system: str = "debian-13", **changes: Any) -> Any:
     facts = nodes.bare(**changes)
     facts["os"]["id"], facts["os"]["version"] = system.split("-")
     if system != "debian-13":
@@ -28,7 +28,7 @@ def facts_of(device: str | None = None, system: str = "debian-13", **changes: An
     return facts
 
 
-def drafted(*wants: str, facts: dict[str, Any] | None = None, **changes: Any) -> planner.Draft:
+def drafted(*wants: str, facts: Any | None = None, **changes: Any) -> planner.Draft:
     made = planner.draft(facts or nodes.bare(), Wish.from_wants(wants), load_rules(), request(**changes))
     assert isinstance(made, planner.Draft), made["conflicts"] or made["error"]
     return made

@@ -19,7 +19,7 @@ BRANCH_PIN = "nvidia-driver-pinning-580"
 FILE = "/etc/apt/apt.conf.d/52gpuwright-nvidia-driver"
 
 
-def facts_with(**lock: Any) -> dict[str, Any]:
+def facts_with(**lock: Any) -> Any:
     return nodes.provisioned(driver={"lock": lock})
 
 
@@ -99,7 +99,7 @@ def test_a_package_that_was_moved_goes_back_although_it_lost_its_hold_too() -> N
     assert changes[0]["packages"], changes
 
 
-def lock_check(facts: dict[str, Any], **driver: Any) -> dict[str, Any]:
+def lock_check(facts: Any, **driver: Any) -> dict[str, Any]:
     stack = {"driver": {"branch": "580", "adopted": False, "pin": HOLDS, **driver}}
     (check,) = [each for each in judge.judge(facts, stack) if each["id"] == "driver.lock"]
     return check
@@ -129,7 +129,7 @@ def test_an_apt_that_did_not_answer_is_incomplete() -> None:
 # --- drift ------------------------------------------------------------------------------------------------------------
 
 
-def told(facts: dict[str, Any]) -> dict[str, Any]:
+def told(facts: Any) -> dict[str, Any]:
     return drift.status(facts, plan(facts, verb="status"))
 
 

@@ -34,9 +34,7 @@ NEW = dict.fromkeys(
 )
 
 
-def ubuntu(
-    packages: dict[str, str], source: str | None = "distro", mark: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def ubuntu(packages: dict[str, str], source: str | None = "distro", mark: dict[str, Any] | None = None) -> Any:
     """A server with Ubuntu 24.04 and these packages of a driver. ``mark``: the stack in a mark that a run left."""
     facts = nodes.provisioned(
         os={"id": "ubuntu", "version": "24.04", "codename": "noble", "name": "Ubuntu 24.04", "glibc": "2.39"},
@@ -61,7 +59,7 @@ def ubuntu(
     return facts
 
 
-def drafted(facts: dict[str, Any], verb: str = "up", **variables: Any) -> planner.Draft:
+def drafted(facts: Any, verb: str = "up", **variables: Any) -> planner.Draft:
     variables = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": "595", **variables}
     found = planner.draft(facts, wish(**variables), load_rules(), request(verb=verb))
     assert isinstance(found, planner.Draft), planner.why_not(found)
@@ -188,7 +186,7 @@ def test_an_interrupted_exchange_is_finished_by_the_exchange_and_not_by_the_repa
 
 
 def test_the_way_back_does_not_remember_what_a_run_replaced() -> None:
-    facts = ubuntu(OLD, mark={"source": "nvidia", "replaces": OLD}) | {"smi": {"rc": 0}}
+    facts = ubuntu(OLD, mark={"source": "nvidia", "replaces": OLD}) | {"smi": nodes.smi()}
     remembered = way_back.working(facts)
     assert remembered is not None
     assert "replaces" not in remembered["stack"]

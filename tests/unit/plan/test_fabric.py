@@ -22,13 +22,13 @@ def wish(**variables: Any) -> Wish:
     return Wish.from_variables({"gpuwright_want": ["driver=580"], **variables})
 
 
-def drafted(facts: dict[str, Any], asked: Wish | None = None) -> planner.Draft:
+def drafted(facts: Any, asked: Wish | None = None) -> planner.Draft:
     draft = planner.draft(facts, asked or wish(), load_rules(), REQUEST)
     assert isinstance(draft, planner.Draft), draft
     return draft
 
 
-def reasons(facts: dict[str, Any], asked: Wish | None = None) -> list[str]:
+def reasons(facts: Any, asked: Wish | None = None) -> list[str]:
     return [
         finding.reason
         for finding in drafted(facts, asked).findings.get("nvidia_driver", ())
@@ -63,7 +63,7 @@ def hgx() -> dict[str, Any]:
     }
     # Ours, and not adopted: a seal says so.
     stack = {"branch": "580", "modules": "open", "source": "nvidia"}
-    facts["seals"] = {"nvidia_driver": {"state": "good", "digest": "other", "stack": stack, "packages": {}}}
+    facts["seals"] = {"nvidia_driver": {"state": "good", "digest": "other", "stack": stack, "gpus": [], "packages": {}}}
     return facts
 
 
@@ -176,7 +176,7 @@ def secured(state: str | None, **changes: Any) -> dict[str, Any]:
     return nodes.bare(boot={"secure_boot": True, "signing_key": key}, **changes)
 
 
-def made(facts: dict[str, Any]) -> dict[str, Any]:
+def made(facts: Any) -> dict[str, Any]:
     draft = drafted(facts)
     return planner.finish(draft, index(draft))
 

@@ -42,14 +42,12 @@ def made(*wants: str, where: Situation | None = None) -> dict[str, Any]:
     return dict(lock.check(json.loads(lock.text(document))))
 
 
-def drafted(
-    document: dict[str, Any], facts: dict[str, Any] | None = None, **variables: Any
-) -> planner.Draft | dict[str, Any]:
+def drafted(document: dict[str, Any], facts: Any | None = None, **variables: Any) -> planner.Draft | dict[str, Any]:
     asked = lock.as_wish(document, variables)
     return planner.draft(facts or nodes.bare(), asked, load_rules(), request(lock=document))
 
 
-def conflicts(document: dict[str, Any], facts: dict[str, Any]) -> dict[str, str]:
+def conflicts(document: dict[str, Any], facts: Any) -> dict[str, str]:
     """The reasons by rule why a node is not held to a lock."""
     plan = drafted(document, facts)
     assert isinstance(plan, dict)

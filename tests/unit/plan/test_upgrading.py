@@ -20,7 +20,7 @@ RULES = load_rules()
 NEWER = "580.999.01"
 
 
-def warm(version: str | None = None) -> dict[str, Any]:
+def warm(version: str | None = None) -> Any:
     """A proven node; with ``version`` its driver packages have that one."""
     facts = proven(nodes.provisioned())
     if version:
@@ -34,7 +34,7 @@ def warm(version: str | None = None) -> dict[str, Any]:
     return facts
 
 
-def drafted(facts: dict[str, Any], **changes: Any) -> planner.Draft:
+def drafted(facts: Any, **changes: Any) -> planner.Draft:
     made = planner.draft(facts, wish(), RULES, request(**{"verb": "upgrade", **changes}))
     assert isinstance(made, planner.Draft)
     return made

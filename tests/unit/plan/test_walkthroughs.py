@@ -53,7 +53,7 @@ _OPENCL = {"ocl-icd", "opencl-filesystem"}
 _FABRIC = {"nvidia-fabricmanager", "libnvidia-nscq"}
 
 
-def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) -> dict[str, Any]:
+def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) -> Any:
     """A server of Red Hat's family with so many H100."""
     facts = bare(**changes)
     source = {
@@ -74,7 +74,7 @@ def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) 
     return facts
 
 
-def walked(facts: dict[str, Any], *wants: str, **inputs: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def walked(facts: Any, *wants: str, **inputs: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """The finished plan, and the packages with versions that come by it."""
     release = facts["os"]["version"].partition(".")[0]
     every = rpms.packages(release)
@@ -243,7 +243,7 @@ def test_a_python_that_is_asked_for_gives_way_to_none() -> None:
 
 
 def _asked_again(
-    facts: dict[str, Any], offered: set[str], *wants: str
+    facts: Any, offered: set[str], *wants: str
 ) -> tuple[planner.Draft, dict[str, Any], dict[str, list[str]]]:
     """The draft that the index of a machine leaves, as look.py makes it: the index has everything else, and of the Pythons these."""
     lacking: dict[str, list[str]] = {}
