@@ -22,6 +22,7 @@ from . import sections
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
 
 Driver = Mapping[str, Any]
 
@@ -58,7 +59,7 @@ def addresses(stack: Mapping[str, Any]) -> list[str]:
     return [uri for row in stack.get("repositories") or () if row["name"] == _NVIDIA for uri in row["uris"]]
 
 
-def foreign(index: Mapping[str, Any], facts: Facts, there: Mapping[str, str]) -> list[str]:
+def foreign(index: PackageIndex, facts: Facts, there: Mapping[str, str]) -> list[str]:
     """Packages that are no part of the old set and that apt would take away with it. ``there``: what is replaced.
 
     apt knows nothing of what stands in dpkg's journal: what a run that was cut off has taken out already is none of them.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible.errors import AnsibleActionFail
 
@@ -21,6 +21,7 @@ from .wish import BadInput, Wish
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
 
 #: Variables of a run that are no wish.
 RUN_VARIABLES = (
@@ -111,7 +112,7 @@ class Look:
         whole = whole.with_roles(only if request.lock is None else ())
         return planner.draft(facts, whole, RULES, request)
 
-    def index(self, drafted: planner.Draft) -> dict[str, Any] | None:
+    def index(self, drafted: planner.Draft) -> PackageIndex | None:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
         verb only judges what is there.
         """
@@ -129,7 +130,7 @@ class Look:
             "origin": exchange.addresses(drafted.context.stack),
             "replaced": sorted(drafted.replaced),
         }
-        return self.action.on_node("package_index", arguments, self.task_vars)
+        return cast("PackageIndex", self.action.on_node("package_index", arguments, self.task_vars))
 
     def plan(self, facts: Facts, *, only: list[str]) -> dict[str, Any]:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""

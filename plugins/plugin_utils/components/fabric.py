@@ -9,15 +9,17 @@ The fabric manager refuses to start beside a driver of another version, and with
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
-from .. import sections
+from .. import index_answer, sections
 from .base import Context, Finding
 
-Index = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+
 
 MANAGER = "nvidia-fabricmanager.service"
 PEERMEM = "nvidia_peermem"
@@ -129,26 +131,26 @@ def _lead(context: Context, driver: Mapping[str, Any], packages: list[str], ours
 
 
 def narrowed(
-    driver: Mapping[str, Any], versioned: Iterable[str], packages: Iterable[str], index: Index
+    driver: Mapping[str, Any], versioned: Iterable[str], packages: Iterable[str], index: PackageIndex
 ) -> dict[str, str]:
     """What the index has to be held to where it would take another build of the fabric's packages than of the driver; empty
     where it would not, and where it has no such build.
 
     ``versioned``: packages that carry the driver's version. ``packages``: those that would change.
     """
-    rows = index.get("packages") or {}
-    asked = [name for name in packages if (rows.get(name) or {}).get("candidate")]
+    found = index_answer.candidates(index)
+    asked = [name for name in packages if name in found]
     exact = [name for name in part(driver).get("exact", ()) if name in asked]
-    leads = [upstream(rows[name]["candidate"]) for name in versioned if name in asked and name not in exact]
+    leads = [upstream(found[name]) for name in versioned if name in asked and name not in exact]
     if not leads:
         return {}
-    others = [name for name in exact if upstream(rows[name]["candidate"]) != leads[0]]
-    there = [name for name in others if leads[0] in map(upstream, rows[name]["versions"])]
+    others = [name for name in exact if upstream(found[name]) != leads[0]]
+    there = [name for name in others if leads[0] in map(upstream, index_answer.versions(index, name))]
     return dict.fromkeys(there, f"{leads[0]}-")
 
 
 def mismatch(
-    context: Context, driver: Mapping[str, Any], versioned: Iterable[str], index: Index
+    context: Context, driver: Mapping[str, Any], versioned: Iterable[str], index: PackageIndex
 ) -> tuple[str, str] | None:
     """Why the versions that the index gave cannot work together, and what to do; None where they can."""
     exact = [name for name in part(driver).get("exact", ()) if name in context.versions]
@@ -168,8 +170,7 @@ def mismatch(
     return text, f"{remedy}; or name a mirror that is complete (gpuwright_mirrors)"
 
 
-def _common(names: Iterable[str], index: Index) -> str | None:
+def _common(names: Iterable[str], index: PackageIndex) -> str | None:
     """The newest version of which the index has every package."""
-    rows = index.get("packages") or {}
-    offered = [{upstream(each) for each in (rows.get(name) or {}).get("versions") or ()} for name in names]
+    offered = [set(map(upstream, index_answer.versions(index, name))) for name in names]
     return max(set.intersection(*offered), key=dotted.key, default=None)

@@ -7,14 +7,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
-from .. import driver_lock, exchange, sections, secure_boot
+from .. import driver_lock, exchange, index_answer, sections, secure_boot
 from ..resolver import systems
 from . import fabric, runfile
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
 
 #: The package sources that a driver of each source comes from (names as the resolver gives them).
 SOURCES: Mapping[str, list[str]] = {
@@ -199,20 +202,16 @@ def members(context: Context) -> list[str]:
     return [name for name in lock["set"] if name not in context.stack["driver"]["packages"]]
 
 
-def left_behind(context: Context, index: Mapping[str, Any]) -> list[str]:
+def left_behind(context: Context, index: PackageIndex) -> list[str]:
     """Members of the set that the index has in the driver's new version too, and that nothing would bring there: what depends on them
     takes any version. The lock, which is over all of the set, would not hold.
     """
-    rows, driver = index.get("packages") or {}, context.stack["driver"]
-    leads = [
-        upstream(rows[name]["candidate"])
-        for name in versioned_packages(driver)
-        if (rows.get(name) or {}).get("candidate")
-    ]
-    going = {row["name"] for row in index.get("install") or ()}
+    found, driver = index_answer.candidates(index), context.stack["driver"]
+    leads = [upstream(found[name]) for name in versioned_packages(driver) if name in found]
+    going = {row["name"] for row in index["install"]}
     if not leads or not going.intersection(driver["packages"]):
         return []
-    offered = {name: set(map(upstream, versions)) for name, versions in (index.get("others") or {}).items()}
+    offered = {name: set(map(upstream, versions)) for name, versions in index["others"].items()}
     # The repair before it may bring any of them to any version.
     settled = not context.facts["packages"]["interrupted"]
     return [

@@ -149,7 +149,7 @@ def said(facts: Mapping[str, Any], **more: Any) -> str:
     return json.dumps({"changed": False, "facts": facts, "invocation": {"module_args": {"root": "/"}}, **more})
 
 
-INDEX = {
+INDEX: Any = {
     "changed": False,
     "packages": {
         "nvidia-driver-cuda": {"candidate": f"{nodes.DRIVER}-1", "versions": [f"{nodes.DRIVER}-1", "580.126.20-1"]}

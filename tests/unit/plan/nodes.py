@@ -190,6 +190,17 @@ def smi(
     return {"rc": rc, "seconds": 0.1, "error": None, "data": data if rc == 0 else None, **more}
 
 
+def index(**changes: Any) -> Any:
+    """What a package index answers that has nothing; of type Any, as the facts are."""
+    nothing: dict[str, Any] = {"download_bytes": 0, "disk_bytes": 0, "exchange": None, "packages": {}, "others": {}}
+    return {**nothing, "enabled": [], "install": [], "remove": [], "problems": [], **changes}
+
+
+def coming(name: str, version: str) -> Any:
+    """A package that a transaction installs."""
+    return {"name": name, "version": version, "from": None, "download_bytes": 1000, "installed_bytes": 5000}
+
+
 def locked(*names: str) -> dict[str, Any]:
     """What is observed of a whole lock over the packages of these names."""
     pin = "nvidia-driver-pinning-580"

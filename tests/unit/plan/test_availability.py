@@ -34,9 +34,7 @@ def drafted(*wants: str, facts: Any | None = None, **changes: Any) -> planner.Dr
     return made
 
 
-def index(
-    draft: planner.Draft, there: dict[str, list[str]], others: dict[str, list[str]] | None = None
-) -> dict[str, Any]:
+def index(draft: planner.Draft, there: dict[str, list[str]], others: dict[str, list[str]] | None = None) -> Any:
     """An index: ``there`` has the versions of some packages, newest first, every other one is there as it is wished."""
     starts = {name: start for demand in _demands(draft) for name, start in demand.items()}
     rows = {}
@@ -50,12 +48,8 @@ def index(
     lost = [name for name, row in rows.items() if row["candidate"] is None]
     text = "no repository offers the package {0}"
     problems = [{"kind": "no-such-package", "text": text.format(name), "remedy": "-", "package": name} for name in lost]
-    return {
-        "packages": {name: row for name, row in rows.items() if row["candidate"]},
-        "others": others or {},
-        "install": [],
-        "problems": problems,
-    }
+    there_now = {name: row for name, row in rows.items() if row["candidate"]}
+    return nodes.index(packages=there_now, others=others or {}, problems=problems)
 
 
 def _demands(draft: planner.Draft) -> list[dict[str, str]]:
@@ -71,7 +65,7 @@ def _demands(draft: planner.Draft) -> list[dict[str, str]]:
     return [exact, ours, dict.fromkeys((stack.get("container_toolkit") or {}).get("packages", ()), "1.20.0-1")]
 
 
-def refused(draft: planner.Draft, answer: dict[str, Any]) -> list[dict[str, Any]]:
+def refused(draft: planner.Draft, answer: Any) -> list[dict[str, Any]]:
     return list(planner.finish(draft, answer)["refusals"])
 
 
@@ -176,7 +170,7 @@ def test_an_older_container_toolkit_than_the_rules_allow_is_refused_with_what_is
 def test_an_index_that_could_not_be_read_lacks_nothing() -> None:
     draft = drafted("driver=580.95.05", "cuda")
     lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
-    answer = {"packages": {}, "install": [], "problems": [lost]}
+    answer = nodes.index(problems=[lost])
     assert planner.absent(draft, answer) == {}
     assert [row["rule"] for row in refused(draft, answer)] == ["index-unreachable"]
 
@@ -297,7 +291,7 @@ def silent(name: str, **more: Any) -> dict[str, Any]:
 
 def test_a_source_that_is_not_needed_is_a_warning_and_left_out_of_what_dnf_does() -> None:
     draft = drafted("driver=580.126.20")
-    answer = {**index(draft, {}), "problems": [silent("b"), silent("a", kind="timeout"), silent("", source=None)]}
+    answer = index(draft, {}) | {"problems": [silent("b"), silent("a", kind="timeout"), silent("", source=None)]}
     plan = planner.finish(draft, answer)
     assert plan["refusals"] == []
     assert plan["left_out"] == ["a", "b"]
@@ -307,7 +301,7 @@ def test_a_source_that_is_not_needed_is_a_warning_and_left_out_of_what_dnf_does(
 
 def test_a_source_that_is_needed_is_refused_and_stays() -> None:
     draft = drafted("driver=580.126.20")
-    plan = planner.finish(draft, {**index(draft, {}), "problems": [silent("a", needed=True)]})
+    plan = planner.finish(draft, index(draft, {}) | {"problems": [silent("a", needed=True)]})
     assert [row["rule"] for row in plan["refusals"]] == ["index-unreachable"]
     assert plan["left_out"] == []
 

@@ -66,7 +66,7 @@ def drafted(facts: Any, verb: str = "up", **variables: Any) -> planner.Draft:
     return found
 
 
-def answered(draft: planner.Draft, comes: dict[str, str], *more: str) -> dict[str, Any]:
+def answered(draft: planner.Draft, comes: dict[str, str], *more: str) -> Any:
     """What the index answers where these come; ``more`` are packages that apt would remove besides."""
     leaves = sorted(set(draft.replaced) - set(comes))
     versions = {name.replace("-", "_"): "595.112.07-1ubuntu1" for name in draft.packages}

@@ -36,17 +36,11 @@ def reasons(facts: Any, asked: Wish | None = None) -> list[str]:
     ]
 
 
-def index(draft: planner.Draft, **versions: list[str]) -> dict[str, Any]:
+def index(draft: planner.Draft, **versions: list[str]) -> Any:
     """An answer in which every package has the driver's version, but those that are named with _ for -; the first is the candidate."""
     named = {name.replace("_", "-"): each for name, each in versions.items()}
     rows = {name: named.get(name, [f"{nodes.DRIVER}-1"]) for name in draft.packages}
-    return {
-        "packages": {name: {"candidate": each[0], "versions": each} for name, each in rows.items()},
-        "install": [],
-        "download_bytes": 1,
-        "disk_bytes": 1,
-        "problems": [],
-    }
+    return nodes.index(packages={name: {"candidate": each[0], "versions": each} for name, each in rows.items()})
 
 
 @pytest.fixture

@@ -595,7 +595,7 @@ def test_a_locked_toolkit_of_which_the_index_has_nothing_is_refused_with_the_too
 def test_a_lock_is_not_applied_where_the_index_did_not_say_what_it_has() -> None:
     draft = drafted(made())
     assert isinstance(draft, planner.Draft)
-    slow = {"packages": {}, "install": [], "problems": [{"kind": "timeout", "text": "no answer", "remedy": "-"}]}
+    slow = nodes.index(problems=[{"kind": "timeout", "text": "no answer", "remedy": "-"}])
     assert [row["rule"] for row in planner.finish(draft, slow)["refusals"]] == ["index-unverified"]
     open_wish = planner.draft(nodes.bare(), Wish.from_wants(WANTS), load_rules(), request())
     assert isinstance(open_wish, planner.Draft)

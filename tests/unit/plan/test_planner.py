@@ -33,27 +33,26 @@ def request(**changes: Any) -> planner.Request:
     return planner.Request(**{"host": "node", "today": TODAY, **changes})
 
 
-def index_of(drafted: planner.Draft, **versions: str | None) -> dict[str, Any]:
+def index_of(drafted: planner.Draft, **versions: str | None) -> Any:
     """What package_index answers when every package is there; ``versions`` overrides by name with _ for -."""
     named = {name.replace("_", "-"): version for name, version in versions.items()}
     candidates = {name: named.get(name, f"{nodes.DRIVER}-1") for name in drafted.packages}
     rows = [
-        {"name": name, "version": version, "download_bytes": 1000, "installed_bytes": 5000}
+        {"name": name, "version": version, "from": None, "download_bytes": 1000, "installed_bytes": 5000}
         for name, version in candidates.items()
     ]
     comes = {name: version for name, version in candidates.items() if version}
     leaves = sorted(set(drafted.replaced) - set(comes))
-    return {
-        "exchange": {"comes": comes, "leaves": leaves} if drafted.replaced else None,
-        "packages": {
+    return nodes.index(
+        exchange={"comes": comes, "leaves": leaves} if drafted.replaced else None,
+        packages={
             name: {"candidate": version, "versions": [version] if version else []}
             for name, version in candidates.items()
         },
-        "install": rows,
-        "download_bytes": 1000 * len(rows),
-        "disk_bytes": 5000 * len(rows),
-        "problems": [],
-    }
+        install=rows,
+        download_bytes=1000 * len(rows),
+        disk_bytes=5000 * len(rows),
+    )
 
 
 def plan(facts: Any, asked: Wish | None = None, **changes: Any) -> dict[str, Any]:
@@ -191,11 +190,7 @@ def test_the_plan_names_the_services_and_files_that_follow_from_an_installation(
 def test_without_an_answer_in_time_the_versions_are_unverified_and_the_plan_says_so() -> None:
     drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, planner.Draft)
-    slow = {
-        "packages": {},
-        "install": [],
-        "problems": [{"kind": "timeout", "text": "no answer in 90 s", "remedy": "-"}],
-    }
+    slow = nodes.index(problems=[{"kind": "timeout", "text": "no answer in 90 s", "remedy": "-"}])
     made = planner.finish(drafted, slow)
     assert not made["versions_verified"]
     assert made["ok"]
@@ -206,7 +201,7 @@ def test_a_wrong_key_is_a_refusal() -> None:
     drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, planner.Draft)
     problem = {"kind": "wrong-key", "text": "expected A, found B", "remedy": "ask the owner"}
-    made = planner.finish(drafted, {"packages": {}, "install": [], "problems": [problem]})
+    made = planner.finish(drafted, nodes.index(problems=[problem]))
     assert not made["ok"]
     assert made["why_not"] == "expected A, found B -> ask the owner"
 
@@ -216,7 +211,7 @@ def test_what_a_repository_without_an_answer_would_offer_is_not_complained_of_to
     assert isinstance(drafted, planner.Draft)
     lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
     rows = [lost, *({"kind": "no-such-package", "text": f"no {name}", "remedy": "-"} for name in drafted.packages)]
-    made = planner.finish(drafted, {"packages": {}, "install": [], "problems": rows})
+    made = planner.finish(drafted, nodes.index(problems=rows))
     assert [row["text"] for row in made["refusals"]] == ["http://mirror could not be reached"]
 
 
@@ -472,7 +467,7 @@ def test_without_root_nothing_else_is_complained_of() -> None:
     drafted = planner.draft(nodes.bare(privileged=False), wish(), load_rules(), request(verb="up"))
     assert isinstance(drafted, planner.Draft)
     lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
-    made = planner.finish(drafted, {"packages": {}, "install": [], "problems": [lost]})
+    made = planner.finish(drafted, nodes.index(problems=[lost]))
     assert [row["rule"] for row in made["refusals"]] == ["needs-root"]
 
 

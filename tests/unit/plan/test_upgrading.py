@@ -40,7 +40,7 @@ def drafted(facts: Any, **changes: Any) -> planner.Draft:
     return made
 
 
-def offering(draft: planner.Draft, *versions: str) -> dict[str, Any]:
+def offering(draft: planner.Draft, *versions: str) -> Any:
     """An index that has these builds of the driver, and of all else what is installed."""
     index = index_of(draft)
     start = draft.keep.get(EVERY_PACKAGE, "")
