@@ -20,6 +20,7 @@ import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, cast
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, SmiData
 
 
@@ -682,7 +683,7 @@ def _processes(element: ET.Element) -> List[Dict[str, Any]]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def judge(data: SmiData, expected: Optional[Dict[str, Any]] = None) -> List[Dict[str, Any]]:
+def judge(data: SmiData, expected: Optional[Dict[str, Any]] = None) -> List[Check]:
     """Every check that one answer of nvidia-smi allows; see :func:`smi_judge.judge` for ``expected``."""
     from ansible_collections.gpuwright.node.plugins.module_utils import smi_judge
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, dotted, smi, smi_brake, smi_messages
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
         Card,
         Process,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         SmiData,
     )
 
-Check = checks.Check
 Expected = Mapping[str, Any]
 
 REMAPPED_ROWS_LIMIT = 512

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Tuple
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
 
 SLOW_SECONDS = 10.0
@@ -270,7 +271,7 @@ def _not_started(error: Optional[str]) -> Trouble:
 
 def read_answer(
     rc: Optional[int], stdout: Any, stderr: Any = "", seconds: Optional[float] = None, error: Optional[str] = None
-) -> Tuple[Optional[SmiData], checks.Check]:
+) -> Tuple[Optional[SmiData], Check]:
     """Judge one call of ``nvidia-smi -q -x``: the data if there is any, and the check ``smi.runs``.
 
     ``error`` says why there is no exit status, as in :func:`explain`.
@@ -313,7 +314,7 @@ def read_answer(
     return data, checks.passed("smi.runs", reason="nvidia-smi answered", **rest)
 
 
-def _troubled(trouble: Trouble, evidence: Optional[str], rest: Dict[str, Any]) -> checks.Check:
+def _troubled(trouble: Trouble, evidence: Optional[str], rest: Dict[str, Any]) -> Check:
     return checks.make(
         "smi.runs",
         trouble.status,

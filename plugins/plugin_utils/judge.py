@@ -19,9 +19,9 @@ from . import driver_lock, hosts, judge_datacentre, judge_hosts, secure_boot
 from .components import container_toolkit
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, SmiData
 
-Check = checks.Check
 Expected = Mapping[str, Any]
 
 MB = 1_000_000

@@ -14,9 +14,9 @@ from .components.fabric import MANAGER
 from .components.mig import wrong_cards
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-Check = checks.Check
 
 _UP = "run gpuwright up"
 #: PCI class of cards without a display output: those of data centres.

@@ -12,9 +12,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils import checks
 from . import hosts
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-Check = checks.Check
 
 _WHOSE = {"wsl": "the driver is Windows' own", "jetson": "the driver is part of the board's own system image"}
 _ELSEWHERE = {

@@ -19,6 +19,7 @@ from .components import Finding, mig, nouveau_blacklist, runfile
 from .resolver.frameworks import FRAMEWORKS
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, History
 
@@ -243,7 +244,7 @@ def left(facts: Facts, kept: Collection[str]) -> str:
     return f"still there: {'; '.join(told)}" if told else ""
 
 
-def check(facts: Facts) -> checks.Check:
+def check(facts: Facts) -> Check:
     """The judgement of a node from which all went that gpuwright is known to have brought."""
     stays = unrecorded(facts)
     if not stays:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import drift, driver_lock, judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
 from tests.unit.plan import nodes
@@ -99,7 +100,7 @@ def test_a_package_that_was_moved_goes_back_although_it_lost_its_hold_too() -> N
     assert changes[0]["packages"], changes
 
 
-def lock_check(facts: Any, **driver: Any) -> dict[str, Any]:
+def lock_check(facts: Any, **driver: Any) -> Check:
     stack = {"driver": {"branch": "580", "adopted": False, "pin": HOLDS, **driver}}
     (check,) = [each for each in judge.judge(facts, stack) if each["id"] == "driver.lock"]
     return check
@@ -109,7 +110,7 @@ def test_the_doctor_judges_the_lock() -> None:
     assert lock_check(nodes.provisioned())["status"] == "pass"
     broken = lock_check(facts_with(excluded=None))
     assert (broken["status"], broken["measured"], broken["expected"]) == ("fail", "broken", "holds")
-    assert "gpuwright up" in broken["remedy"]
+    assert "gpuwright up" in str(broken["remedy"])
     assert lock_check(nodes.provisioned(), adopted=True)["status"] == "skip"
     assert lock_check(nodes.bare())["status"] == "skip"
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -28,10 +29,10 @@ def parsed(document: Callable[[str], str]) -> Callable[[str], SmiData]:
 
 
 @pytest.fixture
-def by_id() -> Callable[[list[checks.Check]], dict[str, checks.Check]]:
+def by_id() -> Callable[[list[Check]], dict[str, Check]]:
     """Checks by id; of the same check on several cards the worst."""
 
-    def index(found: list[checks.Check]) -> dict[str, checks.Check]:
+    def index(found: list[Check]) -> dict[str, Check]:
         return {check["id"]: check for check in reversed(checks.worst_first(found))}
 
     return index
