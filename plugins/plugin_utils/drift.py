@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from . import sections
 from .components import nvidia_driver
@@ -19,6 +19,7 @@ from .components.base import not_known
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: Checks of an observation that say that the driver is another one than it should be, or is not held.
 _CHECKS = ("driver.loaded", "driver.version_match", "driver.next_kernel", "driver.lock", "gpu.on_bus")
@@ -78,7 +79,8 @@ def _sealed(facts: Facts) -> str | None:
     packages = (seal["packages"] if seal else None) or {}
     if not driver or driver.get("adopted") or not packages:
         return driver.get("version")
-    for name in nvidia_driver.versioned_packages({**driver, "version": driver.get("version") or "any"}):
+    of_any_version = cast("DriverStack", {**driver, "version": driver.get("version") or "any"})
+    for name in nvidia_driver.versioned_packages(of_any_version):
         found = _UPSTREAM.match(str(packages.get(name) or ""))
         if found:
             return found.group(1)

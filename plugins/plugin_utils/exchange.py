@@ -23,8 +23,8 @@ from . import sections
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
-Driver = Mapping[str, Any]
 
 _SOURCES = ("nvidia", "distro")
 #: The repository that NVIDIA's driver comes from, as the resolver calls it.
@@ -34,7 +34,7 @@ _NVIDIA = "nvidia-cuda"
 _BUILD = re.compile(r"\d{3}(?:\.\d+)+")
 
 
-def replaced(facts: Facts, driver: Driver) -> dict[str, str]:
+def replaced(facts: Facts, driver: DriverStack) -> dict[str, str]:
     """The installed packages that give way to those of the wished driver, or stay as a part of it: version by name, those of another
     architecture as name:architecture. Empty where the set that is there may become the wished one.
     """
@@ -44,7 +44,7 @@ def replaced(facts: Facts, driver: Driver) -> dict[str, str]:
     return _old(facts) if due else {}
 
 
-def reason(facts: Facts, driver: Driver) -> str:
+def reason(facts: Facts, driver: DriverStack) -> str:
     """Why the set is exchanged, for a person."""
     there = facts["driver"]["source"] or "an unknown source"
     return f"the packages of {there} give way to those of {driver['source']}, branch {driver['branch']}"
@@ -67,12 +67,12 @@ def foreign(index: PackageIndex, facts: Facts, there: Mapping[str, str]) -> list
     return sorted(set(index.get("remove") or ()).difference(there, _mark(facts).get("replaces") or ()))
 
 
-def _is_from_another(facts: Facts, driver: Driver) -> bool:
+def _is_from_another(facts: Facts, driver: DriverStack) -> bool:
     seen = facts["driver"]
     return seen["owner"] == "packages" and seen["source"] in _SOURCES and seen["source"] != driver["source"]
 
 
-def _has_other_names(facts: Facts, driver: Driver) -> bool:
+def _has_other_names(facts: Facts, driver: DriverStack) -> bool:
     """Whether a driver of another branch is there, and packages of the wished one are not there under any version."""
     there: Mapping[str, str] = facts["driver"]["packages"] or {}
     builds = {dotted.upstream(there[name]) for name in _of_driver(there) if observed.CORE.match(name)}
@@ -89,7 +89,7 @@ def _of_driver(names: Iterable[str]) -> list[str]:
     ]
 
 
-def _cut_off(facts: Facts, driver: Driver) -> bool:
+def _cut_off(facts: Facts, driver: DriverStack) -> bool:
     """Whether a run began such an exchange and some of it is left to do, or to take back where the wish is another one since."""
     mark = _mark(facts)
     if not mark.get("replaces"):

@@ -373,10 +373,10 @@ def judge_lock(view: View, stack: Mapping[str, Any]) -> Check:
         return _unknown("driver.lock", view, "packages.installed", "whether the driver's packages are locked")
     if view.why_unknown("driver.would_move"):
         return _unknown("driver.lock", view, "driver.would_move", "what an upgrade of everything would move")
-    found, moving = driver_lock.differences(view.facts, driver), driver_lock.moving(view.facts)
+    found, moving = driver_lock.differences(view.facts, driver["pin"]), driver_lock.moving(view.facts)
     if moving:
         found.append(f"apt-get dist-upgrade would move {', '.join(moving)}")
-    kind = driver_lock.of(view.facts, driver).kind
+    kind = driver_lock.of(view.facts, driver["pin"]).kind
     return checks.judged(
         "driver.lock",
         not found,

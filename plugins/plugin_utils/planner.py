@@ -193,7 +193,7 @@ class Draft:
         keep |= {
             name: version for name, version in sealed.items() if nvidia_driver.continues(version, wished.get(name, ""))
         }
-        if set(versioned) & set(self.packages):
+        if driver is not None and set(versioned) & set(self.packages):
             ours = next(
                 (
                     version
@@ -203,7 +203,7 @@ class Draft:
                 prefix,
             )
             keep[EVERY_PACKAGE] = ours
-            keep |= fabric.keep(self.context, driver or {}, self.packages, ours)
+            keep |= fabric.keep(self.context, driver, self.packages, ours)
         return {**keep, **self.narrow}
 
     @property

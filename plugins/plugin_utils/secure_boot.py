@@ -8,13 +8,13 @@ refused with the steps before anything is installed, or where the key already wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .rules import load_rules
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, KernelModule, SigningKey
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 
 def key_state(facts: Facts) -> str | None:
@@ -24,7 +24,7 @@ def key_state(facts: Facts) -> str | None:
     return key["state"] if key else None
 
 
-def waits_for_console(facts: Facts, driver: Mapping[str, Any]) -> str | None:
+def waits_for_console(facts: Facts, driver: DriverStack) -> str | None:
     """Why a boot with a person at the console is due: the modules' key waits to be enrolled. None where it is not."""
     if driver.get("build") != "dkms" or facts["driver"]["loaded_version"] is not None or key_state(facts) != "pending":
         return None
@@ -34,7 +34,7 @@ def waits_for_console(facts: Facts, driver: Mapping[str, Any]) -> str | None:
     )
 
 
-def refusal(facts: Facts, driver: Mapping[str, Any]) -> tuple[str, str] | None:
+def refusal(facts: Facts, driver: DriverStack) -> tuple[str, str] | None:
     """Why modules that are built here would not load, and the steps; None where they would, or where nobody knows."""
     if driver.get("build") != "dkms" or driver.get("adopted") or facts["driver"]["loaded_version"] is not None:
         return None

@@ -19,6 +19,7 @@ from .base import Context, Finding
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 
 MANAGER = "nvidia-fabricmanager.service"
@@ -26,29 +27,29 @@ PEERMEM = "nvidia_peermem"
 MODULES_FILE = "/etc/modules-load.d/gpuwright-nvidia.conf"
 
 
-def part(driver: Mapping[str, Any]) -> Mapping[str, Any]:
+def part(driver: DriverStack) -> Mapping[str, Any]:
     """The fabric's part of a driver's stack; empty where the machine has none."""
     found: Mapping[str, Any] = driver.get("fabric") or {}
     return found
 
 
-def modules(driver: Mapping[str, Any]) -> list[str]:
+def modules(driver: DriverStack) -> list[str]:
     """Kernel modules that have to be loaded at boot beside the driver's own."""
     return [*part(driver).get("modules", ()), *([PEERMEM] if driver.get("peermem") else [])]
 
 
-def findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def findings(context: Context, driver: DriverStack) -> list[Finding]:
     """What of the fabric is not as wished. The packages are there: where one is missing the driver's own findings tell."""
     found = _version_findings(context, driver) + _module_findings(context, driver)
     return found or _service_findings(context, driver)
 
 
-def files(driver: Mapping[str, Any]) -> list[str]:
+def files(driver: DriverStack) -> list[str]:
     """Files that the seal records."""
     return [MODULES_FILE] if modules(driver) else []
 
 
-def services(context: Context, driver: Mapping[str, Any]) -> list[str]:
+def services(context: Context, driver: DriverStack) -> list[str]:
     """Services that the seal records: only where the cards are, in an image they would fail."""
     return [name for name in part(driver).get("services", ()) if _runs_here(context)]
 
@@ -57,7 +58,7 @@ def _runs_here(context: Context) -> bool:
     return context.cards_present and not context.provision_only
 
 
-def _version_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _version_findings(context: Context, driver: DriverStack) -> list[Finding]:
     wished = context.facts["driver"]["user_version"]
     wrong = [
         name
@@ -71,7 +72,7 @@ def _version_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
     return [Finding("upgrade", reason, before, wished, packages=wrong, services=services(context, driver))]
 
 
-def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _module_findings(context: Context, driver: DriverStack) -> list[Finding]:
     seen = context.facts["fabric"]
     late = [name for name in modules(driver) if name not in seen["modules_at_boot"]]
     if late:
@@ -92,7 +93,7 @@ def _driver_runs(context: Context) -> bool:
     )
 
 
-def _service_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _service_findings(context: Context, driver: DriverStack) -> list[Finding]:
     for name in services(context, driver):
         state = sections.service(context.facts, name)
         if state["enabled"] not in ("enabled", None):
@@ -109,7 +110,7 @@ def _service_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
 # --- exactly the driver's version, from the index ---------------------------------------------------------------------
 
 
-def keep(context: Context, driver: Mapping[str, Any], packages: Iterable[str], ours: str) -> dict[str, str]:
+def keep(context: Context, driver: DriverStack, packages: Iterable[str], ours: str) -> dict[str, str]:
     """What the versions of the fabric's packages begin with, where the driver's is known already.
 
     ``packages``: those that would change. ``ours``: the version, or its beginning, that the driver is held to. Revisions differ
@@ -120,7 +121,7 @@ def keep(context: Context, driver: Mapping[str, Any], packages: Iterable[str], o
     return {name: f"{lead}-" for name in part(driver).get("exact", ()) if lead and name in asked}
 
 
-def _lead(context: Context, driver: Mapping[str, Any], packages: list[str], ours: str) -> str | None:
+def _lead(context: Context, driver: DriverStack, packages: list[str], ours: str) -> str | None:
     """The driver's version that the fabric follows; None where only the index will tell."""
     if "-" in ours:
         return upstream(ours)
@@ -131,7 +132,7 @@ def _lead(context: Context, driver: Mapping[str, Any], packages: list[str], ours
 
 
 def narrowed(
-    driver: Mapping[str, Any], versioned: Iterable[str], packages: Iterable[str], index: PackageIndex
+    driver: DriverStack, versioned: Iterable[str], packages: Iterable[str], index: PackageIndex
 ) -> dict[str, str]:
     """What the index has to be held to where it would take another build of the fabric's packages than of the driver; empty
     where it would not, and where it has no such build.
@@ -150,7 +151,7 @@ def narrowed(
 
 
 def mismatch(
-    context: Context, driver: Mapping[str, Any], versioned: Iterable[str], index: PackageIndex
+    context: Context, driver: DriverStack, versioned: Iterable[str], index: PackageIndex
 ) -> tuple[str, str] | None:
     """Why the versions that the index gave cannot work together, and what to do; None where they can."""
     exact = [name for name in part(driver).get("exact", ()) if name in context.versions]

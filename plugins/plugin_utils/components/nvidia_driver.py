@@ -18,6 +18,7 @@ from .base import Context, Finding, Manages, missing_packages, repository_files,
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: The package sources that a driver of each source comes from (names as the resolver gives them).
 SOURCES: Mapping[str, list[str]] = {
@@ -74,12 +75,12 @@ def manages(context: Context) -> Manages:
     if driver["adopted"]:
         return Manages(packages=sorted(context.facts["driver"]["packages"] or {}))
     named = [name for name in driver["packages"] if not name.startswith(HEADERS)]
-    locked = driver_lock.of(context.facts, driver)
+    locked = driver_lock.of(context.facts, driver["pin"])
     return Manages(
         files=[
             *repository_files(context, SOURCES.get(driver["source"], ())),
             *KERNEL_HOOKS.get(context.facts["os"]["family"], []),
-            *driver_lock.files(context.facts, driver),
+            *driver_lock.files(context.facts, driver["pin"]),
             *fabric.files(driver),
             *(PERSISTENCE_FILES if _persistence_is_static(context) else ()),
         ],
@@ -187,7 +188,7 @@ def _wished_version(context: Context) -> str | None:
     return None
 
 
-def _stream_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _stream_findings(context: Context, driver: DriverStack) -> list[Finding]:
     """The module stream decides which branch dnf sees at all."""
     name, _colon, wished = (driver["pin"].get("stream") or "").partition(":")
     found = (context.facts["packages"].get("streams") or {}).get(name)
@@ -233,7 +234,7 @@ def preferred(context: Context, kept: str | None) -> str | None:
     return kept if context.facts["packages"]["manager"] == "apt" else None
 
 
-def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _package_findings(context: Context, driver: DriverStack) -> list[Finding]:
     packages = [*driver["packages"], *context.along]
     missing = missing_packages(context, driver["packages"])
     replaced = exchange.replaced(context.facts, driver)
@@ -264,7 +265,7 @@ def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
     return []
 
 
-def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
+def versioned_packages(driver: DriverStack) -> list[str]:
     """The packages that carry the driver's own version. NVIDIA's repository versions them all alike, a distribution
     does not (Debian 13 pairs driver 550 with a persistence daemon of 535): its own are looked at where a version is wished.
     """
@@ -273,7 +274,7 @@ def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
     return carriers(driver)
 
 
-def carriers(driver: Mapping[str, Any]) -> list[str]:
+def carriers(driver: DriverStack) -> list[str]:
     """The named packages that are of the driver's own branch."""
     others: tuple[str, ...] = ("nvidia-driver-pinning-", "python3-", "linux-", "kernel-", "nvlsm", "infiniband-")
     if driver["source"] != "nvidia":
@@ -281,7 +282,7 @@ def carriers(driver: Mapping[str, Any]) -> list[str]:
     return [name for name in driver["packages"] if not name.startswith(others)]
 
 
-def version_prefix(driver: Mapping[str, Any]) -> str:
+def version_prefix(driver: DriverStack) -> str:
     """What the version of those packages starts with: the exact version where one was wished, else the branch."""
     return f"{driver['version']}-" if driver.get("version") else f"{driver['branch']}."
 
@@ -292,22 +293,22 @@ def continues(version: str, prefix: str) -> bool:
     return fnmatchcase(upstream, f"{prefix}*") if "*" in prefix else upstream.startswith(prefix)
 
 
-def _target(context: Context, driver: Mapping[str, Any]) -> str:
+def _target(context: Context, driver: DriverStack) -> str:
     for name in versioned_packages(driver) or driver["packages"]:
         if name in context.versions and not name.startswith(HEADERS):
             return str(context.versions[name])
     return str(driver.get("version") or f"branch {driver['branch']}")
 
 
-def _lock_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
-    files = driver_lock.files(context.facts, driver)
+def _lock_findings(context: Context, driver: DriverStack) -> list[Finding]:
+    files = driver_lock.files(context.facts, driver["pin"])
     return [
         Finding("configure", reason, files=[path for path in files if reason.startswith(path)])
-        for reason in driver_lock.differences(context.facts, driver)
+        for reason in driver_lock.differences(context.facts, driver["pin"])
     ]
 
 
-def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _module_findings(context: Context, driver: DriverStack) -> list[Finding]:
     """The module must exist for the kernel that boots next, in the version of the packages; package state proves nothing."""
     kernel = context.facts["kernel"]
     module = (kernel["available"] or {}).get("nvidia")

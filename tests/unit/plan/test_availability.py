@@ -59,7 +59,7 @@ def _demands(draft: planner.Draft) -> list[dict[str, str]]:
         name: start.replace("[.-]", "-1").replace("*", "").replace(".?", ".9")
         for name, start in cuda.version_prefixes(stack).items()
     }
-    driver = stack.get("driver") or {}
+    driver: Any = stack.get("driver") or {}
     build = f"{driver.get('version') or str(driver.get('branch')) + '.99.01'}-1"
     ours = dict.fromkeys(nvidia_driver.versioned_packages(driver), build) if driver else {}
     return [exact, ours, dict.fromkeys((stack.get("container_toolkit") or {}).get("packages", ()), "1.20.0-1")]
@@ -277,7 +277,7 @@ def test_packages_beside_the_driver_do_not_have_its_version() -> None:
         "nvlsm",
         "infiniband-diags",
     ]
-    stack = {"source": "nvidia", "packages": names, "version": None}
+    stack: Any = {"source": "nvidia", "packages": names, "version": None}
     assert nvidia_driver.versioned_packages(stack) == ["nvidia-driver-cuda", "nvidia-fabricmanager"]
 
 

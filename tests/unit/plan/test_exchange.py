@@ -119,10 +119,16 @@ def test_the_same_source_is_no_exchange() -> None:
 
 def test_a_package_whose_version_is_a_date_is_of_no_other_branch() -> None:
     """Debian's nvidia-kernel-common, beside a set of which a part is missing yet."""
-    wished = {"adopted": False, "source": "distro", "branch": "580", "packages": [*OLD, "libnvidia-encode1-580-server"]}
+    wished: Any = {
+        "adopted": False,
+        "source": "distro",
+        "branch": "580",
+        "packages": [*OLD, "libnvidia-encode1-580-server"],
+    }
     there = {**OLD, "nvidia-kernel-common": "20240109+1"}
     assert exchange.replaced(ubuntu(there), wished) == {}
-    assert exchange.replaced(ubuntu(there), {**wished, "branch": "550"})
+    wished["branch"] = "550"
+    assert exchange.replaced(ubuntu(there), wished)
 
 
 def test_packages_of_others_that_would_go_too_stop_it() -> None:
