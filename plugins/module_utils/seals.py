@@ -18,6 +18,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, RunLock, SealState
 
 SCHEMA = 1
@@ -129,7 +131,7 @@ def _package_difference(name: str, version: str, package: Any) -> str | None:
     return None if package.state == "installed" else f"package {name} is {package.state}"
 
 
-def _service_difference(unit: str, sealed: Mapping[str, Any], state: Mapping[str, Any] | None) -> str | None:
+def _service_difference(unit: str, sealed: Mapping[str, Any], state: Service | None) -> str | None:
     if state is None:
         return f"service {unit} could not be seen"
     for key in ("active", "enabled"):
@@ -148,7 +150,7 @@ def _environment_difference(host: Host, path: str, sealed: Mapping[str, Any]) ->
 
 
 def _comparisons(
-    host: Host, seal: Mapping[str, Any], installed: Mapping[str, Any], services: Mapping[str, Mapping[str, Any]]
+    host: Host, seal: Mapping[str, Any], installed: Mapping[str, Package], services: Mapping[str, Service]
 ) -> Iterator[str | None]:
     """Each sealed thing compared, the cheap ones first."""
     for name, version in seal.get("packages", {}).items():
@@ -166,8 +168,8 @@ def _comparisons(
 def difference(
     host: Host,
     seal: Mapping[str, Any],
-    installed: Mapping[str, Any],
-    services: Mapping[str, Mapping[str, Any]],
+    installed: Mapping[str, Package],
+    services: Mapping[str, Service],
 ) -> str | None:
     """The first thing that is not as it was sealed, as a sentence; None when all is."""
     return next((text for text in _comparisons(host, seal, installed, services) if text), None)
@@ -184,8 +186,8 @@ def is_newer(seal: Mapping[str, Any]) -> bool:
 def verify(
     host: Host,
     seal: Mapping[str, Any] | SealError,
-    installed: Mapping[str, Any],
-    services: Mapping[str, Mapping[str, Any]],
+    installed: Mapping[str, Package],
+    services: Mapping[str, Service],
 ) -> Verdict:
     """Compare a seal with the node. What cannot be read or compared is broken, never good."""
     if isinstance(seal, SealError):

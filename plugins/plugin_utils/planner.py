@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         PackageExchange,
         PackageIndex,
     )
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState
 
 
 #: Free space that has to stay after the change, in bytes: a full root or /boot is a failure of its own.
@@ -147,7 +148,7 @@ class Draft:
     answer: Mapping[str, Any]
     findings: Mapping[str, list[Finding]]
     also: Sequence[str] = ()
-    state: way_back.State | None = None
+    state: DriverState | None = None
     narrow: Mapping[str, str] = field(default_factory=dict)
     builders: Sequence[Mapping[str, Any]] = ()
 
@@ -303,14 +304,14 @@ def _conflicts(
     return lock.differences(request.lock, where, answer["stack"], rules)
 
 
-def _previous(request: Request, state: way_back.State | None) -> Mapping[str, Any] | None:
+def _previous(request: Request, state: DriverState | None) -> Mapping[str, Any] | None:
     """The driver that was just applied, or is returned to: it is ours, and not a stranger's to be adopted."""
     if state is not None:
-        return state["stack"] or None
+        return way_back.sealed_in(state)
     return None if request.applied is None else request.applied.get("driver")
 
 
-def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: way_back.State | None) -> Mapping[str, Any] | None:
+def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: DriverState | None) -> Mapping[str, Any] | None:
     """The driver part of the stack where the rules do not choose it: of a node that goes back exactly the one that worked, whatever is
     preferred today; and the one that somebody's rollback led to, until the wish for a driver changes or an upgrade is asked for.
     """
@@ -345,7 +346,7 @@ def _ways_back(drafted: Draft, context: Context, changes: bool) -> dict[str, Any
 
 
 def _with_return(
-    findings: Mapping[str, list[Finding]], state: way_back.State | None, facts: Facts
+    findings: Mapping[str, list[Finding]], state: DriverState | None, facts: Facts
 ) -> dict[str, list[Finding]]:
     """The findings with the return to a state. On apt it mends an interrupted package manager itself: finishing first what failed
     would fail. rpm leaves nothing to finish.

@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..module_utils import history
 from . import sections
@@ -23,10 +23,10 @@ from .wish import Wish
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Driver, Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, DriverState
 
     from .situation import Situation
 
-State = Mapping[str, Any]
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PACKAGE_MANAGERS = ("apt-get", "dpkg", "dnf")
@@ -45,7 +45,7 @@ _SCRIPT_FAILED = re.compile(r".*\bscript (?:subprocess )?returned error exit sta
 _REASON_LENGTH = 400
 
 
-def working(facts: Facts) -> dict[str, Any] | None:
+def working(facts: Facts) -> DriverState | None:
     """The driver that works now, as it is remembered before it changes; None where none works, or nothing could bring it again.
 
     It works where the kernel runs the version that user space has and nvidia-smi answers. ``proven``: the last proof was of it.
@@ -66,7 +66,7 @@ def working(facts: Facts) -> dict[str, Any] | None:
         "source": driver["source"],
         "packages": packages,
         "holds": sorted(set(facts["packages"]["holds"] or ()) & set(packages)),
-        "stack": {key: value for key, value in sealed.items() if key != "replaces"},
+        "stack": cast("DriverStack", {key: value for key, value in sealed.items() if key != "replaces"}),
         "manager": manager,
         "arch": _ARCHITECTURES.get(arch) if manager == "apt" else arch,
         "streams": facts["packages"].get("streams") or {},
@@ -84,7 +84,7 @@ def _brought_it(stack: Mapping[str, Any], driver: Driver) -> bool:
 
 
 def is_there(
-    facts: Facts, remembered: State | None, brings: Mapping[str, Any] | None, driver: Mapping[str, Any]
+    facts: Facts, remembered: DriverState | None, brings: Mapping[str, Any] | None, driver: Mapping[str, Any]
 ) -> bool:
     """Whether a driver that fails now can give way to another: one that works before the change, or one that is remembered.
 
@@ -98,20 +98,20 @@ def is_there(
     return record.get("proven") != present and any(version != present for version in record["drivers"])
 
 
-def _stays_as_it_is(remembered: State, brings: Mapping[str, Any], driver: Mapping[str, Any]) -> bool:
+def _stays_as_it_is(remembered: DriverState, brings: Mapping[str, Any], driver: Mapping[str, Any]) -> bool:
     """Whether a run brings the driver that works. Of no known version it is of the branch, in which a node does not move unasked."""
     of_branch = str(remembered["version"]).partition(".")[0] == driver.get("branch")
     version = remembered["version"] if brings["version"] is None and of_branch else brings["version"]
     return history.is_build(remembered, {**brings, "version": version})
 
 
-def target(facts: Facts) -> State | None:
+def target(facts: Facts) -> DriverState | None:
     """The newest remembered state that is not the present one."""
-    states: Sequence[State] = sections.history(facts).get("states") or ()
+    states: Sequence[DriverState] = sections.history(facts).get("states") or ()
     return next((state for state in states if not is_present(state, facts)), None)
 
 
-def is_present(state: State, facts: Facts) -> bool:
+def is_present(state: DriverState, facts: Facts) -> bool:
     """Whether a state is the one that is there."""
     return history.same(state, _present(facts))
 
@@ -254,12 +254,13 @@ def _trusted(stack: Mapping[str, Any], given: str | None) -> dict[str, Any]:
     return {**stack, **({"runfile": {**file, "addresses": addresses(file, given)}} if file else {})}
 
 
-def stack_of(state: State, given: str | None = None) -> dict[str, Any]:
+def stack_of(state: DriverState, given: str | None = None) -> dict[str, Any]:
     """The driver part of the stack: the one that was sealed, else one that is as it was found and adopted; so is one of NVIDIA's file
     that names no file. ``given``: this run's own nvidia_driver_runfile.
     """
-    if state["stack"] and (state["stack"]["source"] != "runfile" or state["stack"].get("runfile")):
-        return _trusted(state["stack"], given)
+    stack = sealed_in(state)
+    if stack and (stack["source"] != "runfile" or stack.get("runfile")):
+        return _trusted(stack, given)
     return {
         "branch": str(state["version"]).partition(".")[0],
         "version": state["version"],
@@ -277,7 +278,12 @@ def stack_of(state: State, given: str | None = None) -> dict[str, Any]:
     }
 
 
-def finding(state: State, facts: Facts) -> Finding:
+def sealed_in(state: DriverState) -> DriverStack | None:
+    """The driver part of the stack that was sealed with a state; None where gpuwright had not installed that driver."""
+    return state["stack"] if len(state["stack"]) else None
+
+
+def finding(state: DriverState, facts: Facts) -> Finding:
     """The change that returns to a state."""
     before = facts["driver"]["user_version"] or facts["driver"]["loaded_version"]
     how = "was proven" if state["proven"] else "worked"
@@ -287,7 +293,7 @@ def finding(state: State, facts: Facts) -> Finding:
     return Finding("upgrade", reason, before, state["version"], packages=sorted(state["packages"]), files=files)
 
 
-def file_of(state: State) -> Mapping[str, Any] | None:
+def file_of(state: DriverState) -> Mapping[str, Any] | None:
     """The file of NVIDIA's that brought a driver; None for one of packages."""
     return history.file_of(state["stack"]) if state["source"] == "runfile" else None
 
@@ -304,14 +310,14 @@ def is_address(text: str | None) -> bool:
     return _ADDRESS.match(text or "") is not None
 
 
-def arriving(situation: Situation, state: State | None) -> Situation:
+def arriving(situation: Situation, state: DriverState | None) -> Situation:
     """The machine as NVIDIA's file finds it on the way back to a driver of one: its packages go before."""
     if state is None or file_of(state) is None:
         return situation
     return replace(situation, driver=None, driver_owner="none", driver_source=None)
 
 
-def copies(state: State, facts: Facts) -> dict[str, str]:
+def copies(state: DriverState, facts: Facts) -> dict[str, str]:
     """The packages of a state that are kept on the node, by name, with their files."""
     kept = set(sections.history(facts).get("copies") or ())
     return {
@@ -322,7 +328,7 @@ def copies(state: State, facts: Facts) -> dict[str, str]:
     }
 
 
-def work(state: State, facts: Facts) -> dict[str, Any]:
+def work(state: DriverState, facts: Facts) -> dict[str, Any]:
     """What the role does: packages at their versions or from their files, what goes, and the holds; on dnf the module stream too.
     NVIDIA's file is in the stack.
     """
@@ -353,7 +359,9 @@ def streams(facts: Facts, then: Mapping[str, str], stack: Mapping[str, Any] | No
     return {name: then.get(name, "") for name in sorted({*named} - {""}) if now.get(name) != then.get(name)}
 
 
-def refusals(state: State, facts: Facts, versions: Mapping[str, str], given: str | None = None) -> list[dict[str, Any]]:
+def refusals(
+    state: DriverState, facts: Facts, versions: Mapping[str, str], given: str | None = None
+) -> list[dict[str, Any]]:
     """Packages that are neither kept on the node nor in its index, and a file of NVIDIA's that is neither kept there nor to be had.
     ``given``: this run's own nvidia_driver_runfile.
     """

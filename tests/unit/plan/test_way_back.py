@@ -232,7 +232,7 @@ def test_a_kept_package_needs_no_index() -> None:
     assert f"/var/lib/gpuwright/packages/libcuda1_{OLD}-1_amd64.deb" in made["restore"]["install"]
 
 
-def dnf(*states: dict[str, Any], stream: str, **more: Any) -> Any:
+def dnf(*states: Any, stream: str, **more: Any) -> Any:
     """A node with dnf, its driver of one module stream."""
     facts = node(*states, **more)
     facts["seals"]["nvidia_driver"]["stack"]["pin"] = {
