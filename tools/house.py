@@ -103,12 +103,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lower", action="store_true", help="bring the ceilings down to what is counted")
     options = parser.parse_args(arguments)
     counts, limits = {each.name: each.taken() for each in COUNTS}, ceilings()
-    table = Table("what", "now", "ceiling", "target", "command")
+    table = Table("count", "what", "now", "ceiling", "target")
     for each in COUNTS:
-        table.add_row(
-            each.what, str(counts[each.name]), str(limits.get(each.name)), str(each.target), f"{each.command} | wc -l"
-        )
-    Console(markup=False).print(table)
+        numbers = (counts[each.name], limits.get(each.name), each.target)
+        table.add_row(each.name, each.what, *map(str, numbers))
+    Console().print(table)
+    for each in COUNTS:
+        print(f"{each.name}: {each.command} | wc -l")
     if options.lower:
         CEILINGS.write_text(lowered(CEILINGS.read_text(encoding="utf-8"), counts), encoding="utf-8")
     return 1 if above(counts, limits) else 0

@@ -274,6 +274,17 @@ def belong_to(tree: Path) -> None:
         sys.path.remove(tools)
 
 
+def strangers(tree: Path) -> list[str]:
+    """Modules of ours that this process took from elsewhere."""
+    ours = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.startswith(("ansible_collections.gpuwright", "gpuwright"))
+    }
+    files = {name: getattr(module, "__file__", None) for name, module in ours.items()}
+    return sorted(name for name, file in files.items() if file and not Path(file).is_relative_to(tree))
+
+
 def _has_us(path: Path) -> bool:
     return (path / "ansible_collections/gpuwright").exists() or (path / "gpuwright").exists()
 
@@ -346,6 +357,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["--answer"]:
         belong_to(Path.cwd())
         told = answers(json.loads(Path(given[1]).read_text(encoding="utf-8")))
+        if strangers(Path.cwd()):
+            print(f"of another tree: {', '.join(strangers(Path.cwd()))}", file=sys.stderr)
+            return 1
         Path(given[2]).write_text(json.dumps(told), encoding="utf-8")
         return 0
     if given[:1] == ["--make"]:
