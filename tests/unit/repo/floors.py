@@ -14,6 +14,10 @@ Arrow = tuple[str, str]
 #: From the ground up: each floor with the modules on it. Of several names that a module begins with the longest one counts.
 FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
+        "types of what leaves a node",
+        ("module_utils.check", "module_utils.facts", "module_utils.index", "module_utils.seal"),
+    ),
+    (
         "base of a node",
         (
             *("module_utils.block", "module_utils.checks", "module_utils.dotted", "module_utils.host"),
@@ -51,7 +55,14 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "base of the controller",
         (
             *("doc_fragments", "plugin_utils.credentials", "plugin_utils.errors", "plugin_utils.gate"),
-            *("plugin_utils.installation", "plugin_utils.owner", "plugin_utils.plain", "plugin_utils.rescue"),
+            *(
+                "plugin_utils.index_answer",
+                "plugin_utils.sections",
+                "plugin_utils.installation",
+                "plugin_utils.owner",
+                "plugin_utils.plain",
+                "plugin_utils.rescue",
+            ),
             *("plugin_utils.rules", "plugin_utils.run_directory", "plugin_utils.script"),
             *("plugin_utils.shortfalls", "plugin_utils.specifiers"),
         ),
