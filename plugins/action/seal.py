@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 
@@ -14,6 +14,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils import checks as ch
 from ansible_collections.gpuwright.node.plugins.plugin_utils import afterwards, gate, planner, records, removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 
 class ActionModule(NodeAction):
@@ -58,7 +61,7 @@ class ActionModule(NodeAction):
         return plan
 
     @staticmethod
-    def _record(name: str, plan: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    def _record(name: str, plan: dict[str, Any], facts: Facts) -> dict[str, Any]:
         return {
             "digest": plan["digests"][name],
             "stack": planner.stack_part(name, plan["stack"]),
@@ -71,12 +74,15 @@ class ActionModule(NodeAction):
         arguments = self._task.args
         failure = _failure(arguments)
         begun = self._plan(look)
-        facts = {} if failure else look.facts()
-        left = removal.left(facts, arguments.get("kept") or ()) if facts else None
-        if left:
-            failure = {"task": "Look again", "message": left, "component": "remove", "output": ""}
+        if failure is None:
+            facts = look.facts()
+            check = removal.check(facts)
+            left = removal.left(facts, arguments.get("kept") or ())
+            if left:
+                failure = {"task": "Look again", "message": left, "component": "remove", "output": ""}
+        if failure is not None:
+            check = checking.failed("removal.left", reason=failure["message"])
         pending = bool(arguments.get("reboot_pending"))
-        check = checking.failed("removal.left", reason=failure["message"]) if failure else removal.check(facts)
         checks, verdict = [check], checking.verdict([check])
         record = records.applied(begun, verdict, checks, failure, reboot=pending)
         look.save("hosts", record)
@@ -124,7 +130,7 @@ def _failure(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
     return {key: gate.words(value) if isinstance(value, str) else value for key, value in given.items()} or None
 
 
-def _proof(plan: dict[str, Any], verdict: str, checks: list[dict[str, Any]], facts: dict[str, Any]) -> dict[str, Any]:
+def _proof(plan: dict[str, Any], verdict: str, checks: list[dict[str, Any]], facts: Facts) -> dict[str, Any]:
     return {
         "verdict": verdict,
         "time": datetime.now(tz=UTC).isoformat(timespec="seconds"),

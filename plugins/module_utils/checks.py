@@ -22,9 +22,10 @@ action   one of :data:`ACTIONS`    remedy    one sentence: what a person does no
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterable, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, cast
 
-Check = Dict[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 STATUSES = ("pass", "warn", "fail", "incomplete", "skip")
 SEVERITIES = ("info", "warning", "critical", "fatal")
@@ -90,7 +91,7 @@ def make(check_id: str, status: str, severity: str = "critical", **rest: Any) ->
     action = rest.get("action")
     if action is not None:
         _refuse_unknown("action", action, ACTIONS)
-    check: Check = dict.fromkeys(KEYS)
+    check: Dict[str, Any] = dict.fromkeys(KEYS)
     check.update(rest)
     check.update({"id": check_id, "status": status, "severity": severity})
     for key in ("evidence", "reason", "measured"):
@@ -100,7 +101,7 @@ def make(check_id: str, status: str, severity: str = "critical", **rest: Any) ->
     if isinstance(check["measured"], (int, float)) and not abs(check["measured"]) <= MOST:
         # A broken card or disk may measure it, and JSON has no number for it.
         check["measured"] = f"{check['measured']:g}" if isinstance(check["measured"], float) else "beyond any measure"
-    return check
+    return cast("Check", check)
 
 
 def passed(check_id: str, severity: str = "critical", **rest: Any) -> Check:

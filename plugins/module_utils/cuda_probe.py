@@ -18,9 +18,12 @@ import resource
 import select
 import signal
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 LIBRARY = "libcuda.so.1"
 BYTES = 1 << 20
@@ -378,7 +381,7 @@ def cuda_version(number: int) -> str:
 
 def judge(
     answer: Answer, path: str, timeout: float, expected_gpus: Optional[int] = None, min_cuda: Optional[str] = None
-) -> List[checks.Check]:
+) -> List[Check]:
     """``cuda.init``, ``cuda.count``, ``cuda.version`` and for each card ``cuda.compute``."""
     steps = {step["step"]: step for step in answer.steps}
     library, init = steps.get("library"), steps.get("init")
@@ -400,7 +403,7 @@ def judge(
     return result
 
 
-def _no_library(path: str, error: str) -> checks.Check:
+def _no_library(path: str, error: str) -> Check:
     return checks.incomplete(
         "cuda.init",
         f"{path} cannot be opened, so CUDA cannot be tried",
@@ -410,7 +413,7 @@ def _no_library(path: str, error: str) -> checks.Check:
     )
 
 
-def _broken_off(check_id: str, answer: Answer, timeout: float, index: Optional[int], what: str) -> checks.Check:
+def _broken_off(check_id: str, answer: Answer, timeout: float, index: Optional[int], what: str) -> Check:
     """The child hung, crashed or was lost: always a failure of CUDA, never a pass."""
     if answer.hung:
         reason = f"{what} did not come back within {timeout:g} seconds"
@@ -431,7 +434,7 @@ def _broken_off(check_id: str, answer: Answer, timeout: float, index: Optional[i
     )
 
 
-def _from_code(check_id: str, failure: Dict[str, Any], gpu: Optional[str]) -> checks.Check:
+def _from_code(check_id: str, failure: Dict[str, Any], gpu: Optional[str]) -> Check:
     error = explain(failure["code"], failure.get("name"))
     return checks.make(
         check_id,
@@ -446,7 +449,7 @@ def _from_code(check_id: str, failure: Dict[str, Any], gpu: Optional[str]) -> ch
     )
 
 
-def _judge_version(number: int, minimum: Optional[str]) -> List[checks.Check]:
+def _judge_version(number: int, minimum: Optional[str]) -> List[Check]:
     found = cuda_version(number)
     if minimum is None:
         return [
@@ -467,7 +470,7 @@ def _judge_version(number: int, minimum: Optional[str]) -> List[checks.Check]:
     ]
 
 
-def _judge_count(count: int, expected: Optional[int]) -> checks.Check:
+def _judge_count(count: int, expected: Optional[int]) -> Check:
     # More than expected is told, and no fault: cards may be left alone.
     surplus = expected is not None and count > expected
     ok = count == expected if expected is not None else count > 0
@@ -484,7 +487,7 @@ def _judge_count(count: int, expected: Optional[int]) -> checks.Check:
     )
 
 
-def _judge_device(device: Dict[str, Any]) -> checks.Check:
+def _judge_device(device: Dict[str, Any]) -> Check:
     gpu = "{} ({})".format(device["index"], device.get("pci_bus_id") or "no bus id")
     if "failure" in device:
         return _from_code("cuda.compute", device["failure"], gpu)

@@ -17,9 +17,12 @@ import re
 import signal
 import stat
 import tempfile
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, fio_json, run
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -129,7 +132,7 @@ def job_size(part: Part, free: int) -> int:
     return -(-size // MIB) * MIB
 
 
-def judge_space(directory: str, parts: Sequence[Part]) -> Tuple[Optional[checks.Check], List[Part]]:
+def judge_space(directory: str, parts: Sequence[Part]) -> Tuple[Optional[Check], List[Part]]:
     """The parts with their sizes, and a check that refuses when the files would leave less than a tenth free."""
     usage = os.statvfs(directory)
     free, total = usage.f_bavail * usage.f_frsize, usage.f_blocks * usage.f_frsize

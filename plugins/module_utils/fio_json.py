@@ -16,9 +16,12 @@ import json
 import math
 import os
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 Document = Dict[str, Any]
 Measurement = Dict[str, Any]
@@ -510,7 +513,7 @@ def judge(
     floor: Optional[float] = None,
     buffered: bool = False,
     passed_over: Sequence[str] = (),
-) -> List[checks.Check]:
+) -> List[Check]:
     """The check ``fio.<part>``, and ``fio.latency`` for random parts.
 
     A faster disk is never a fault. A missed floor is a warning; an error of the disk is a failure.
@@ -553,7 +556,7 @@ def _judge_floor(
     disk_class: Optional[str],
     buffered: bool,
     rest: Dict[str, Any],
-) -> checks.Check:
+) -> Check:
     if buffered:
         return checks.failed(
             check_id,
@@ -587,7 +590,7 @@ def _judge_floor(
     )
 
 
-def _unusable(check_id: str, part: str, document: Document, wanted_seconds: Optional[float]) -> Optional[checks.Check]:
+def _unusable(check_id: str, part: str, document: Document, wanted_seconds: Optional[float]) -> Optional[Check]:
     """Why the numbers say nothing: an error of a job, no input or output, or a run that was cut short."""
     evidence = "; ".join(document["messages"]) or None
     for error in document["errors"]:

@@ -13,9 +13,12 @@ import json
 import os
 import re
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, ownership, run
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 MARK = "gpuwright-framework: "
 
@@ -298,7 +301,7 @@ _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
 )
 
 
-def of_others(python: str, owners: Sequence[int] = (0,)) -> Optional[checks.Check]:
+def of_others(python: str, owners: Sequence[int] = (0,)) -> Optional[Check]:
     """What stands for the proof of an environment that another than root may change: root runs nothing of it. None where it is root's."""
     prefix = os.path.dirname(os.path.dirname(python))
     is_environment = os.path.exists(os.path.join(prefix, "pyvenv.cfg"))
@@ -314,7 +317,7 @@ def of_others(python: str, owners: Sequence[int] = (0,)) -> Optional[checks.Chec
     )
 
 
-def judge_files(path: str, damage: Sequence[str]) -> checks.Check:
+def judge_files(path: str, damage: Sequence[str]) -> Check:
     """Whether what pip installed in an environment is there; ``damage`` says what is not, in parts of a sentence.
 
     The check names the environment in its ``evidence``: from there the next plan knows what is to be built anew.
@@ -340,7 +343,7 @@ def ask_as_user(python: str, name: str, timeout: float, runner: Any = run.run) -
     return runner(words, timeout=timeout, env={**_ENVIRONMENT, "HOME": "/nonexistent", "TMPDIR": "/tmp"})  # noqa: S108
 
 
-def judge_user(name: str, python: str, answer: Any) -> checks.Check:
+def judge_user(name: str, python: str, answer: Any) -> Check:
     """``framework.user`` of one run of :func:`ask_as_user`."""
     framework, steps = FRAMEWORKS[name], {step["step"]: step for step in steps_of(answer.out)}
     if "user" not in steps:
@@ -357,7 +360,7 @@ def judge_user(name: str, python: str, answer: Any) -> checks.Check:
     return checks.passed("framework.user", reason=f"an ordinary user can import {framework.title}")
 
 
-def _shut(reason: str, evidence: str) -> checks.Check:
+def _shut(reason: str, evidence: str) -> Check:
     return checks.failed(
         "framework.user",
         reason=reason,
@@ -415,7 +418,7 @@ def judge(
     expected_version: Optional[str] = None,
     expect_cuda: bool = True,
     expected_gpus: Optional[int] = None,
-) -> List[checks.Check]:
+) -> List[Check]:
     """``framework.import``, ``framework.version``, ``framework.cuda`` and ``framework.compute`` of one run of :func:`ask`."""
     framework = FRAMEWORKS[name]
     steps = {step["step"]: step for step in steps_of(answer.out)}
@@ -436,7 +439,7 @@ def judge(
     return result
 
 
-def _not_imported(framework: Framework, python: str, answer: Any, steps: Dict[str, Any]) -> checks.Check:
+def _not_imported(framework: Framework, python: str, answer: Any, steps: Dict[str, Any]) -> Check:
     """The interpreter is missing (nothing was tried), or the import failed, crashed or hung."""
     if "import" in steps:
         error = str(steps["import"]["error"])
@@ -462,7 +465,7 @@ def _not_imported(framework: Framework, python: str, answer: Any, steps: Dict[st
     return _broken_off(framework, answer, "framework.import")
 
 
-def _broken_off(framework: Framework, answer: Any, check_id: str) -> checks.Check:
+def _broken_off(framework: Framework, answer: Any, check_id: str) -> Check:
     signal = 0 if answer.rc is None else -answer.rc if answer.rc < 0 else answer.rc - 128
     told = answer.error or (
         f"the process was killed by signal {signal}"
@@ -478,7 +481,7 @@ def _broken_off(framework: Framework, answer: Any, check_id: str) -> checks.Chec
     )
 
 
-def _judge_version(framework: Framework, found: str, wanted: Optional[str]) -> checks.Check:
+def _judge_version(framework: Framework, found: str, wanted: Optional[str]) -> Check:
     """A wish without a build tag (``2.7.1``) does not look at the tag (``2.7.1+cu128``)."""
     if not wanted:
         return checks.passed("framework.version", measured=found, reason="no version was expected")
@@ -501,7 +504,7 @@ def _judge_cuda(
     expect_cuda: bool,
     expected_gpus: Optional[int],
     answer: Any,
-) -> checks.Check:
+) -> Check:
     if not expect_cuda:
         return checks.skipped("framework.cuda", "the framework runs on the processor here")
     if told is None:
@@ -548,7 +551,7 @@ def _cuda_trouble(text: str) -> Tuple[str, str, str]:
     )
 
 
-def _judge_compute(step: Dict[str, Any], expect_cuda: bool) -> checks.Check:
+def _judge_compute(step: Dict[str, Any], expect_cuda: bool) -> Check:
     device = str(step["device"])
     gpu = None if device == "cpu" else device
     if device == "cpu" and expect_cuda:

@@ -13,11 +13,14 @@ run.
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils import seals
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import History
 
 DIRECTORY = "/var/lib/gpuwright"
 PATH = DIRECTORY + "/history.json"
@@ -44,7 +47,7 @@ def read(host: Host) -> dict[str, Any]:
     }
 
 
-def observe(host: Host, full: bool = False) -> dict[str, Any] | None:
+def observe(host: Host, full: bool = False) -> History | None:
     """The fact `history`: the versions of the drivers that worked, and the drivers that failed; `full`: all of the record, and what is
     kept as files.
 
@@ -61,22 +64,23 @@ def observe(host: Host, full: bool = False) -> dict[str, Any] | None:
     from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 
     there = packages.installed(host)
-    before = record.pop("before")
+    before = record["before"]
     # A run that was cut off brought something too.
     names = set(record["brought"]) | (set(there) - set(before) if before is not None else set())
-    record["brought"] = rpm.exact(name for name in names if name in there)
-    copies = [name for name in host.names(COPIES) if name.endswith((".deb", ".rpm", ".run"))]
-    return dict(record, drivers=drivers, copies=copies, **_left(host, record["files"]))
-
-
-def _left(host: Host, files: list[str]) -> dict[str, list[str]]:
-    """Files and environments that the seals name (or named: `files`) and that are there, with what the repair wrote, which has no seal;
-    services, and whose seals they are.
-    """
+    # What the seals name, or named, and is there, with what the repair wrote, which has no seal.
     found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
     repaired = {path for pattern in _REPAIR for path in host.glob(pattern) if _OURS in (host.read(path) or "")}
+    files = sealed_files(found) | set(record["files"]) | repaired
     return {
-        "files": sorted(path for path in sealed_files(found) | set(files) | repaired if host.exists(path)),
+        "original": record["original"],
+        "failed": record["failed"],
+        "proven": record["proven"],
+        "states": record["states"],
+        "brought": rpm.exact(name for name in names if name in there),
+        "streams": record["streams"],
+        "drivers": drivers,
+        "copies": [name for name in host.names(COPIES) if name.endswith((".deb", ".rpm", ".run"))],
+        "files": sorted(path for path in files if host.exists(path)),
         "environments": sorted(
             {path for seal in found for path in seal.get("environments") or {} if host.exists(path)}
         ),

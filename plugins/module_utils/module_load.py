@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, List, NamedTuple, Optional, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.run import Result, run
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 CHECK = "driver.module"
 #: What NVIDIA's module says when it was accepted and no card answers it.
@@ -64,7 +67,7 @@ def _new(before: Sequence[str], after: Sequence[str]) -> Sequence[str]:
     return after
 
 
-def judge(name: str, outcome: Outcome, expected_gpus: int) -> checks.Check:
+def judge(name: str, outcome: Outcome, expected_gpus: int) -> Check:
     """The check :data:`CHECK`: the kernel takes the module, and the module finds the cards that should be there."""
     evidence = "\n".join(outcome.log or [outcome.said])
     if outcome.rc is None:

@@ -12,10 +12,15 @@ import json
 import os
 import tempfile
 import time
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils import redact, seals, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import RunLock
 
 
 def from_iso(text: str) -> float:
@@ -30,8 +35,8 @@ def make(
     host: Host,
     component: str,
     given: Mapping[str, Any],
-    installed: Mapping[str, Any],
-    services: Mapping[str, Mapping[str, Any]],
+    installed: Mapping[str, Package],
+    services: Mapping[str, Service],
 ) -> dict[str, Any]:
     """A seal with the real values of the node.
 
@@ -153,7 +158,7 @@ def remove(host: Host, paths: list[str]) -> list[str]:
 # The lock
 
 
-def lock_conflict(lock: Mapping[str, Any] | None, owner: str, now: float) -> str | None:
+def lock_conflict(lock: RunLock | None, owner: str, now: float) -> str | None:
     """Why this owner may not begin: the living lock of another; None when it may."""
     if lock is None or lock.get("owner") == owner:
         return None

@@ -12,10 +12,15 @@ import hashlib
 import json
 import stat as stat_module
 import time
-from typing import Any, Iterator, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, RunLock, SealState
 
 SCHEMA = 1
 DIRECTORY = "/var/lib/gpuwright/seals"
@@ -37,7 +42,7 @@ class SealError(Exception):
 class Verdict(NamedTuple):
     """How a seal compares with the node."""
 
-    state: str
+    state: SealState
     """"good", "broken", "begun" (a run was cut off in the middle), "alone" (a role was used alone, and nobody looked again), or
     "newer" (written by a newer gpuwright).
     """
@@ -126,7 +131,7 @@ def _package_difference(name: str, version: str, package: Any) -> str | None:
     return None if package.state == "installed" else f"package {name} is {package.state}"
 
 
-def _service_difference(unit: str, sealed: Mapping[str, Any], state: Mapping[str, Any] | None) -> str | None:
+def _service_difference(unit: str, sealed: Mapping[str, Any], state: Service | None) -> str | None:
     if state is None:
         return f"service {unit} could not be seen"
     for key in ("active", "enabled"):
@@ -145,7 +150,7 @@ def _environment_difference(host: Host, path: str, sealed: Mapping[str, Any]) ->
 
 
 def _comparisons(
-    host: Host, seal: Mapping[str, Any], installed: Mapping[str, Any], services: Mapping[str, Mapping[str, Any]]
+    host: Host, seal: Mapping[str, Any], installed: Mapping[str, Package], services: Mapping[str, Service]
 ) -> Iterator[str | None]:
     """Each sealed thing compared, the cheap ones first."""
     for name, version in seal.get("packages", {}).items():
@@ -163,8 +168,8 @@ def _comparisons(
 def difference(
     host: Host,
     seal: Mapping[str, Any],
-    installed: Mapping[str, Any],
-    services: Mapping[str, Mapping[str, Any]],
+    installed: Mapping[str, Package],
+    services: Mapping[str, Service],
 ) -> str | None:
     """The first thing that is not as it was sealed, as a sentence; None when all is."""
     return next((text for text in _comparisons(host, seal, installed, services) if text), None)
@@ -181,8 +186,8 @@ def is_newer(seal: Mapping[str, Any]) -> bool:
 def verify(
     host: Host,
     seal: Mapping[str, Any] | SealError,
-    installed: Mapping[str, Any],
-    services: Mapping[str, Mapping[str, Any]],
+    installed: Mapping[str, Package],
+    services: Mapping[str, Service],
 ) -> Verdict:
     """Compare a seal with the node. What cannot be read or compared is broken, never good."""
     if isinstance(seal, SealError):
@@ -255,19 +260,19 @@ def read_all(host: Host) -> dict[str, dict[str, Any] | SealError]:
     return seals
 
 
-def read_proof(host: Host) -> dict[str, Any] | None:
+def read_proof(host: Host) -> Proof | None:
     """Record of the last proof; None when there is none or it is unreadable (then nothing is proven)."""
     try:
-        return read_object(host, PROOF)
+        return cast("Proof | None", read_object(host, PROOF))
     except SealError as exc:
         host.unknown("proof", str(exc))
         return None
 
 
-def read_lock(host: Host) -> dict[str, Any] | None:
+def read_lock(host: Host) -> RunLock | None:
     """The lock of the run at work, expired or not; None when there is none. An unreadable one is of an unknown owner."""
     try:
-        return read_object(host, LOCK)
+        return cast("RunLock | None", read_object(host, LOCK))
     except SealError as exc:
         host.unknown("lock", str(exc))
         return {"owner": None, "since": None, "expires": None}

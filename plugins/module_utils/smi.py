@@ -17,10 +17,11 @@ from __future__ import annotations
 import itertools
 import re
 import xml.etree.ElementTree as ET
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, cast
 
-Gpu = Dict[str, Any]
-SmiData = Dict[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, SmiData
 
 
 class SmiError(Exception):
@@ -422,10 +423,10 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
 )
 
 
-def _gpu(index: int, element: ET.Element) -> Gpu:
+def _gpu(index: int, element: ET.Element) -> Card:
     """One card: the table above, and what takes more than one value to tell."""
     read = _Reader(element)
-    gpu: Gpu = {"index": index, "clocks": {}, "fabric": {}, "pcie": {}, "ecc": {}}
+    gpu: Dict[str, Any] = {"index": index, "clocks": {}, "fabric": {}, "pcie": {}, "ecc": {}}
     for key, how, paths in _VALUES:
         group, dot, name = key.partition(".")
         place, name = (gpu[group], name) if dot else (gpu, key)
@@ -447,7 +448,8 @@ def _gpu(index: int, element: ET.Element) -> Gpu:
     gpu["processes"] = _processes(element)
     gpu["throttle"] = _throttle(read)
     gpu["errors"] = _with_told_errors(read)
-    return gpu
+    # Filled by a table: that each key is there is for the gate's schema to say, which a test holds real cards against.
+    return cast("Card", gpu)
 
 
 # Where words of an error say nothing of the card: eight good RTX 4090 had an addressing mode "Unknown Error" with driver 535.154, a
@@ -681,7 +683,7 @@ def _processes(element: ET.Element) -> List[Dict[str, Any]]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def judge(data: SmiData, expected: Optional[Dict[str, Any]] = None) -> List[Dict[str, Any]]:
+def judge(data: SmiData, expected: Optional[Dict[str, Any]] = None) -> List[Check]:
     """Every check that one answer of nvidia-smi allows; see :func:`smi_judge.judge` for ``expected``."""
     from ansible_collections.gpuwright.node.plugins.module_utils import smi_judge
 

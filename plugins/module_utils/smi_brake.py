@@ -9,9 +9,10 @@ each of three looks is held back by its supply, its cables or the board.
 from __future__ import annotations
 
 import time
-from typing import Callable, List, Optional
+from typing import TYPE_CHECKING, Callable, List, Optional
 
-from ansible_collections.gpuwright.node.plugins.module_utils import smi
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
 
 LOOKS = 3
 PAUSE_SECONDS = 1.0
@@ -21,9 +22,7 @@ PASSING = "hw_power_brake_passing"
 _EITHER, _HEAT = "hw_slowdown", "hw_thermal_slowdown"
 
 
-def settle(
-    data: smi.SmiData, look: Callable[[], Optional[smi.SmiData]], pause: Callable[[float], None] = time.sleep
-) -> None:
+def settle(data: SmiData, look: Callable[[], Optional[SmiData]], pause: Callable[[float], None] = time.sleep) -> None:
     """Look again at cards that brake; where one does not brake at each look, its reasons name the brake as passing.
 
     ``look`` asks nvidia-smi once more; ``None`` means that it gave no answer, and then the brake stays.
@@ -40,7 +39,7 @@ def settle(
         for gpu in braking:
             reasons = now.get(gpu["pci_bus_id"])
             if reasons is not None and BRAKE not in reasons:
-                gpu["throttle"] = _passed(gpu["throttle"])
+                gpu["throttle"] = _passed(gpu["throttle"] or [])
 
 
 def _passed(reasons: List[str]) -> List[str]:

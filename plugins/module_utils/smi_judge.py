@@ -13,12 +13,20 @@ is written beside its constant.
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, dotted, smi, smi_brake, smi_messages
 
-Check = checks.Check
-Gpu = smi.Gpu
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Card,
+        Process,
+        RemappedRows,
+        RetiredPages,
+        SmiData,
+    )
+
 Expected = Mapping[str, Any]
 
 REMAPPED_ROWS_LIMIT = 512
@@ -46,7 +54,7 @@ _COOL = "check air flow, fans, dust and room temperature"
 _SEAT = "reseat the card, check the riser and the slot's lanes in the firmware settings"
 
 
-def judge(data: smi.SmiData, expected: Expected) -> List[Check]:
+def judge(data: SmiData, expected: Expected) -> List[Check]:
     """All checks of one answer.
 
     Args:
@@ -59,7 +67,7 @@ def judge(data: smi.SmiData, expected: Expected) -> List[Check]:
             compute now), ``under_load`` (bool: the card is kept busy while asking).
     """
     data = without_ignored(data, expected.get("ignore"))
-    gpus: List[Gpu] = data["gpus"]
+    gpus: List[Card] = data["gpus"]
     result = [judge_count(data, expected), judge_models(gpus, expected)]
     result += judge_driver(data.get("driver_version"), expected)
     result += _judge_notes(data)
@@ -69,7 +77,7 @@ def judge(data: smi.SmiData, expected: Expected) -> List[Check]:
     return result
 
 
-def without_ignored(data: smi.SmiData, ignore: Optional[Sequence[str]]) -> smi.SmiData:
+def without_ignored(data: SmiData, ignore: Optional[Sequence[str]]) -> SmiData:
     """The data without the cards that are left alone, by bus id or by model; their number is taken off the attached ones."""
     if not ignore:
         return data
@@ -82,10 +90,10 @@ def without_ignored(data: smi.SmiData, ignore: Optional[Sequence[str]]) -> smi.S
     ]
     attached = data.get("attached_gpus")
     gone = len(data["gpus"]) - len(kept)
-    return dict(data, gpus=kept, attached_gpus=None if attached is None else attached - gone)
+    return {**data, "gpus": kept, "attached_gpus": None if attached is None else attached - gone}
 
 
-def judge_gpu(gpu: Gpu, expected: Expected, cards: int = 1) -> List[Check]:
+def judge_gpu(gpu: Card, expected: Expected, cards: int = 1) -> List[Check]:
     """The checks of one card; a card that does not answer at all has one check that says so."""
     lost = _judge_lost(gpu)
     if lost is not None:
@@ -102,7 +110,7 @@ def judge_gpu(gpu: Gpu, expected: Expected, cards: int = 1) -> List[Check]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def judge_count(data: smi.SmiData, expected: Expected) -> Check:
+def judge_count(data: SmiData, expected: Expected) -> Check:
     """As many cards as expected, and as many described as attached."""
     found = len(data["gpus"])
     attached = data.get("attached_gpus")
@@ -147,12 +155,12 @@ def _cards_missing(reason: str, missing: Sequence[str], rest: Dict[str, Any]) ->
     )
 
 
-def _missing_bus_ids(gpus: Sequence[Gpu], wanted: Optional[Sequence[str]]) -> List[str]:
+def _missing_bus_ids(gpus: Sequence[Card], wanted: Optional[Sequence[str]]) -> List[str]:
     present = {gpu.get("pci_bus_id") for gpu in gpus}
     return sorted({smi.normalise_bus_id(bus_id) for bus_id in wanted or ()} - present)
 
 
-def judge_models(gpus: Sequence[Gpu], expected: Expected) -> Check:
+def judge_models(gpus: Sequence[Card], expected: Expected) -> Check:
     """The cards are those that the inventory names."""
     names = [str(gpu.get("name") or "unreadable") for gpu in gpus]
     wanted = [str(name) for name in expected.get("names") or ()]
@@ -239,7 +247,7 @@ def _judge_version(check_id: str, version: Optional[str], wanted: str, severity:
     )
 
 
-def _judge_notes(data: smi.SmiData) -> List[Check]:
+def _judge_notes(data: SmiData) -> List[Check]:
     """What nvidia-smi prints beside its document, such as the warning about the infoROM."""
     text = "\n".join(data.get("notes") or ())
     if "inforom" not in text.lower():
@@ -256,7 +264,7 @@ def _judge_notes(data: smi.SmiData) -> List[Check]:
     ]
 
 
-def _judge_host_errors(data: smi.SmiData) -> List[Check]:
+def _judge_host_errors(data: SmiData) -> List[Check]:
     """What nvidia-smi could not say of the host as a whole, its ``error_string`` among it."""
     errors: Dict[str, str] = data.get("errors") or {}
     if all(smi.is_not_applicable(text) for text in errors.values()):
@@ -267,7 +275,7 @@ def _judge_host_errors(data: smi.SmiData) -> List[Check]:
 _OF_THE_HOST = {"driver_version": "the version of the driver", "attached_gpus": "how many cards are attached"}
 
 
-def _judge_untold(gpus: Sequence[Gpu], errors: Mapping[str, str]) -> List[Check]:
+def _judge_untold(gpus: Sequence[Card], errors: Mapping[str, str]) -> List[Check]:
     """What every nvidia-smi says of the host, and this one does not; on a Jetson (nvgpu) it knows no driver."""
     untold = [_OF_THE_HOST[path] for path in sorted(errors) if path in _OF_THE_HOST]
     if not untold or (gpus and all(_is_jetson(gpu) for gpu in gpus)):
@@ -315,12 +323,12 @@ def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, **rest: A
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def label(gpu: Gpu) -> str:
+def label(gpu: Card) -> str:
     """The name of a card in checks: its index, with the bus id that finds it in a case."""
     return "{} ({})".format(gpu.get("index"), gpu.get("pci_bus_id") or "no bus id")
 
 
-def _judge_lost(gpu: Gpu) -> Optional[Check]:
+def _judge_lost(gpu: Card) -> Optional[Check]:
     errors: Dict[str, str] = gpu.get("errors") or {}
     text = "; ".join(sorted(set(errors.values())))
     gone = re.search(r"gpu is lost|unable to (?:determine|detect)", text, re.IGNORECASE)
@@ -341,7 +349,7 @@ def _judge_lost(gpu: Gpu) -> Optional[Check]:
     )
 
 
-def _tells_something(gpu: Gpu) -> bool:
+def _tells_something(gpu: Card) -> bool:
     """Whether a card tells any measurement: an old one tells few, a silent one is not healthy.
 
     A Jetson's own GPU (nvgpu) tells nothing but its name by nvidia-smi.
@@ -350,18 +358,18 @@ def _tells_something(gpu: Gpu) -> bool:
     return any(value is not None for value in measured) or _is_jetson(gpu)
 
 
-def _is_jetson(gpu: Gpu) -> bool:
+def _is_jetson(gpu: Card) -> bool:
     return "nvgpu" in str(gpu.get("name"))
 
 
-def _judge_readable(gpu: Gpu, _expected: Expected) -> List[Check]:
+def _judge_readable(gpu: Card, _expected: Expected) -> List[Check]:
     errors: Dict[str, str] = gpu.get("errors") or {}
     if not errors:
         return [checks.passed("gpu.readable", gpu=label(gpu), reason="every value could be read")]
     return [_unreadable("gpu.readable", errors, "the card answers some questions with an error", gpu=label(gpu))]
 
 
-def _for(gpu: Gpu, remedy: str) -> str:
+def _for(gpu: Card, remedy: str) -> str:
     """A remedy with the card's index in it. Not ``format``: some remedies quote what a card said."""
     return remedy.replace("{index}", str(gpu["index"]))
 
@@ -378,17 +386,17 @@ class Rule(NamedTuple):
     unit: Optional[str] = None
 
 
-def _limit(gpu: Gpu, value: Optional[float], limit: float, rule: Rule) -> Check:
+def _limit(gpu: Card, value: Optional[float], limit: float, rule: Rule) -> Check:
     """A value that must not be above its limit; skipped where the card has none."""
     return _ruled(gpu, value, limit, value is not None and value <= limit, rule)
 
 
-def _flag(gpu: Gpu, value: Optional[bool], rule: Rule) -> Check:
+def _flag(gpu: Card, value: Optional[bool], rule: Rule) -> Check:
     """A flag that must not be set; skipped where the card has none."""
     return _ruled(gpu, value, False, not value, rule)
 
 
-def _ruled(gpu: Gpu, value: Any, expected: Any, ok: bool, rule: Rule) -> Check:
+def _ruled(gpu: Card, value: Any, expected: Any, ok: bool, rule: Rule) -> Check:
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": value, "expected": expected, "unit": rule.unit}
     if value is None:
         return checks.skipped(rule.check_id, rule.absent, rule.severity, **rest)
@@ -439,35 +447,34 @@ _CORRECTED_RULE = Rule(
     _NO_ECC,
     "errors",
 )
-# Flags of the memory, by their key; each of them must not be set.
-_ECC_FLAGS = {
-    "sram_threshold_exceeded": Rule(
-        "ecc.sram_threshold", "fatal", "the card's SRAM has exceeded the error threshold", "rma", _RMA, _NEVER
-    ),
-    "channel_repair_pending": Rule(
-        "repair.channel", "critical", "the repair of a memory channel waits for a reset", "reset_gpu", _RESET, _NEVER
-    ),
-    "tpc_repair_pending": Rule(
-        "repair.tpc", "critical", "the repair of a processing cluster waits for a reset", "reset_gpu", _RESET, _NEVER
-    ),
-    "unrepairable_memory": Rule(
-        "repair.memory", "fatal", "the card has memory that cannot be repaired", "rma", _RMA, _NEVER
-    ),
-}
+# Flags of the memory; none of them may be set.
+_SRAM_THRESHOLD = Rule(
+    "ecc.sram_threshold", "fatal", "the card's SRAM has exceeded the error threshold", "rma", _RMA, _NEVER
+)
+_CHANNEL_REPAIR = Rule(
+    "repair.channel", "critical", "the repair of a memory channel waits for a reset", "reset_gpu", _RESET, _NEVER
+)
+_TPC_REPAIR = Rule(
+    "repair.tpc", "critical", "the repair of a processing cluster waits for a reset", "reset_gpu", _RESET, _NEVER
+)
+_UNREPAIRABLE = Rule("repair.memory", "fatal", "the card has memory that cannot be repaired", "rma", _RMA, _NEVER)
 
 
-def _judge_ecc(gpu: Gpu, expected: Expected) -> List[Check]:
-    ecc: Dict[str, Any] = gpu["ecc"]
+def _judge_ecc(gpu: Card, expected: Expected) -> List[Check]:
+    ecc = gpu["ecc"]
     counts = [device.get("uncorrected") for device in gpu["mig"]["devices"]]
     known = [count for count in counts if count is not None]
-    result = [
+    return [
         _judge_ecc_mode(gpu, expected),
         _limit(gpu, ecc["volatile_uncorrected"], 0, _VOLATILE_RULE),
         _limit(gpu, sum(known) if known else None, 0, _INSTANCE_RULE),
         _limit(gpu, ecc["aggregate_sram_uncorrected"], SRAM_LIFE_LIMIT, _SRAM_RULE),
         _limit(gpu, ecc["volatile_corrected"], CORRECTED_LIMIT, _CORRECTED_RULE),
+        _flag(gpu, ecc["sram_threshold_exceeded"], _SRAM_THRESHOLD),
+        _flag(gpu, ecc["channel_repair_pending"], _CHANNEL_REPAIR),
+        _flag(gpu, ecc["tpc_repair_pending"], _TPC_REPAIR),
+        _flag(gpu, ecc["unrepairable_memory"], _UNREPAIRABLE),
     ]
-    return result + [_flag(gpu, ecc[key], rule) for key, rule in _ECC_FLAGS.items()]
 
 
 # Cards for a desk ship with error correction off: it takes a part of the memory that they are sold with.
@@ -475,12 +482,12 @@ _CONSUMER = re.compile(r"\b(?:geforce|titan)\b", re.IGNORECASE)
 _DESK = re.compile(r"\b(?:geforce|titan|quadro|rtx)\b(?!.*\bserver edition\b)", re.IGNORECASE)
 
 
-def _is(kind: Pattern[str], gpu: Gpu) -> bool:
+def _is(kind: Pattern[str], gpu: Card) -> bool:
     """Whether brand or name of a card say that it is of a kind."""
     return bool(kind.search("{} {}".format(gpu.get("brand") or "", gpu.get("name") or "")))
 
 
-def _judge_ecc_mode(gpu: Gpu, expected: Expected) -> Check:
+def _judge_ecc_mode(gpu: Card, expected: Expected) -> Check:
     current, pending, wanted = gpu["ecc"]["mode"], gpu["ecc"]["pending"], expected.get("ecc")
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": _on_off(current), "expected": _on_off(wanted)}
     if current is None:
@@ -540,8 +547,8 @@ _REMAP_BANK = Rule(
 )
 
 
-def _judge_remap(gpu: Gpu, _expected: Expected) -> List[Check]:
-    rows: Dict[str, Any] = gpu["remapped_rows"] or {}
+def _judge_remap(gpu: Card, _expected: Expected) -> List[Check]:
+    rows: RemappedRows = gpu["remapped_rows"] or {}
     banks: Dict[str, Optional[int]] = rows.get("banks") or {}
     known = [banks[level] for level in ("none", "low") if banks.get(level) is not None]
     return [
@@ -570,9 +577,9 @@ _PAGES_FULL = _PAGES_MANY._replace(
 )
 
 
-def _judge_pages(gpu: Gpu, _expected: Expected) -> List[Check]:
-    pages: Dict[str, Any] = gpu["retired_pages"] or {}
-    known = [pages[kind] for kind in ("single_bit", "double_bit") if pages.get(kind) is not None]
+def _judge_pages(gpu: Card, _expected: Expected) -> List[Check]:
+    pages: RetiredPages = gpu["retired_pages"] or {}
+    known = [count for count in (pages.get("single_bit"), pages.get("double_bit")) if count is not None]
     total = sum(known) if known else None
     rule = _PAGES_FULL if total is not None and total >= RETIRED_PAGES_LIMIT else _PAGES_MANY
     return [_flag(gpu, pages.get("pending"), _PAGES_PENDING), _limit(gpu, total, RETIRED_PAGES_WARN - 1, rule)]
@@ -597,7 +604,7 @@ _RECOVERY = {
 }
 
 
-def _judge_recovery(gpu: Gpu, _expected: Expected) -> List[Check]:
+def _judge_recovery(gpu: Card, _expected: Expected) -> List[Check]:
     wanted = gpu["recovery_action"]
     result = []
     # An absent tag is a driver before 570; "None" is the good answer.
@@ -622,17 +629,17 @@ def _judge_recovery(gpu: Gpu, _expected: Expected) -> List[Check]:
     return result + [_flag(gpu, value, rule) for value, rule in asked if value is not None]
 
 
-def _judge_temperature(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_temperature(gpu: Card, expected: Expected) -> List[Check]:
     return [_judge_gpu_temperature(gpu, expected), _judge_memory_temperature(gpu, expected)]
 
 
-def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
+def _judge_gpu_temperature(gpu: Card, expected: Expected) -> Check:
     value, slow, margin = gpu["temperature_c"], gpu["temperature_slow_c"], gpu["temperature_margin_c"]
     wanted = expected.get("max_temperature_c")
     rest: Dict[str, Any] = {"gpu": label(gpu), "unit": "°C", "action": "check_hardware", "remedy": _COOL}
     if value is None:
         return _judge_margin(gpu, rest)
-    shutdown = _shutdown_temperature(gpu)
+    shutdown = _shutdown_temperature(gpu, value)
     if value >= shutdown:
         return checks.failed(
             "temp.gpu",
@@ -664,7 +671,7 @@ def _judge_gpu_temperature(gpu: Gpu, expected: Expected) -> Check:
     )
 
 
-def _judge_margin(gpu: Gpu, rest: Dict[str, Any]) -> Check:
+def _judge_margin(gpu: Card, rest: Dict[str, Any]) -> Check:
     """Of a card that tells no temperature: how far it is from where it slows down and shuts itself down, where it tells that."""
     margin, last = gpu["temperature_margin_c"], _shutdown_margin(gpu)
     if margin is None or margin > TEMPERATURE_MARGIN_C:
@@ -678,7 +685,7 @@ def _judge_margin(gpu: Gpu, rest: Dict[str, Any]) -> Check:
     return checks.failed("temp.gpu", measured=margin, expected=last, reason=reason, **rest)
 
 
-def _shutdown_margin(gpu: Gpu) -> int:
+def _shutdown_margin(gpu: Card) -> int:
     """The margin at which a card shuts itself down: its own word, else one that is beyond that of every card known.
 
     A margin (NVIDIA's T.Limit) counts down to 0, where a card may work no hotter; it slows down at -2 and shuts itself down at -7
@@ -689,14 +696,14 @@ def _shutdown_margin(gpu: Gpu) -> int:
     return SHUTDOWN_LIMIT_MARGIN_C if last is None else last
 
 
-def _shutdown_temperature(gpu: Gpu) -> int:
+def _shutdown_temperature(gpu: Card, now: int) -> int:
     """Where a card shuts itself down, by its threshold and by its margin; a margin counts down to a small negative one."""
     threshold: int = gpu["temperature_shutdown_c"] or SHUTDOWN_LIMIT_C
     margin = gpu["temperature_margin_c"]
-    return threshold if margin is None else min(threshold, gpu["temperature_c"] + margin - _shutdown_margin(gpu))
+    return threshold if margin is None else min(threshold, now + margin - _shutdown_margin(gpu))
 
 
-def _judge_memory_temperature(gpu: Gpu, expected: Expected) -> Check:
+def _judge_memory_temperature(gpu: Card, expected: Expected) -> Check:
     value, ceiling = gpu["temperature_memory_c"], gpu["temperature_memory_max_c"]
     limit = expected.get("max_memory_temperature_c") or min(MEMORY_LIMIT_C, ceiling or MEMORY_LIMIT_C)
     return _limit(gpu, value, limit, _MEMORY_HOT)
@@ -713,7 +720,7 @@ _MEMORY_HOT = Rule(
 )
 
 
-def _judge_throttle(gpu: Gpu, _expected: Expected) -> List[Check]:
+def _judge_throttle(gpu: Card, _expected: Expected) -> List[Check]:
     active: Optional[List[str]] = gpu["throttle"]
     if active is None:
         absent = "the card does not tell why it slows down"
@@ -737,7 +744,7 @@ def _judge_throttle(gpu: Gpu, _expected: Expected) -> List[Check]:
     ]
 
 
-def _judge_soft_heat(gpu: Gpu, active: Sequence[str]) -> Check:
+def _judge_soft_heat(gpu: Card, active: Sequence[str]) -> Check:
     """Heat slows a card down under load where its cooling is short; at rest only where cooling or sensor are broken."""
     soft, rest = "sw_thermal_slowdown" in active, _at_rest(gpu)
     reason = "the driver slows the card down because it is hot" + (", although it is at rest" if rest else "")
@@ -754,13 +761,13 @@ def _judge_soft_heat(gpu: Gpu, active: Sequence[str]) -> Check:
     )
 
 
-def _at_rest(gpu: Gpu) -> bool:
+def _at_rest(gpu: Card) -> bool:
     utilization = gpu["utilization_percent"]
     # A parted card (MIG) tells no utilization.
     return not computing(gpu) if utilization is None else utilization <= REST_PERCENT
 
 
-def _judge_power(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_power(gpu: Card, expected: Expected) -> List[Check]:
     draw, limit, default = gpu["power_draw_w"], gpu["power_limit_w"], gpu["power_default_limit_w"]
     unreadable = {path: text for path, text in (gpu.get("errors") or {}).items() if "power_draw" in path}
     result = []
@@ -785,7 +792,7 @@ def _judge_power(gpu: Gpu, expected: Expected) -> List[Check]:
     return result
 
 
-def _judge_power_limit(gpu: Gpu, limit: float, default: float, wanted: Optional[float]) -> Check:
+def _judge_power_limit(gpu: Card, limit: float, default: float, wanted: Optional[float]) -> Check:
     """A lowered limit is often wanted (heat, noise, power supply), so without a wish it is only told."""
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": limit, "expected": wanted or default, "unit": "W"}
     if wanted is None:
@@ -803,7 +810,7 @@ def _judge_power_limit(gpu: Gpu, limit: float, default: float, wanted: Optional[
     )
 
 
-def _judge_fan(gpu: Gpu, _expected: Expected) -> List[Check]:
+def _judge_fan(gpu: Card, _expected: Expected) -> List[Check]:
     if "fan_speed" in (gpu.get("errors") or {}):
         return [
             checks.failed(
@@ -821,7 +828,7 @@ def _judge_fan(gpu: Gpu, _expected: Expected) -> List[Check]:
     return [checks.passed("fan", "warning", gpu=label(gpu), measured=gpu["fan_percent"], unit="%")]
 
 
-def _judge_persistence(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_persistence(gpu: Card, expected: Expected) -> List[Check]:
     mode, wanted = gpu["persistence_mode"], expected.get("persistence")
     rest: Dict[str, Any] = {
         "gpu": label(gpu),
@@ -845,12 +852,12 @@ def _judge_persistence(gpu: Gpu, expected: Expected) -> List[Check]:
     ]
 
 
-def _judge_fabric(gpu: Gpu, _expected: Expected) -> List[Check]:
+def _judge_fabric(gpu: Card, _expected: Expected) -> List[Check]:
     """Cards behind NVSwitches are usable only once the fabric manager has connected them."""
     return [_judge_fabric_state(gpu), _judge_fabric_health(gpu)]
 
 
-def _judge_fabric_state(gpu: Gpu) -> Check:
+def _judge_fabric_state(gpu: Card) -> Check:
     state, status = gpu["fabric"]["state"], gpu["fabric"]["status"]
     if state is None and status is None:
         return checks.skipped("fabric.state", "the card is not part of an NVSwitch fabric", gpu=label(gpu))
@@ -868,14 +875,6 @@ def _judge_fabric_state(gpu: Gpu) -> Check:
 
 
 # What a fabric's health is told by, and the words of a good one: those of a GB200, and of NVML's constants (its "Fabric definitions").
-_FABRIC_HEALTH = (
-    "health",
-    "bandwidth",
-    "route_recovery",
-    "route_unhealthy",
-    "access_timeout_recovery",
-    "incorrect_configuration",
-)
 _FABRIC_WELL = ("healthy", "full", "false", "no")
 
 
@@ -887,8 +886,17 @@ _FABRIC_ILL = re.compile(
 _FABRIC_TROUBLE = re.compile(r"unhealthy|degraded|fail|error|fault|timeout|incorrect|invalid|progress", re.IGNORECASE)
 
 
-def _judge_fabric_health(gpu: Gpu) -> Check:
-    told = {key: gpu["fabric"][key] for key in _FABRIC_HEALTH if gpu["fabric"][key] is not None}
+def _judge_fabric_health(gpu: Card) -> Check:
+    fabric = gpu["fabric"]
+    parts = {
+        "health": fabric["health"],
+        "bandwidth": fabric["bandwidth"],
+        "route_recovery": fabric["route_recovery"],
+        "route_unhealthy": fabric["route_unhealthy"],
+        "access_timeout_recovery": fabric["access_timeout_recovery"],
+        "incorrect_configuration": fabric["incorrect_configuration"],
+    }
+    told = {key: value for key, value in parts.items() if value is not None}
     ill = [f"{key.replace('_', ' ')}: {value}" for key, value in told.items() if value.lower() not in _FABRIC_WELL]
     # NVML says true, false or "not supported" to it (NVML_GPU_FABRIC_HEALTH_MASK_PARTITION_ASSIGNED).
     assigned, others = gpu["fabric"].get("partition_assigned"), gpu["fabric"].get("other")
@@ -916,7 +924,7 @@ def _is_ill(entry: str) -> bool:
     return bool(_FABRIC_ILL.search(value) or (value.lower() in ("true", "yes") and _FABRIC_TROUBLE.search(tag)))
 
 
-def _judge_mig(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_mig(gpu: Card, expected: Expected) -> List[Check]:
     current, pending, wanted = gpu["mig"]["current"], gpu["mig"]["pending"], expected.get("mig")
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": _on_off(current), "expected": _on_off(wanted)}
     if current is None:
@@ -951,7 +959,7 @@ _PROHIBITED = ("critical", "the compute mode lets nobody compute on the card")
 _EXCLUSIVE = ("warning", "the compute mode keeps several processes from sharing the card")
 
 
-def _judge_compute_mode(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_compute_mode(gpu: Card, expected: Expected) -> List[Check]:
     mode = gpu["compute_mode"]
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": mode, "expected": "Default"}
     if mode is None:
@@ -971,7 +979,7 @@ def _judge_compute_mode(gpu: Gpu, expected: Expected) -> List[Check]:
     ]
 
 
-def _judge_licence(gpu: Gpu, _expected: Expected) -> List[Check]:
+def _judge_licence(gpu: Card, _expected: Expected) -> List[Check]:
     """A virtual GPU without a licence is slowed down after a while (NVIDIA's licensing guide); other cards need none."""
     told = gpu["licence"]
     if told is None:
@@ -991,12 +999,12 @@ def _judge_licence(gpu: Gpu, _expected: Expected) -> List[Check]:
     ]
 
 
-def computing(gpu: Gpu) -> List[Dict[str, Any]]:
+def computing(gpu: Card) -> List[Process]:
     """The processes that make a card busy: those that compute. Those of the desktop (type G) do not."""
     return [process for process in gpu["processes"] if process.get("type") != "G"]
 
 
-def _judge_idle(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_idle(gpu: Card, expected: Expected) -> List[Check]:
     busy = computing(gpu)
     desktop = len(gpu["processes"]) - len(busy)
     names = ", ".join("{} (pid {})".format(process["name"] or "unnamed", process["pid"]) for process in busy[:10])
@@ -1020,7 +1028,7 @@ def _judge_idle(gpu: Gpu, expected: Expected) -> List[Check]:
     ]
 
 
-def judge_pcie_width(gpu: Gpu, expected: Expected, cards: int = 1) -> Check:
+def judge_pcie_width(gpu: Card, expected: Expected, cards: int = 1) -> Check:
     """The link has all lanes that card and slot could have.
 
     What the inventory says of the slot decides alone. Without it, half of the lanes is a warning, and less than eight a failure: consumer
@@ -1050,7 +1058,7 @@ def judge_pcie_width(gpu: Gpu, expected: Expected, cards: int = 1) -> Check:
     )
 
 
-def _right_lanes(gpu: Gpu, lanes: Mapping[str, int]) -> Optional[int]:
+def _right_lanes(gpu: Card, lanes: Mapping[str, int]) -> Optional[int]:
     """What an inventory says of a card's slot: by its place before its model, and that before all."""
     places = {smi.normalise_bus_id(str(key)): count for key, count in lanes.items()}
     if gpu["pci_bus_id"] in places:
@@ -1059,11 +1067,11 @@ def _right_lanes(gpu: Gpu, lanes: Mapping[str, int]) -> Optional[int]:
     return models[0] if models else lanes.get("all")
 
 
-def _judge_pcie(gpu: Gpu, expected: Expected) -> List[Check]:
+def _judge_pcie(gpu: Card, expected: Expected) -> List[Check]:
     return [_judge_pcie_generation(gpu, expected), _judge_replays(gpu)]
 
 
-def _judge_pcie_generation(gpu: Gpu, expected: Expected) -> Check:
+def _judge_pcie_generation(gpu: Card, expected: Expected) -> Check:
     """An idle card lowers its link to the first generation, so it is held against the maximum only under load."""
     now, best = gpu["pcie"]["gen"], expected.get("pcie_gen") or gpu["pcie"]["gen_max"]
     rest: Dict[str, Any] = {"gpu": label(gpu), "measured": now, "expected": best, "unit": "generation"}
@@ -1096,11 +1104,11 @@ _REPLAYS = Rule(
 )
 
 
-def _judge_replays(gpu: Gpu) -> Check:
+def _judge_replays(gpu: Card) -> Check:
     return _limit(gpu, gpu["pcie"]["replays"], REPLAYS_LIMIT, _REPLAYS)
 
 
-_STEPS: Tuple[Callable[[Gpu, Expected], List[Check]], ...] = (
+_STEPS: Tuple[Callable[[Card, Expected], List[Check]], ...] = (
     _judge_readable,
     _judge_recovery,
     _judge_ecc,

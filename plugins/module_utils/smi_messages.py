@@ -10,9 +10,13 @@ error sentence (one lost card among good ones).
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
 
 SLOW_SECONDS = 10.0
 """An answer that takes longer is a warning: a healthy driver answers in about one second a card."""
@@ -267,7 +271,7 @@ def _not_started(error: Optional[str]) -> Trouble:
 
 def read_answer(
     rc: Optional[int], stdout: Any, stderr: Any = "", seconds: Optional[float] = None, error: Optional[str] = None
-) -> Tuple[Optional[smi.SmiData], checks.Check]:
+) -> Tuple[Optional[SmiData], Check]:
     """Judge one call of ``nvidia-smi -q -x``: the data if there is any, and the check ``smi.runs``.
 
     ``error`` says why there is no exit status, as in :func:`explain`.
@@ -276,7 +280,7 @@ def read_answer(
     """
     rest: Dict[str, Any] = {"measured": rc, "expected": 0, "unit": "exit status"}
     shown = _text(stdout) + "\n" + _text(stderr)
-    data: Optional[smi.SmiData] = None
+    data: Optional[SmiData] = None
     unreadable: Optional[smi.SmiError] = None
     try:
         data = smi.parse_xml(stdout)
@@ -310,7 +314,7 @@ def read_answer(
     return data, checks.passed("smi.runs", reason="nvidia-smi answered", **rest)
 
 
-def _troubled(trouble: Trouble, evidence: Optional[str], rest: Dict[str, Any]) -> checks.Check:
+def _troubled(trouble: Trouble, evidence: Optional[str], rest: Dict[str, Any]) -> Check:
     return checks.make(
         "smi.runs",
         trouble.status,

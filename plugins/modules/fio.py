@@ -125,11 +125,14 @@ verdict:
 """
 
 import errno
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 NUMBERS = ("runtime", "ramp", "numjobs", "iodepth")
 # What keeps a program from being started, and what a person does.
@@ -226,7 +229,7 @@ def wanted_parts(params: Dict[str, Any]) -> List[fio_bench.Part]:
     return fio_bench.parts_of(params["profile"], size=size, **{name: params[name] for name in NUMBERS})
 
 
-def find_engines(executable: str) -> Tuple[List[str], Optional[checks.Check]]:
+def find_engines(executable: str) -> Tuple[List[str], Optional[Check]]:
     """The engines to try, or the check that says why fio cannot be asked."""
     answer = run.run([executable, "--enghelp"], timeout=20)
     if answer.rc is None:
@@ -294,7 +297,7 @@ def put_on_top(result: Dict[str, Any], part: fio_bench.Part, side: Optional[fio_
         result["bw_bytes"] = side["bw_bytes"]
 
 
-def unusable_directory(directory: str, error: OSError) -> checks.Check:
+def unusable_directory(directory: str, error: OSError) -> Check:
     """A file system that cannot be written: read-only is a fault of the host, the rest one of the request."""
     known = fio_json.OUTCOMES.get(error.errno or 0)
     if known is None:

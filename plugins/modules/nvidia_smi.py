@@ -148,11 +148,14 @@ verdict:
 """
 
 import time
-from typing import Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_brake, smi_messages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 # Options whose name in the judge's expectations differs.
 EXPECTATIONS = {
@@ -234,7 +237,7 @@ def prove(params: Dict[str, Any], runner: Callable[..., run.Result] = run.run) -
     return result
 
 
-def unseen(count: int) -> checks.Check:
+def unseen(count: int) -> Check:
     """The cards that are expected and of which nothing can be said."""
     return checks.incomplete(
         "gpu.count",

@@ -11,18 +11,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from . import signed_modules
+from . import index_answer, signed_modules
 from .components import container_toolkit, cuda, frameworks, nvidia_driver
 from .components.nvidia_driver import continues
 from .resolver.naming import component
 from .rules import Rules
 from .wish import Wish
 
-Index = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex, PackageInstall
+
 Stack = Mapping[str, Any]
 
 #: A driver package with its branch: nvidia-utils-580-server, libnvidia-cfg1-580, linux-modules-nvidia-580-open-generic.
@@ -180,7 +182,7 @@ def _pythons(stack: Stack, wish: Wish) -> list[Demand]:
 # held against the index --------------------------------------------------------------------------------
 
 
-def answered(index: Index) -> bool:
+def answered(index: PackageIndex) -> bool:
     """Did the index speak at all? One that could not be read lacks nothing."""
     return all(
         problem["kind"] in ("no-such-package", "unsolvable") or not problem.get("needed", True)
@@ -188,19 +190,18 @@ def answered(index: Index) -> bool:
     )
 
 
-def absent(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> dict[str, list[str]]:
+def absent(asked: Iterable[Demand], index: PackageIndex, packages: Sequence[str]) -> dict[str, list[str]]:
     """Return the parts that the index does not have and that the rules may choose again, each with the versions that are there.
 
     ``packages``: those that would change; of the others the index was not asked. A toolkit of which not even another release
     is there is chosen again too: the resolver then tells which there are.
     """
-    rows = index["packages"]
     found = {}
     for demand in asked:
         wrong = _wrong(demand, index, packages)
         if not wrong or (demand.fixed and demand.want != "cuda"):
             continue
-        gone = any(not (rows.get(name) or {}).get("candidate") for name in wrong)
+        gone = any(not index_answer.candidate(index, name) for name in wrong)
         if demand.want == "cuda":
             if gone:
                 found[f"cuda={'.'.join(demand.version.split('.')[:2])}"] = offers(demand, index)
@@ -209,7 +210,7 @@ def absent(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> di
     return found
 
 
-def missing(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> list[Missing]:
+def missing(asked: Iterable[Demand], index: PackageIndex, packages: Sequence[str]) -> list[Missing]:
     """Return the parts that the index cannot give. A Python is none of them: the index says itself which package it lacks."""
     found = []
     for demand in asked:
@@ -221,9 +222,9 @@ def missing(asked: Iterable[Demand], index: Index, packages: Sequence[str]) -> l
     return found
 
 
-def offers(demand: Demand, index: Index) -> list[str]:
+def offers(demand: Demand, index: PackageIndex) -> list[str]:
     """Return the versions of a part that the index has, as --want takes them: of the same major version first, then newest."""
-    names = [name for name in demand.packages if (index["packages"].get(name) or {}).get("versions")]
+    names = [name for name in demand.packages if index_answer.versions(index, name)]
     seen = [
         version for name in names[:1] for version in index["packages"][name]["versions"] if _for_cuda(version, demand)
     ]
@@ -281,19 +282,19 @@ def _for_cuda(version: str, demand: Demand) -> bool:
     return demand.cuda is None or "+cuda" not in version or f"+cuda{demand.cuda}." in version
 
 
-def _wrong(demand: Demand, index: Index, packages: Sequence[str]) -> list[str]:
+def _wrong(demand: Demand, index: PackageIndex, packages: Sequence[str]) -> list[str]:
     """Return the packages of a demand that the index lacks or has in a version that will not do, else those of another driver branch
     that come in their place: a distribution empties the packages of a branch that has ended, and has them depend on the next one's.
     """
     wrong = []
     for name in demand.packages:
-        candidate = (index["packages"].get(name) or {}).get("candidate")
+        candidate = index_answer.candidate(index, name)
         if name in packages and (not candidate or not demand.accepts(name, candidate)):
             wrong.append(name)
     return wrong or [row["name"] for row in _led_to(demand, index)]
 
 
-def _led_to(demand: Demand, index: Index) -> list[Mapping[str, Any]]:
+def _led_to(demand: Demand, index: PackageIndex) -> list[PackageInstall]:
     """Return the packages that would be installed and carry another driver branch in their name than the demand's."""
     if demand.branch is None:
         return []
@@ -305,20 +306,20 @@ def _led_to(demand: Demand, index: Index) -> list[Mapping[str, Any]]:
     return found
 
 
-def _of_another_branch(demand: Demand, wrong: Sequence[str], index: Index) -> list[str]:
+def _of_another_branch(demand: Demand, wrong: Sequence[str], index: PackageIndex) -> list[str]:
     """Return packages with versions of another driver branch that stand where the demand's should; none where something else is wrong."""
     if demand.branch is None:
         return []
     came = [f"{row['name']} {row['version']}" for row in _led_to(demand, index) if row["name"] in wrong]
-    there = [(name, (index["packages"].get(name) or {}).get("candidate") or "") for name in wrong]
+    there = [(name, index_answer.candidate(index, name) or "") for name in wrong]
     other = [f"{name} {version}" for name, version in there if version and not continues(version, f"{demand.branch}.")]
     return (came or other)[:_NAMED]
 
 
-def _instead(demand: Demand, index: Index, there: Sequence[str]) -> str:
+def _instead(demand: Demand, index: PackageIndex, there: Sequence[str]) -> str:
     """Return what the index has of a part, in words: a package with its versions, else those of its other names."""
     for name in demand.packages:
-        versions = (index["packages"].get(name) or {}).get("versions")
+        versions = index_answer.versions(index, name)
         if versions:
             return f"{name} {', '.join(versions[:_NAMED])}"
     return f"{demand.want} {', '.join(there)}" if there else "none of it"

@@ -11,10 +11,15 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from . import sections
 from .components import nvidia_driver
 from .components.base import not_known
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: Checks of an observation that say that the driver is another one than it should be, or is not held.
 _CHECKS = ("driver.loaded", "driver.version_match", "driver.next_kernel", "driver.lock", "gpu.on_bus")
@@ -22,7 +27,7 @@ _CHECKS = ("driver.loaded", "driver.version_match", "driver.next_kernel", "drive
 _UPSTREAM = re.compile(r"^(?:\d+:)?(\d+(?:\.\d+)+)")
 
 
-def status(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+def status(facts: Facts, plan: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown of a host.
 
     Returns ``state`` (see :func:`state`), ``versions`` (``kernel``: the module that is loaded; ``user``: the libraries; ``next``: the
@@ -57,25 +62,26 @@ def state(
     return "unknown" if unknown else "ok"
 
 
-def _versions(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, str | None]:
-    available = (facts["kernel"]["available"] or {}).get("nvidia") or {}
+def _versions(facts: Facts, plan: Mapping[str, Any]) -> dict[str, str | None]:
+    available = facts["kernel"]["available"].get("nvidia")
     return {
         "kernel": facts["driver"]["loaded_version"],
         "user": facts["driver"]["user_version"],
-        "next": available.get("version"),
+        "next": available["version"] if available else None,
         "next_kernel": facts["kernel"]["next"],
         "wanted": _sealed(facts) or _resolved(plan),
     }
 
 
-def _sealed(facts: Mapping[str, Any]) -> str | None:
+def _sealed(facts: Facts) -> str | None:
     """The version that the node was sealed with."""
-    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
-    driver = seal.get("stack") or {}
-    if not driver or driver.get("adopted") or not seal.get("packages"):
+    seal, driver = sections.seal(facts, "nvidia_driver"), sections.sealed_stack(facts, "nvidia_driver")
+    packages = (seal["packages"] if seal else None) or {}
+    if not driver or driver.get("adopted") or not packages:
         return driver.get("version")
-    for name in nvidia_driver.versioned_packages({**driver, "version": driver.get("version") or "any"}):
-        found = _UPSTREAM.match(str(seal["packages"].get(name) or ""))
+    of_any_version = cast("DriverStack", {**driver, "version": driver.get("version") or "any"})
+    for name in nvidia_driver.versioned_packages(of_any_version):
+        found = _UPSTREAM.match(str(packages.get(name) or ""))
         if found:
             return found.group(1)
     return None
@@ -89,7 +95,7 @@ def _resolved(plan: Mapping[str, Any]) -> str | None:
     return f"branch {driver['branch']}"
 
 
-def _unknown(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, str]:
+def _unknown(facts: Facts, plan: Mapping[str, Any]) -> dict[str, str]:
     """What only root may read, and this look could not: nothing of it is taken for fine, or for missing."""
     told = {"seals": "whether the driver is as gpuwright sealed it", "proof": "whether the node was proven"}
     return {
@@ -99,7 +105,7 @@ def _unknown(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, str
     }
 
 
-def _drift(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+def _drift(facts: Facts, plan: Mapping[str, Any]) -> list[str]:
     """Why the driver is not as it was sealed or wished: what the plan would change of it, and what its checks say."""
     if plan["skipped"]:
         return []
@@ -130,13 +136,13 @@ def _without_repeats(found: list[str]) -> list[str]:
     return kept
 
 
-def _cards(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+def _cards(facts: Facts, plan: Mapping[str, Any]) -> list[str]:
     """Names of the cards: as the rules resolved them, else as nvidia-smi calls them, else their PCI ids."""
-    rows = plan["gpus"] or ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()
+    rows = plan["gpus"] or sections.cards(facts)
     return [str(row["name"]) for row in rows] or [str(card["device"]) for card in facts["pci"]["gpus"] or ()]
 
 
-def _proof(facts: Mapping[str, Any]) -> dict[str, Any] | None:
+def _proof(facts: Facts) -> dict[str, Any] | None:
     proof = facts["proof"]
     if not proof:
         return None

@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..module_utils import dotted
 from ..module_utils.observe import driver as observed
 from ..module_utils.observe.driver_set import PINNING
+from . import sections
 
-Facts = Mapping[str, Any]
-Driver = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
+
 
 _SOURCES = ("nvidia", "distro")
 #: The repository that NVIDIA's driver comes from, as the resolver calls it.
@@ -30,7 +34,7 @@ _NVIDIA = "nvidia-cuda"
 _BUILD = re.compile(r"\d{3}(?:\.\d+)+")
 
 
-def replaced(facts: Facts, driver: Driver) -> dict[str, str]:
+def replaced(facts: Facts, driver: DriverStack) -> dict[str, str]:
     """The installed packages that give way to those of the wished driver, or stay as a part of it: version by name, those of another
     architecture as name:architecture. Empty where the set that is there may become the wished one.
     """
@@ -40,7 +44,7 @@ def replaced(facts: Facts, driver: Driver) -> dict[str, str]:
     return _old(facts) if due else {}
 
 
-def reason(facts: Facts, driver: Driver) -> str:
+def reason(facts: Facts, driver: DriverStack) -> str:
     """Why the set is exchanged, for a person."""
     there = facts["driver"]["source"] or "an unknown source"
     return f"the packages of {there} give way to those of {driver['source']}, branch {driver['branch']}"
@@ -55,7 +59,7 @@ def addresses(stack: Mapping[str, Any]) -> list[str]:
     return [uri for row in stack.get("repositories") or () if row["name"] == _NVIDIA for uri in row["uris"]]
 
 
-def foreign(index: Mapping[str, Any], facts: Facts, there: Mapping[str, str]) -> list[str]:
+def foreign(index: PackageIndex, facts: Facts, there: Mapping[str, str]) -> list[str]:
     """Packages that are no part of the old set and that apt would take away with it. ``there``: what is replaced.
 
     apt knows nothing of what stands in dpkg's journal: what a run that was cut off has taken out already is none of them.
@@ -63,12 +67,12 @@ def foreign(index: Mapping[str, Any], facts: Facts, there: Mapping[str, str]) ->
     return sorted(set(index.get("remove") or ()).difference(there, _mark(facts).get("replaces") or ()))
 
 
-def _is_from_another(facts: Facts, driver: Driver) -> bool:
+def _is_from_another(facts: Facts, driver: DriverStack) -> bool:
     seen = facts["driver"]
     return seen["owner"] == "packages" and seen["source"] in _SOURCES and seen["source"] != driver["source"]
 
 
-def _has_other_names(facts: Facts, driver: Driver) -> bool:
+def _has_other_names(facts: Facts, driver: DriverStack) -> bool:
     """Whether a driver of another branch is there, and packages of the wished one are not there under any version."""
     there: Mapping[str, str] = facts["driver"]["packages"] or {}
     builds = {dotted.upstream(there[name]) for name in _of_driver(there) if observed.CORE.match(name)}
@@ -85,7 +89,7 @@ def _of_driver(names: Iterable[str]) -> list[str]:
     ]
 
 
-def _cut_off(facts: Facts, driver: Driver) -> bool:
+def _cut_off(facts: Facts, driver: DriverStack) -> bool:
     """Whether a run began such an exchange and some of it is left to do, or to take back where the wish is another one since."""
     mark = _mark(facts)
     if not mark.get("replaces"):
@@ -96,7 +100,7 @@ def _cut_off(facts: Facts, driver: Driver) -> bool:
 
 def _mark(facts: Facts) -> Mapping[str, Any]:
     """The driver's part of the stack in a seal, or in the mark that a run left in its place."""
-    return ((facts["seals"] or {}).get("nvidia_driver") or {}).get("stack") or {}
+    return sections.sealed_stack(facts, "nvidia_driver")
 
 
 def _left(facts: Facts) -> dict[str, str]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .rules import Row, Rules
 
-Facts = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
 
 #: How to have systemd in WSL: it is off in distributions that were installed before it became the default.
 SYSTEMD_IN_WSL = (
@@ -69,7 +71,7 @@ def from_facts(facts: Facts) -> Foreign:
     )
 
 
-def _part(facts: Any, name: str) -> Facts:
+def _part(facts: Any, name: str) -> Mapping[str, Any]:
     """Return a part of an observation; an empty one where nobody could look."""
     part = facts.get(name)
     return part if isinstance(part, Mapping) else {}
@@ -80,7 +82,7 @@ def kind_of(facts: Facts) -> str | None:
     return _part(facts, "environment").get("kind")
 
 
-def driver_of(facts: Facts) -> Facts:
+def driver_of(facts: Facts) -> Mapping[str, Any]:
     """Return the part `driver` of an observation."""
     return _part(facts, "driver")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_judge, smi_messages
 from ansible_collections.gpuwright.node.plugins.module_utils.framework import judge_files
@@ -18,7 +18,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils.framework import ju
 from . import driver_lock, hosts, judge_datacentre, judge_hosts, secure_boot
 from .components import container_toolkit
 
-Check = checks.Check
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, SmiData
+
 Expected = Mapping[str, Any]
 
 MB = 1_000_000
@@ -41,10 +44,10 @@ _NOT_ON_BUS = (
 )
 
 
-class Facts:
+class View:
     """An observation, read by dotted paths; what is unknown keeps its reason."""
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
+    def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.unknown: Mapping[str, str] = facts.get("unknown") or {}
 
@@ -78,9 +81,7 @@ class Facts:
         return str(self.get("environment.kind") or "bare")
 
 
-def judge(
-    facts: Mapping[str, Any], stack: Mapping[str, Any] | None = None, expected: Expected | None = None
-) -> list[Check]:
+def judge(facts: Facts, stack: Mapping[str, Any] | None = None, expected: Expected | None = None) -> list[Check]:
     """Every check that an observation allows.
 
     Args:
@@ -90,7 +91,7 @@ def judge(
             ``seals`` (``False`` leaves the seals out: they are being rewritten), ``proof`` (``False`` leaves the proof out),
             ``gpus`` (``False``: cards are not looked at, as when a machine is prepared before they are put in).
     """
-    view = Facts(facts)
+    view = View(facts)
     wanted = dict(expected or {})
     result: list[Check] = []
     if wanted.get("gpus") is not False:
@@ -113,7 +114,7 @@ def judge(
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def judge_cards(view: Facts, stack: Mapping[str, Any], expected: Expected) -> list[Check]:
+def judge_cards(view: View, stack: Mapping[str, Any], expected: Expected) -> list[Check]:
     """The cards and the driver; one skipped check on a host that has no card and should have none."""
     reason = view.why_unknown("pci.gpus") if not view.gpus else None
     if reason and view.environment != "wsl":
@@ -140,7 +141,7 @@ def _expected_count(expected: Expected) -> int | None:
     return None
 
 
-def judge_bus(view: Facts, expected: Expected) -> Check:
+def judge_bus(view: View, expected: Expected) -> Check:
     """As many cards on the bus as expected, each of them answering the bus."""
     gpus, wanted = _counted(view, expected), _expected_count(expected)
     measured = len(gpus)
@@ -173,7 +174,7 @@ def judge_bus(view: Facts, expected: Expected) -> Check:
     return checks.passed("gpu.on_bus", "fatal", measured=measured, expected=wanted, unit="cards")
 
 
-def _counted(view: Facts, expected: Expected) -> list[Mapping[str, Any]]:
+def _counted(view: View, expected: Expected) -> list[Mapping[str, Any]]:
     """The cards on the bus without those that are left alone, by bus id or by the model that nvidia-smi names."""
     ignore = [str(entry) for entry in expected.get("ignore") or ()]
     data = view.get("smi.data")
@@ -188,7 +189,7 @@ def _counted(view: Facts, expected: Expected) -> list[Mapping[str, Any]]:
     return [gpu for gpu in view.gpus if not left_alone(gpu)]
 
 
-def judge_driver_loaded(view: Facts, _stack: Mapping[str, Any]) -> Check:
+def judge_driver_loaded(view: View, _stack: Mapping[str, Any]) -> Check:
     """The kernel module is loaded; where it is not, the nearest cause is named."""
     loaded = view.get("kernel.loaded")
     if loaded is None:
@@ -198,7 +199,7 @@ def judge_driver_loaded(view: Facts, _stack: Mapping[str, Any]) -> Check:
     return checks.failed("driver.loaded", measured="not loaded", **_why_not_loaded(view, loaded))
 
 
-def _why_not_loaded(view: Facts, loaded: Mapping[str, Any]) -> dict[str, str]:
+def _why_not_loaded(view: View, loaded: Mapping[str, Any]) -> dict[str, str]:
     if "nouveau" in loaded:
         return {
             "reason": "nouveau holds the card",
@@ -213,7 +214,7 @@ def _why_not_loaded(view: Facts, loaded: Mapping[str, Any]) -> dict[str, str]:
             "action": "reboot",
             "remedy": "reboot the host",
         }
-    rejected = secure_boot.unaccepted(view.facts)
+    rejected = secure_boot.unaccepted(view.get("kernel.available.nvidia"), view.get("boot.signing_key"))
     if rejected:
         return rejected
     if available and view.get("boot.secure_boot") and not available.get("signer"):
@@ -238,7 +239,7 @@ def _why_not_loaded(view: Facts, loaded: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def judge_version_match(view: Facts, _stack: Mapping[str, Any]) -> Check:
+def judge_version_match(view: View, _stack: Mapping[str, Any]) -> Check:
     """Kernel module and libraries are of one version: they differ after an upgrade under a loaded module."""
     loaded, user = view.get("driver.loaded_version"), view.get("driver.user_version")
     rest: dict[str, Any] = {"measured": {"module": loaded, "libraries": user}}
@@ -258,7 +259,7 @@ def judge_version_match(view: Facts, _stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_nouveau(view: Facts, _stack: Mapping[str, Any]) -> Check:
+def judge_nouveau(view: View, _stack: Mapping[str, Any]) -> Check:
     """No other driver holds the card."""
     loaded = view.get("kernel.loaded")
     if loaded is None:
@@ -275,7 +276,7 @@ def judge_nouveau(view: Facts, _stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_modules(view: Facts, stack: Mapping[str, Any]) -> Check:
+def judge_modules(view: View, stack: Mapping[str, Any]) -> Check:
     """The open or the proprietary modules, as resolved for the cards of this host."""
     found, driver = view.get("driver.loaded_modules"), stack.get("driver") or {}
     wanted = driver.get("modules")
@@ -297,7 +298,7 @@ def judge_modules(view: Facts, stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_secure_boot(view: Facts, _stack: Mapping[str, Any]) -> Check:
+def judge_secure_boot(view: View, _stack: Mapping[str, Any]) -> Check:
     """Secure Boot does not keep the module out."""
     if view.environment == "container":
         return checks.skipped("driver.secure_boot", "the kernel is that of the container's host")
@@ -314,7 +315,7 @@ def judge_secure_boot(view: Facts, _stack: Mapping[str, Any]) -> Check:
     signer = available.get("signer")
     if not available:
         return checks.skipped("driver.secure_boot", "there is no module yet that could be signed", measured="on")
-    rejected = secure_boot.unaccepted(view.facts)
+    rejected = secure_boot.unaccepted(view.get("kernel.available.nvidia"), view.get("boot.signing_key"))
     if rejected:
         return checks.failed("driver.secure_boot", measured=signer or "not signed", **rejected)
     return checks.judged(
@@ -327,7 +328,7 @@ def judge_secure_boot(view: Facts, _stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_next_kernel(view: Facts, _stack: Mapping[str, Any]) -> Check:
+def judge_next_kernel(view: View, _stack: Mapping[str, Any]) -> Check:
     """The kernel that boots next has a module, and of the version of the libraries."""
     if view.environment == "container":
         return checks.skipped("driver.next_kernel", "the kernel is that of the container's host")
@@ -359,7 +360,7 @@ def judge_next_kernel(view: Facts, _stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_lock(view: Facts, stack: Mapping[str, Any]) -> Check:
+def judge_lock(view: View, stack: Mapping[str, Any]) -> Check:
     """Nothing but gpuwright moves the driver: the whole set is locked, and on a full look apt itself says that it is."""
     driver = stack.get("driver")
     if not driver:
@@ -372,10 +373,10 @@ def judge_lock(view: Facts, stack: Mapping[str, Any]) -> Check:
         return _unknown("driver.lock", view, "packages.installed", "whether the driver's packages are locked")
     if view.why_unknown("driver.would_move"):
         return _unknown("driver.lock", view, "driver.would_move", "what an upgrade of everything would move")
-    found, moving = driver_lock.differences(view.facts, driver), driver_lock.moving(view.facts)
+    found, moving = driver_lock.differences(view.facts, driver["pin"]), driver_lock.moving(view.facts)
     if moving:
         found.append(f"apt-get dist-upgrade would move {', '.join(moving)}")
-    kind = driver_lock.of(view.facts, driver).kind
+    kind = driver_lock.of(view.facts, driver["pin"]).kind
     return checks.judged(
         "driver.lock",
         not found,
@@ -387,7 +388,7 @@ def judge_lock(view: Facts, stack: Mapping[str, Any]) -> Check:
     )
 
 
-_DRIVER_STEPS: tuple[Callable[[Facts, Mapping[str, Any]], Check], ...] = (
+_DRIVER_STEPS: tuple[Callable[[View, Mapping[str, Any]], Check], ...] = (
     judge_driver_loaded,
     judge_version_match,
     judge_nouveau,
@@ -398,7 +399,7 @@ _DRIVER_STEPS: tuple[Callable[[Facts, Mapping[str, Any]], Check], ...] = (
 )
 
 
-def judge_smi(view: Facts, stack: Mapping[str, Any], expected: Expected, foreign_driver: bool = False) -> list[Check]:
+def judge_smi(view: View, stack: Mapping[str, Any], expected: Expected, foreign_driver: bool = False) -> list[Check]:
     """What nvidia-smi said in the observation."""
     answer = view.get("smi")
     if not isinstance(answer, Mapping):
@@ -408,7 +409,7 @@ def judge_smi(view: Facts, stack: Mapping[str, Any], expected: Expected, foreign
     data = answer.get("data")
     result = [_smi_runs(answer)]
     if isinstance(data, Mapping):
-        result += smi.judge(dict(data), _smi_expectations(view, stack, expected, foreign_driver))
+        result += smi.judge(cast("SmiData", data), _smi_expectations(view, stack, expected, foreign_driver))
     return result
 
 
@@ -448,9 +449,7 @@ def _smi_runs(answer: Mapping[str, Any]) -> Check:
     return checks.passed("smi.runs", **rest)
 
 
-def _smi_expectations(
-    view: Facts, stack: Mapping[str, Any], expected: Expected, foreign_driver: bool
-) -> dict[str, Any]:
+def _smi_expectations(view: View, stack: Mapping[str, Any], expected: Expected, foreign_driver: bool) -> dict[str, Any]:
     """The caller's expectations, completed by the bus and by the stack."""
     wanted = dict(expected)
     driver = stack.get("driver") or {}
@@ -472,7 +471,7 @@ def _smi_expectations(
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def judge_packages(view: Facts) -> list[Check]:
+def judge_packages(view: View) -> list[Check]:
     """No installation was cut off, and none is running."""
     if view.get("packages.manager") is None and not view.why_unknown("packages"):
         return [checks.skipped("packages.interrupted", "there is no package manager that is known here")]
@@ -507,7 +506,7 @@ def judge_packages(view: Facts) -> list[Check]:
     return result
 
 
-def judge_sources(view: Facts) -> list[Check]:
+def judge_sources(view: View) -> list[Check]:
     """The package manager can read its sources; one check for each entry that it cannot read."""
     if "broken_sources" not in (view.get("packages") or {}):
         return []
@@ -526,7 +525,7 @@ def judge_sources(view: Facts) -> list[Check]:
     ]
 
 
-def judge_builds(view: Facts) -> list[Check]:
+def judge_builds(view: View) -> list[Check]:
     """No kernel came for which the driver's module did not build; one check a build that failed, with the end of its log."""
     result = []
     for build in view.get("dkms.failed") or ():
@@ -549,7 +548,7 @@ def judge_builds(view: Facts) -> list[Check]:
     return result
 
 
-def _build_reason(view: Facts, build: Mapping[str, Any], kept: Sequence[str]) -> str:
+def _build_reason(view: View, build: Mapping[str, Any], kept: Sequence[str]) -> str:
     """Which build failed, by what, and what the next boot means for it."""
     kernel = build["kernel"]
     said = f" ({build['errors'][0].strip()})" if build["errors"] else ""
@@ -571,7 +570,7 @@ def _build_remedy(build: Mapping[str, Any], kept: Sequence[str]) -> str:
     )
 
 
-def judge_disks(view: Facts) -> list[Check]:
+def judge_disks(view: View) -> list[Check]:
     """Room for the next kernel and the next installation, and a root that can be written."""
     disks = view.get("disks")
     if disks is None:
@@ -620,7 +619,7 @@ def _judge_disk(disk: Mapping[str, Any]) -> list[Check]:
     return result
 
 
-def judge_container(view: Facts, stack: Mapping[str, Any]) -> list[Check]:
+def judge_container(view: View, stack: Mapping[str, Any]) -> list[Check]:
     """Docker's configuration can be read, is the one that runs, and knows the NVIDIA runtime where it should."""
     docker = view.get("containers.docker")
     if not isinstance(docker, Mapping):
@@ -654,7 +653,7 @@ def _docker_warning(reason: str, remedy: str) -> Check:
     return checks.failed("container.daemon_json", "warning", reason=reason, action="configure", remedy=remedy)
 
 
-def judge_environments(view: Facts, stack: Mapping[str, Any]) -> list[Check]:
+def judge_environments(view: View, stack: Mapping[str, Any]) -> list[Check]:
     """What pip installed for each framework is still there; an environment that is not made yet has nothing to judge."""
     environments = view.get("environments") or {}
     result = []
@@ -665,7 +664,7 @@ def judge_environments(view: Facts, stack: Mapping[str, Any]) -> list[Check]:
     return result
 
 
-def judge_seals(view: Facts) -> list[Check]:
+def judge_seals(view: View) -> list[Check]:
     """What gpuwright set up is still as it left it."""
     seals = view.get("seals")
     if seals is None:
@@ -700,7 +699,7 @@ def _judge_seal(name: str, seal: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_proof(view: Facts, expected: Expected) -> list[Check]:
+def judge_proof(view: View, expected: Expected) -> list[Check]:
     """The last proof holds: it passed, for this boot and this driver, and is not old."""
     proof = view.get("proof")
     if not isinstance(proof, Mapping):
@@ -723,7 +722,7 @@ def judge_proof(view: Facts, expected: Expected) -> list[Check]:
     return [checks.passed("proof.age", **rest)]
 
 
-def _why_stale(view: Facts, proof: Mapping[str, Any], max_age: int) -> str | None:
+def _why_stale(view: View, proof: Mapping[str, Any], max_age: int) -> str | None:
     if proof.get("boot_id") and view.get("boot.id") and proof["boot_id"] != view.get("boot.id"):
         return "the host was rebooted since its last proof"
     if (
@@ -748,7 +747,7 @@ def _time(text: Any) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _unknown(check_id: str, view: Facts, path: str, what: str, severity: str = "critical") -> Check:
+def _unknown(check_id: str, view: View, path: str, what: str, severity: str = "critical") -> Check:
     """An incomplete check with the observation's own reason."""
     reason = view.why_unknown(path) or "the observation does not tell"
     return checks.incomplete(check_id, f"it is not known {what}: {reason}", severity, remedy=_remedy_for(reason))

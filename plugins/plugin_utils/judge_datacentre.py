@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
@@ -13,7 +13,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstr
 from .components.fabric import MANAGER
 from .components.mig import wrong_cards
 
-Check = checks.Check
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
 
 _UP = "run gpuwright up"
 #: PCI class of cards without a display output: those of data centres.
@@ -23,7 +26,7 @@ _CONTROLLER_3D = "0302"
 class View(Protocol):
     """An observation, read by dotted paths."""
 
-    facts: Mapping[str, Any]
+    facts: Facts
 
     def get(self, path: str) -> Any:
         """The value at a path, None where it is not known."""

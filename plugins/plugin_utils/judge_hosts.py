@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
 
 from . import hosts
 
-Check = checks.Check
-Facts = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
 
 _WHOSE = {"wsl": "the driver is Windows' own", "jetson": "the driver is part of the board's own system image"}
 _ELSEWHERE = {

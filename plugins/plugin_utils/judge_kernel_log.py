@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..module_utils import checks
 from .rules import Rules
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 CHECK = "kernel.xid"
 #: Checks that one machine may have; a fault of a fabric writes of every card and switch.
@@ -43,7 +46,7 @@ _FATAL = {"severity": "critical", "action": "reboot"}
 _NOT_FATAL = ("info", "warning")
 
 
-def judge(seen: Mapping[str, Any], rules: Rules) -> list[checks.Check]:
+def judge(seen: Mapping[str, Any], rules: Rules) -> list[Check]:
     """The check :data:`CHECK` for each number of each card, the worst first; one that passes where nothing asks for something.
 
     Args:
@@ -66,11 +69,11 @@ def judge(seen: Mapping[str, Any], rules: Rules) -> list[checks.Check]:
     left_out = len(bad[MOST_CHECKS:]) + seen["more"]
     if left_out:
         last = bad[MOST_CHECKS - 1] if len(bad) >= MOST_CHECKS else bad[-1]
-        last["reason"] += f"; {left_out} errors more are in the kernel log"
+        last["reason"] = f"{last['reason']}; {left_out} errors more are in the kernel log"
     return bad[:MOST_CHECKS]
 
 
-def _nothing(seen: Mapping[str, Any], notes: list[checks.Check]) -> str:
+def _nothing(seen: Mapping[str, Any], notes: list[Check]) -> str:
     """Why nothing is wrong, and what was read for it."""
     found = (
         "the kernel log names no error of a card" if not notes else "the kernel log names only what asks for nothing"
@@ -85,7 +88,7 @@ _NAMES = {"xid": "Xid {}", "sxid": "SXid {}", "init": "RmInitAdapter failed"}
 _ROWS = {"sxid": [_SXID], "init": [_INIT]}
 
 
-def _judge(event: Mapping[str, Any], rules: Rules) -> checks.Check:
+def _judge(event: Mapping[str, Any], rules: Rules) -> Check:
     meaning = _meaning(event, rules)
     name = _NAMES[event["kind"]].format(event["code"])
     unnamed = "" if event["bus_id"] else "; its line names no card"

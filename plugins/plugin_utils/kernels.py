@@ -9,11 +9,15 @@ kernel-devel-matched): the machine would boot another kernel only because it was
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
+from . import index_answer
 from .components.base import Context
 from .resolver import systems
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex, PackageInstall
 
 #: Debian's and Ubuntu's images carry their release in their name, Red Hat's in their version.
 _IMAGE = re.compile(r"^linux-image-(?:unsigned-)?(?P<release>\d\S*?)(?:-unsigned)?(?::\w+)?$")
@@ -21,7 +25,7 @@ _RPM = re.compile(r"^kernel(?:-(?P<flavour>rt|64k)|-(?:uek|azure|lt|ml))?(?:-cor
 _CORE = re.compile(r"^(?P<kernel>kernel(?:-(?:rt|64k))?)-core$")
 
 
-def unasked(install: Iterable[Mapping[str, Any]], present: Iterable[str]) -> list[str]:
+def unasked(install: Iterable[PackageInstall], present: Iterable[str]) -> list[str]:
     """Packages, with their versions, that bring a kernel whose release is not among those present."""
     there = list(present)
     found = []
@@ -52,7 +56,7 @@ def headers_alone(context: Context) -> str | None:
     return systems.headers_alone(driver["headers"], context.facts["kernel"]["next"])
 
 
-def headers_absent(index: Mapping[str, Any], context: Context) -> dict[str, list[str]]:
+def headers_absent(index: PackageIndex, context: Context) -> dict[str, list[str]]:
     """Return the headers that the plan names as a thing that the index lacks, with those to name in their place.
 
     Debian's meta package depends on its kernel: where that is another one, the headers of exactly the kernel that boots next come alone.
@@ -69,8 +73,8 @@ def headers_absent(index: Mapping[str, Any], context: Context) -> dict[str, list
     return {f"headers={named}": [str(instead)]} if lacking else {}
 
 
-def _is_to_be_had(name: str, index: Mapping[str, Any], context: Context) -> bool:
-    return name in context.installed or bool((index["packages"].get(name) or {}).get("candidate"))
+def _is_to_be_had(name: str, index: PackageIndex, context: Context) -> bool:
+    return name in context.installed or bool(index_answer.candidate(index, name))
 
 
 def _allowed(context: Context) -> bool:
@@ -78,12 +82,12 @@ def _allowed(context: Context) -> bool:
     return bool(context.variables.get("nvidia_driver", {}).get("nvidia_driver_allow_kernel", False))
 
 
-def _brought(install: Iterable[Mapping[str, Any]], context: Context) -> list[str]:
+def _brought(install: Iterable[PackageInstall], context: Context) -> list[str]:
     """Return the kernels that come unasked: none where ``nvidia_driver_allow_kernel`` asks for them."""
     return [] if _allowed(context) else unasked(install, context.facts["kernel"]["installed"] or ())
 
 
-def whole(install: Iterable[Mapping[str, Any]], context: Context) -> list[str]:
+def whole(install: Iterable[PackageInstall], context: Context) -> list[str]:
     """Return the meta packages, with their versions, of Red Hat's kernels that come on purpose and would come as their core alone.
 
     kernel-core requires neither ``kernel`` nor ``kernel-modules``, so as a dependency it brings a kernel without the modules of network
@@ -102,7 +106,7 @@ def whole(install: Iterable[Mapping[str, Any]], context: Context) -> list[str]:
     return found
 
 
-def refusals(install: Iterable[Mapping[str, Any]], context: Context) -> list[dict[str, Any]]:
+def refusals(install: Iterable[PackageInstall], context: Context) -> list[dict[str, Any]]:
     """The refusal of a plan that would install another kernel, unless ``nvidia_driver_allow_kernel`` is set."""
     found = _brought(install, context)
     if not found:

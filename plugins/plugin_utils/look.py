@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible.errors import AnsibleActionFail
 
@@ -18,6 +18,10 @@ from . import credentials, exchange, hosts, lock, planner, rules, run_directory,
 from .node_action import WISH_VARIABLES, NodeAction
 from .resolver.frameworks import FRAMEWORKS
 from .wish import BadInput, Wish
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
 
 #: Variables of a run that are no wish.
 RUN_VARIABLES = (
@@ -61,7 +65,7 @@ class Look:
         """What the run is for; a task of it may go back."""
         return str(self.action.verb or self.run.get("gpuwright_verb") or "up")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """The node's facts: the one remote operation of a warm run."""
         arguments: dict[str, Any] = {
             "root": self.run.get("gpuwright_root") or "/",
@@ -75,7 +79,7 @@ class Look:
         if self.run.get("gpuwright_command_timeout"):
             arguments["timeout"] = self.run["gpuwright_command_timeout"]
         answer = self.action.on_node("node_facts", arguments, self.task_vars, script=SCRIPT)
-        facts: dict[str, Any] = answer["facts"]
+        facts: Facts = answer["facts"]
         return facts
 
     def _environments(self) -> list[str]:
@@ -89,7 +93,7 @@ class Look:
 
     def draft(
         self,
-        facts: Mapping[str, Any],
+        facts: Facts,
         *,
         only: list[str],
         applied: Mapping[str, Any] | None = None,
@@ -108,7 +112,7 @@ class Look:
         whole = whole.with_roles(only if request.lock is None else ())
         return planner.draft(facts, whole, RULES, request)
 
-    def index(self, drafted: planner.Draft) -> dict[str, Any] | None:
+    def index(self, drafted: planner.Draft) -> PackageIndex | None:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
         verb only judges what is there.
         """
@@ -126,9 +130,9 @@ class Look:
             "origin": exchange.addresses(drafted.context.stack),
             "replaced": sorted(drafted.replaced),
         }
-        return self.action.on_node("package_index", arguments, self.task_vars)
+        return cast("PackageIndex", self.action.on_node("package_index", arguments, self.task_vars))
 
-    def plan(self, facts: Mapping[str, Any], *, only: list[str]) -> dict[str, Any]:
+    def plan(self, facts: Facts, *, only: list[str]) -> dict[str, Any]:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
         if self.verb == "remove":
             return planner.take_back(facts, self._request(only, None, {}))

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..module_utils import checks as checking
 from ..module_utils import dotted
@@ -23,12 +23,14 @@ from . import (
     availability,
     exchange,
     hosts,
+    index_answer,
     judge,
     kernels,
     lock,
     removal,
     rescue,
     resolver,
+    sections,
     secure_boot,
     signed_modules,
     situation,
@@ -53,7 +55,15 @@ from .rules import Rules
 from .shortfalls import holding
 from .wish import BadInput, Wish
 
-Facts = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import (
+        IndexProblem,
+        PackageExchange,
+        PackageIndex,
+    )
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState
+
 
 #: Free space that has to stay after the change, in bytes: a full root or /boot is a failure of its own.
 RESERVE_BYTES = 512 * 1024**2
@@ -138,7 +148,7 @@ class Draft:
     answer: Mapping[str, Any]
     findings: Mapping[str, list[Finding]]
     also: Sequence[str] = ()
-    state: way_back.State | None = None
+    state: DriverState | None = None
     narrow: Mapping[str, str] = field(default_factory=dict)
     builders: Sequence[Mapping[str, Any]] = ()
 
@@ -184,7 +194,7 @@ class Draft:
         keep |= {
             name: version for name, version in sealed.items() if nvidia_driver.continues(version, wished.get(name, ""))
         }
-        if set(versioned) & set(self.packages):
+        if driver is not None and set(versioned) & set(self.packages):
             ours = next(
                 (
                     version
@@ -194,7 +204,7 @@ class Draft:
                 prefix,
             )
             keep[EVERY_PACKAGE] = ours
-            keep |= fabric.keep(self.context, driver or {}, self.packages, ours)
+            keep |= fabric.keep(self.context, driver, self.packages, ours)
         return {**keep, **self.narrow}
 
     @property
@@ -294,14 +304,14 @@ def _conflicts(
     return lock.differences(request.lock, where, answer["stack"], rules)
 
 
-def _previous(request: Request, state: way_back.State | None) -> Mapping[str, Any] | None:
+def _previous(request: Request, state: DriverState | None) -> Mapping[str, Any] | None:
     """The driver that was just applied, or is returned to: it is ours, and not a stranger's to be adopted."""
     if state is not None:
-        return state["stack"] or None
+        return way_back.sealed_in(state)
     return None if request.applied is None else request.applied.get("driver")
 
 
-def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: way_back.State | None) -> Mapping[str, Any] | None:
+def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: DriverState | None) -> Mapping[str, Any] | None:
     """The driver part of the stack where the rules do not choose it: of a node that goes back exactly the one that worked, whatever is
     preferred today; and the one that somebody's rollback led to, until the wish for a driver changes or an upgrade is asked for.
     """
@@ -336,7 +346,7 @@ def _ways_back(drafted: Draft, context: Context, changes: bool) -> dict[str, Any
 
 
 def _with_return(
-    findings: Mapping[str, list[Finding]], state: way_back.State | None, facts: Facts
+    findings: Mapping[str, list[Finding]], state: DriverState | None, facts: Facts
 ) -> dict[str, list[Finding]]:
     """The findings with the return to a state. On apt it mends an interrupted package manager itself: finishing first what failed
     would fail. rpm leaves nothing to finish.
@@ -349,7 +359,7 @@ def _with_return(
     return {name: merged[name] for name in COMPONENTS if name in merged}
 
 
-def absent(drafted: Draft, index: Mapping[str, Any]) -> dict[str, list[str]]:
+def absent(drafted: Draft, index: PackageIndex) -> dict[str, list[str]]:
     """Parts of the stack that the index turned out not to have, with the versions that are there; empty where it did not answer.
     A lock leaves nothing to choose again but the headers, which it says nothing of.
     """
@@ -362,7 +372,7 @@ def absent(drafted: Draft, index: Mapping[str, Any]) -> dict[str, list[str]]:
     return {key: there for key, there in found.items() if key not in drafted.request.absent}
 
 
-def tightened(drafted: Draft, index: Mapping[str, Any] | None) -> Draft | None:
+def tightened(drafted: Draft, index: PackageIndex | None) -> Draft | None:
     """The draft to ask the index with once more, where driver and fabric manager, or the driver and another package of its set, would
     else be of two versions, or where a kernel would come without its modules.
     """
@@ -379,24 +389,24 @@ def tightened(drafted: Draft, index: Mapping[str, Any] | None) -> Draft | None:
     return replace(drafted, narrow=narrow, context=wider, findings=_all_findings(wider, drafted.request))
 
 
-def _answered(drafted: Draft, versions: Mapping[str, str], sets: Mapping[str, Any]) -> Context:
+def _answered(drafted: Draft, versions: Mapping[str, str], sets: PackageExchange | None) -> Context:
     """What the findings are made from, with what the index said; a member is named once."""
-    context = replace(drafted.context, versions=versions, leaves=sets.get("leaves") or ())
+    context = replace(drafted.context, versions=versions, leaves=sets["leaves"] if sets else ())
     named = () if drafted.replaced else upgrading.along(context, drafted.request)
     return replace(context, along=list(dict.fromkeys([*context.along, *named])))
 
 
-def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
+def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
     """The plan. ``index`` is what package_index returned, None where it was not asked (or not needed)."""
-    versions = _versions(index)
-    problems = (index or {}).get("problems") or []
+    answer = index or index_answer.NOT_ASKED
+    versions, problems = index_answer.candidates(answer), answer["problems"]
     missing = _missing(drafted, index)
     request = drafted.request
     if request.moves:
         versions = upgrading.of_what_moves(versions, drafted.context, request)
     if drafted.state:
         versions = {**versions, **drafted.state["packages"]}
-    sets = (index or {}).get("exchange") or {}
+    sets = answer["exchange"]
     context = _answered(drafted, versions, sets)
     findings = _all_findings(context, request) if versions else drafted.findings
     findings = _with_return(findings, drafted.state, context.facts)
@@ -404,13 +414,13 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
         findings = upgrading.with_newer(findings, context, request)
     plan = _base(context.facts, request, drafted.wish)
     plan |= {key: drafted.answer[key] for key in ("warnings", "why", "assumed", "gpus")}
-    plan |= {"stack": context.stack, "exchange": sets or None}
+    plan |= {"stack": context.stack, "exchange": sets}
     plan |= {"provision_only": context.provision_only, "cpu_only": context.cpu_only, "packages": versions}
     plan["cards_missing"] = context.cards_missing
     plan["warnings"] = [*_without_card(context), *_rolled_back(context, request), *plan["warnings"]]
     plan["digests"] = {name: _digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)}
     plan["manages"] = {name: COMPONENTS[name].manages(context).as_dict() for name in plan["digests"]}
-    sizes = {row["name"]: row for row in (index or {}).get("install") or ()}
+    sizes = {row["name"]: row for row in answer["install"]}
     changes = [_change(name, finding, sizes, versions) for name, found in findings.items() for finding in found]
     plan["changes"] = changes if drafted.state else _with_branch(changes, context, plan["why"])
     plan["checks"] = judge.judge(context.facts, context.stack, _expectations(drafted, request))
@@ -427,7 +437,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["install"] = list(sizes.values())
     plan["from_controller"] = _from_controller(context.stack, drafted.wish)
     plan["prefer"] = nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE))
-    plan |= {key: (index or {}).get(key) or 0 for key in ("download_bytes", "disk_bytes")}
+    plan |= {"download_bytes": answer["download_bytes"] or 0, "disk_bytes": answer["disk_bytes"] or 0}
     # After an apply the index is not asked again: what is there by then is looked at.
     asked = bool(drafted.packages) and request.applied is None
     plan["versions_verified"] = not asked or (
@@ -438,7 +448,7 @@ def finish(drafted: Draft, index: Mapping[str, Any] | None) -> dict[str, Any]:
     plan["warnings"] = [*plan["warnings"], *_sources_of_others(problems), *_enabled(drafted, index)]
     # dnf refuses to work where one of its repositories does not answer: the roles leave these out.
     plan["left_out"] = sorted({row["source"] for row in problems if row.get("source") and not row.get("needed", True)})
-    plan["enabled"] = list((index or {}).get("enabled") or ())
+    plan["enabled"] = list(answer["enabled"])
     plan["absent"] = {key: list(there) for key, there in request.absent.items()}
     behind = signed_modules.behind(context.stack, index, drafted.packages)
     plan["refusals"] = _refusals(plan, replace(drafted, context=context), index, missing, behind)
@@ -531,9 +541,9 @@ def to_seal(plan: Mapping[str, Any], begun: Sequence[str], facts: Facts) -> list
     seals = facts["seals"] or {}
 
     def made_again(name: str) -> bool:
-        seal = seals.get(name) or {}
+        seal = seals.get(name)
         changed = [f"{path} changed" for path in plan["manages"][name]["light_files"]]
-        return seal.get("state") == "broken" and seal.get("reason") in changed
+        return seal is not None and seal["state"] == "broken" and seal["reason"] in changed
 
     return [name for name in plan["digests"] if name in begun or made_again(name)]
 
@@ -580,9 +590,9 @@ def _seal_findings(name: str, context: Context, request: Request) -> list[Findin
     if seal["state"] == "newer":
         return []
     if seal["state"] == "alone":
-        return [Finding("adopt", seal["reason"])]
+        return [Finding("adopt", str(seal["reason"]))]
     if seal["state"] != "good":
-        return [Finding("repair", seal["reason"], packages=_moved_packages(seal, context))]
+        return [Finding("repair", str(seal["reason"]), packages=_moved_packages(seal, context))]
     if seal["digest"] != _digest(name, context, request):
         return [Finding("configure", "its inputs changed since it was sealed")]
     if request.full:
@@ -667,11 +677,6 @@ def _with_branch(
     ]
 
 
-def _versions(index: Mapping[str, Any] | None) -> dict[str, str]:
-    rows = (index or {}).get("packages") or {}
-    return {name: row["candidate"] for name, row in rows.items() if row.get("candidate")}
-
-
 def stack_digest(plan: Mapping[str, Any]) -> str:
     """One digest over all components' inputs: what a proof was given for."""
     return hashlib.sha256(json.dumps(plan["digests"], sort_keys=True).encode()).hexdigest()
@@ -750,7 +755,7 @@ def judged(plan: dict[str, Any], request: Request) -> dict[str, Any]:
 def _refusals(
     plan: Mapping[str, Any],
     drafted: Draft,
-    index: Mapping[str, Any] | None,
+    index: PackageIndex | None,
     missing: Sequence[availability.Missing],
     behind: Mapping[str, str] | None,
 ) -> list[dict[str, Any]]:
@@ -769,14 +774,19 @@ def _refusals(
         told.add(signed_modules.package_of_next(context.stack) or "")
     refusals = [
         _refusal(f"index-{row['kind']}", row["text"], row["remedy"])
-        for row in _causes((index or {}).get("problems") or [])
+        for row in _causes((index or index_answer.NOT_ASKED)["problems"])
         if row["kind"] != "timeout" and row.get("needed", True) and row.get("package") not in told
     ]
     refusals += [_refusal("signed-module-behind", **behind)] if behind else []
     refusals += _newer_seal_refusals(context) + [_version_refusal(each, request) for each in missing]
     refusals += [_floor_refusal(*each) for each in floors] + _unmoved_refusals(drafted)
     if drafted.state:
-        refusals += way_back.refusals(drafted.state, context.facts, _versions(index), drafted.wish.driver_runfile)
+        refusals += way_back.refusals(
+            drafted.state,
+            context.facts,
+            index_answer.candidates(index or index_answer.NOT_ASKED),
+            drafted.wish.driver_runfile,
+        )
     refusals += _exchange_refusals(drafted, index)
     refusals += _unverified_refusals(plan, request) + _space_refusals(plan, context) + _service_refusals(plan, context)
     refusals += _failed_refusals(plan, context, request)
@@ -785,13 +795,13 @@ def _refusals(
     return refusals + _secure_boot_refusals(plan, context, request)
 
 
-def _causes(problems: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _causes(problems: Sequence[IndexProblem]) -> list[IndexProblem]:
     """The problems without those that only follow: where a repository gave no index, nobody knows what it offers."""
     known = [row for row in problems if row["kind"] not in _CONSEQUENCES]
     return known or list(problems)
 
 
-def _enabled(drafted: Draft, index: Mapping[str, Any] | None) -> list[dict[str, str]]:
+def _enabled(drafted: Draft, index: PackageIndex | None) -> list[dict[str, str]]:
     """What a person has to know of repositories that are enabled for this run alone."""
     form = (
         "packages of EPEL need the repository {repository}, which is not enabled: it is for this run; an upgrade of everything "
@@ -800,11 +810,11 @@ def _enabled(drafted: Draft, index: Mapping[str, Any] | None) -> list[dict[str, 
     return [
         {"rule": "repository.builder", "text": form.format(**row), "source": row["source"]}
         for row in drafted.builders
-        if row["repository"] in ((index or {}).get("enabled") or ())
+        if row["repository"] in (index or index_answer.NOT_ASKED)["enabled"]
     ]
 
 
-def _refusal(rule: str, text: str, remedy: str) -> dict[str, Any]:
+def _refusal(rule: str, text: str, remedy: str | None) -> dict[str, Any]:
     return {"rule": rule, "text": text, "source": "gpuwright", "remedy": remedy}
 
 
@@ -830,7 +840,7 @@ def _newer_seal_refusals(context: Context) -> list[dict[str, Any]]:
     ]
 
 
-def _missing(drafted: Draft, index: Mapping[str, Any] | None) -> list[availability.Missing]:
+def _missing(drafted: Draft, index: PackageIndex | None) -> list[availability.Missing]:
     """What the node's index was asked for and does not have."""
     if index is None or drafted.state is not None or not availability.answered(index):
         return []
@@ -884,7 +894,7 @@ def _unverified_refusals(plan: Mapping[str, Any], request: Request) -> list[dict
     return [_refusal("index-unverified", text, "run again when the repositories answer, or name a nearer mirror")]
 
 
-def _exchange_refusals(drafted: Draft, index: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _exchange_refusals(drafted: Draft, index: PackageIndex | None) -> list[dict[str, Any]]:
     """Nothing of anybody else's goes with the old set, and no set goes whose successor is not known."""
     replaced, driver = drafted.replaced, drafted.context.stack.get("driver")
     if (
@@ -928,12 +938,12 @@ def _failed_refusals(plan: Mapping[str, Any], context: Context, request: Request
     return [found] if found else []
 
 
-def _fabric_refusals(context: Context, index: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _fabric_refusals(context: Context, index: PackageIndex | None) -> list[dict[str, Any]]:
     """A fabric manager of another version than the driver's would not start."""
     driver = context.stack.get("driver")
     if driver is None:
         return []
-    found = fabric.mismatch(context, driver, nvidia_driver.carriers(driver), index or {})
+    found = fabric.mismatch(context, driver, nvidia_driver.carriers(driver), index or index_answer.NOT_ASKED)
     return [_refusal("fabric-version", *found)] if found else []
 
 
@@ -1025,14 +1035,14 @@ def _without_card(context: Context) -> list[dict[str, str]]:
 OF_THE_INDEX = ("foreign-source", "repository.builder", "versions-unverified")
 
 
-def _sources_of_others(problems: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def _sources_of_others(problems: Sequence[IndexProblem]) -> list[dict[str, str]]:
     """Package sources of the machine that do not answer and that nothing of the plan comes from."""
     begin = "a package source of this machine does not answer as it should, and nothing in this plan comes from it: "
     rows = [row for row in problems if not row.get("needed", True)]
     return [{"rule": "foreign-source", "text": begin + row["text"], "source": "gpuwright"} for row in rows]
 
 
-def _unverified(problems: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _unverified(problems: Sequence[IndexProblem]) -> dict[str, str]:
     text = next((row["text"] for row in problems if row["kind"] == "timeout"), "the package index was not asked")
     return {"rule": "versions-unverified", "text": f"exact versions are unverified: {text}", "source": "gpuwright"}
 
@@ -1125,9 +1135,9 @@ def summary(facts: Facts) -> dict[str, Any]:
     }
 
 
-def cards(facts: Facts) -> list[dict[str, Any]]:
+def cards(facts: Facts) -> list[Card]:
     """The cards as nvidia-smi described them; none where it was not asked."""
-    return list(((facts["smi"] or {}).get("data") or {}).get("gpus") or ())
+    return list(sections.cards(facts))
 
 
 # --- which cards are expected -----------------------------------------------------------------------------------------
@@ -1145,8 +1155,8 @@ def _expected_cards(wish: Wish, facts: Facts) -> dict[str, Any]:
         return {"count": wished, "names": None, "from": "the inventory"}
     if wished:
         return {"count": len(wished), "names": list(wished), "from": "the inventory"}
-    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
-    if seal.get("gpus"):
+    seal = sections.seal(facts, "nvidia_driver")
+    if seal and seal["gpus"]:
         return {"count": len(seal["gpus"]), "names": None, "from": "the last seal"}
     return {"count": None, "names": None, "from": None}
 

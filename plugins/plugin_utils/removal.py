@@ -9,16 +9,20 @@ is not named there.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..module_utils import checks
 from ..module_utils.history import file_of
-from . import way_back
+from . import sections, way_back
 from .components import Finding, mig, nouveau_blacklist, runfile
 from .resolver.frameworks import FRAMEWORKS
 
-Facts = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, History
+
 
 #: Files that a seal names and that are the host's own: what was merged into them is taken out again.
 MERGED = ("/etc/docker/daemon.json",)
@@ -67,8 +71,9 @@ def unrecorded(facts: Facts) -> dict[str, list[str]]:
     ``files`` (the package sources of ours, which stay, since without them nobody could mend the packages). Empty where the record
     is there, or where nothing says that gpuwright ever was.
     """
-    history = facts.get("history") or {}
-    if any(history.get(key) for key in ("brought", "states", "original", "failed", "proven")):
+    history = sections.history(facts)
+    drivers = (history.get("states"), history.get("original"), history["failed"], history.get("proven"))
+    if history.get("brought") or any(drivers):
         return {}
     sources = sorted({row["file"] for row in facts["packages"]["sources"] or () if WRITTEN.fullmatch(row["file"])})
     if not (sources or history.get("components")):
@@ -89,18 +94,18 @@ def unrecorded_text(found: Mapping[str, list[str]]) -> str:
 
 def foreign(facts: Facts) -> list[str]:
     """What the record names and no role can have written, as sentences: nothing is removed by such a record."""
-    history = facts.get("history") or {}
-    kinds = (
-        ("files", WRITTEN, "the file"),
-        ("environments", ENVIRONMENT, "the environment"),
-        ("services", UNIT, "the unit"),
-        ("brought", NAME, "the package"),
-        ("streams", NAME, "the module stream"),
+    history = sections.history(facts)
+    kinds: tuple[tuple[Iterable[object], re.Pattern[str], str], ...] = (
+        (history.get("files") or (), WRITTEN, "the file"),
+        (history.get("environments") or (), ENVIRONMENT, "the environment"),
+        (history.get("services") or (), UNIT, "the unit"),
+        (history.get("brought") or (), NAME, "the package"),
+        (history.get("streams") or (), NAME, "the module stream"),
     )
     return [
         f"the record on this node names {what} {str(each)[:200]!r}, which gpuwright never writes or brings"
-        for key, allowed, what in kinds
-        for each in history.get(key) or ()
+        for named, allowed, what in kinds
+        for each in named
         if not (isinstance(each, str) and allowed.fullmatch(each)) or _goes_up(str(each))
     ]
 
@@ -111,7 +116,7 @@ def _goes_up(path: str) -> bool:
 
 def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding]]:
     """What there is to take back, by component; nothing where gpuwright never was. ``kept``: packages that stay all the same."""
-    history = facts.get("history") or {}
+    history = sections.history(facts)
     found: dict[str, list[Finding]] = {}
     parted = mig.wrong_cards(facts, {"mig": {"cards": _whole(facts)}})
     if parted:
@@ -143,9 +148,7 @@ def _files(facts: Facts) -> list[str]:
     """The files that go: those of the record and the seals, without the sources of packages that stay for want of a record."""
     stays = {*MERGED, *unrecorded(facts).get("files", ())}
     return [
-        path
-        for path in (facts.get("history") or {}).get("files") or ()
-        if path not in stays and not _is_key(path, stays)
+        path for path in sections.history(facts).get("files") or () if path not in stays and not _is_key(path, stays)
     ]
 
 
@@ -154,14 +157,14 @@ def _is_key(path: str, stays: Collection[str]) -> bool:
     return path.startswith(_KEYS) and any("gpuwright" in each for each in stays)
 
 
-def _replaced(original: Mapping[str, Any], facts: Facts) -> bool:
+def _replaced(original: DriverState, facts: Facts) -> bool:
     """Whether another driver is there than the one that somebody else had installed."""
     return bool(original["packages"] != (facts["driver"]["packages"] or {}))
 
 
 def _whole(facts: Facts) -> list[dict[str, Any]]:
     """The layout in which the cards that gpuwright parted are whole again."""
-    stack = ((facts["seals"] or {}).get("mig") or {}).get("stack") or {}
+    stack = sections.sealed_stack(facts, "mig")
     return [{"bus_id": card["bus_id"], "profiles": []} for card in stack.get("cards") or () if card["bus_id"]]
 
 
@@ -170,9 +173,12 @@ def runfile_of_ours(facts: Facts) -> bool:
     driver = facts["driver"]
     if driver["owner"] != "runfile":
         return False
-    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
-    stacks = [seal, *((facts.get("history") or {}).get("states") or ())]
-    return any(file_of(each.get("stack")) and each["stack"]["version"] == driver["user_version"] for each in stacks)
+    states = sections.history(facts).get("states") or ()
+    stacks: list[Mapping[str, Any]] = [
+        sections.sealed_stack(facts, "nvidia_driver"),
+        *(each["stack"] for each in states),
+    ]
+    return any(file_of(each) and each["version"] == driver["user_version"] for each in stacks)
 
 
 def _sorted(facts: Facts, kept: Collection[str]) -> tuple[list[str], list[str]]:
@@ -184,14 +190,15 @@ def _sorted(facts: Facts, kept: Collection[str]) -> tuple[list[str], list[str]]:
 
 def packages(facts: Facts) -> list[str]:
     """What came with gpuwright, without what the driver that was there before needs again, and what the machine boots from."""
-    history = facts.get("history") or {}
-    keep = set((history.get("original") or {}).get("packages") or ())
+    history = sections.history(facts)
+    original = history.get("original")
+    keep = set(original["packages"] if original else ())
     return [name for name in history.get("brought") or () if name not in keep and not BOOTS.match(name)]
 
 
 def work(facts: Facts) -> dict[str, Any]:
     """What the role `remove` does."""
-    history = facts.get("history") or {}
+    history = sections.history(facts)
     original = history.get("original")
     files = _files(facts)
     return {
@@ -208,7 +215,7 @@ def work(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _services(history: Mapping[str, Any], going: Collection[str]) -> list[str]:
+def _services(history: History, going: Collection[str]) -> list[str]:
     """The units to switch off: those that the seals name, and those that go with a package."""
     package, units = REFRESHES
     return [*(history.get("services") or ()), *(units if package in going else ())]
@@ -219,8 +226,9 @@ def reboot_reason(facts: Facts) -> str | None:
     loaded = facts["driver"]["loaded_version"]
     if not loaded or "nvidia" not in (facts["kernel"]["loaded"] or {}):
         return None
-    history = facts.get("history") or {}
-    if (history.get("original") or {}).get("version") == loaded:
+    history = sections.history(facts)
+    original = history.get("original")
+    if original and original["version"] == loaded:
         return None
     if not history.get("brought") and not runfile_of_ours(facts):
         return None
@@ -236,7 +244,7 @@ def left(facts: Facts, kept: Collection[str]) -> str:
     return f"still there: {'; '.join(told)}" if told else ""
 
 
-def check(facts: Facts) -> checks.Check:
+def check(facts: Facts) -> Check:
     """The judgement of a node from which all went that gpuwright is known to have brought."""
     stays = unrecorded(facts)
     if not stays:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 #: How the menu of GRUB is brought up where it does not show itself, by distribution.
 _MENU = {
@@ -22,13 +24,13 @@ _WORDS = (
 )
 
 
-def needed(facts: Mapping[str, Any], *, local: bool) -> bool:
+def needed(facts: Facts, *, local: bool) -> bool:
     """Whether somebody may look at a black screen: an NVIDIA card drives one, or one sits at a desktop."""
     display = facts["display"]
     return bool(display["nvidia_screens"]) or (local and bool(display["desktop"]))
 
 
-def lines(facts: Mapping[str, Any], *, local: bool) -> list[str]:
+def lines(facts: Facts, *, local: bool) -> list[str]:
     """The lines, most gentle way first; empty where no screen can go dark."""
     if not needed(facts, local=local):
         return []
@@ -40,10 +42,10 @@ def lines(facts: Mapping[str, Any], *, local: bool) -> list[str]:
     ]
 
 
-def _menu(facts: Mapping[str, Any]) -> str:
+def _menu(facts: Facts) -> str:
     system = facts["os"]
     # Red Hat's GRUB reads the same entry files as systemd-boot.
     if system["family"] != "redhat" and str(facts["kernel"].get("next_source") or "").startswith("boot loader entry"):
         return _SYSTEMD_BOOT
     other = _MENU_OF_FAMILY.get(system["family"], "hold Shift or press Esc right after the firmware's picture")
-    return _GRUB.format(menu=_MENU.get(system["id"], other))
+    return _GRUB.format(menu=_MENU.get(str(system["id"]), other))

@@ -18,6 +18,8 @@ from pathlib import Path
 _PLUGINS = Path(__file__).resolve().parents[1]
 _UTILITIES = f"{__name__.rpartition('.plugin_utils.')[0]}.module_utils"
 _OURS = re.compile(rf"^\s*from {re.escape(_UTILITIES)}([.\w]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+#: What only mypy imports: the types of the facts are no part of what a node runs.
+_FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ ]+[^\n]*\n|\n)+", re.MULTILINE)
 
 #: What runs on the node. Ansible puts the options in the place of its mark; as JSON has it, so that they are a text of Python, too.
 _SCRIPT = '''\
@@ -76,7 +78,7 @@ def _sources(first: str) -> dict[str, tuple[bool, str]]:
             continue
         found[name] = _read(name)
         waiting.append(name.rpartition(".")[0] or name)
-        for package, names in _OURS.findall(found[name][1]):
+        for package, names in _OURS.findall(_FOR_TYPES.sub("", found[name][1])):
             each = re.findall(r"\w+", re.sub(r"\bas \w+|#.*", "", names))
             whole = _UTILITIES + package
             waiting += [f"{whole}.{one}" if _exists(f"{whole}.{one}") else whole for one in each]

@@ -8,24 +8,23 @@ refused with the steps before anything is installed, or where the key already wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .rules import load_rules
 
-Facts = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, KernelModule, SigningKey
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 
 def key_state(facts: Facts) -> str | None:
     """State of the key that would sign the modules (see module_utils/observe/signing_key.py); None where it does not matter."""
     boot = facts["boot"]
-    if not boot["secure_boot"]:
-        return None
-    state: str | None = (boot.get("signing_key") or {}).get("state")
-    return state
+    key = boot["signing_key"] if boot["secure_boot"] else None
+    return key["state"] if key else None
 
 
-def waits_for_console(facts: Facts, driver: Mapping[str, Any]) -> str | None:
+def waits_for_console(facts: Facts, driver: DriverStack) -> str | None:
     """Why a boot with a person at the console is due: the modules' key waits to be enrolled. None where it is not."""
     if driver.get("build") != "dkms" or facts["driver"]["loaded_version"] is not None or key_state(facts) != "pending":
         return None
@@ -35,14 +34,14 @@ def waits_for_console(facts: Facts, driver: Mapping[str, Any]) -> str | None:
     )
 
 
-def refusal(facts: Facts, driver: Mapping[str, Any]) -> tuple[str, str] | None:
+def refusal(facts: Facts, driver: DriverStack) -> tuple[str, str] | None:
     """Why modules that are built here would not load, and the steps; None where they would, or where nobody knows."""
     if driver.get("build") != "dkms" or driver.get("adopted") or facts["driver"]["loaded_version"] is not None:
         return None
-    state = key_state(facts)
-    if state not in ("absent", "not-enrolled"):
+    state, key = key_state(facts), facts["boot"]["signing_key"]
+    if key is None or state not in ("absent", "not-enrolled"):
         return None
-    path = facts["boot"]["signing_key"]["path"]
+    path = str(key["path"])
     cause = f"DKMS has no key yet ({path})" if state == "absent" else f"the key {path} is not enrolled"
     text = f"Secure Boot is on and the modules would be built and signed on this machine, but {cause}: the kernel would reject them"
     return text, "; ".join([*_steps(facts, path, absent=state == "absent"), *_ways_out(facts)])
@@ -81,13 +80,16 @@ def _ways_out(facts: Facts) -> list[str]:
     return ["or take the distribution's signed modules: driver-source=distro"] if signed else []
 
 
-def unaccepted(facts: Facts) -> dict[str, str] | None:
+def unaccepted(module: KernelModule | None, key: SigningKey | None) -> dict[str, str] | None:
     """Why the kernel rejects the module that was built on the machine, in the words of a check; None where it does not, or where
     nobody knows.
     """
-    module = ((facts.get("kernel") or {}).get("available") or {}).get("nvidia") or {}
-    key = (facts.get("boot") or {}).get("signing_key") or {}
-    if "/dkms/" not in (module.get("path") or "") or key.get("state") not in ("pending", "not-enrolled"):
+    if (
+        module is None
+        or key is None
+        or "/dkms/" not in module["path"]
+        or key["state"] not in ("pending", "not-enrolled")
+    ):
         return None
     if key["state"] == "pending":
         return {

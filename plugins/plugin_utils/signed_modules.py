@@ -5,7 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from . import index_answer
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
 
 
 def package_of_next(stack: Mapping[str, Any]) -> str | None:
@@ -14,12 +19,12 @@ def package_of_next(stack: Mapping[str, Any]) -> str | None:
     return module["package"] if module else None
 
 
-def behind(stack: Mapping[str, Any], index: Mapping[str, Any] | None, asked: list[str]) -> dict[str, str] | None:
+def behind(stack: Mapping[str, Any], index: PackageIndex | None, asked: list[str]) -> dict[str, str] | None:
     """Return why a node has to wait where its index has no signed module for the kernel that boots next (text, remedy)."""
     module = (stack.get("driver") or {}).get("module_of_next")
     if not module or index is None or module["package"] not in asked:
         return None
-    if (index["packages"].get(module["package"]) or {}).get("candidate"):
+    if index_answer.candidate(index, module["package"]):
         return None
     text = (
         f"the signed modules lag behind the kernel: the package index has no {module['package']}, and kernel {module['kernel']} boots next;"

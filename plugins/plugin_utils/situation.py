@@ -11,14 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
-from . import gpus, hosts
+from . import gpus, hosts, sections
 from .errors import BadInput
 from .rules import Row, Rules
 from .wish import Wish
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, PciGpu
 
 ASSUMPTIONS = ("secure_boot", "kernel", "desktop", "python", "wsl", "nvswitch", "glibc", "windows_driver")
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "sbsa": "aarch64"}
@@ -122,7 +125,7 @@ class Situation:
 
 
 def situation_from_facts(
-    facts: Mapping[str, Any],
+    facts: Facts,
     wish: Wish,
     rules: Rules,
     *,
@@ -141,7 +144,7 @@ def situation_from_facts(
     kept_cards = [card for card in seen if not _ignored(card, wish.gpus_ignore)]
     expected = [_card_of_name(name, rules) for name in (*provision_for, *wish.provision_for)]
     system = facts["os"]
-    kernel = facts["kernel"]
+    kernel, key = facts["kernel"], facts["boot"]["signing_key"]
     os, derived = served(f"{system['id']}-{system['version']}", rules)
     return Situation(
         cards=tuple(kept_cards or expected),
@@ -151,7 +154,7 @@ def situation_from_facts(
         today=today or date.today(),  # noqa: DTZ011 - ends of life are days, not moments
         environment=_environment(facts),
         secure_boot=facts["boot"]["secure_boot"],
-        signing_key=(facts["boot"].get("signing_key") or {}).get("state"),
+        signing_key=key["state"] if key else None,
         kernel=kernel["next"] or kernel["running"],
         screen=bool(facts["display"]["nvidia_screens"]),
         nvswitch=bool(facts["pci"]["nvswitches"]),
@@ -167,7 +170,7 @@ def situation_from_facts(
         absent=dict(absent) if isinstance(absent, Mapping) else dict.fromkeys(absent, ()),
         installed=facts["packages"]["installed"] or {},
         docker=_docker(facts),
-        gcc=(facts["kernel"].get("compiler") or {}).get("available"),
+        gcc=facts["kernel"]["compiler"]["available"],
         package_sources=tuple(facts["packages"]["sources"] or ()),
         ignored=tuple(card.bus_id or card.name for card in seen if card not in kept_cards),
         foreign=hosts.from_facts(facts),
@@ -197,13 +200,13 @@ def derivative(name: str, rules: Rules) -> Row | None:
     return next((row for row in rows if row["id"] == identity and row["version"] in (None, first)), None)
 
 
-def _environment(facts: Mapping[str, Any]) -> str:
+def _environment(facts: Facts) -> str:
     """Return the kind of machine; a simulated node is a container that plays bare metal."""
     kind = str(facts["environment"]["kind"])
     return "bare" if kind == "container" and facts.get("simulated") else kind
 
 
-def _card_of_device(device: Mapping[str, Any], facts: Mapping[str, Any], rules: Rules) -> Card:
+def _card_of_device(device: PciGpu, facts: Facts, rules: Rules) -> Card:
     bus_id = device["bus_id"]
     row = gpus.by_pci(device["device"], rules)
     if row is None:
@@ -222,10 +225,9 @@ def _card_of_device(device: Mapping[str, Any], facts: Mapping[str, Any], rules: 
     )
 
 
-def _row_of_smi_name(bus_id: str, facts: Mapping[str, Any], rules: Rules) -> Row | None:
+def _row_of_smi_name(bus_id: str, facts: Facts, rules: Rules) -> Row | None:
     """Return the row of the name that nvidia-smi gives, where the PCI id tells nothing and a driver runs."""
-    rows = ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()
-    name = next((row["name"] for row in rows if row["pci_bus_id"] == bus_id), None)
+    name = next((row["name"] for row in sections.cards(facts) if row["pci_bus_id"] == bus_id), None)
     try:
         return gpus.identify(name, rules) if name else None
     except BadInput:
@@ -263,21 +265,18 @@ def _short_bus(bus_id: str) -> str:
     return re.sub(r"^0+:(?=[0-9a-f]{2}:)", "", bus_id.lower())
 
 
-def _pythons(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
-    found = (facts["python"] or {}).get("interpreters")
-    if found is None:
-        return None
-    minors = [".".join(each["version"].split(".")[:2]) for each in found if each.get("version")]
+def _pythons(facts: Facts) -> tuple[str, ...]:
+    minors = [".".join(each["version"].split(".")[:2]) for each in facts["python"]["interpreters"] if each["version"]]
     return tuple(dict.fromkeys(minors))
 
 
-def _installed_driver(facts: Mapping[str, Any]) -> InstalledDriver | None:
+def _installed_driver(facts: Facts) -> InstalledDriver | None:
     """Return the driver that works: the kernel's module runs, or user space is there and its module can be loaded."""
     driver = facts["driver"]
     if driver["owner"] in ("none", None):
         return None
-    available = facts["kernel"]["available"] or {}
-    loadable = next((each for each in available.values() if each.get("version")), None)
+    module = facts["kernel"]["available"].get("nvidia")
+    loadable = module if module and module["version"] else None
     version = driver["user_version"] or driver["loaded_version"]
     if version is None or not (driver["loaded_version"] or loadable):
         return None
@@ -291,25 +290,23 @@ def _flavour_of_license(text: str | None) -> str | None:
     return "open" if "GPL" in text else "proprietary"
 
 
-def _uuids(facts: Mapping[str, Any]) -> dict[str, str]:
-    rows = ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()
-    return {row["pci_bus_id"]: row["uuid"] for row in rows if row.get("pci_bus_id") and row.get("uuid")}
+def _uuids(facts: Facts) -> dict[str, str]:
+    return {row["pci_bus_id"]: row["uuid"] for row in sections.cards(facts) if row["pci_bus_id"] and row["uuid"]}
 
 
-def _cuda_reported(facts: Mapping[str, Any]) -> str | None:
-    version = ((facts["smi"] or {}).get("data") or {}).get("cuda_version")
-    return str(version) if version and dotted.key(str(version)) else None
+def _cuda_reported(facts: Facts) -> str | None:
+    data = sections.smi_data(facts)
+    version = data["cuda_version"] if data else None
+    return version if version and dotted.key(version) else None
 
 
-def _sealed_driver(facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
-    stack: Mapping[str, Any] | None = seal.get("stack") or None
-    return stack
+def _sealed_driver(facts: Facts) -> Mapping[str, Any] | None:
+    return sections.sealed_stack(facts, "nvidia_driver") or None
 
 
-def _docker(facts: Mapping[str, Any]) -> str | None:
-    docker = (facts["containers"] or {}).get("docker") or {}
-    return (docker.get("version") or "unknown") if docker.get("installed") else None
+def _docker(facts: Facts) -> str | None:
+    docker = facts["containers"]["docker"]
+    return (docker["version"] or "unknown") if docker["installed"] else None
 
 
 # from options -------------------------------------------------------------------------------------------

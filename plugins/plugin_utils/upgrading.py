@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..module_utils import dotted
+from . import index_answer
 from .components import COMPONENTS, SEALED, Context, Finding, container_toolkit, nvidia_driver
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+
     from .planner import Draft, Request
     from .rules import Row, Rules
 
@@ -66,7 +69,7 @@ def with_newer(findings: Mapping[str, list[Finding]], context: Context, request:
     return {component: merged[component] for component in COMPONENTS if component in merged}
 
 
-def to_the_floor(drafted: Draft, index: Mapping[str, Any], rules: Rules) -> Draft:
+def to_the_floor(drafted: Draft, index: PackageIndex, rules: Rules) -> Draft:
     """The draft aimed at the lowest versions of the index that have no published vulnerability.
 
     What is above its floor already, or has none, stays at the version that is there.
@@ -78,7 +81,7 @@ def to_the_floor(drafted: Draft, index: Mapping[str, Any], rules: Rules) -> Draf
             continue
         present = dotted.upstream(drafted.context.installed.get(names[0], ""))
         floor = _floor(component, drafted.context, rules)
-        there = sorted(map(dotted.upstream, _versions(names[0], index)), key=dotted.key)
+        there = sorted(map(dotted.upstream, index_answer.versions(index, names[0])), key=dotted.key)
         if (
             present
             and (floor is None or dotted.at_least(present, floor["floor"]))
@@ -93,11 +96,11 @@ def to_the_floor(drafted: Draft, index: Mapping[str, Any], rules: Rules) -> Draf
     return replace(drafted, request=replace(drafted.request, aim=aim))
 
 
-def out_of_reach(context: Context, request: Request, index: Mapping[str, Any] | None) -> Iterator[tuple[str, str, str]]:
+def out_of_reach(context: Context, request: Request, index: PackageIndex | None) -> Iterator[tuple[str, str, str]]:
     """Each component whose floor the index does not reach: its package, the version that is wanted, what there is."""
     for component, version in (request.aim or {}).items():
         name = _versioned(component, context)[0]
-        there = list(map(dotted.upstream, _versions(name, index or {})))
+        there = list(map(dotted.upstream, index_answer.versions(index or index_answer.NOT_ASKED, name)))
         if version not in there and dotted.upstream(context.installed.get(name, "")) != version:
             yield name, version, ", ".join(there) or "none of it"
 
@@ -144,10 +147,6 @@ def _newer(component: str, context: Context) -> Finding | None:
     first, more = ahead[0], f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
     reason = f"the package index has newer: {first} {versions[first]}{more}"
     return Finding("upgrade", reason, installed[first], versions[first], packages=names)
-
-
-def _versions(name: str, index: Mapping[str, Any]) -> list[str]:
-    return list(((index.get("packages") or {}).get(name) or {}).get("versions") or ())
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -12,19 +12,21 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..module_utils import history
+from . import sections
 from .components import Finding, runfile
 from .components.base import not_known
 from .resolver import adoption
 from .wish import Wish
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Driver, Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, DriverState
+
     from .situation import Situation
 
-Facts = Mapping[str, Any]
-State = Mapping[str, Any]
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PACKAGE_MANAGERS = ("apt-get", "dpkg", "dnf")
@@ -43,18 +45,18 @@ _SCRIPT_FAILED = re.compile(r".*\bscript (?:subprocess )?returned error exit sta
 _REASON_LENGTH = 400
 
 
-def working(facts: Facts) -> dict[str, Any] | None:
+def working(facts: Facts) -> DriverState | None:
     """The driver that works now, as it is remembered before it changes; None where none works, or nothing could bring it again.
 
     It works where the kernel runs the version that user space has and nvidia-smi answers. ``proven``: the last proof was of it.
     A driver of NVIDIA's file can be brought again where the seal says which file that was.
     """
-    driver, smi, proof = facts["driver"], facts["smi"] or {}, facts["proof"] or {}
+    driver, smi, proof = facts["driver"], facts["smi"], facts["proof"]
     version, manager = driver["loaded_version"], facts["packages"]["manager"]
-    if version is None or driver["user_version"] != version or smi.get("rc") != 0:
+    if version is None or driver["user_version"] != version or smi is None or smi["rc"] != 0:
         return None
-    seal = (facts["seals"] or {}).get("nvidia_driver") or {}
-    if driver["owner"] != "packages" and not (driver["owner"] == "runfile" and _brought_it(seal.get("stack"), driver)):
+    sealed = _sealed(facts)
+    if driver["owner"] != "packages" and not (driver["owner"] == "runfile" and _brought_it(sealed, driver)):
         return None
     packages = dict(driver["packages"] or {})
     arch = facts["os"]["arch"] or ""
@@ -64,25 +66,25 @@ def working(facts: Facts) -> dict[str, Any] | None:
         "source": driver["source"],
         "packages": packages,
         "holds": sorted(set(facts["packages"]["holds"] or ()) & set(packages)),
-        "stack": {key: value for key, value in (seal.get("stack") or {}).items() if key != "replaces"},
+        "stack": cast("DriverStack", {key: value for key, value in sealed.items() if key != "replaces"}),
         "manager": manager,
         "arch": _ARCHITECTURES.get(arch) if manager == "apt" else arch,
         "streams": facts["packages"].get("streams") or {},
         "kernel": facts["kernel"]["running"],
-        "proven": proof.get("verdict") == "pass" and proof.get("driver") == version,
+        "proven": proof is not None and proof["verdict"] == "pass" and proof["driver"] == version,
         "time": facts["time"],
     }
 
 
-def _brought_it(stack: Mapping[str, Any] | None, driver: Mapping[str, Any]) -> bool:
+def _brought_it(stack: Mapping[str, Any], driver: Driver) -> bool:
     """Whether this very driver came from the file that its part of the stack names."""
     file = history.file_of(stack)
     this = (driver["loaded_version"], driver["loaded_modules"])
-    return stack is not None and file is not None and (stack["version"], stack["modules"]) == this
+    return file is not None and (stack["version"], stack["modules"]) == this
 
 
 def is_there(
-    facts: Facts, remembered: State | None, brings: Mapping[str, Any] | None, driver: Mapping[str, Any]
+    facts: Facts, remembered: DriverState | None, brings: Mapping[str, Any] | None, driver: Mapping[str, Any]
 ) -> bool:
     """Whether a driver that fails now can give way to another: one that works before the change, or one that is remembered.
 
@@ -92,24 +94,24 @@ def is_there(
     """
     if remembered is not None:
         return brings is not None and not _stays_as_it_is(remembered, brings, driver)
-    record, present = facts.get("history") or {}, facts["driver"]["user_version"]
-    return record.get("proven") != present and any(version != present for version in record.get("drivers") or ())
+    record, present = sections.history(facts), facts["driver"]["user_version"]
+    return record.get("proven") != present and any(version != present for version in record["drivers"])
 
 
-def _stays_as_it_is(remembered: State, brings: Mapping[str, Any], driver: Mapping[str, Any]) -> bool:
+def _stays_as_it_is(remembered: DriverState, brings: Mapping[str, Any], driver: Mapping[str, Any]) -> bool:
     """Whether a run brings the driver that works. Of no known version it is of the branch, in which a node does not move unasked."""
     of_branch = str(remembered["version"]).partition(".")[0] == driver.get("branch")
     version = remembered["version"] if brings["version"] is None and of_branch else brings["version"]
     return history.is_build(remembered, {**brings, "version": version})
 
 
-def target(facts: Facts) -> State | None:
+def target(facts: Facts) -> DriverState | None:
     """The newest remembered state that is not the present one."""
-    states: Sequence[State] = (facts.get("history") or {}).get("states") or ()
+    states: Sequence[DriverState] = sections.history(facts).get("states") or ()
     return next((state for state in states if not is_present(state, facts)), None)
 
 
-def is_present(state: State, facts: Facts) -> bool:
+def is_present(state: DriverState, facts: Facts) -> bool:
     """Whether a state is the one that is there."""
     return history.same(state, _present(facts))
 
@@ -148,7 +150,7 @@ def gave_way(
 
 def _had_no_room(facts: Facts, version: str) -> bool:
     """Whether it was the disk or the memory that stopped a build of this driver."""
-    failed = (facts.get("dkms") or {}).get("failed") or ()
+    failed = facts["dkms"]["failed"]
     return any(build["transient"] and build["version"] == version for build in failed)
 
 
@@ -177,7 +179,7 @@ def _script(said: str) -> str | None:
 
 def failed_before(facts: Facts, brings: Mapping[str, Any]) -> dict[str, Any] | None:
     """Why a driver is not tried again: it failed on this very kernel, and the node was returned from it."""
-    rows: Sequence[State] = (facts.get("history") or {}).get("failed") or ()
+    rows = sections.history(facts)["failed"]
     row = next((each for each in rows if history.is_driver(each, brings)), None)
     if row is None:
         return None
@@ -243,7 +245,7 @@ def told(facts: Facts, driver: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _sealed(facts: Facts) -> Mapping[str, Any]:
-    return ((facts["seals"] or {}).get("nvidia_driver") or {}).get("stack") or {}
+    return sections.sealed_stack(facts, "nvidia_driver")
 
 
 def _trusted(stack: Mapping[str, Any], given: str | None) -> dict[str, Any]:
@@ -252,12 +254,13 @@ def _trusted(stack: Mapping[str, Any], given: str | None) -> dict[str, Any]:
     return {**stack, **({"runfile": {**file, "addresses": addresses(file, given)}} if file else {})}
 
 
-def stack_of(state: State, given: str | None = None) -> dict[str, Any]:
+def stack_of(state: DriverState, given: str | None = None) -> dict[str, Any]:
     """The driver part of the stack: the one that was sealed, else one that is as it was found and adopted; so is one of NVIDIA's file
     that names no file. ``given``: this run's own nvidia_driver_runfile.
     """
-    if state["stack"] and (state["stack"]["source"] != "runfile" or state["stack"].get("runfile")):
-        return _trusted(state["stack"], given)
+    stack = sealed_in(state)
+    if stack and (stack["source"] != "runfile" or stack.get("runfile")):
+        return _trusted(stack, given)
     return {
         "branch": str(state["version"]).partition(".")[0],
         "version": state["version"],
@@ -275,7 +278,12 @@ def stack_of(state: State, given: str | None = None) -> dict[str, Any]:
     }
 
 
-def finding(state: State, facts: Facts) -> Finding:
+def sealed_in(state: DriverState) -> DriverStack | None:
+    """The driver part of the stack that was sealed with a state; None where gpuwright had not installed that driver."""
+    return state["stack"] if len(state["stack"]) else None
+
+
+def finding(state: DriverState, facts: Facts) -> Finding:
     """The change that returns to a state."""
     before = facts["driver"]["user_version"] or facts["driver"]["loaded_version"]
     how = "was proven" if state["proven"] else "worked"
@@ -285,7 +293,7 @@ def finding(state: State, facts: Facts) -> Finding:
     return Finding("upgrade", reason, before, state["version"], packages=sorted(state["packages"]), files=files)
 
 
-def file_of(state: State) -> Mapping[str, Any] | None:
+def file_of(state: DriverState) -> Mapping[str, Any] | None:
     """The file of NVIDIA's that brought a driver; None for one of packages."""
     return history.file_of(state["stack"]) if state["source"] == "runfile" else None
 
@@ -302,16 +310,16 @@ def is_address(text: str | None) -> bool:
     return _ADDRESS.match(text or "") is not None
 
 
-def arriving(situation: Situation, state: State | None) -> Situation:
+def arriving(situation: Situation, state: DriverState | None) -> Situation:
     """The machine as NVIDIA's file finds it on the way back to a driver of one: its packages go before."""
     if state is None or file_of(state) is None:
         return situation
     return replace(situation, driver=None, driver_owner="none", driver_source=None)
 
 
-def copies(state: State, facts: Facts) -> dict[str, str]:
+def copies(state: DriverState, facts: Facts) -> dict[str, str]:
     """The packages of a state that are kept on the node, by name, with their files."""
-    kept = set((facts.get("history") or {}).get("copies") or ())
+    kept = set(sections.history(facts).get("copies") or ())
     return {
         name: f"{history.COPIES}/{file}"
         for name, version in state["packages"].items()
@@ -320,7 +328,7 @@ def copies(state: State, facts: Facts) -> dict[str, str]:
     }
 
 
-def work(state: State, facts: Facts) -> dict[str, Any]:
+def work(state: DriverState, facts: Facts) -> dict[str, Any]:
     """What the role does: packages at their versions or from their files, what goes, and the holds; on dnf the module stream too.
     NVIDIA's file is in the stack.
     """
@@ -345,13 +353,15 @@ def streams(facts: Facts, then: Mapping[str, str], stack: Mapping[str, Any] | No
 
     Only of the driver's module, which the present stack or the one that is returned to names: others are not ours.
     """
-    present = ((facts["seals"] or {}).get("nvidia_driver") or {}).get("stack") or {}
+    present = _sealed(facts)
     named = [((each.get("pin") or {}).get("stream") or "").partition(":")[0] for each in (present, stack or {})]
     now = facts["packages"].get("streams") or {}
     return {name: then.get(name, "") for name in sorted({*named} - {""}) if now.get(name) != then.get(name)}
 
 
-def refusals(state: State, facts: Facts, versions: Mapping[str, str], given: str | None = None) -> list[dict[str, Any]]:
+def refusals(
+    state: DriverState, facts: Facts, versions: Mapping[str, str], given: str | None = None
+) -> list[dict[str, Any]]:
     """Packages that are neither kept on the node nor in its index, and a file of NVIDIA's that is neither kept there nor to be had.
     ``given``: this run's own nvidia_driver_runfile.
     """
@@ -361,7 +371,7 @@ def refusals(state: State, facts: Facts, versions: Mapping[str, str], given: str
         text = f"the record on this node does not say which of NVIDIA's files brought driver {state['version']}"
         remedy = "choose a driver: gpuwright upgrade --want driver=VERSION; or take everything back: gpuwright remove"
         return [{"rule": "rollback-file", "text": text, "source": "gpuwright", "remedy": remedy}]
-    if file and not addresses(file, given) and file["name"] not in ((facts.get("history") or {}).get("copies") or ()):
+    if file and not addresses(file, given) and file["name"] not in (sections.history(facts).get("copies") or ()):
         text = f"{file['name']}, which brought driver {state['version']}, is not kept on the node, and this run does not say where it is"
         remedy = f"name it as it was named then (-e nvidia_driver_runfile=PATH), or put it into {history.COPIES} on the node and run again"
         return [{"rule": "rollback-file", "text": text, "source": "gpuwright", "remedy": remedy}]
@@ -382,7 +392,7 @@ def nowhere(facts: Facts) -> dict[str, Any]:
     if "history" in facts["unknown"]:
         text = not_known(facts, "history", "which drivers worked before")
         return {"rule": "rollback-unknown", "text": text, "source": "gpuwright", "remedy": "run with sudo, or give -K"}
-    states = (facts.get("history") or {}).get("states") or ()
+    states = sections.history(facts).get("states") or ()
     told = f"only driver {states[0]['version']}, which is the present one" if states else "none"
     text = f"no earlier driver that worked is remembered on this node ({told})"
     remedy = "choose one: gpuwright upgrade --want driver=VERSION; or take everything back: gpuwright remove"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
@@ -45,7 +46,7 @@ class Question:
     assume: Sequence[str] = ()
     wants: Sequence[str] = ()
     wish: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] | None = None
+    facts: Facts | None = None
 
 
 def resolve(question: Question) -> dict[str, Any]:
@@ -203,7 +204,7 @@ def read_variables(name: str) -> dict[str, Any]:
     return document
 
 
-def read_facts(name: str) -> dict[str, Any]:
+def read_facts(name: str) -> Facts:
     """An observation that a run wrote. It comes through the same gate as a node's answer.
 
     Raises:
@@ -214,7 +215,7 @@ def read_facts(name: str) -> dict[str, Any]:
 
     document = _read_json(name, "the facts file")
     try:
-        admitted: dict[str, Any] = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
+        admitted: Facts = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
     except gate.Refused as error:
         text = f"the facts file {name} is not an observation of this version of gpuwright: {error}"
         raise BadInput(text, ["a run writes it as facts/HOST.json or facts/HOST.json.gz"]) from None

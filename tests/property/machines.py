@@ -15,6 +15,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_r
 from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive
+from tests.unit.plan import nodes
 from tests.unit.resolve.conftest import FACTS
 
 RULES = load_rules()
@@ -237,7 +238,7 @@ def observed(draw: st.DrawFn) -> dict[str, Any]:
     facts["python"]["interpreters"] = [{"path": "/usr/bin/python3", "version": each} for each in versions]
     facts["driver"] = draw(_drivers())
     facts["seals"] = draw(_seals())
-    facts["smi"] = draw(st.sampled_from([None, {"data": None}, {"data": {"cuda_version": "12.8", "gpus": []}}]))
+    facts["smi"] = draw(st.sampled_from([None, nodes.smi(rc=9), nodes.smi(cuda="12.8")]))
     facts["containers"]["docker"] = draw(
         st.sampled_from(
             [
@@ -288,6 +289,7 @@ def _drivers(draw: st.DrawFn) -> dict[str, Any]:
         )
     )
     return {
+        **nothing,
         "owner": owner,
         "source": source,
         "packages": {"nvidia-driver-cuda": f"{version}-1"} if owner == "packages" else {},

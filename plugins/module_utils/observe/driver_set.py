@@ -9,10 +9,13 @@ it was asked for or came as a dependency.
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver, packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import DriverLock, PackageMove, PinFiles
 
 UNATTENDED_FILE = "/etc/apt/apt.conf.d/52gpuwright-nvidia-driver"
 """What the role nvidia_driver writes for unattended-upgrades."""
@@ -74,12 +77,12 @@ def excluded(host: Host) -> list[str] | None:
     return _PATTERN.findall(lines)
 
 
-def pins(host: Host, found: Mapping[str, packages.Package]) -> dict[str, dict[str, list[str]]]:
+def pins(host: Host, found: Mapping[str, packages.Package]) -> dict[str, PinFiles]:
     """The preference files that each pinning package brought, and those of them that are no longer there.
 
     They are configuration files: dpkg does not bring back one that was removed.
     """
-    seen = {}
+    seen: dict[str, PinFiles] = {}
     for name in sorted(found):
         if PINNING.match(name):
             text = host.read(f"/var/lib/dpkg/info/{name}.list") or ""
@@ -88,7 +91,7 @@ def pins(host: Host, found: Mapping[str, packages.Package]) -> dict[str, dict[st
     return seen
 
 
-def would_move(host: Host, names: list[str]) -> list[dict[str, str]] | None:
+def would_move(host: Host, names: list[str]) -> list[PackageMove] | None:
     """What `apt-get dist-upgrade` would move of the set; None (and unknown, with the reason) where apt did not answer."""
     result = host.run(list(SIMULATION))
     if not result.ok:
@@ -97,7 +100,7 @@ def would_move(host: Host, names: list[str]) -> list[dict[str, str]] | None:
     return [{"name": name, "from": old, "to": new} for name, old, new in _MOVED.findall(result.out) if name in names]
 
 
-def observe(host: Host) -> dict[str, Any]:
+def observe(host: Host) -> DriverLock:
     """The part `driver.lock` of the observation. apt is only asked on a full look: it takes a second."""
     found = packages.installed(host)
     names = members(found)

@@ -6,11 +6,21 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        AvailableModules,
+        Initramfs,
+        InitramfsTool,
+        Kernel,
+        KernelModule,
+        LoadedModule,
+    )
 
 _GPU_MODULE = re.compile(r"^(?:nvidia.*|nouveau|nova.*)$")
 # The names under which packages put NVIDIA's module: its own, and Debian's, which an alias leads to.
@@ -126,9 +136,9 @@ def _available_compiler(host: Host, built_with: str | None) -> str | None:
     return None
 
 
-def loaded(host: Host) -> dict[str, dict[str, str | None]]:
+def loaded(host: Host) -> dict[str, LoadedModule]:
     """GPU modules in the running kernel (also those built into it: these have no `initstate`)."""
-    found = {}
+    found: dict[str, LoadedModule] = {}
     for name in host.names("/sys/module", "kernel.loaded"):
         path = "/sys/module/" + name
         if _GPU_MODULE.match(name) and host.isdir(path) and host.line(path + "/initstate") in (None, "live", "coming"):
@@ -181,7 +191,7 @@ def _told_by_file(host: Host, path: str) -> tuple[dict[str, str] | None, str]:
     return dict(fields, filename=path), ""
 
 
-def available(host: Host, release: str | None) -> dict[str, dict[str, str | None]]:
+def available(host: Host, release: str | None) -> AvailableModules:
     """NVIDIA's module for the kernel `release`, under the name "nvidia" whatever its file is called."""
     if release is None:
         return {}
@@ -202,14 +212,18 @@ def available(host: Host, release: str | None) -> dict[str, dict[str, str | None
         host.unknown("kernel.available", reason)
         return {}
     path = module["filename"]
-    fields: dict[str, str | None] = {key: module.get(key) for key in ("version", "license", "signer")}
-    fields.update({"name": os.path.basename(path).split(".ko")[0], "path": path})
-    return {"nvidia": fields}
+    return {
+        "nvidia": {
+            "version": module.get("version"),
+            "license": module.get("license"),
+            "signer": module.get("signer"),
+            "name": os.path.basename(path).split(".ko")[0],
+            "path": path,
+        }
+    }
 
 
-def may_boot(
-    host: Host, release: str | None, there: dict[str, dict[str, str | None]]
-) -> dict[str, dict[str, str | None] | None]:
+def may_boot(host: Host, release: str | None, there: AvailableModules) -> dict[str, KernelModule | None]:
     """NVIDIA's module, or None, for every kernel that may boot with nobody at the boot menu: `release`, of which it is known
     already, and where that one was chosen for one boot only, the standing default.
     """
@@ -221,14 +235,14 @@ def may_boot(
 # The initramfs
 
 
-def initramfs(host: Host, release: str | None) -> dict[str, Any]:
+def initramfs(host: Host, release: str | None) -> Initramfs:
     """Where the initramfs of the next kernel is and what makes it; not yet what is inside."""
     path = None
     for form in ("/boot/initrd.img-{0}", "/boot/initramfs-{0}.img", "/boot/initrd-{0}"):
         if release and host.exists(form.format(release)):
             path = form.format(release)
             break
-    tool = None
+    tool: InitramfsTool | None = None
     # A system with dracut may have update-initramfs as well: the scripts of packages call it. What makes the image is its mkinitramfs.
     if host.which("dracut") and not host.which("mkinitramfs"):
         tool = "dracut"
@@ -244,7 +258,7 @@ def blacklists(host: Host) -> list[str]:
     return [os.path.basename(path) for path in paths if _BLACKLIST.search(host.read(path) or "")]
 
 
-def look_inside(host: Host, seen: dict[str, Any]) -> None:
+def look_inside(host: Host, seen: Initramfs) -> None:
     """List the initramfs (this takes seconds) and fill in what was found in it."""
     path = seen["path"]
     if path is None:
@@ -261,7 +275,7 @@ def look_inside(host: Host, seen: dict[str, Any]) -> None:
     seen["blacklist_inside"] = any(name in inside for name in blacklists(host))
 
 
-def observe(host: Host) -> dict[str, Any]:
+def observe(host: Host) -> Kernel:
     """The part `kernel`."""
     now = running(host)
     present = installed(host)

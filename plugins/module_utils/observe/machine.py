@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils import history as earlier
 from ansible_collections.gpuwright.node.plugins.module_utils import seals
@@ -29,11 +29,22 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     system,
 )
 
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Driver,
+        Environment,
+        Facts,
+        Kernel,
+        Pci,
+        Service,
+        Smi,
+    )
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Seal
+
 SCHEMA = 1
 #: Seconds for one program of the node.
 TIMEOUT = 20
 _SIMULATED = "/etc/gpuwright/simulated"
-_PASSED_ON = ("digest", "gpuwright", "stack", "gpus", "packages", "written")
 
 
 def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:
@@ -45,16 +56,22 @@ def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:
     return sorted(names)
 
 
-def _verified(
-    host: Host, found: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
+def _verified(host: Host, found: Mapping[str, Any], states: Mapping[str, Service]) -> dict[str, Seal]:
     """The part `seals`."""
-    judged = {}
+    judged: dict[str, Seal] = {}
     for component, seal in found.items():
         verdict = seals.verify(host, seal, packages.installed(host), states)
-        entry = {"state": verdict.state, "reason": verdict.reason}
-        entry.update({key: seal.get(key) if isinstance(seal, dict) else None for key in _PASSED_ON})
-        judged[component] = entry
+        told: Mapping[str, Any] = seal if isinstance(seal, dict) else {}
+        judged[component] = {
+            "state": verdict.state,
+            "reason": verdict.reason,
+            "digest": told.get("digest"),
+            "gpuwright": told.get("gpuwright"),
+            "stack": told.get("stack"),
+            "gpus": told.get("gpus"),
+            "packages": told.get("packages"),
+            "written": told.get("written"),
+        }
     return judged
 
 
@@ -70,9 +87,7 @@ def answer(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"changed": False, "facts": observe(host, environments, **asked)}
 
 
-def observe(
-    host: Host, environments: Iterable[str] = (), *, history: bool = False, initramfs: bool = False
-) -> dict[str, Any]:
+def observe(host: Host, environments: Iterable[str] = (), *, history: bool = False, initramfs: bool = False) -> Facts:
     """The whole observation. `environments`: paths of virtual environments to look at beside the known ones.
 
     `history`: all that the node keeps to find its way back; most runs do not need it. `initramfs`: what is inside it; a listing unpacks
@@ -85,16 +100,16 @@ def observe(
     where = system.environment(host)
     kernels = kernel.observe(host)
     bus = pci.observe(host)
-    owned = driver.observe(host, operating_system["arch"], kernels)
+    owned = driver.observe(host, operating_system["arch"], kernels["loaded"], driver_set.observe(host))
     foreign.name_owner(host, where, owned)
     smi = _smi(host, kernels, where, owned)
     if where["kind"] == "wsl" and not bus["gpus"]:
         bus["gpus"] = foreign.cards_of_windows(smi)
-    bus["vgpus"] = foreign.vgpus(host, bus["gpus"]) if where["kind"] == "vm" else []
-    owned["lock"] = driver_set.observe(host)
+    if where["kind"] == "vm":
+        bus["vgpus"] = foreign.vgpus(host, bus["gpus"])
     judged = _verified(host, found, states)
     _initramfs_content(host, kernels, bus, judged, asked=initramfs)
-    facts = {
+    facts: Facts = {
         "schema": SCHEMA,
         "root": host.root,
         "privileged": host.euid == 0,
@@ -125,32 +140,29 @@ def observe(
         "proof": seals.read_proof(host),
         "lock": seals.read_lock(host),
         "history": earlier.observe(host, history),
+        "unknown": {},
     }
     facts["unknown"] = dict(sorted(host.unknown_facts.items()))
     return facts
 
 
-def _smi(
-    host: Host, kernels: Mapping[str, Any], where: Mapping[str, Any], owned: Mapping[str, Any]
-) -> dict[str, Any] | None:
+def _smi(host: Host, kernels: Kernel, where: Environment, owned: Driver) -> Smi | None:
     """nvidia-smi's answer, where asking changes nothing: the module is loaded, or the driver is that of WSL's host."""
-    if "nvidia" in kernels["loaded"] or (where["kind"] == "wsl" and owned["nvidia_smi"]):
-        answer = driver.ask_smi(host, owned["nvidia_smi"])
-        if answer and any(
-            (gpu.get("mig") or {}).get("current") for gpu in (answer.get("data") or {}).get("gpus") or ()
-        ):
+    program = owned["nvidia_smi"]
+    if "nvidia" in kernels["loaded"] or (where["kind"] == "wsl" and program):
+        answer = driver.ask_smi(host, program)
+        data = answer["data"] if answer else None
+        if answer and data and program and any(gpu["mig"]["current"] for gpu in data["gpus"]):
             from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
 
             # What the instances are called is in no XML.
-            listed = host.run([owned["nvidia_smi"], "-L"])
+            listed = host.run([program, "-L"])
             answer["mig_devices"] = mig_layout.parse_list(listed.out) if listed.ok else None
         return answer
     return None
 
 
-def _initramfs_content(
-    host: Host, kernels: Mapping[str, Any], bus: Mapping[str, Any], judged: Mapping[str, Any], *, asked: bool
-) -> None:
+def _initramfs_content(host: Host, kernels: Kernel, bus: Pci, judged: Mapping[str, Seal], *, asked: bool) -> None:
     """List the initramfs only where the answer matters and no good seal gives it."""
     fact = "kernel.initramfs.nouveau_inside"
     if kernels["initramfs"]["path"] is None:
@@ -159,7 +171,7 @@ def _initramfs_content(
         host.unknown(fact, "not looked at: nobody asked for it")
     elif not bus["gpus"] and "nouveau_blacklist" not in judged:
         host.unknown(fact, "not looked at: there is no NVIDIA GPU, and nothing was set up for one")
-    elif not host.full and judged.get("nouveau_blacklist", {}).get("state") == "good":
+    elif not host.full and "nouveau_blacklist" in judged and judged["nouveau_blacklist"]["state"] == "good":
         host.unknown(fact, "not looked at: the seal of nouveau_blacklist is good")
     else:
         kernel.look_inside(host, kernels["initramfs"])

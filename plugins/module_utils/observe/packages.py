@@ -7,10 +7,14 @@ from __future__ import annotations
 import os
 import re
 import struct
-from typing import Any, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Iterable, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Packages, PackageSource
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import PackageManager
 
 DPKG_STATUS = "/var/lib/dpkg/status"
 DPKG_JOURNAL = "/var/lib/dpkg/updates"
@@ -70,7 +74,7 @@ class Package(NamedTuple):
     """Name of the source package."""
 
 
-def manager(host: Host) -> str | None:
+def manager(host: Host) -> PackageManager | None:
     """The package manager of the machine: "apt", "dnf" or None."""
     if host.exists(DPKG_STATUS):
         return "apt"
@@ -238,9 +242,9 @@ def busy(host: Host, kind: str) -> str | None:
 _OFF = ("no", "false", "0", "off", "without", "disable")
 
 
-def parse_one_line(text: str, path: str) -> list[dict[str, Any]]:
+def parse_one_line(text: str, path: str) -> list[PackageSource]:
     """Sources of the one-line format (sources.list(5))."""
-    sources = []
+    sources: list[PackageSource] = []
     for line in text.splitlines():
         entry = line.split("#", 1)[0].strip()
         found = re.match(r"(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.*)$", entry)
@@ -262,9 +266,9 @@ def parse_one_line(text: str, path: str) -> list[dict[str, Any]]:
     return sources
 
 
-def parse_deb822(text: str, path: str) -> list[dict[str, Any]]:
+def parse_deb822(text: str, path: str) -> list[PackageSource]:
     """Sources of the stanza format (sources.list(5), "DEB822-STYLE FORMAT"). A key inside the file is "inline"."""
-    sources = []
+    sources: list[PackageSource] = []
     for stanza in re.split(r"\n[ \t]*\n", text):
         fields: dict[str, str] = {}
         last = None
@@ -365,7 +369,7 @@ def _source_files(host: Host) -> list[str]:
     return [path for path in paths if path.endswith((".list", ".sources"))]
 
 
-def apt_sources(host: Host) -> list[dict[str, Any]]:
+def apt_sources(host: Host) -> list[PackageSource]:
     """All package sources that apt reads, in its order of files."""
     sources = []
     for path in _source_files(host):
@@ -375,11 +379,11 @@ def apt_sources(host: Host) -> list[dict[str, Any]]:
     return sources
 
 
-def observe(host: Host) -> dict[str, Any]:
+def observe(host: Host) -> Packages:
     """The part `packages` of the observation."""
     kind = manager(host)
     found = installed(host)
-    seen: dict[str, Any] = {
+    seen: Packages = {
         "manager": kind,
         "interrupted": None,
         "interrupted_detail": None,

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 #: Where files of the host that were in the way are kept, below their whole path.
 BACKUP = "/var/lib/gpuwright/backup"
@@ -29,7 +32,7 @@ class Context:
     and what makes a kernel whole that comes with it. ``leaves``: packages that go where the driver's come from another source.
     """
 
-    facts: Mapping[str, Any]
+    facts: Facts
     stack: Mapping[str, Any]
     versions: Mapping[str, str] = field(default_factory=dict)
     provision_only: bool = False
@@ -109,7 +112,7 @@ class Component(Protocol):
         """
 
 
-def not_known(facts: Mapping[str, Any], fact: str, what: str) -> str:
+def not_known(facts: Facts, fact: str, what: str) -> str:
     """What is said where something could not be read: it is neither there nor absent."""
     return f"it is not known {what}: {facts['unknown'].get(fact) or 'the observation does not tell'}"
 

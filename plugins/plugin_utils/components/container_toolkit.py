@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import sections
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
 
 OWN_SOURCE = "nvidia-container-toolkit"
@@ -47,7 +48,7 @@ def _installation(context: Context, missing: Sequence[str]) -> Finding:
     before = context.facts["containers"]["toolkit"]["version"]
     after = context.versions.get("nvidia-container-toolkit") or context.stack["container_toolkit"]["version_spec"]
     configured = _has_runtime(context) or not _docker(context)
-    running = ((context.facts["services"] or {}).get(SERVICE) or {}).get("active") == "active"
+    running = sections.service(context.facts, SERVICE)["active"] == "active"
     return Finding(
         "install",
         f"missing packages: {', '.join(missing)}",

@@ -9,43 +9,47 @@ The fabric manager refuses to start beside a driver of another version, and with
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
+from .. import index_answer, sections
 from .base import Context, Finding
 
-Index = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
+
 
 MANAGER = "nvidia-fabricmanager.service"
 PEERMEM = "nvidia_peermem"
 MODULES_FILE = "/etc/modules-load.d/gpuwright-nvidia.conf"
 
 
-def part(driver: Mapping[str, Any]) -> Mapping[str, Any]:
+def part(driver: DriverStack) -> Mapping[str, Any]:
     """The fabric's part of a driver's stack; empty where the machine has none."""
     found: Mapping[str, Any] = driver.get("fabric") or {}
     return found
 
 
-def modules(driver: Mapping[str, Any]) -> list[str]:
+def modules(driver: DriverStack) -> list[str]:
     """Kernel modules that have to be loaded at boot beside the driver's own."""
     return [*part(driver).get("modules", ()), *([PEERMEM] if driver.get("peermem") else [])]
 
 
-def findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def findings(context: Context, driver: DriverStack) -> list[Finding]:
     """What of the fabric is not as wished. The packages are there: where one is missing the driver's own findings tell."""
     found = _version_findings(context, driver) + _module_findings(context, driver)
     return found or _service_findings(context, driver)
 
 
-def files(driver: Mapping[str, Any]) -> list[str]:
+def files(driver: DriverStack) -> list[str]:
     """Files that the seal records."""
     return [MODULES_FILE] if modules(driver) else []
 
 
-def services(context: Context, driver: Mapping[str, Any]) -> list[str]:
+def services(context: Context, driver: DriverStack) -> list[str]:
     """Services that the seal records: only where the cards are, in an image they would fail."""
     return [name for name in part(driver).get("services", ()) if _runs_here(context)]
 
@@ -54,7 +58,7 @@ def _runs_here(context: Context) -> bool:
     return context.cards_present and not context.provision_only
 
 
-def _version_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _version_findings(context: Context, driver: DriverStack) -> list[Finding]:
     wished = context.facts["driver"]["user_version"]
     wrong = [
         name
@@ -68,12 +72,12 @@ def _version_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
     return [Finding("upgrade", reason, before, wished, packages=wrong, services=services(context, driver))]
 
 
-def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
-    seen = context.facts.get("fabric") or {}
-    late = [name for name in modules(driver) if name not in (seen.get("modules_at_boot") or ())]
+def _module_findings(context: Context, driver: DriverStack) -> list[Finding]:
+    seen = context.facts["fabric"]
+    late = [name for name in modules(driver) if name not in seen["modules_at_boot"]]
     if late:
         return [Finding("configure", f"not loaded at boot: {', '.join(late)}", files=[MODULES_FILE])]
-    absent = [name for name in modules(driver) if name not in (seen.get("modules_loaded") or ())]
+    absent = [name for name in modules(driver) if name not in seen["modules_loaded"]]
     if absent and _driver_runs(context):
         return [Finding("configure", f"not loaded: {', '.join(absent)}")]
     return []
@@ -89,17 +93,16 @@ def _driver_runs(context: Context) -> bool:
     )
 
 
-def _service_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
-    known = context.facts["services"] or {}
+def _service_findings(context: Context, driver: DriverStack) -> list[Finding]:
     for name in services(context, driver):
-        state = known.get(name) or {}
-        if state.get("enabled") not in ("enabled", None):
+        state = sections.service(context.facts, name)
+        if state["enabled"] not in ("enabled", None):
             return [Finding("configure", f"{name} is not enabled at boot", services=[name])]
         if not _driver_runs(context):
             continue
-        if state.get("active") in ("inactive", "failed"):
+        if state["active"] in ("inactive", "failed"):
             return [Finding("configure", f"{name} is {state['active']}: CUDA fails with error 802", services=[name])]
-        if name == MANAGER and (context.facts.get("fabric") or {}).get("manager_stale"):
+        if name == MANAGER and context.facts["fabric"]["manager_stale"]:
             return [Finding("configure", f"{name} runs with a program that was replaced since", services=[name])]
     return []
 
@@ -107,7 +110,7 @@ def _service_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
 # --- exactly the driver's version, from the index ---------------------------------------------------------------------
 
 
-def keep(context: Context, driver: Mapping[str, Any], packages: Iterable[str], ours: str) -> dict[str, str]:
+def keep(context: Context, driver: DriverStack, packages: Iterable[str], ours: str) -> dict[str, str]:
     """What the versions of the fabric's packages begin with, where the driver's is known already.
 
     ``packages``: those that would change. ``ours``: the version, or its beginning, that the driver is held to. Revisions differ
@@ -118,7 +121,7 @@ def keep(context: Context, driver: Mapping[str, Any], packages: Iterable[str], o
     return {name: f"{lead}-" for name in part(driver).get("exact", ()) if lead and name in asked}
 
 
-def _lead(context: Context, driver: Mapping[str, Any], packages: list[str], ours: str) -> str | None:
+def _lead(context: Context, driver: DriverStack, packages: list[str], ours: str) -> str | None:
     """The driver's version that the fabric follows; None where only the index will tell."""
     if "-" in ours:
         return upstream(ours)
@@ -129,26 +132,26 @@ def _lead(context: Context, driver: Mapping[str, Any], packages: list[str], ours
 
 
 def narrowed(
-    driver: Mapping[str, Any], versioned: Iterable[str], packages: Iterable[str], index: Index
+    driver: DriverStack, versioned: Iterable[str], packages: Iterable[str], index: PackageIndex
 ) -> dict[str, str]:
     """What the index has to be held to where it would take another build of the fabric's packages than of the driver; empty
     where it would not, and where it has no such build.
 
     ``versioned``: packages that carry the driver's version. ``packages``: those that would change.
     """
-    rows = index.get("packages") or {}
-    asked = [name for name in packages if (rows.get(name) or {}).get("candidate")]
+    found = index_answer.candidates(index)
+    asked = [name for name in packages if name in found]
     exact = [name for name in part(driver).get("exact", ()) if name in asked]
-    leads = [upstream(rows[name]["candidate"]) for name in versioned if name in asked and name not in exact]
+    leads = [upstream(found[name]) for name in versioned if name in asked and name not in exact]
     if not leads:
         return {}
-    others = [name for name in exact if upstream(rows[name]["candidate"]) != leads[0]]
-    there = [name for name in others if leads[0] in map(upstream, rows[name]["versions"])]
+    others = [name for name in exact if upstream(found[name]) != leads[0]]
+    there = [name for name in others if leads[0] in map(upstream, index_answer.versions(index, name))]
     return dict.fromkeys(there, f"{leads[0]}-")
 
 
 def mismatch(
-    context: Context, driver: Mapping[str, Any], versioned: Iterable[str], index: Index
+    context: Context, driver: DriverStack, versioned: Iterable[str], index: PackageIndex
 ) -> tuple[str, str] | None:
     """Why the versions that the index gave cannot work together, and what to do; None where they can."""
     exact = [name for name in part(driver).get("exact", ()) if name in context.versions]
@@ -168,8 +171,7 @@ def mismatch(
     return text, f"{remedy}; or name a mirror that is complete (gpuwright_mirrors)"
 
 
-def _common(names: Iterable[str], index: Index) -> str | None:
+def _common(names: Iterable[str], index: PackageIndex) -> str | None:
     """The newest version of which the index has every package."""
-    rows = index.get("packages") or {}
-    offered = [{upstream(each) for each in (rows.get(name) or {}).get("versions") or ()} for name in names]
+    offered = [set(map(upstream, index_answer.versions(index, name))) for name in names]
     return max(set.intersection(*offered), key=dotted.key, default=None)

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import dotted
 
 from .. import specifiers
 from .base import Context, Finding, Manages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 # Packages of which an environment has one set: what another variant left behind is loaded too. The role makes the environment anew then.
 _ONE_OF = re.compile(r"(jax-cuda\d+-(plugin|pjrt)|nvidia-dali-cuda\d+)$")
@@ -25,7 +28,7 @@ def findings(context: Context) -> list[Finding]:
     found = []
     environments = context.facts["environments"] or {}
     for framework in context.stack["frameworks"]:
-        environment = environments.get(framework["path"]) or {}
+        environment: Mapping[str, Any] = environments.get(framework["path"]) or {}
         present = environment.get("packages") or {}
         wrong = _wrong(framework, environment, present)
         broken = _broken(framework["path"], environment, context)
@@ -64,17 +67,20 @@ def _interpreter(framework: Mapping[str, Any], context: Context) -> list[str]:
     return [f"python{wished}{_VENV.get(context.facts['os']['family'], '')}"]
 
 
-# Where a check of the proof names the environment.
-_PATH_IN = {"framework.import": "expected", "framework.files": "evidence"}
-
-
-def condemned(facts: Mapping[str, Any]) -> list[str]:
+def condemned(facts: Facts) -> list[str]:
     """Environments that the last proof found damaged, or could not import the framework in: an ordinary look may see nothing of it."""
-    proof = facts["proof"] or {}
+    proof = facts["proof"]
     failed = [
-        check for check in proof.get("checks") or () if check["status"] == "fail" and check["action"] == "install"
+        check
+        for check in (proof.get("checks") or () if proof else ())
+        if check["status"] == "fail" and check["action"] == "install"
     ]
-    return [str(check[_PATH_IN[check["id"]]]) for check in failed if check["id"] in _PATH_IN]
+    # Each of the two names the environment in a place of its own.
+    return [
+        str(check["expected"] if check["id"] == "framework.import" else check["evidence"])
+        for check in failed
+        if check["id"] in ("framework.import", "framework.files")
+    ]
 
 
 def rebuilds(context: Context) -> list[str]:

@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
 
+from .. import sections
 from .base import Context, Finding, Manages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
 
 SERVICE = "gpuwright-mig.service"
 LAYOUT = "/etc/gpuwright/mig.json"
@@ -33,25 +37,25 @@ def inputs(context: Context) -> Mapping[str, Any]:
     return {"cards": context.stack["mig"]["cards"]}
 
 
-def wrong_cards(facts: Mapping[str, Any], stack: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def wrong_cards(facts: Facts, stack: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Cards that are not parted as wished: place, what is there, what is wished. A card whose mode waits for a reset is none: only
     a boot helps it. Nothing where nvidia-smi was not asked.
     """
-    rows = {row["pci_bus_id"]: row for row in ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()}
-    listed = (facts["smi"] or {}).get("mig_devices") or {}
+    rows = {row["pci_bus_id"]: row for row in sections.cards(facts)}
+    listed = (facts["smi"].get("mig_devices") if facts["smi"] else None) or {}
     wrong = []
     for card in (stack.get("mig") or {}).get("cards") or ():
         row = rows.get(card["bus_id"])
         if row is None or waits(row, bool(card["profiles"])):
             continue
-        state = {**row["mig"], "profiles": listed.get(row["uuid"], [])}
-        if not mig_layout.is_right(state, card["profiles"]):
-            there = ", ".join(state["profiles"]) or ("no instances" if state["current"] else "MIG is off")
+        profiles = listed.get(row["uuid"] or "", [])
+        if not mig_layout.is_right({**row["mig"], "profiles": profiles}, card["profiles"]):
+            there = ", ".join(profiles) or ("no instances" if row["mig"]["current"] else "MIG is off")
             wrong.append((card["bus_id"], there, ", ".join(card["profiles"]) or "MIG off"))
     return wrong
 
 
-def waits(row: Mapping[str, Any], on: bool) -> bool:
+def waits(row: Card, on: bool) -> bool:
     """The mode is set as wished and takes effect with a reset or a boot."""
     mig = row["mig"]
     return mig["pending"] is on and mig["current"] is not None and mig["current"] is not on
@@ -72,8 +76,7 @@ def _service_findings(context: Context) -> list[Finding]:
     """Without it the layout is gone after the next boot."""
     if not _runs_here(context):
         return []
-    state = (context.facts["services"] or {}).get(SERVICE) or {}
-    if state.get("enabled") == "enabled":
+    if sections.service(context.facts, SERVICE)["enabled"] == "enabled":
         return []
     reason = "no service brings the MIG layout back after a boot"
     return [Finding("configure", reason, files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE])]

@@ -7,14 +7,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.dotted import upstream
 
-from .. import driver_lock, exchange, secure_boot
+from .. import driver_lock, exchange, index_answer, sections, secure_boot
 from ..resolver import systems
 from . import fabric, runfile
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: The package sources that a driver of each source comes from (names as the resolver gives them).
 SOURCES: Mapping[str, list[str]] = {
@@ -71,12 +75,12 @@ def manages(context: Context) -> Manages:
     if driver["adopted"]:
         return Manages(packages=sorted(context.facts["driver"]["packages"] or {}))
     named = [name for name in driver["packages"] if not name.startswith(HEADERS)]
-    locked = driver_lock.of(context.facts, driver)
+    locked = driver_lock.of(context.facts, driver["pin"])
     return Manages(
         files=[
             *repository_files(context, SOURCES.get(driver["source"], ())),
             *KERNEL_HOOKS.get(context.facts["os"]["family"], []),
-            *driver_lock.files(context.facts, driver),
+            *driver_lock.files(context.facts, driver["pin"]),
             *fabric.files(driver),
             *(PERSISTENCE_FILES if _persistence_is_static(context) else ()),
         ],
@@ -184,7 +188,7 @@ def _wished_version(context: Context) -> str | None:
     return None
 
 
-def _stream_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _stream_findings(context: Context, driver: DriverStack) -> list[Finding]:
     """The module stream decides which branch dnf sees at all."""
     name, _colon, wished = (driver["pin"].get("stream") or "").partition(":")
     found = (context.facts["packages"].get("streams") or {}).get(name)
@@ -195,24 +199,20 @@ def _stream_findings(context: Context, driver: Mapping[str, Any]) -> list[Findin
 
 def members(context: Context) -> list[str]:
     """The packages of the driver's set that are there and that nobody named: what those that are named depend on."""
-    lock = context.facts["driver"].get("lock") or {}
-    return [name for name in lock.get("set") or () if name not in context.stack["driver"]["packages"]]
+    lock = context.facts["driver"]["lock"]
+    return [name for name in lock["set"] if name not in context.stack["driver"]["packages"]]
 
 
-def left_behind(context: Context, index: Mapping[str, Any]) -> list[str]:
+def left_behind(context: Context, index: PackageIndex) -> list[str]:
     """Members of the set that the index has in the driver's new version too, and that nothing would bring there: what depends on them
     takes any version. The lock, which is over all of the set, would not hold.
     """
-    rows, driver = index.get("packages") or {}, context.stack["driver"]
-    leads = [
-        upstream(rows[name]["candidate"])
-        for name in versioned_packages(driver)
-        if (rows.get(name) or {}).get("candidate")
-    ]
-    going = {row["name"] for row in index.get("install") or ()}
+    found, driver = index_answer.candidates(index), context.stack["driver"]
+    leads = [upstream(found[name]) for name in versioned_packages(driver) if name in found]
+    going = {row["name"] for row in index["install"]}
     if not leads or not going.intersection(driver["packages"]):
         return []
-    offered = {name: set(map(upstream, versions)) for name, versions in (index.get("others") or {}).items()}
+    offered = {name: set(map(upstream, versions)) for name, versions in index["others"].items()}
     # The repair before it may bring any of them to any version.
     settled = not context.facts["packages"]["interrupted"]
     return [
@@ -234,7 +234,7 @@ def preferred(context: Context, kept: str | None) -> str | None:
     return kept if context.facts["packages"]["manager"] == "apt" else None
 
 
-def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _package_findings(context: Context, driver: DriverStack) -> list[Finding]:
     packages = [*driver["packages"], *context.along]
     missing = missing_packages(context, driver["packages"])
     replaced = exchange.replaced(context.facts, driver)
@@ -265,7 +265,7 @@ def _package_findings(context: Context, driver: Mapping[str, Any]) -> list[Findi
     return []
 
 
-def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
+def versioned_packages(driver: DriverStack) -> list[str]:
     """The packages that carry the driver's own version. NVIDIA's repository versions them all alike, a distribution
     does not (Debian 13 pairs driver 550 with a persistence daemon of 535): its own are looked at where a version is wished.
     """
@@ -274,7 +274,7 @@ def versioned_packages(driver: Mapping[str, Any]) -> list[str]:
     return carriers(driver)
 
 
-def carriers(driver: Mapping[str, Any]) -> list[str]:
+def carriers(driver: DriverStack) -> list[str]:
     """The named packages that are of the driver's own branch."""
     others: tuple[str, ...] = ("nvidia-driver-pinning-", "python3-", "linux-", "kernel-", "nvlsm", "infiniband-")
     if driver["source"] != "nvidia":
@@ -282,7 +282,7 @@ def carriers(driver: Mapping[str, Any]) -> list[str]:
     return [name for name in driver["packages"] if not name.startswith(others)]
 
 
-def version_prefix(driver: Mapping[str, Any]) -> str:
+def version_prefix(driver: DriverStack) -> str:
     """What the version of those packages starts with: the exact version where one was wished, else the branch."""
     return f"{driver['version']}-" if driver.get("version") else f"{driver['branch']}."
 
@@ -293,22 +293,22 @@ def continues(version: str, prefix: str) -> bool:
     return fnmatchcase(upstream, f"{prefix}*") if "*" in prefix else upstream.startswith(prefix)
 
 
-def _target(context: Context, driver: Mapping[str, Any]) -> str:
+def _target(context: Context, driver: DriverStack) -> str:
     for name in versioned_packages(driver) or driver["packages"]:
         if name in context.versions and not name.startswith(HEADERS):
             return str(context.versions[name])
     return str(driver.get("version") or f"branch {driver['branch']}")
 
 
-def _lock_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
-    files = driver_lock.files(context.facts, driver)
+def _lock_findings(context: Context, driver: DriverStack) -> list[Finding]:
+    files = driver_lock.files(context.facts, driver["pin"])
     return [
         Finding("configure", reason, files=[path for path in files if reason.startswith(path)])
-        for reason in driver_lock.differences(context.facts, driver)
+        for reason in driver_lock.differences(context.facts, driver["pin"])
     ]
 
 
-def _module_findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def _module_findings(context: Context, driver: DriverStack) -> list[Finding]:
     """The module must exist for the kernel that boots next, in the version of the packages; package state proves nothing."""
     kernel = context.facts["kernel"]
     module = (kernel["available"] or {}).get("nvidia")
@@ -353,10 +353,9 @@ def _persistence_services(context: Context) -> list[str]:
 
 def _keeper_is_left(context: Context) -> bool:
     """Whether the unit of ours is there without what it is for: another driver's daemon is enabled, or none is wished."""
-    services = context.facts["services"] or {}
-    if (services.get(PERSISTENCE_KEEPER) or {}).get("enabled") in (None, "not-found"):
+    if sections.service(context.facts, PERSISTENCE_KEEPER)["enabled"] in (None, "not-found"):
         return False
-    static = (services.get(PERSISTENCE_SERVICE) or {}).get("enabled") == "static"
+    static = sections.service(context.facts, PERSISTENCE_SERVICE)["enabled"] == "static"
     return not (static and _persistence_setting(context))
 
 
@@ -377,7 +376,7 @@ def _service_findings(context: Context) -> list[Finding]:
 def _static_reason(context: Context) -> str | None:
     """Why a daemon that nothing enables has to be seen to; None where it is kept running."""
     services = context.facts["services"]
-    if (services.get(PERSISTENCE_KEEPER) or {}).get("enabled") != "enabled":
+    if sections.service(context.facts, PERSISTENCE_KEEPER)["enabled"] != "enabled":
         return "the persistence daemon is started by udev alone, and without persistence mode"
     if context.facts["driver"]["loaded_version"] and services[PERSISTENCE_SERVICE]["active"] in ("inactive", "failed"):
         return "the persistence daemon does not run"

@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .base import Context, Finding, Manages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, FailedBuild
 
 
 def wanted(context: Context) -> bool:
@@ -23,13 +26,13 @@ def findings(context: Context) -> list[Finding]:
     ]
 
 
-def unbuildable(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def unbuildable(facts: Facts) -> list[FailedBuild]:
     """Builds of the module that failed for a kernel that does not run, where another kernel has a module and can go on booting."""
-    dkms = facts.get("dkms") or {}
+    dkms = facts["dkms"]
     kernel = facts["kernel"]
     return [
         build
-        for build in dkms.get("failed") or ()
+        for build in dkms["failed"]
         if not build["transient"]
         and build["kernel"] != kernel["running"]
         and build["kernel"] not in dkms["kernels"]
@@ -37,7 +40,7 @@ def unbuildable(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
-def kernel_kept(facts: Mapping[str, Any]) -> str | None:
+def kernel_kept(facts: Facts) -> str | None:
     """The kernel that the repair makes the one that boots next; None where it leaves that as it is."""
     builds = unbuildable(facts) if facts["packages"]["interrupted"] else []
     if facts["kernel"]["next"] not in [build["kernel"] for build in builds]:
@@ -45,17 +48,17 @@ def kernel_kept(facts: Mapping[str, Any]) -> str | None:
     return str(facts["dkms"]["kernels"][-1])
 
 
-def _build(context: Context, build: Mapping[str, Any]) -> str:
+def _build(context: Context, build: FailedBuild) -> str:
     kernel, kept = build["kernel"], context.facts["dkms"]["kernels"][-1]
     return (
         f"{build['module']} {build['version']} did not build for kernel {kernel};"
-        f" {kernel} is left out of its builds{'' if build.get('compiler') else ' where it fails again'}"
+        f" {kernel} is left out of its builds{'' if build['compiler'] else ' where it fails again'}"
         f" and {kept}, which has the module, boots next. Ways out: --want driver-modules=proprietary where the card allows it, a driver"
         f" that knows {kernel}, or the older kernel"
     )
 
 
-def _setting(build: Mapping[str, Any]) -> str:
+def _setting(build: FailedBuild) -> str:
     return f"/etc/dkms/{build['module']}-{build['version']}-{build['kernel']}.conf"
 
 

@@ -4,24 +4,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .base import Context, Finding, missing_packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: The program by which an installation of a .run file is taken away.
 UNINSTALLER = "/usr/bin/nvidia-uninstall"
 
 
-def findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
+def findings(context: Context, driver: DriverStack) -> list[Finding]:
     """The tools that the installer compiles with, and the very build and flavour that it brought."""
     missing = missing_packages(context, driver["packages"])
     seen = context.facts["driver"]
     there = seen["user_version"] if seen["owner"] == "runfile" else None
     after = f"{driver['version']} ({driver['modules']} modules)"
-    files = [driver["runfile"]["name"]]
+    name = driver["runfile"]["name"] if driver["runfile"] else "none"
+    files = [name]
     if there is None:
-        reason = f"no driver of a .run file is there, {driver['runfile']['name']} is wished"
+        reason = f"no driver of a .run file is there, {name} is wished"
         return [Finding("install", reason, seen["user_version"], after, packages=missing, files=files)]
     if there != driver["version"]:
         reason = f"the .run file installed {there}, wished is {driver['version']}"
@@ -36,7 +40,7 @@ def findings(context: Context, driver: Mapping[str, Any]) -> list[Finding]:
     return []
 
 
-def displaced(driver: Mapping[str, Any]) -> list[Finding]:
+def displaced(driver: DriverStack) -> list[Finding]:
     """The installation by a .run file that has to go before packages come."""
     if not driver.get("displaces"):
         return []
@@ -44,9 +48,10 @@ def displaced(driver: Mapping[str, Any]) -> list[Finding]:
     return [Finding("remove", reason, driver["displaces"], files=[UNINSTALLER])]
 
 
-def flavour(facts: Mapping[str, Any]) -> str | None:
+def flavour(facts: Facts) -> str | None:
     """The flavour of the module for the next kernel, by its licence; None where there is no module to ask."""
-    licence = ((facts["kernel"]["available"] or {}).get("nvidia") or {}).get("license")
+    module = facts["kernel"]["available"].get("nvidia")
+    licence = module["license"] if module else None
     if not licence:
         return None
     return "open" if "GPL" in licence else "proprietary"

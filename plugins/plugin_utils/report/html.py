@@ -13,11 +13,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 SYMBOLS = {"pass": "✓", "warn": "!", "fail": "✗", "incomplete": "?", "skip": "–", "none": ""}
 WORDS = {
@@ -99,7 +102,7 @@ def _sorted_groups(names: Iterable[str]) -> list[str]:
 
 
 def _host(record: Mapping[str, Any]) -> dict[str, Any]:
-    found: list[checks.Check] = list(record["checks"])
+    found: list[Check] = list(record["checks"])
     statuses = {check["status"] for check in found}
     kind = record["verdict"]
     if kind == "pass" and "warn" in statuses:
@@ -156,9 +159,9 @@ def _staying(record: Mapping[str, Any]) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _worst_by_group(found: Iterable[checks.Check]) -> dict[str, dict[str, str]]:
+def _worst_by_group(found: Iterable[Check]) -> dict[str, dict[str, str]]:
     """For the matrix: the worst status of each group, with what to show at a touch."""
-    worst: dict[str, checks.Check] = {}
+    worst: dict[str, Check] = {}
     for check in found:
         name = checks.group(check)
         if name not in worst or _ORDER[check["status"]] < _ORDER[worst[name]["status"]]:
@@ -172,9 +175,9 @@ def _worst_by_group(found: Iterable[checks.Check]) -> dict[str, dict[str, str]]:
     }
 
 
-def _together(found: Iterable[checks.Check]) -> list[checks.Check]:
+def _together(found: Iterable[Check]) -> list[Check]:
     """The same trouble on several cards is told once, with all the cards."""
-    merged: dict[tuple[Any, ...], checks.Check] = {}
+    merged: dict[tuple[Any, ...], Check] = {}
     for check in found:
         key = (
             check["id"],
@@ -186,19 +189,19 @@ def _together(found: Iterable[checks.Check]) -> list[checks.Check]:
             show(check["expected"]),
         )
         if key in merged and check["gpu"]:
-            merged[key]["gpu"] = ", ".join(part for part in (merged[key]["gpu"], str(check["gpu"])) if part)
+            merged[key]["gpu"] = ", ".join(str(part) for part in (merged[key]["gpu"], check["gpu"]) if part)
         elif key not in merged:
-            merged[key] = dict(check)
+            merged[key] = check.copy()
     return list(merged.values())
 
 
-def _problem(check: checks.Check) -> dict[str, Any]:
+def _problem(check: Check) -> dict[str, Any]:
     return {**check, "measured": show(check["measured"]), "expected": show(check["expected"])}
 
 
-def _names_of(found: Iterable[checks.Check], status: str) -> list[dict[str, Any]]:
+def _names_of(found: Iterable[Check], status: str) -> list[dict[str, Any]]:
     """Checks of one status by name, with how often and what was measured where it was once."""
-    by_name: dict[str, list[checks.Check]] = {}
+    by_name: dict[str, list[Check]] = {}
     for check in found:
         if check["status"] == status:
             by_name.setdefault(check["id"], []).append(check)
@@ -213,7 +216,7 @@ def _names_of(found: Iterable[checks.Check], status: str) -> list[dict[str, Any]
     ]
 
 
-def _skipped(found: Iterable[checks.Check]) -> list[dict[str, Any]]:
+def _skipped(found: Iterable[Check]) -> list[dict[str, Any]]:
     """Skipped checks by their reason."""
     by_reason: dict[str, list[str]] = {}
     for check in found:
@@ -345,7 +348,7 @@ def _pair(key: str, value: Any) -> dict[str, str]:
 HOTTEST_C = 110.0
 
 
-def _temperatures(found: Iterable[checks.Check]) -> list[dict[str, Any]]:
+def _temperatures(found: Iterable[Check]) -> list[dict[str, Any]]:
     """A bar a card: its temperature, and a mark where it becomes a warning."""
     bars = []
     for check in found:

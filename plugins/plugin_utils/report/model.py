@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 Record = dict[str, Any]
 Report = dict[str, Any]
@@ -188,9 +191,9 @@ _NULLABLE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _whole(check: Mapping[str, Any]) -> checks.Check:
+def _whole(check: Mapping[str, Any]) -> Check:
     """A check with every key and only those, so that one odd entry of a node does not spoil the report."""
-    whole: checks.Check = {key: check.get(key) for key in checks.KEYS}
+    whole: dict[str, Any] = {key: check.get(key) for key in checks.KEYS}
     whole["id"] = str(whole["id"] or "unnamed")
     if whole["status"] not in checks.STATUSES:
         whole["status"] = "incomplete"
@@ -200,4 +203,4 @@ def _whole(check: Mapping[str, Any]) -> checks.Check:
         whole["action"] = None
     for key in ("unit", "gpu", "reason", "evidence", "remedy"):
         whole[key] = None if whole[key] is None else str(whole[key])
-    return whole
+    return cast("Check", whole)

@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import history, remembering, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.seal import History
 from ansible_collections.gpuwright.node.plugins.modules import node_seal
 from tests.unit.modules import run_module
 from tests.unit.observe.trees import Tree
@@ -31,7 +32,7 @@ def end(node: Tree) -> None:
     remembering.end(host, packages.installed(host))
 
 
-def seen(node: Tree) -> dict[str, Any]:
+def seen(node: Tree) -> History:
     found = history.observe(node.host(), full=True)
     assert found is not None
     return found

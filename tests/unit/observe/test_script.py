@@ -57,8 +57,15 @@ def look(tmp_path: Path, options: dict[str, Any], cwd: Path | None = None) -> di
 def test_it_has_every_utility_that_one_of_its_sources_imports() -> None:
     found = sources()
     for name, (_is_package, source) in found.items():
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(UTILITIES):
+        tree = ast.parse(source)
+        for_types = {
+            node
+            for guard in tree.body
+            if isinstance(guard, ast.If) and ast.unparse(guard.test) == "TYPE_CHECKING"
+            for node in guard.body
+        }
+        for node in ast.walk(tree):
+            if node not in for_types and isinstance(node, ast.ImportFrom) and (node.module or "").startswith(UTILITIES):
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     assert node.module in found, f"{name} imports {node.module}"
@@ -103,3 +110,9 @@ def test_nothing_of_the_working_directory_or_the_environment_runs(
     monkeypatch.setenv("PYTHONPATH", str(planted))
     assert look(tmp_path, {"root": "/nowhere"}, cwd=planted)["failed"] is True
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_types_of_the_facts_are_no_part_of_it() -> None:
+    assert not {f"{UTILITIES}.{name}" for name in ("facts", "check", "seal", "index")} & set(sources())
+    text = "if TYPE_CHECKING:\n    from a import (\n        b,\n    )\n\n    from c import d\nfrom e import f\n"
+    assert script._FOR_TYPES.sub("", text) == "from e import f\n"

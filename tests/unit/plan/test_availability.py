@@ -17,7 +17,7 @@ from tests.unit.plan.test_planner import request
 V100 = "1db6"
 
 
-def facts_of(device: str | None = None, system: str = "debian-13", **changes: Any) -> dict[str, Any]:
+def facts_of(device: str | None = None, system: str = "debian-13", **changes: Any) -> Any:
     facts = nodes.bare(**changes)
     facts["os"]["id"], facts["os"]["version"] = system.split("-")
     if system != "debian-13":
@@ -28,15 +28,13 @@ def facts_of(device: str | None = None, system: str = "debian-13", **changes: An
     return facts
 
 
-def drafted(*wants: str, facts: dict[str, Any] | None = None, **changes: Any) -> planner.Draft:
+def drafted(*wants: str, facts: Any | None = None, **changes: Any) -> planner.Draft:
     made = planner.draft(facts or nodes.bare(), Wish.from_wants(wants), load_rules(), request(**changes))
     assert isinstance(made, planner.Draft), made["conflicts"] or made["error"]
     return made
 
 
-def index(
-    draft: planner.Draft, there: dict[str, list[str]], others: dict[str, list[str]] | None = None
-) -> dict[str, Any]:
+def index(draft: planner.Draft, there: dict[str, list[str]], others: dict[str, list[str]] | None = None) -> Any:
     """An index: ``there`` has the versions of some packages, newest first, every other one is there as it is wished."""
     starts = {name: start for demand in _demands(draft) for name, start in demand.items()}
     rows = {}
@@ -50,12 +48,8 @@ def index(
     lost = [name for name, row in rows.items() if row["candidate"] is None]
     text = "no repository offers the package {0}"
     problems = [{"kind": "no-such-package", "text": text.format(name), "remedy": "-", "package": name} for name in lost]
-    return {
-        "packages": {name: row for name, row in rows.items() if row["candidate"]},
-        "others": others or {},
-        "install": [],
-        "problems": problems,
-    }
+    there_now = {name: row for name, row in rows.items() if row["candidate"]}
+    return nodes.index(packages=there_now, others=others or {}, problems=problems)
 
 
 def _demands(draft: planner.Draft) -> list[dict[str, str]]:
@@ -65,13 +59,13 @@ def _demands(draft: planner.Draft) -> list[dict[str, str]]:
         name: start.replace("[.-]", "-1").replace("*", "").replace(".?", ".9")
         for name, start in cuda.version_prefixes(stack).items()
     }
-    driver = stack.get("driver") or {}
+    driver: Any = stack.get("driver") or {}
     build = f"{driver.get('version') or str(driver.get('branch')) + '.99.01'}-1"
     ours = dict.fromkeys(nvidia_driver.versioned_packages(driver), build) if driver else {}
     return [exact, ours, dict.fromkeys((stack.get("container_toolkit") or {}).get("packages", ()), "1.20.0-1")]
 
 
-def refused(draft: planner.Draft, answer: dict[str, Any]) -> list[dict[str, Any]]:
+def refused(draft: planner.Draft, answer: Any) -> list[dict[str, Any]]:
     return list(planner.finish(draft, answer)["refusals"])
 
 
@@ -176,7 +170,7 @@ def test_an_older_container_toolkit_than_the_rules_allow_is_refused_with_what_is
 def test_an_index_that_could_not_be_read_lacks_nothing() -> None:
     draft = drafted("driver=580.95.05", "cuda")
     lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
-    answer = {"packages": {}, "install": [], "problems": [lost]}
+    answer = nodes.index(problems=[lost])
     assert planner.absent(draft, answer) == {}
     assert [row["rule"] for row in refused(draft, answer)] == ["index-unreachable"]
 
@@ -283,7 +277,7 @@ def test_packages_beside_the_driver_do_not_have_its_version() -> None:
         "nvlsm",
         "infiniband-diags",
     ]
-    stack = {"source": "nvidia", "packages": names, "version": None}
+    stack: Any = {"source": "nvidia", "packages": names, "version": None}
     assert nvidia_driver.versioned_packages(stack) == ["nvidia-driver-cuda", "nvidia-fabricmanager"]
 
 
@@ -297,7 +291,7 @@ def silent(name: str, **more: Any) -> dict[str, Any]:
 
 def test_a_source_that_is_not_needed_is_a_warning_and_left_out_of_what_dnf_does() -> None:
     draft = drafted("driver=580.126.20")
-    answer = {**index(draft, {}), "problems": [silent("b"), silent("a", kind="timeout"), silent("", source=None)]}
+    answer = index(draft, {}) | {"problems": [silent("b"), silent("a", kind="timeout"), silent("", source=None)]}
     plan = planner.finish(draft, answer)
     assert plan["refusals"] == []
     assert plan["left_out"] == ["a", "b"]
@@ -307,7 +301,7 @@ def test_a_source_that_is_not_needed_is_a_warning_and_left_out_of_what_dnf_does(
 
 def test_a_source_that_is_needed_is_refused_and_stays() -> None:
     draft = drafted("driver=580.126.20")
-    plan = planner.finish(draft, {**index(draft, {}), "problems": [silent("a", needed=True)]})
+    plan = planner.finish(draft, index(draft, {}) | {"problems": [silent("a", needed=True)]})
     assert [row["rule"] for row in plan["refusals"]] == ["index-unreachable"]
     assert plan["left_out"] == []
 

@@ -20,21 +20,21 @@ FILE = {
 MODULE = {"version": nodes.DRIVER, "license": "Dual MIT/GPL", "signer": None, "name": "nvidia", "path": "/nvidia.ko"}
 
 
-def plan(facts: dict[str, Any], **variables: Any) -> dict[str, Any]:
+def plan(facts: Any, **variables: Any) -> dict[str, Any]:
     drafted = planner.draft(facts, wish(**variables), load_rules(), request())
     if isinstance(drafted, dict):
         return drafted
     return planner.finish(drafted, index_of(drafted))
 
 
-def of_driver(facts: dict[str, Any], **variables: Any) -> list[dict[str, Any]]:
+def of_driver(facts: Any, **variables: Any) -> list[dict[str, Any]]:
     """The driver's changes."""
     planned = plan(facts, **variables)
     assert planned["ok"], planner.why_not(planned)
     return [change for change in planned["changes"] if change["component"] == "nvidia_driver"]
 
 
-def with_file(version: str = nodes.DRIVER, licence: str = "Dual MIT/GPL") -> dict[str, Any]:
+def with_file(version: str = nodes.DRIVER, licence: str = "Dual MIT/GPL") -> Any:
     """A node on which NVIDIA's installer put a driver of this version."""
     facts = nodes.bare(
         driver={"owner": "runfile", "source": "runfile", "user_version": version, "loaded_version": version}
@@ -84,7 +84,7 @@ def test_a_file_that_is_there_is_only_sealed() -> None:
         ),
     ],
 )
-def test_another_build_or_flavour_runs_the_file_again(facts: dict[str, Any], action: str, reason: str) -> None:
+def test_another_build_or_flavour_runs_the_file_again(facts: Any, action: str, reason: str) -> None:
     facts["seals"] = {
         "nvidia_driver": {
             "state": "good",
@@ -152,7 +152,7 @@ def test_a_source_in_the_way_is_a_change_with_its_backup() -> None:
 # --- signed modules that lag ------------------------------------------------------------------------------------------
 
 
-def ubuntu() -> dict[str, Any]:
+def ubuntu() -> Any:
     kernel = "6.8.0-134-generic"
     facts = nodes.bare(
         os={"id": "ubuntu", "version": "24.04", "codename": "noble", "glibc": "2.39", "name": "Ubuntu 24.04"},

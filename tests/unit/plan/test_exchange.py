@@ -34,9 +34,7 @@ NEW = dict.fromkeys(
 )
 
 
-def ubuntu(
-    packages: dict[str, str], source: str | None = "distro", mark: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def ubuntu(packages: dict[str, str], source: str | None = "distro", mark: dict[str, Any] | None = None) -> Any:
     """A server with Ubuntu 24.04 and these packages of a driver. ``mark``: the stack in a mark that a run left."""
     facts = nodes.provisioned(
         os={"id": "ubuntu", "version": "24.04", "codename": "noble", "name": "Ubuntu 24.04", "glibc": "2.39"},
@@ -61,14 +59,14 @@ def ubuntu(
     return facts
 
 
-def drafted(facts: dict[str, Any], verb: str = "up", **variables: Any) -> planner.Draft:
+def drafted(facts: Any, verb: str = "up", **variables: Any) -> planner.Draft:
     variables = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": "595", **variables}
     found = planner.draft(facts, wish(**variables), load_rules(), request(verb=verb))
     assert isinstance(found, planner.Draft), planner.why_not(found)
     return found
 
 
-def answered(draft: planner.Draft, comes: dict[str, str], *more: str) -> dict[str, Any]:
+def answered(draft: planner.Draft, comes: dict[str, str], *more: str) -> Any:
     """What the index answers where these come; ``more`` are packages that apt would remove besides."""
     leaves = sorted(set(draft.replaced) - set(comes))
     versions = {name.replace("-", "_"): "595.112.07-1ubuntu1" for name in draft.packages}
@@ -121,10 +119,16 @@ def test_the_same_source_is_no_exchange() -> None:
 
 def test_a_package_whose_version_is_a_date_is_of_no_other_branch() -> None:
     """Debian's nvidia-kernel-common, beside a set of which a part is missing yet."""
-    wished = {"adopted": False, "source": "distro", "branch": "580", "packages": [*OLD, "libnvidia-encode1-580-server"]}
+    wished: Any = {
+        "adopted": False,
+        "source": "distro",
+        "branch": "580",
+        "packages": [*OLD, "libnvidia-encode1-580-server"],
+    }
     there = {**OLD, "nvidia-kernel-common": "20240109+1"}
     assert exchange.replaced(ubuntu(there), wished) == {}
-    assert exchange.replaced(ubuntu(there), {**wished, "branch": "550"})
+    wished["branch"] = "550"
+    assert exchange.replaced(ubuntu(there), wished)
 
 
 def test_packages_of_others_that_would_go_too_stop_it() -> None:
@@ -188,7 +192,7 @@ def test_an_interrupted_exchange_is_finished_by_the_exchange_and_not_by_the_repa
 
 
 def test_the_way_back_does_not_remember_what_a_run_replaced() -> None:
-    facts = ubuntu(OLD, mark={"source": "nvidia", "replaces": OLD}) | {"smi": {"rc": 0}}
+    facts = ubuntu(OLD, mark={"source": "nvidia", "replaces": OLD}) | {"smi": nodes.smi()}
     remembered = way_back.working(facts)
     assert remembered is not None
     assert "replaces" not in remembered["stack"]

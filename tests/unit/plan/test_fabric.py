@@ -22,13 +22,13 @@ def wish(**variables: Any) -> Wish:
     return Wish.from_variables({"gpuwright_want": ["driver=580"], **variables})
 
 
-def drafted(facts: dict[str, Any], asked: Wish | None = None) -> planner.Draft:
+def drafted(facts: Any, asked: Wish | None = None) -> planner.Draft:
     draft = planner.draft(facts, asked or wish(), load_rules(), REQUEST)
     assert isinstance(draft, planner.Draft), draft
     return draft
 
 
-def reasons(facts: dict[str, Any], asked: Wish | None = None) -> list[str]:
+def reasons(facts: Any, asked: Wish | None = None) -> list[str]:
     return [
         finding.reason
         for finding in drafted(facts, asked).findings.get("nvidia_driver", ())
@@ -36,17 +36,11 @@ def reasons(facts: dict[str, Any], asked: Wish | None = None) -> list[str]:
     ]
 
 
-def index(draft: planner.Draft, **versions: list[str]) -> dict[str, Any]:
+def index(draft: planner.Draft, **versions: list[str]) -> Any:
     """An answer in which every package has the driver's version, but those that are named with _ for -; the first is the candidate."""
     named = {name.replace("_", "-"): each for name, each in versions.items()}
     rows = {name: named.get(name, [f"{nodes.DRIVER}-1"]) for name in draft.packages}
-    return {
-        "packages": {name: {"candidate": each[0], "versions": each} for name, each in rows.items()},
-        "install": [],
-        "download_bytes": 1,
-        "disk_bytes": 1,
-        "problems": [],
-    }
+    return nodes.index(packages={name: {"candidate": each[0], "versions": each} for name, each in rows.items()})
 
 
 @pytest.fixture
@@ -63,7 +57,7 @@ def hgx() -> dict[str, Any]:
     }
     # Ours, and not adopted: a seal says so.
     stack = {"branch": "580", "modules": "open", "source": "nvidia"}
-    facts["seals"] = {"nvidia_driver": {"state": "good", "digest": "other", "stack": stack, "packages": {}}}
+    facts["seals"] = {"nvidia_driver": {"state": "good", "digest": "other", "stack": stack, "gpus": [], "packages": {}}}
     return facts
 
 
@@ -176,7 +170,7 @@ def secured(state: str | None, **changes: Any) -> dict[str, Any]:
     return nodes.bare(boot={"secure_boot": True, "signing_key": key}, **changes)
 
 
-def made(facts: dict[str, Any]) -> dict[str, Any]:
+def made(facts: Any) -> dict[str, Any]:
     draft = drafted(facts)
     return planner.finish(draft, index(draft))
 

@@ -15,6 +15,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import rep
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_options
 
+from . import nodes
 from .nodes import bare
 from .test_planner import index_of, request, wish
 
@@ -35,7 +36,7 @@ PRESENT = ["6.12.94+deb13-amd64", "6.8.0-87-generic", "5.14.0-570.el9.x86_64"]
     ],
 )
 def test_another_kernel_is_seen_by_the_name_of_its_package(name: str, version: str) -> None:
-    assert len(kernels.unasked([{"name": name, "version": version}], PRESENT)) == 1
+    assert len(kernels.unasked([nodes.coming(name, version)], PRESENT)) == 1
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_another_kernel_is_seen_by_the_name_of_its_package(name: str, version: s
     ],
 )
 def test_what_is_no_other_kernel_is_not_one(name: str, version: str) -> None:
-    assert kernels.unasked([{"name": name, "version": version}], PRESENT) == []
+    assert kernels.unasked([nodes.coming(name, version)], PRESENT) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_what_is_no_other_kernel_is_not_one(name: str, version: str) -> None:
 def test_a_kernel_of_another_flavour_is_another_kernel_in_the_same_version(
     name: str, version: str, present: str, unasked: bool
 ) -> None:
-    assert bool(kernels.unasked([{"name": name, "version": version}], [present])) == unasked
+    assert bool(kernels.unasked([nodes.coming(name, version)], [present])) == unasked
 
 
 def context(**variables: Any) -> Context:
@@ -77,7 +78,7 @@ def context(**variables: Any) -> Context:
 
 
 def test_a_plan_with_another_kernel_is_refused_with_its_name_and_the_way_out() -> None:
-    install = [{"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1"}]
+    install = [nodes.coming("linux-image-6.12.107+deb13-amd64", "6.12.107-1")]
     (refusal,) = kernels.refusals(install, context())
     assert refusal["rule"] == "kernel-unasked"
     assert "linux-image-6.12.107+deb13-amd64" in refusal["text"]
@@ -85,23 +86,23 @@ def test_a_plan_with_another_kernel_is_refused_with_its_name_and_the_way_out() -
     assert kernels.refusals(install, context(nvidia_driver_allow_kernel=True)) == []
 
 
-CORE = {"name": "kernel-core", "version": EL}
+CORE = nodes.coming("kernel-core", EL)
 
 
 @pytest.mark.parametrize(
     ("install", "whole"),
     [
         ([CORE], [f"kernel-{EL}.x86_64"]),
-        ([CORE, {"name": "kernel", "version": EL}], []),
-        ([{"name": "kernel-core", "version": "5.14.0-570.el9"}], []),  # the one that is there, again
-        ([{"name": "kernel-rt-core", "version": EL}], [f"kernel-rt-{EL}.x86_64"]),
-        ([{"name": "kernel-64k-core", "version": EL}], [f"kernel-64k-{EL}.x86_64"]),
-        ([{"name": "kernel-64k-core", "version": EL}, {"name": "kernel-64k", "version": EL}], []),
-        ([{"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1"}], []),
-        ([{"name": "kernel-devel-matched", "version": EL}], []),
+        ([CORE, nodes.coming("kernel", EL)], []),
+        ([nodes.coming("kernel-core", "5.14.0-570.el9")], []),  # the one that is there, again
+        ([nodes.coming("kernel-rt-core", EL)], [f"kernel-rt-{EL}.x86_64"]),
+        ([nodes.coming("kernel-64k-core", EL)], [f"kernel-64k-{EL}.x86_64"]),
+        ([nodes.coming("kernel-64k-core", EL), nodes.coming("kernel-64k", EL)], []),
+        ([nodes.coming("linux-image-6.12.107+deb13-amd64", "6.12.107-1")], []),
+        ([nodes.coming("kernel-devel-matched", EL)], []),
     ],
 )
-def test_a_kernel_that_comes_on_purpose_comes_with_its_modules(install: list[dict[str, str]], whole: list[str]) -> None:
+def test_a_kernel_that_comes_on_purpose_comes_with_its_modules(install: list[Any], whole: list[str]) -> None:
     allowed = context(nvidia_driver_allow_kernel=True)
     allowed.facts["kernel"]["installed"] = PRESENT
     assert kernels.whole(install, allowed) == whole
@@ -176,8 +177,8 @@ def test_a_repository_that_epel_needs_is_enabled_for_the_run_and_told() -> None:
     assert isinstance(drafted, planner.Draft)
     assert [row["repository"] for row in drafted.builders] == ["crb"]
     index = index_of(drafted)
-    assert planner.finish(drafted, {**index, "enabled": []})["enabled"] == []
-    made = planner.finish(drafted, {**index, "enabled": ["crb"]})
+    assert planner.finish(drafted, nodes.index(**{**index, "enabled": []}))["enabled"] == []
+    made = planner.finish(drafted, nodes.index(**{**index, "enabled": ["crb"]}))
     assert made["enabled"] == ["crb"]
     (told,) = [row for row in made["warnings"] if row["rule"] == "repository.builder"]
     assert "dnf config-manager --set-enabled crb" in told["text"]

@@ -42,14 +42,12 @@ def made(*wants: str, where: Situation | None = None) -> dict[str, Any]:
     return dict(lock.check(json.loads(lock.text(document))))
 
 
-def drafted(
-    document: dict[str, Any], facts: dict[str, Any] | None = None, **variables: Any
-) -> planner.Draft | dict[str, Any]:
+def drafted(document: dict[str, Any], facts: Any | None = None, **variables: Any) -> planner.Draft | dict[str, Any]:
     asked = lock.as_wish(document, variables)
     return planner.draft(facts or nodes.bare(), asked, load_rules(), request(lock=document))
 
 
-def conflicts(document: dict[str, Any], facts: dict[str, Any]) -> dict[str, str]:
+def conflicts(document: dict[str, Any], facts: Any) -> dict[str, str]:
     """The reasons by rule why a node is not held to a lock."""
     plan = drafted(document, facts)
     assert isinstance(plan, dict)
@@ -597,7 +595,7 @@ def test_a_locked_toolkit_of_which_the_index_has_nothing_is_refused_with_the_too
 def test_a_lock_is_not_applied_where_the_index_did_not_say_what_it_has() -> None:
     draft = drafted(made())
     assert isinstance(draft, planner.Draft)
-    slow = {"packages": {}, "install": [], "problems": [{"kind": "timeout", "text": "no answer", "remedy": "-"}]}
+    slow = nodes.index(problems=[{"kind": "timeout", "text": "no answer", "remedy": "-"}])
     assert [row["rule"] for row in planner.finish(draft, slow)["refusals"]] == ["index-unverified"]
     open_wish = planner.draft(nodes.bare(), Wish.from_wants(WANTS), load_rules(), request())
     assert isinstance(open_wish, planner.Draft)

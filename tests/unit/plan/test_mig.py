@@ -16,7 +16,7 @@ LAYOUT = {"all": "3g.40gb,3g.40gb"}
 SERVICE = "gpuwright-mig.service"
 
 
-def parted(*profiles: str, current: bool = True, pending: bool | None = None) -> dict[str, Any]:
+def parted(*profiles: str, current: bool = True, pending: bool | None = None) -> Any:
     """A host with two cards, both parted so, and the service enabled."""
     facts = nodes.provisioned()
     rows = [
@@ -29,12 +29,12 @@ def parted(*profiles: str, current: bool = True, pending: bool | None = None) ->
         for index, card in enumerate(facts["pci"]["gpus"])
     ]
     listed = {row["uuid"]: list(profiles) for row in rows}
-    facts["smi"] = {"rc": 0, "seconds": 0.1, "error": None, "data": {"gpus": rows}, "mig_devices": listed}
+    facts["smi"] = nodes.smi(*rows, mig_devices=listed)
     facts["services"][SERVICE] = {"active": "active", "enabled": "enabled"}
     return facts
 
 
-def reasons(facts: dict[str, Any], layout: Any = None) -> list[str]:
+def reasons(facts: Any, layout: Any = None) -> list[str]:
     asked = Wish.from_variables({"gpuwright_want": ["driver=580"], "mig_layout": LAYOUT if layout is None else layout})
     draft = planner.draft(facts, asked, load_rules(), planner.Request(host="node", today=date(2026, 11, 20)))
     assert isinstance(draft, planner.Draft), draft
@@ -92,9 +92,9 @@ def test_the_doctor_judges_the_layout(profiles: tuple[str, ...], status: str) ->
         {"index": index, "bus_id": card["bus_id"], "name": "H100 SXM5 80GB", "profiles": ["3g.40gb", "3g.40gb"]}
         for index, card in enumerate(facts["pci"]["gpus"])
     ]
-    found = {check["id"]: check for check in judge_datacentre.judge_mig(judge.Facts(facts), {"mig": {"cards": cards}})}
+    found = {check["id"]: check for check in judge_datacentre.judge_mig(judge.View(facts), {"mig": {"cards": cards}})}
     assert found["mig.layout"]["status"] == status
-    assert judge_datacentre.judge_mig(judge.Facts(facts), {}) == []
+    assert judge_datacentre.judge_mig(judge.View(facts), {}) == []
 
 
 def test_a_lock_leaves_the_layout_to_the_host() -> None:

@@ -33,37 +33,36 @@ def request(**changes: Any) -> planner.Request:
     return planner.Request(**{"host": "node", "today": TODAY, **changes})
 
 
-def index_of(drafted: planner.Draft, **versions: str | None) -> dict[str, Any]:
+def index_of(drafted: planner.Draft, **versions: str | None) -> Any:
     """What package_index answers when every package is there; ``versions`` overrides by name with _ for -."""
     named = {name.replace("_", "-"): version for name, version in versions.items()}
     candidates = {name: named.get(name, f"{nodes.DRIVER}-1") for name in drafted.packages}
     rows = [
-        {"name": name, "version": version, "download_bytes": 1000, "installed_bytes": 5000}
+        {"name": name, "version": version, "from": None, "download_bytes": 1000, "installed_bytes": 5000}
         for name, version in candidates.items()
     ]
     comes = {name: version for name, version in candidates.items() if version}
     leaves = sorted(set(drafted.replaced) - set(comes))
-    return {
-        "exchange": {"comes": comes, "leaves": leaves} if drafted.replaced else None,
-        "packages": {
+    return nodes.index(
+        exchange={"comes": comes, "leaves": leaves} if drafted.replaced else None,
+        packages={
             name: {"candidate": version, "versions": [version] if version else []}
             for name, version in candidates.items()
         },
-        "install": rows,
-        "download_bytes": 1000 * len(rows),
-        "disk_bytes": 5000 * len(rows),
-        "problems": [],
-    }
+        install=rows,
+        download_bytes=1000 * len(rows),
+        disk_bytes=5000 * len(rows),
+    )
 
 
-def plan(facts: dict[str, Any], asked: Wish | None = None, **changes: Any) -> dict[str, Any]:
+def plan(facts: Any, asked: Wish | None = None, **changes: Any) -> dict[str, Any]:
     drafted = planner.draft(facts, asked or wish(), load_rules(), request(**changes))
     if isinstance(drafted, dict):
         return drafted
     return planner.finish(drafted, index_of(drafted) if drafted.packages else None)
 
 
-def proven(facts: dict[str, Any], asked: Wish | None = None) -> dict[str, Any]:
+def proven(facts: Any, asked: Wish | None = None) -> dict[str, Any]:
     """The same node with good seals of these very inputs and a fresh proof."""
     made = plan(facts, asked)
     seals = {
@@ -150,8 +149,8 @@ def test_the_wish_is_held_against_the_kernel_that_the_repair_keeps() -> None:
     old, new = "6.12.94+deb13-amd64", "6.12.107+deb13-amd64"
     facts = nodes.bare()
     facts["kernel"] |= {"running": old, "next": new, "installed": [old, new]}
-    failed = {"module": "nvidia-current-open", "version": "550.163.01", "kernel": new, "transient": False, "left_out": False, "errors": [],
-              "end": [], "log": "/var/lib/dkms/make.log"}  # fmt: skip
+    failed = {"module": "nvidia-current-open", "version": "550.163.01", "kernel": new, "transient": False, "compiler": False,
+              "left_out": False, "errors": [], "end": [], "log": "/var/lib/dkms/make.log"}  # fmt: skip
     facts["dkms"] = {"failed": [failed], "kernels": [old], "boot_entries": {}}
     asked = wish(gpuwright_want=["driver-source=distro", "driver-modules=open"])
     assert plan(facts, asked)["conflicts"]
@@ -191,11 +190,7 @@ def test_the_plan_names_the_services_and_files_that_follow_from_an_installation(
 def test_without_an_answer_in_time_the_versions_are_unverified_and_the_plan_says_so() -> None:
     drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, planner.Draft)
-    slow = {
-        "packages": {},
-        "install": [],
-        "problems": [{"kind": "timeout", "text": "no answer in 90 s", "remedy": "-"}],
-    }
+    slow = nodes.index(problems=[{"kind": "timeout", "text": "no answer in 90 s", "remedy": "-"}])
     made = planner.finish(drafted, slow)
     assert not made["versions_verified"]
     assert made["ok"]
@@ -206,7 +201,7 @@ def test_a_wrong_key_is_a_refusal() -> None:
     drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, planner.Draft)
     problem = {"kind": "wrong-key", "text": "expected A, found B", "remedy": "ask the owner"}
-    made = planner.finish(drafted, {"packages": {}, "install": [], "problems": [problem]})
+    made = planner.finish(drafted, nodes.index(problems=[problem]))
     assert not made["ok"]
     assert made["why_not"] == "expected A, found B -> ask the owner"
 
@@ -216,11 +211,11 @@ def test_what_a_repository_without_an_answer_would_offer_is_not_complained_of_to
     assert isinstance(drafted, planner.Draft)
     lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
     rows = [lost, *({"kind": "no-such-package", "text": f"no {name}", "remedy": "-"} for name in drafted.packages)]
-    made = planner.finish(drafted, {"packages": {}, "install": [], "problems": rows})
+    made = planner.finish(drafted, nodes.index(problems=rows))
     assert [row["text"] for row in made["refusals"]] == ["http://mirror could not be reached"]
 
 
-def test_a_sealed_and_proven_node_needs_nothing(done: dict[str, Any]) -> None:
+def test_a_sealed_and_proven_node_needs_nothing(done: Any) -> None:
     made = plan(done)
     assert made["changes"] == []
     assert made["components"] == []
@@ -228,7 +223,7 @@ def test_a_sealed_and_proven_node_needs_nothing(done: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("component", USUAL)
-def test_a_broken_seal_brings_just_its_component_and_the_proof(done: dict[str, Any], component: str) -> None:
+def test_a_broken_seal_brings_just_its_component_and_the_proof(done: Any, component: str) -> None:
     broken = {"state": "broken", "reason": "/etc/x changed"}
     made = plan(nodes.merged(done, {"seals": {component: broken}}))
     assert made["components"] == [component, "validate"]
@@ -236,21 +231,21 @@ def test_a_broken_seal_brings_just_its_component_and_the_proof(done: dict[str, A
 
 
 @pytest.mark.parametrize("component", USUAL)
-def test_a_run_that_was_cut_off_is_healed(done: dict[str, Any], component: str) -> None:
+def test_a_run_that_was_cut_off_is_healed(done: Any, component: str) -> None:
     mark = {"state": "begun", "reason": "a run that began did not end"}
     made = plan(nodes.merged(done, {"seals": {component: mark}}))
     assert made["components"] == [component, "validate"]
 
 
 @pytest.mark.parametrize("component", USUAL)
-def test_what_a_role_used_alone_did_is_taken_over_and_sealed(done: dict[str, Any], component: str) -> None:
+def test_what_a_role_used_alone_did_is_taken_over_and_sealed(done: Any, component: str) -> None:
     mark = {"state": "alone", "reason": "a role of gpuwright was used alone at 2026-11-23T08:00:00Z"}
     made = plan(nodes.merged(done, {"seals": {component: mark}}))
     assert made["components"] == [component, "validate"]
     assert (made["changes"][0]["action"], made["changes"][0]["reason"]) == ("adopt", mark["reason"])
 
 
-def test_a_moved_package_goes_back_to_its_sealed_version(done: dict[str, Any]) -> None:
+def test_a_moved_package_goes_back_to_its_sealed_version(done: Any) -> None:
     sealed = {"state": "broken", "reason": "package nvidia-driver-cuda is 580.95.05-1 instead of 580.178.04-1"}
     sealed["packages"] = {"nvidia-driver-cuda": "580.178.04-1"}  # type: ignore[assignment]
     moved = nodes.merged(done, {"seals": {"nvidia_driver": sealed}})
@@ -261,13 +256,13 @@ def test_a_moved_package_goes_back_to_its_sealed_version(done: dict[str, Any]) -
     assert drafted.keep[EVERY_PACKAGE] == "580.178.04-1"
 
 
-def test_a_changed_input_makes_the_seal_stale(done: dict[str, Any]) -> None:
+def test_a_changed_input_makes_the_seal_stale(done: Any) -> None:
     made = plan(done, inputs={"container_toolkit": {"container_toolkit_default_runtime": True}})
     assert made["components"] == ["container_toolkit", "validate"]
     assert "inputs changed" in made["changes"][0]["reason"]
 
 
-def test_full_looks_at_everything_again(done: dict[str, Any]) -> None:
+def test_full_looks_at_everything_again(done: Any) -> None:
     assert plan(done, full=True)["components"] == [*USUAL, "validate"]
 
 
@@ -280,7 +275,7 @@ def test_full_looks_at_everything_again(done: dict[str, Any]) -> None:
         ({"proof": None}, "never proven"),
     ],
 )
-def test_a_stale_proof_is_renewed_and_no_role_runs(done: dict[str, Any], change: dict[str, Any], reason: str) -> None:
+def test_a_stale_proof_is_renewed_and_no_role_runs(done: Any, change: dict[str, Any], reason: str) -> None:
     made = plan(nodes.merged(done, change))
     assert made["components"] == ["validate"]
     assert reason in made["changes"][0]["reason"]
@@ -289,7 +284,7 @@ def test_a_stale_proof_is_renewed_and_no_role_runs(done: dict[str, Any], change:
 PYTORCH = "/opt/gpuwright/pytorch"
 
 
-def test_a_damaged_environment_is_built_anew_although_pip_finds_all_that_it_asks_for(done: dict[str, Any]) -> None:
+def test_a_damaged_environment_is_built_anew_although_pip_finds_all_that_it_asks_for(done: Any) -> None:
     assert plan(done)["rebuild"] == []
     broken = nodes.merged(done, {"environments": {PYTORCH: {"damage": ["torch is gone", "2 more"]}}})
     made = plan(broken)
@@ -306,9 +301,7 @@ def test_a_damaged_environment_is_built_anew_although_pip_finds_all_that_it_asks
 @pytest.mark.parametrize(
     "named", [{"id": "framework.import", "expected": PYTORCH}, {"id": "framework.files", "evidence": PYTORCH}]
 )
-def test_an_environment_that_failed_in_the_last_proof_is_built_anew_once(
-    done: dict[str, Any], named: dict[str, str]
-) -> None:
+def test_an_environment_that_failed_in_the_last_proof_is_built_anew_once(done: Any, named: dict[str, str]) -> None:
     failed = {"status": "fail", "action": "install", **named}
     made = plan(nodes.merged(done, {"proof": {"verdict": "fail", "checks": [failed]}}))
     assert (made["components"], made["rebuild"]) == (["frameworks", "validate"], [PYTORCH])
@@ -339,7 +332,7 @@ def test_a_working_driver_of_another_owner_is_adopted_and_left_alone() -> None:
     assert made["manages"]["nvidia_driver"]["packages"] == []
 
 
-def test_fewer_cards_than_were_sealed_is_a_failure_and_changes_nothing(done: dict[str, Any]) -> None:
+def test_fewer_cards_than_were_sealed_is_a_failure_and_changes_nothing(done: Any) -> None:
     made = plan(nodes.merged(done, {"pci": {"gpus": []}}))
     assert made["changes"] == []
     assert made["verdict"] == "fail"
@@ -384,7 +377,7 @@ def test_cards_that_the_inventory_says_are_there_are_provisioned_for_booted_for_
 def test_what_the_inventory_says_of_the_slots_is_what_the_cards_are_held_against() -> None:
     facts = nodes.provisioned()
     card = smi.parse_xml((ROOT / "tests/unit/prove/fixtures/geforce_595.xml").read_text(encoding="utf-8"))["gpus"][0]
-    card["pcie"].update(width=4, width_max=16)
+    card["pcie"].update({"width": 4, "width_max": 16})
     data = {"driver_version": nodes.DRIVER, "cuda_version": "13.0", "attached_gpus": 1, "notes": [], "errors": {}}
     facts["smi"] = {"rc": 0, "seconds": 0.1, "error": None, "data": {**data, "gpus": [card]}}
 
@@ -398,7 +391,7 @@ def test_what_the_inventory_says_of_the_slots_is_what_the_cards_are_held_against
     assert width(gpuwright_gpus_pcie_lanes={card["pci_bus_id"]: 8}) == ("fail", {card["pci_bus_id"]: 8})
 
 
-def test_cards_that_were_sealed_and_are_gone_are_missed_even_where_a_card_is_named(done: dict[str, Any]) -> None:
+def test_cards_that_were_sealed_and_are_gone_are_missed_even_where_a_card_is_named(done: Any) -> None:
     made = plan(nodes.merged(done, {"pci": {"gpus": []}}), wish(gpuwright_provision_for=["H100"]))
     assert made["cards_missing"]
     assert made["verdict"] == "fail"
@@ -414,6 +407,7 @@ def _stuck(**build: Any) -> dict[str, Any]:
         "errors": ["nv-pci.c:292: error: too few arguments"],
         "end": ["# exit code: 2"],
         "transient": False,
+        "compiler": False,
         "left_out": False,
     }
     facts = nodes.provisioned(
@@ -448,7 +442,7 @@ def test_an_ordinary_user_is_refused_a_change_but_not_a_plan() -> None:
     assert [row["rule"] for row in refused["refusals"]] == ["needs-root"]
 
 
-def test_what_only_root_may_read_is_not_known_and_neither_missing_nor_fine(done: dict[str, Any]) -> None:
+def test_what_only_root_may_read_is_not_known_and_neither_missing_nor_fine(done: Any) -> None:
     seen = nodes.merged(done, nodes.unseen())
     reasons = [change["reason"] for change in plan(seen, verb="plan")["changes"]]
     assert len(reasons) == len(USUAL) + 1
@@ -461,7 +455,7 @@ def test_what_only_root_may_read_is_not_known_and_neither_missing_nor_fine(done:
 
 
 @pytest.mark.parametrize(("verb", "rule"), [("remove", "needs-root"), ("rollback", "rollback-unknown")])
-def test_a_way_back_that_cannot_be_read_is_not_taken_for_none(done: dict[str, Any], verb: str, rule: str) -> None:
+def test_a_way_back_that_cannot_be_read_is_not_taken_for_none(done: Any, verb: str, rule: str) -> None:
     seen = nodes.merged(done, nodes.unseen())
     asked = request(verb=verb)
     made = planner.take_back(seen, asked) if verb == "remove" else plan(seen, verb=verb)
@@ -473,7 +467,7 @@ def test_without_root_nothing_else_is_complained_of() -> None:
     drafted = planner.draft(nodes.bare(privileged=False), wish(), load_rules(), request(verb="up"))
     assert isinstance(drafted, planner.Draft)
     lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
-    made = planner.finish(drafted, {"packages": {}, "install": [], "problems": [lost]})
+    made = planner.finish(drafted, nodes.index(problems=[lost]))
     assert [row["rule"] for row in made["refusals"]] == ["needs-root"]
 
 
@@ -536,7 +530,7 @@ def test_a_volume_without_inodes_or_one_that_cannot_be_written_is_refused() -> N
     )
 
 
-def test_a_seal_of_a_newer_gpuwright_is_not_overwritten(done: dict[str, Any]) -> None:
+def test_a_seal_of_a_newer_gpuwright_is_not_overwritten(done: Any) -> None:
     made = plan(nodes.merged(done, {"seals": {"cuda": {"state": "newer", "gpuwright": "9.0", "reason": "newer"}}}))
     assert [row["rule"] for row in made["refusals"]] == ["newer-seal"]
     assert "9.0" in made["refusals"][0]["text"]
@@ -571,7 +565,7 @@ def test_after_an_apply_a_missing_seal_is_no_reason_and_a_wrong_outcome_is() -> 
     assert [finding.action for finding in planner.right(bad)] == ["configure"]
 
 
-def test_a_change_that_only_the_index_decided_leaves_the_seal_alone(done: dict[str, Any]) -> None:
+def test_a_change_that_only_the_index_decided_leaves_the_seal_alone(done: Any) -> None:
     """A newer build in the index is no reason to move: only `upgrade` does that."""
     assert plan(done)["digests"] == plan(nodes.merged(done, {}))["digests"]
     assert plan(done)["components"] == []
@@ -632,7 +626,7 @@ def test_the_playbook_applies_the_components_in_the_order_of_the_plan() -> None:
     assert applied == list(COMPONENTS)
 
 
-def test_an_initramfs_that_the_run_made_again_is_sealed_with_what_it_changed(done: dict[str, Any]) -> None:
+def test_an_initramfs_that_the_run_made_again_is_sealed_with_what_it_changed(done: Any) -> None:
     """EPEL's DKMS makes every initramfs anew after a build; the next run would take that for somebody's change."""
     made = plan(done)
     (initramfs,) = made["manages"]["nouveau_blacklist"]["light_files"]

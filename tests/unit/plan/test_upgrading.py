@@ -20,7 +20,7 @@ RULES = load_rules()
 NEWER = "580.999.01"
 
 
-def warm(version: str | None = None) -> dict[str, Any]:
+def warm(version: str | None = None) -> Any:
     """A proven node; with ``version`` its driver packages have that one."""
     facts = proven(nodes.provisioned())
     if version:
@@ -34,13 +34,13 @@ def warm(version: str | None = None) -> dict[str, Any]:
     return facts
 
 
-def drafted(facts: dict[str, Any], **changes: Any) -> planner.Draft:
+def drafted(facts: Any, **changes: Any) -> planner.Draft:
     made = planner.draft(facts, wish(), RULES, request(**{"verb": "upgrade", **changes}))
     assert isinstance(made, planner.Draft)
     return made
 
 
-def offering(draft: planner.Draft, *versions: str) -> dict[str, Any]:
+def offering(draft: planner.Draft, *versions: str) -> Any:
     """An index that has these builds of the driver, and of all else what is installed."""
     index = index_of(draft)
     start = draft.keep.get(EVERY_PACKAGE, "")

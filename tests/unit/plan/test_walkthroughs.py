@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.plugin_utils import planner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
-from . import rpms
+from . import nodes, rpms
 from .nodes import H100, bare
 from .test_planner import request, wish
 
@@ -53,7 +53,7 @@ _OPENCL = {"ocl-icd", "opencl-filesystem"}
 _FABRIC = {"nvidia-fabricmanager", "libnvidia-nscq"}
 
 
-def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) -> dict[str, Any]:
+def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) -> Any:
     """A server of Red Hat's family with so many H100."""
     facts = bare(**changes)
     source = {
@@ -74,7 +74,7 @@ def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) 
     return facts
 
 
-def walked(facts: dict[str, Any], *wants: str, **inputs: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def walked(facts: Any, *wants: str, **inputs: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """The finished plan, and the packages with versions that come by it."""
     release = facts["os"]["version"].partition(".")[0]
     every = rpms.packages(release)
@@ -209,7 +209,7 @@ def test_a_python_that_is_not_there_is_asked_of_the_index_before_anything_change
     assert isinstance(draft, planner.Draft), draft
     assert {name for name in draft.packages if name.startswith("python3.")} == asked
     lost = {"kind": "missing", "text": "no package python3.12", "remedy": "-", "package": "python3.12"}
-    made = planner.finish(draft, {"packages": {}, "install": [], "problems": [lost]})
+    made = planner.finish(draft, nodes.index(problems=[lost]))
     assert "index-missing" in {row["rule"] for row in made["refusals"]}
 
 
@@ -242,9 +242,7 @@ def test_a_python_that_is_asked_for_gives_way_to_none() -> None:
     assert row["rule"] == "index-no-such-package"
 
 
-def _asked_again(
-    facts: dict[str, Any], offered: set[str], *wants: str
-) -> tuple[planner.Draft, dict[str, Any], dict[str, list[str]]]:
+def _asked_again(facts: Any, offered: set[str], *wants: str) -> tuple[planner.Draft, Any, dict[str, list[str]]]:
     """The draft that the index of a machine leaves, as look.py makes it: the index has everything else, and of the Pythons these."""
     lacking: dict[str, list[str]] = {}
     for _turn in range(5):
@@ -258,7 +256,7 @@ def _asked_again(
         rows = {name: {"candidate": "1-1", "versions": ["1-1"]} for name in draft.packages if name not in lost}
         form = {"kind": "no-such-package", "repository": None, "remedy": "-"}
         problems = [{**form, "text": f"no repository offers {name}", "package": name} for name in lost]
-        index = {"packages": rows, "others": {}, "install": [], "remove": [], "enabled": [], "problems": problems}
+        index = nodes.index(packages=rows, problems=problems)
         more = {key: there for key, there in planner.absent(draft, index).items() if key.startswith("python=")}
         if not more:
             return draft, index, lacking

@@ -28,9 +28,7 @@ TOOLKIT = [
 PROOF = ["fio"]
 
 
-def machine(
-    system: str, release: str, device: str, *, cards: int = 1, image: str = "", **changes: Any
-) -> dict[str, Any]:
+def machine(system: str, release: str, device: str, *, cards: int = 1, image: str = "", **changes: Any) -> Any:
     """A machine with cards of one kind and nothing of NVIDIA on it; ``image`` is the meta package that brought its kernel."""
     gpus = [{**nodes.H100, "device": device, "bus_id": f"00000000:{number + 16:02X}:00.0"} for number in range(cards)]
     facts = nodes.bare(kernel={"running": release, "next": release, "installed": [release]}, pci={"gpus": gpus})
@@ -48,7 +46,7 @@ def machine(
     return nodes.merged(facts, changes)
 
 
-def with_driver(facts: dict[str, Any], version: str, packages: list[str], licence: str) -> dict[str, Any]:
+def with_driver(facts: Any, version: str, packages: list[str], licence: str) -> dict[str, Any]:
     """The machine with a driver that runs: of Ubuntu's packages, else of a .run file."""
     there = dict.fromkeys(packages, f"{version}-0ubuntu0.22.04.1")
     module = {"version": version, "license": licence, "signer": None, "name": "nvidia", "path": "/nvidia.ko"}
@@ -74,13 +72,13 @@ def with_driver(facts: dict[str, Any], version: str, packages: list[str], licenc
     )
 
 
-def drafted(facts: dict[str, Any], *wants: str, verb: str = "up") -> planner.Draft:
+def drafted(facts: Any, *wants: str, verb: str = "up") -> planner.Draft:
     made = planner.draft(facts, wish(gpuwright_want=list(wants)), load_rules(), request(verb=verb))
     assert isinstance(made, planner.Draft), made
     return made
 
 
-def planned(facts: dict[str, Any], *wants: str, verb: str = "up") -> dict[str, Any]:
+def planned(facts: Any, *wants: str, verb: str = "up") -> dict[str, Any]:
     draft = drafted(facts, *wants, verb=verb)
     made = planner.finish(draft, index_of(draft))
     assert made["ok"], planner.why_not(made)
@@ -233,7 +231,7 @@ SERVER = [
 ]
 
 
-def before_it_was_emptied(*, ours: bool) -> dict[str, Any]:
+def before_it_was_emptied(*, ours: bool) -> Any:
     """Ubuntu 22.04 with an A100 and 535-server from when it was real; ``ours``: gpuwright put it there."""
     facts = machine("ubuntu-22.04", "5.15.0-122-generic", "20b2", image="linux-image-generic")
     facts = with_driver(facts, REAL, SERVER, "NVIDIA")

@@ -48,20 +48,20 @@ def state(version: str = OLD, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def node(*states: dict[str, Any], copies: tuple[str, ...] = (), **history: Any) -> dict[str, Any]:
+def node(*states: dict[str, Any], copies: tuple[str, ...] = (), **history: Any) -> Any:
     facts = proven(nodes.provisioned())
     packages = {**at(nodes.DRIVER), "nvidia-new": f"{nodes.DRIVER}-1"}
     return nodes.merged(
         facts,
         {
             "driver": {"packages": packages},
-            "smi": {"rc": 0},
+            "smi": nodes.smi(),
             "history": {"states": list(states), "copies": list(copies), "original": None, "brought": [], **history},
         },
     )
 
 
-def rolled_back(facts: dict[str, Any], **versions: str | None) -> dict[str, Any]:
+def rolled_back(facts: Any, **versions: str | None) -> dict[str, Any]:
     drafted = planner.draft(facts, wish(), load_rules(), request(verb="rollback"))
     if isinstance(drafted, dict):
         return drafted
@@ -81,7 +81,7 @@ def test_the_driver_that_works_is_remembered_with_all_its_packages() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"smi": {"rc": 9}},
+        {"smi": nodes.smi(rc=9)},
         {"driver": {"user_version": "1.2"}},
         {"driver": {"loaded_version": None}},
         {"driver": {"owner": "runfile"}},
@@ -114,7 +114,7 @@ def test_a_lost_hold_is_no_change_of_driver_to_go_back_from(answered: bool) -> N
     pins = [name for name in facts["packages"]["installed"] if "pinning" in name]
     assert pins
     lost = {name: version for name, version in facts["packages"]["installed"].items() if name not in pins}
-    facts = {**facts, "packages": {**facts["packages"], "installed": lost}}
+    facts["packages"]["installed"] = lost
     drafted = planner.draft(facts, wish(), load_rules(), request())
     assert isinstance(drafted, planner.Draft)
     made = planner.finish(drafted, index_of(drafted) if answered else None)
@@ -126,7 +126,7 @@ def test_a_lost_hold_is_no_change_of_driver_to_go_back_from(answered: bool) -> N
 # --- a rollback stays -------------------------------------------------------------------------------------------------
 
 
-def after_a_rollback(asked: Any, **driver: Any) -> dict[str, Any]:
+def after_a_rollback(asked: Any, **driver: Any) -> Any:
     """The node as a rollback from 595 to 580 leaves it, for a wish that asked for 595."""
     facts = node(state())
     drafted = planner.draft(facts, asked, load_rules(), request(verb="rollback"))
@@ -135,7 +135,7 @@ def after_a_rollback(asked: Any, **driver: Any) -> dict[str, Any]:
     return nodes.merged(facts, {"seals": {"nvidia_driver": {"stack": stack}}})
 
 
-def drafted_for(facts: dict[str, Any], asked: Any, **changes: Any) -> planner.Draft:
+def drafted_for(facts: Any, asked: Any, **changes: Any) -> planner.Draft:
     drafted = planner.draft(facts, asked, load_rules(), request(**changes))
     assert isinstance(drafted, planner.Draft), planner.why_not(drafted)
     return drafted
@@ -232,7 +232,7 @@ def test_a_kept_package_needs_no_index() -> None:
     assert f"/var/lib/gpuwright/packages/libcuda1_{OLD}-1_amd64.deb" in made["restore"]["install"]
 
 
-def dnf(*states: dict[str, Any], stream: str, **more: Any) -> dict[str, Any]:
+def dnf(*states: Any, stream: str, **more: Any) -> Any:
     """A node with dnf, its driver of one module stream."""
     facts = node(*states, **more)
     facts["seals"]["nvidia_driver"]["stack"]["pin"] = {
@@ -322,7 +322,7 @@ def of_file(version: str = OLD, **changes: Any) -> dict[str, Any]:
     return state(version, source="runfile", packages={}, stack=stack, **changes)
 
 
-def with_file(*states: dict[str, Any], **history: Any) -> dict[str, Any]:
+def with_file(*states: dict[str, Any], **history: Any) -> Any:
     """A node whose driver came from NVIDIA's file."""
     facts = nodes.merged(
         node(*states, **history), {"driver": {"owner": "runfile", "source": "runfile", "loaded_modules": "open"}}
@@ -513,7 +513,7 @@ def test_the_reason_that_is_remembered_names_the_script_that_failed() -> None:
 # --- taking everything back -------------------------------------------------------------------------------------------
 
 
-def taken_back(facts: dict[str, Any]) -> dict[str, Any]:
+def taken_back(facts: Any) -> dict[str, Any]:
     return planner.take_back(facts, request(verb="remove"))
 
 
@@ -570,7 +570,7 @@ def test_a_node_without_anything_of_gpuwright_is_right_as_it_is() -> None:
 SOURCE = "/etc/apt/sources.list.d/gpuwright-nvidia-cuda.sources"
 
 
-def without_record(**history: Any) -> dict[str, Any]:
+def without_record(**history: Any) -> Any:
     """A node that gpuwright provisioned and whose record was lost."""
     facts = node(**history)
     source = {
@@ -627,7 +627,7 @@ def test_a_driver_of_a_file_goes_by_its_own_uninstaller_where_gpuwright_ran_the_
 def test_cards_that_gpuwright_parted_are_whole_again_before_the_driver_goes() -> None:
     facts = node(brought=["libcuda1"])
     row = {"pci_bus_id": "00000000:18:00.0", "uuid": "GPU-1", "mig": {"current": True, "pending": True}}
-    facts["smi"] = {"rc": 0, "data": {"gpus": [row]}, "mig_devices": {"GPU-1": ["3g.40gb"]}}
+    facts["smi"] = nodes.smi(row, mig_devices={"GPU-1": ["3g.40gb"]})
     facts["seals"]["mig"] = {
         "state": "good",
         "stack": {"cards": [{"bus_id": "00000000:18:00.0", "profiles": ["3g.40gb"]}]},
@@ -637,8 +637,7 @@ def test_cards_that_gpuwright_parted_are_whole_again_before_the_driver_goes() ->
     assert [(each["from"], each["to"]) for each in made["changes"] if each["component"] == "mig"] == [
         ("3g.40gb", "MIG off")
     ]
-    row["mig"] = {"current": False, "pending": False}
-    facts["smi"]["mig_devices"] = {}
+    facts["smi"] = nodes.smi({**row, "mig": {"current": False, "pending": False}}, mig_devices={})
     assert [each for each in taken_back(facts)["changes"] if each["component"] == "mig"] == []
 
 
@@ -654,7 +653,7 @@ def test_what_is_left_after_a_removal_is_told() -> None:
 SHADOW = "/etc/shadow"
 
 
-def returned(facts: dict[str, Any], begun: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
+def returned(facts: Any, begun: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
     """The plan of a return in a run with these variables."""
     drafted = planner.draft(facts, wish(**variables), load_rules(), request(verb="rollback", begun=begun))
     return drafted if isinstance(drafted, dict) else planner.finish(drafted, index_of(drafted))
@@ -753,7 +752,7 @@ def test_all_that_the_components_manage_may_be_removed_again() -> None:
                 "environments": manages["environments"],
                 "services": manages["services"],
             }
-            assert removal.foreign({"history": record}) == []
+            assert removal.foreign(nodes.bare(history=record)) == []
 
 
 def _paths(value: Any) -> Iterator[str]:
@@ -813,7 +812,7 @@ def test_the_files_of_the_package_sources_are_ours_on_every_system(system: str) 
         names = [row["name"] for row in stack.get("repositories") or ()]
         found.update(base.repository_files(Context(facts=nodes.bare(), stack=stack, variables={}), names))
     assert found
-    assert removal.foreign({"history": {"files": sorted(found)}}) == []
+    assert removal.foreign(nodes.bare(history={"files": sorted(found)})) == []
 
 
 def test_the_setting_that_debians_own_open_modules_need_is_taken_back() -> None:
@@ -853,4 +852,4 @@ def test_the_setting_that_debians_own_open_modules_need_is_taken_back() -> None:
     ],
 )
 def test_what_the_roles_write_and_bring_is_ours(key: str, named: str) -> None:
-    assert removal.foreign({"history": {key: [named]}}) == []
+    assert removal.foreign(nodes.bare(history={key: [named]})) == []

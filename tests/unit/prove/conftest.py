@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
 
 FIXTURES = Path(__file__).parent / "fixtures"
 # Outputs of real machines lie beside the repository where they are at hand; they are read, never kept.
@@ -22,15 +24,15 @@ def document() -> Callable[[str], str]:
 
 
 @pytest.fixture
-def parsed(document: Callable[[str], str]) -> Callable[[str], smi.SmiData]:
+def parsed(document: Callable[[str], str]) -> Callable[[str], SmiData]:
     return lambda name: smi.parse_xml(document(name))
 
 
 @pytest.fixture
-def by_id() -> Callable[[list[checks.Check]], dict[str, checks.Check]]:
+def by_id() -> Callable[[list[Check]], dict[str, Check]]:
     """Checks by id; of the same check on several cards the worst."""
 
-    def index(found: list[checks.Check]) -> dict[str, checks.Check]:
+    def index(found: list[Check]) -> dict[str, Check]:
         return {check["id"]: check for check in reversed(checks.worst_first(found))}
 
     return index

@@ -18,7 +18,7 @@ def hgx(**changes: Any) -> dict[str, Any]:
     return nodes.merged(facts, changes)
 
 
-def checks(facts: dict[str, Any], stack: dict[str, Any] | None = None) -> dict[str, Any]:
+def checks(facts: Any, stack: dict[str, Any] | None = None) -> dict[str, Any]:
     return {check["id"]: check for check in judge.judge(facts, stack or {})}
 
 

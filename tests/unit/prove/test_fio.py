@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.modules import fio as module
 
 MB = 1_000_000
@@ -234,7 +235,7 @@ def outcome(part: str, text: str, stderr: str = "", rc: int | None = 0, seconds:
 def test_the_signal_that_killed_fio_is_told_and_an_exit_status_is_none() -> None:
     for rc, told in ((-9, "killed by signal 9"), (137, "killed by signal 9"), (255, "exit status 255")):
         document = fio_json.parse(answer(job(modern())), "", rc)
-        assert told in fio_json.judge("seqread", document, None)[0]["reason"]
+        assert told in str(fio_json.judge("seqread", document, None)[0]["reason"])
     with pytest.raises(fio_json.FioError, match="killed by signal 9"):
         fio_json.parse("", "", -9)
 
@@ -264,7 +265,7 @@ def test_every_healthy_sample_passes_and_every_broken_variant_of_it_does_not(
 
 def judged(
     text: str, disk: str | None = "nvme3", part: str = "seqread", seconds: float | None = 3, **more: Any
-) -> checks.Check:
+) -> Check:
     return fio_json.judge(part, fio_json.parse(text), disk, seconds, **more)[0]
 
 
@@ -296,7 +297,7 @@ def test_a_wished_floor_wins_over_the_class() -> None:
 def test_a_measured_page_cache_is_a_warning_however_fast() -> None:
     check = judged(answer(job(FAST)), buffered=True)
     assert check["status"] == "warn"
-    assert "page cache" in check["reason"]
+    assert "page cache" in str(check["reason"])
 
 
 @pytest.mark.parametrize(
@@ -405,7 +406,7 @@ def test_a_tenth_of_the_file_system_stays_free(monkeypatch: pytest.MonkeyPatch, 
     assert bool(refusal) is refused
     if refusal:
         assert refusal["status"] == "incomplete"
-        assert "40.0 GiB" in refusal["reason"]
+        assert "40.0 GiB" in str(refusal["reason"])
 
 
 def test_without_a_size_the_free_space_decides() -> None:
@@ -443,13 +444,13 @@ def test_an_engine_that_is_forbidden_here_gives_way_to_the_next(tmp_path: Path, 
     assert (result["engine"], len(seen)) == ("psync", 3)
     assert told in result["passed_over"][0]
     [check] = fio_json.judge("randread", result["document"], "nvme5", passed_over=result["passed_over"])
-    assert "slower I/O engine" in check["reason"], "the disk is not blamed for the engine"
-    assert told in check["evidence"]
+    assert "slower I/O engine" in str(check["reason"]), "the disk is not blamed for the engine"
+    assert told in str(check["evidence"])
 
 
 @pytest.mark.parametrize(("error", "told"), [(11, "no room"), (-1, "could not set up its I/O engine")])
 def test_an_engine_that_no_other_could_replace_is_told_with_its_cause(error: int, told: str) -> None:
-    assert told in judged(answer(job(modern(), error=error)))["reason"]
+    assert told in str(judged(answer(job(modern(), error=error)))["reason"])
 
 
 def test_an_error_of_the_disk_is_not_tried_away_with_other_engines(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import repository, wheels
@@ -80,7 +81,7 @@ def prove(name: str, python: str, **changes: Any) -> dict[str, Any]:
     return result
 
 
-def of(result: dict[str, Any], check_id: str) -> checks.Check:
+def of(result: dict[str, Any], check_id: str) -> Check:
     return next(check for check in result["checks"] if check["id"] == check_id)
 
 
@@ -107,7 +108,7 @@ def test_a_framework_without_a_driver_fails_and_says_that_it_is_the_driver(
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     check = of(prove(name, environment(name)), "framework.cuda")
     assert check["status"] == "fail"
-    assert "no NVIDIA driver" in check["reason"]
+    assert "no NVIDIA driver" in str(check["reason"])
 
 
 @pytest.mark.parametrize("name", list(PACKAGES))
@@ -121,7 +122,7 @@ def test_jax_without_its_plugin_is_a_build_for_the_processor_only(driver: Any, e
     driver()
     check = of(prove("jax", environment("jax", "jax-cuda13-plugin")), "framework.cuda")
     assert check["status"] == "fail"
-    assert "processor only" in check["reason"]
+    assert "processor only" in str(check["reason"])
 
 
 @pytest.mark.parametrize("name", list(PACKAGES))
@@ -189,7 +190,7 @@ def test_what_a_framework_prints_without_cards_is_its_reason(said: str, cause: s
         "tensorflow", "python", run.Result(0, out, "2026-11-20 18:02:03.802803 E " + said, 1.0, None)
     )
     check = next(each for each in found if each["id"] == "framework.cuda")
-    assert cause in check["reason"], check
+    assert cause in str(check["reason"]), check
     assert said in str(check["evidence"])
 
 
@@ -232,7 +233,7 @@ def opened() -> Iterator[Path]:
         yield venv
 
 
-def as_user(venv: Path) -> checks.Check:
+def as_user(venv: Path) -> Check:
     python = str(venv / "bin/python")
     return framework.judge_user("pytorch", python, framework.ask_as_user(python, "pytorch", 30))
 
@@ -277,7 +278,7 @@ def test_the_proof_looks_at_every_file_that_pip_installed(opened: Path) -> None:
     (site,) = opened.glob("lib/python3*/site-packages")
     params = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
 
-    def files() -> checks.Check:
+    def files() -> Check:
         return of(framework_check.prove({**params, "expect_cuda": False, "expected_gpus": None}), "framework.files")
 
     (site / "torch-2.14.1.dist-info").mkdir()
@@ -309,14 +310,14 @@ def test_an_interpreter_that_does_not_start_is_told_with_its_cause(
         python.chmod(mode)
     [check] = framework.judge("pytorch", str(python), framework.ask(str(python), "pytorch", 20))
     assert (check["status"], check["action"]) == ("incomplete", action)
-    assert told in check["reason"]
+    assert told in str(check["reason"])
 
 
 @pytest.mark.parametrize(("rc", "told"), [(-11, "signal 11"), (139, "signal 11"), (255, "status 255"), (1, "status 1")])
 def test_an_exit_status_is_called_a_signal_only_where_it_is_one(rc: int, told: str) -> None:
     said = f'{framework.MARK}{{"step": "start"}}\n'
     [check] = framework.judge("pytorch", "python", run.Result(rc, said, "", 1.0, None))
-    assert told in check["reason"]
+    assert told in str(check["reason"])
 
 
 def steps(*told: str) -> run.Result:

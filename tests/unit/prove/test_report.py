@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import html as page
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = '</td></pre><script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3)\' {{ 7*7 }} {% raw %} \x00\x1b[2J\ud800'
 
 
-def record(*found: checks.Check, **values: Any) -> dict[str, Any]:
+def record(*found: Check, **values: Any) -> dict[str, Any]:
     return {"checks": list(found), "seconds": 3.2, **values}
 
 
@@ -185,7 +186,7 @@ def rendered(run: Path, **more: Any) -> Tags:
 
 
 def hostile_record() -> dict[str, Any]:
-    bad = checks.make("gpu.model", "fail")
+    bad: Any = checks.make("gpu.model", "fail")
     bad.update(
         dict.fromkeys(("reason", "evidence", "remedy", "unit", "gpu", "measured"), HOSTILE),
         id="x." + HOSTILE,

@@ -2,14 +2,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_brake, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
 from ansible_collections.gpuwright.node.plugins.modules import nvidia_smi
 
-Parsed = Callable[[str], smi.SmiData]
-ById = Callable[[list[checks.Check]], dict[str, checks.Check]]
+#: Any: these tests change what a card says, to what no type allows, too.
+Parsed = Callable[[str], Any]
+ById = Callable[[list[Check]], dict[str, Check]]
 
 
 def test_a_data_centre_card_of_today_is_read_whole(parsed: Parsed) -> None:
@@ -165,7 +169,7 @@ def test_a_process_that_computes_makes_a_card_busy(parsed: Parsed, by_id: ById) 
 def test_bad_memory_and_an_unready_fabric_are_found(parsed: Parsed, by_id: ById) -> None:
     checked = by_id(smi.judge(parsed("h100_bad_580.xml"), {}))
     assert checked["remap.pending"]["status"] == "fail"
-    assert "-i 0" in checked["remap.pending"]["remedy"]
+    assert "-i 0" in str(checked["remap.pending"]["remedy"])
     assert checked["ecc.volatile_unc"]["measured"] == 4
     assert checked["ecc.sram_agg_unc"]["severity"] == "fatal"
     assert checked["fabric.state"]["action"] == "restart_service"
@@ -216,7 +220,7 @@ def test_missing_cards_are_found_by_number_and_by_place(
 
 def test_a_missing_card_is_named(parsed: Parsed, by_id: ById) -> None:
     check = by_id(smi.judge(parsed("h100_580.xml"), {"bus_ids": ["0000:5e:00.0"]}))["gpu.count"]
-    assert "00000000:5E:00.0" in check["reason"]
+    assert "00000000:5E:00.0" in str(check["reason"])
 
 
 def test_fewer_described_than_attached_fails(parsed: Parsed, by_id: ById) -> None:
@@ -386,7 +390,7 @@ def test_a_power_brake_counts_when_it_lasts_over_three_looks(
     pauses: list[float] = []
     data["gpus"][0]["throttle"] = list(_BRAKES)
 
-    def look() -> smi.SmiData | None:
+    def look() -> SmiData | None:
         reasons = next(answers)
         again = parsed("h100_580.xml")
         again["gpus"][0]["throttle"] = reasons
@@ -396,14 +400,14 @@ def test_a_power_brake_counts_when_it_lasts_over_three_looks(
     check = by_id(smi.judge(data, {}))["throttle.hw"]
     assert check["status"] == status
     assert len(pauses) <= 2
-    assert status == "fail" or "three looks" in check["reason"]
+    assert status == "fail" or "three looks" in str(check["reason"])
 
 
 def test_heat_is_not_taken_for_a_passing_brake(parsed: Parsed, by_id: ById) -> None:
     data = parsed("h100_580.xml")
     data["gpus"][0]["throttle"] = [*_BRAKES, "hw_thermal_slowdown"]
     smi_brake.settle(data, lambda: parsed("h100_580.xml"), lambda _seconds: None)
-    assert by_id(smi.judge(data, {}))["throttle.hw"]["reason"].endswith("hw_slowdown, hw_thermal_slowdown")
+    assert str(by_id(smi.judge(data, {}))["throttle.hw"]["reason"]).endswith("hw_slowdown, hw_thermal_slowdown")
 
 
 def test_the_module_looks_again_only_where_a_card_brakes(document: Callable[[str], str]) -> None:
@@ -442,7 +446,7 @@ def test_error_correction_that_is_off_on_a_card_for_a_desk_costs_nobody_memory(
     data["gpus"][0]["ecc"].update(mode=False, pending=False)
     check = by_id(smi.judge(data, {}))["ecc.mode"]
     assert (check["status"], check["remedy"] is None) == (status, status == "pass")
-    assert "off" in check["reason"]
+    assert "off" in str(check["reason"])
     assert by_id(smi.judge(data, {"ecc": True}))["ecc.mode"]["status"] == "warn", "it is wished"
 
 
@@ -465,7 +469,7 @@ def test_few_lanes_of_a_consumer_card_warn_and_an_inventory_says_what_is_right(
     gpu["pcie"].update(width=4, width_max=16)
     check = smi_judge.judge_pcie_width(gpu, {"pcie_lanes": lanes})
     assert check["status"] == status
-    assert lanes or ("second slot" in check["reason"] and "gpuwright_gpus_pcie_lanes" in check["remedy"])
+    assert lanes or ("second slot" in str(check["reason"]) and "gpuwright_gpus_pcie_lanes" in str(check["remedy"]))
 
 
 def test_fabric_without_a_summary_is_judged_by_what_it_would_sum_up(
@@ -592,7 +596,7 @@ def test_every_way_of_not_answering_is_explained(rc: int | None, text: str, stat
     data, check = smi_messages.read_answer(rc, text)
     assert data is None
     assert check["status"] == status
-    assert told in check["reason"]
+    assert told in str(check["reason"])
     assert check["remedy"]
 
 
@@ -609,7 +613,7 @@ def test_every_way_of_not_answering_is_explained(rc: int | None, text: str, stat
 def test_a_program_that_did_not_run_says_why(error: str, status: str, told: str) -> None:
     data, check = smi_messages.read_answer(None, "", "", 0.1, error)
     assert (data, check["status"]) == (None, status)
-    assert told in check["reason"]
+    assert told in str(check["reason"])
     assert check["evidence"] == error
 
 

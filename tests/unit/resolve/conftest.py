@@ -13,6 +13,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, si
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import remedies
+from tests.unit.plan import nodes
 
 TODAY = date(2026, 11, 20)
 
@@ -60,57 +61,12 @@ def resolve_without_key(rules: dict[str, Any]) -> Resolve:
     return answering(known)
 
 
-FACTS: dict[str, Any] = {
-    "schema": 1,
-    "root": "/",
-    "privileged": True,
-    "unknown": {},
-    "simulated": False,
-    "hostname": "node",
-    "time": "2026-11-20T12:00:00Z",
-    "os": {
-        "id": "debian",
-        "version": "13",
-        "codename": "trixie",
-        "name": "Debian 13",
-        "family": "debian",
-        "arch": "x86_64",
-        "glibc": "2.41",
-    },
-    "environment": {"kind": "bare", "detail": None},
-    "boot": {"id": "b", "efi": True, "secure_boot": False, "cmdline": ""},
-    "kernel": {
-        "running": "6.12.94+deb13-amd64",
-        "next": "6.12.94+deb13-amd64",
-        "installed": ["6.12.94+deb13-amd64"],
-        "headers": [],
-        "loaded": {},
-        "available": {},
-    },
-    "pci": {
-        "gpus": [{"bus_id": "00000000:3B:00.0", "vendor": "10de", "device": "2330", "class": "0302", "driver": None}],
-        "nvswitches": [],
-        "other_gpus": [],
-        "nvlink5": False,
-    },
-    "display": {"desktop": False, "nvidia_screens": []},
-    "driver": {
-        "owner": "none",
-        "source": None,
-        "packages": {},
-        "loaded_version": None,
-        "loaded_modules": None,
-        "user_version": None,
-        "lock": {"set": [], "held": [], "excluded": None, "pins": {}, "would_move": None},
-    },
-    "smi": None,
-    "cuda": {"toolkits": [], "cudnn": []},
-    "containers": {"docker": {"installed": False, "version": None}, "toolkit": {"version": None}},
-    "python": {"interpreters": [{"path": "/usr/bin/python3.13", "version": "3.13.5"}], "venv": True},
-    "packages": {
-        "manager": "apt",
-        "holds": [],
-        "installed": {},
+FACTS: Any = nodes.bare(
+    simulated=False,
+    os={"name": "Debian 13"},
+    boot={"id": "b"},
+    pci={"gpus": [{**nodes.H100, "bus_id": "00000000:3B:00.0"}]},
+    packages={
         "sources": [
             {
                 "file": "/etc/apt/sources.list.d/debian.sources",
@@ -123,13 +79,11 @@ FACTS: dict[str, Any] = {
             },
         ],
     },
-    "seals": {},
-    "proof": None,
-}
+)
 
 
 @pytest.fixture
-def facts() -> dict[str, Any]:
+def facts() -> Any:
     """A bare Debian 13 host with one H100."""
     return copy.deepcopy(FACTS)
 
@@ -138,7 +92,7 @@ def facts() -> dict[str, Any]:
 def answer(rules: dict[str, Any]) -> Resolve:
     """answer(facts, "pytorch", wish={...}, previous=..., absent=...): the answer for an observed machine."""
 
-    def run(seen: dict[str, Any], *wants: str, wish: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    def run(seen: Any, *wants: str, wish: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
         wished = Wish.from_variables({**(wish or {}), "gpuwright_want": list(wants)}, rules)
         where = situation.situation_from_facts(seen, wished, rules, today=TODAY, **options)
         return resolver.resolve(where, wished, rules)

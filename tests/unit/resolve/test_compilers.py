@@ -86,7 +86,7 @@ def test_a_gcc_is_no_reason_to_leave_the_toolkit_that_the_driver_brings_in_full(
     assert warned(answer, "cuda.gcc")
 
 
-def test_the_gcc_of_a_machine_comes_from_its_facts(facts: dict[str, Any], rules: dict[str, Any]) -> None:
+def test_the_gcc_of_a_machine_comes_from_its_facts(facts: Any, rules: dict[str, Any]) -> None:
     assert situation.situation_from_facts(facts, Wish(), rules).gcc is None
     facts["kernel"]["compiler"] = {"built_with": "gcc 14", "available": "14.2"}
     assert situation.situation_from_facts(facts, Wish(), rules).gcc == "14.2"

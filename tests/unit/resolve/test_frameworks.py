@@ -449,9 +449,7 @@ def test_thor_takes_the_wheels_for_servers_that_have_code_for_it(resolve: Resolv
     assert "frameworks.unconfirmed" in rules_of(older["warnings"])
 
 
-def test_a_jetson_whose_card_is_not_seen_is_not_taken_for_a_machine_without_one(
-    answer: Resolve, facts: dict[str, Any]
-) -> None:
+def test_a_jetson_whose_card_is_not_seen_is_not_taken_for_a_machine_without_one(answer: Resolve, facts: Any) -> None:
     facts["environment"] = {"kind": "jetson", "detail": None}
     facts["pci"]["gpus"] = []
     refused = answer(facts, "jax")
@@ -515,7 +513,7 @@ def reasons(entry: dict[str, Any], packages: dict[str, str], python: str = "3.12
 
 def told(entry: dict[str, Any], environments: dict[str, Any]) -> list[str]:
     interpreters = [{"version": "3.12.3"}]
-    facts = {"environments": environments, "python": {"interpreters": interpreters}, "os": {"family": "debian"}}
+    facts: Any = {"environments": environments, "python": {"interpreters": interpreters}, "os": {"family": "debian"}}
     return [found.reason for found in component.findings(Context(facts=facts, stack={"frameworks": [entry]}))]
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from tests.unit.plan import nodes
 
 Answer = Callable[..., dict[str, Any]]
-Facts = dict[str, Any]
+Facts = Any
 
 
 def with_driver(
@@ -164,9 +165,7 @@ def test_a_card_newer_than_every_row_gets_open_modules(facts: Facts, answer: Ans
 
 def test_the_name_that_nvidia_smi_gives_helps_where_the_id_does_not(facts: Facts, answer: Answer) -> None:
     facts["pci"]["gpus"][0]["device"] = "3fff"
-    facts["smi"] = {
-        "data": {"cuda_version": "13.0", "gpus": [{"pci_bus_id": "00000000:3B:00.0", "name": "NVIDIA B200"}]}
-    }
+    facts["smi"] = nodes.smi({"pci_bus_id": "00000000:3B:00.0", "name": "NVIDIA B200"})
     assert answer(facts)["gpus"][0]["name"] == "B200 SXM"
 
 
@@ -197,7 +196,7 @@ def test_wsl_is_measured_by_the_cuda_version_that_windows_reports(facts: Facts, 
     facts["environment"]["kind"] = "wsl"
     facts["os"] |= {"id": "ubuntu", "version": "24.04", "codename": "noble", "glibc": "2.39"}
     facts["python"]["interpreters"] = [{"path": "/usr/bin/python3.12", "version": "3.12.3"}]
-    facts["smi"] = {"data": {"cuda_version": "12.8", "gpus": []}}
+    facts["smi"] = nodes.smi(cuda="12.8")
     found = stack(answer(with_driver(facts, "572.16", owner="unknown", source=None), "cuda", "pytorch"))
     assert "driver" not in found
     assert found["cuda"][0]["version"] == "12.8"

@@ -21,7 +21,7 @@ def stack_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 def observed(rules: dict[str, Any], system: str, *wants: str, **changes: Any) -> dict[str, Any]:
     identity, version = system.rsplit("-", 1)
-    facts: dict[str, Any] = {**FACTS, "os": {**FACTS["os"], "id": identity, "version": version, "family": "redhat"}}
+    facts: Any = {**FACTS, "os": {**FACTS["os"], "id": identity, "version": version, "family": "redhat"}}
     facts["pci"] = {**FACTS["pci"], "gpus": [{"bus_id": "00000000:18:00.0", "vendor": "10de", "device": "2330"}]}
     facts["kernel"] = {**FACTS["kernel"], "next": KERNEL, "running": KERNEL, **changes.pop("kernel", {})}
     facts["packages"] = {**FACTS["packages"], "sources": changes.pop("sources", [])}

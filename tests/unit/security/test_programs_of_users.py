@@ -72,7 +72,7 @@ def test_everything_in_an_environment_is_its_program(
     to_mallory(environment / name)
     check = framework.of_others(python, OWNERS)
     assert check is not None
-    assert f"belongs to user {MALLORY}" in check["reason"]
+    assert f"belongs to user {MALLORY}" in str(check["reason"])
 
 
 def test_an_ordinary_user_may_prove_an_environment_of_their_own(
