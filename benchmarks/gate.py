@@ -19,7 +19,8 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gate, planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.gate import honest

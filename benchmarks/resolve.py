@@ -91,7 +91,8 @@ def resolve_all(number: int) -> list[float]:
     from gpuwright import paths
 
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules, situation, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
 
     table = rules.load_rules()
     taken = []

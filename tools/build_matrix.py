@@ -19,12 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "matrix.md"
 sys.path.insert(0, str(ROOT / "collections"))
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted  # noqa: E402 - the path comes first
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted  # noqa: E402 - the path comes first
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, cards, targets  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.frameworks import FRAMEWORKS  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log  # noqa: E402
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import Card  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules  # noqa: E402
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Card  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import FrameworkWish  # noqa: E402
 
 Rules = dict[str, Any]

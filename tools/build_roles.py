@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Write plugins/plugin_utils/roles.json: for each role a digest of what it does, and its options.
+"""Write plugins/plugin_utils/wish/roles.json: for each role a digest of what it does, and its options.
 
 A seal holds a digest of a component's inputs. The role itself is one of them, so that a node is looked at again when its role has
 changed. The digest covers the role's own files and those of the roles that it includes to do the work; not its README, nor the
@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "plugins" / "plugin_utils" / "roles.json"
+TARGET = ROOT / "plugins" / "plugin_utils" / "wish" / "roles.json"
 PARTS = ("defaults", "vars", "tasks", "templates", "files", "handlers")
 # What a role used alone does first. It belongs to no component.
 FIRST_STEP = "standalone"
@@ -78,7 +78,7 @@ def text(document: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """0, or 1 with --check when the file is not what it should be."""
-    parser = argparse.ArgumentParser(description="Write plugins/plugin_utils/roles.json from roles/.")
+    parser = argparse.ArgumentParser(description="Write plugins/plugin_utils/wish/roles.json from roles/.")
     parser.add_argument("--check", action="store_true", help="write nothing; say whether the file is up to date")
     arguments = parser.parse_args(argv)
     wanted = text(build(ROOT / "roles"))

@@ -29,36 +29,49 @@ from pathlib import Path
 from typing import Any
 
 _PLUGINS = "ansible_collections.gpuwright.node.plugins."
-_PLANNER = _PLUGINS + "plugin_utils.planner"
+_PLANNER = _PLUGINS + "plugin_utils.plan.planner"
+_OLD_PLANNER = _PLUGINS + "plugin_utils.planner"
 #: Where each function that is asked is; of several places the first that is there. What moves gets its new place in front of the old one.
 ENTRY_POINTS: dict[str, tuple[str, ...]] = {
     "rules": (f"{_PLUGINS}plugin_utils.rules:load_rules",),
     "wish": (f"{_PLUGINS}plugin_utils.wish:Wish",),
-    "lock_as_wish": (f"{_PLUGINS}plugin_utils.lock:as_wish",),
-    "described": (f"{_PLUGINS}plugin_utils.situation:situation_from_options",),
-    "observed": (f"{_PLUGINS}plugin_utils.situation:situation_from_facts",),
+    "lock_as_wish": (f"{_PLUGINS}plugin_utils.resolver.lock:as_wish", f"{_PLUGINS}plugin_utils.lock:as_wish"),
+    "described": (
+        f"{_PLUGINS}plugin_utils.resolver.situation:situation_from_options",
+        f"{_PLUGINS}plugin_utils.situation:situation_from_options",
+    ),
+    "observed": (
+        f"{_PLUGINS}plugin_utils.resolver.situation:situation_from_facts",
+        f"{_PLUGINS}plugin_utils.situation:situation_from_facts",
+    ),
     "resolve": (f"{_PLUGINS}plugin_utils.resolver:resolve",),
-    "request": (f"{_PLANNER}:Request",),
-    "draft": (f"{_PLANNER}:draft",),
-    "absent": (f"{_PLANNER}:absent",),
-    "tightened": (f"{_PLANNER}:tightened",),
-    "finish": (f"{_PLANNER}:finish",),
-    "take_back": (f"{_PLANNER}:take_back",),
-    "to_the_floor": (f"{_PLUGINS}plugin_utils.upgrading:to_the_floor",),
-    "stack_part": (f"{_PLANNER}:stack_part",),
-    "status": (f"{_PLUGINS}plugin_utils.drift:status",),
-    "record": (f"{_PLUGINS}plugin_utils.records:ended_in_plan",),
-    "judge": (f"{_PLUGINS}plugin_utils.judge:judge",),
-    "judge_kernel_log": (f"{_PLUGINS}plugin_utils.judge_kernel_log:judge",),
-    "judge_smi": (f"{_PLUGINS}module_utils.smi:judge",),
-    "judge_fio": (f"{_PLUGINS}module_utils.fio_json:judge",),
+    "request": (f"{_PLANNER}:Request", f"{_OLD_PLANNER}:Request"),
+    "draft": (f"{_PLANNER}:draft", f"{_OLD_PLANNER}:draft"),
+    "absent": (f"{_PLANNER}:absent", f"{_OLD_PLANNER}:absent"),
+    "tightened": (f"{_PLANNER}:tightened", f"{_OLD_PLANNER}:tightened"),
+    "finish": (f"{_PLANNER}:finish", f"{_OLD_PLANNER}:finish"),
+    "take_back": (f"{_PLANNER}:take_back", f"{_OLD_PLANNER}:take_back"),
+    "to_the_floor": (
+        f"{_PLUGINS}plugin_utils.plan.upgrading:to_the_floor",
+        f"{_PLUGINS}plugin_utils.upgrading:to_the_floor",
+    ),
+    "stack_part": (f"{_PLANNER}:stack_part", f"{_OLD_PLANNER}:stack_part"),
+    "status": (f"{_PLUGINS}plugin_utils.health.drift:status", f"{_PLUGINS}plugin_utils.drift:status"),
+    "record": (f"{_PLUGINS}plugin_utils.report.records:ended_in_plan", f"{_PLUGINS}plugin_utils.records:ended_in_plan"),
+    "judge": (f"{_PLUGINS}plugin_utils.health.judge:judge", f"{_PLUGINS}plugin_utils.judge:judge"),
+    "judge_kernel_log": (
+        f"{_PLUGINS}plugin_utils.health.judge_kernel_log:judge",
+        f"{_PLUGINS}plugin_utils.judge_kernel_log:judge",
+    ),
+    "judge_smi": (f"{_PLUGINS}module_utils.measure.smi:judge", f"{_PLUGINS}module_utils.smi:judge"),
+    "judge_fio": (f"{_PLUGINS}module_utils.measure.fio_json:judge", f"{_PLUGINS}module_utils.fio_json:judge"),
     "code_of_plan": ("gpuwright.exits:of_plan",),
     "code_of_judgement": ("gpuwright.exits:of_judgement",),
     "code_of_result": ("gpuwright.exits:of_result",),
     "code_of_status": ("gpuwright.exits:of_status",),
     # Only where the questions are made.
     "observe": (f"{_PLUGINS}module_utils.observe.machine:observe",),
-    "host": (f"{_PLUGINS}module_utils.host:Host",),
+    "host": (f"{_PLUGINS}module_utils.base.host:Host", f"{_PLUGINS}module_utils.host:Host"),
 }
 #: Methods of a draft: what it asks the package index for.
 DRAFT_ASKS = ("packages", "also", "keep", "replaced")

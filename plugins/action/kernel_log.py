@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
-from ansible_collections.gpuwright.node.plugins.plugin_utils import judge_kernel_log
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import ModuleAction
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import drift, owner, planner, records
-from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 
 
 class ActionModule(NodeAction):

@@ -12,10 +12,12 @@ from ansible.errors import AnsibleActionFail, AnsibleTemplateError, AnsibleValue
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet, report, run_directory, settings
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.planner import APPLYING
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.planner import APPLYING
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import fleet, run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
 
 
 class ActionModule(ActionBase):

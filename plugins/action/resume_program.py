@@ -10,8 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import installation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import installation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
 
 
 class ActionModule(NodeAction):

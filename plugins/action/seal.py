@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks as checking
-from ansible_collections.gpuwright.node.plugins.plugin_utils import afterwards, gate, planner, records, removal
-from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks as checking
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import afterwards, records
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import shortfalls
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import shortfalls
 
 
 def disk_shortfalls(

@@ -57,8 +57,9 @@ RETURN = r"""# """
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import driver_file, redact
-from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import driver_file
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 
 
 def main() -> None:

@@ -129,7 +129,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import block, checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_bench, fio_json
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check

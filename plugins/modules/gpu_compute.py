@@ -74,7 +74,8 @@ from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, cuda_probe
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_probe
 
 
 def main() -> None:

@@ -605,7 +605,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import mach
 
 
 def main() -> None:
-    """Read the options, observe, answer. The actions of this collection send the same without this shell, see plugin_utils/script.py."""
+    """Read the options, observe, answer. The actions of this collection send the same without this shell, see actions/script.py."""
     module = AnsibleModule(
         argument_spec={
             "root": {"type": "path", "default": "/"},

@@ -128,9 +128,18 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import continuation, remembering, sealing, seals
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
+from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    history_writer as remembering,
+)
+from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    resume as continuation,
+)
+from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    sealing,
+    seals,
+)
 
 # When a seal was written is no difference of its content.
 _VOLATILE = ("written",)

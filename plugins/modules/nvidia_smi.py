@@ -152,7 +152,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_brake, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake, smi_messages
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check

@@ -77,8 +77,9 @@ previous:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import keyring, openpgp, redact
-from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import keyring, openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 
 
 def main() -> None:

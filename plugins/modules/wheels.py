@@ -109,7 +109,8 @@ installed:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact, wheels
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 _WHEEL = {
     "name": {"type": "str", "required": True},

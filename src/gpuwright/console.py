@@ -65,7 +65,7 @@ def without_credentials(text: str) -> str:
 def redact() -> Any:
     """The collection's one module for it, which reports and nodes use too. Imported late: a broken installation has none."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.module_utils import redact
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 
     return redact
 

@@ -121,7 +121,7 @@ def _interpreter() -> str:
         _NotPreparedError: there is none.
     """
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership
 
     own = os.path.realpath(sys.executable)
     systems = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
@@ -212,7 +212,7 @@ def _document(word: str) -> dict[str, Any]:
 
 def _refuse_unknown(content: Mapping[str, Any]) -> None:
     public = _public_variables()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import plain
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import plain
 
     for name, value in content.items():
         if name not in public:
@@ -224,7 +224,7 @@ def _refuse_unknown(content: Mapping[str, Any]) -> None:
 def _public_variables() -> frozenset[str]:
     """The variables that gpuwright itself reads, without those that a role declares as `no_log`."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import look, node_action
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import look, node_action
 
     options = (row for role in look.ROLES.values() for row in role["options"].items())
     own = {name for name, row in options if not row["no_log"]}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import Situation
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 #: What a file of gzip begins with (RFC 1952).
@@ -65,7 +65,8 @@ def resolve(question: Question) -> dict[str, Any]:
 
 def _asked(question: Question) -> tuple[Situation, Wish]:
     """The machine and the wish of a question, as the resolver takes them."""
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import rules, situation, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import rules, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
 
     table = rules.load_rules()
     wished = wish.Wish.from_variables({"gpuwright_want": list(question.wants), "gpuwright_wish": dict(question.wish)})
@@ -82,7 +83,8 @@ def find_cards(pattern: str | None, few: int | None = None) -> list[dict[str, An
         BadInput: none does.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import catalogue, rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import catalogue
 
         found: list[dict[str, Any]] = catalogue.find(pattern, rules.load_rules(), few=few)
         return found
@@ -91,7 +93,7 @@ def find_cards(pattern: str | None, few: int | None = None) -> list[dict[str, An
 def fleet() -> ModuleType:
     """The collection's module for what a status shows: Ansible alone shows the same."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import fleet
 
     return fleet
 
@@ -112,7 +114,8 @@ def check_wish(wants: Sequence[str], variables: Mapping[str, Any]) -> None:
         BadInput: with what is near.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import settings, wish
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
 
         wish.Wish.from_variables({"gpuwright_want": list(wants), "gpuwright_wish": dict(variables)})
         settings.read(variables)
@@ -125,7 +128,7 @@ def refuse_templates(option: str, value: Any) -> None:
         BadInput: there is one.
     """
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import plain
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import plain
 
     for place, text in plain.templates({option: value}):
         raise BadInput(
@@ -149,7 +152,8 @@ def check_cards(names: Iterable[str]) -> None:
         BadInput: with the names that are near.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus, rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
         for name in names:
             gpus.identify(name, rules.load_rules())
@@ -229,7 +233,7 @@ def read_lock(name: str) -> dict[str, Any]:
         BadInput: it is not there, broken, or asks for what this version does not know.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import lock
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 
         document: dict[str, Any] = lock.load(name)
         return document
@@ -245,7 +249,8 @@ def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> lis
     """
     files = [(each, _read(each, "the file of hashes")) for each in hashes]
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import lock, rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 
         where, wished = _asked(question)
         tables = rules.load_rules()
@@ -285,7 +290,7 @@ def _read_json(name: str, what: str) -> dict[str, Any]:
 def _their_bad_input() -> Iterator[None]:
     """The collection's complaints about input, as ours."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput as TheirBadInput
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput as TheirBadInput
 
     try:
         yield

@@ -56,7 +56,7 @@ def plans(run_dir: Path) -> dict[str, Record]:
 def results(run_dir: Path) -> dict[str, Record]:
     """The results of a run, by host. Of a host that stays as it is that is its plan."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import records
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 
     staying = {host: records.ended_in_plan(plan) for host, plan, packed in _read_all(run_dir / "plans") if packed}
     return staying | {host: record for host, record, _ in _read_all(run_dir / "hosts")}
@@ -112,7 +112,7 @@ def _read_all(directory: Path) -> Iterator[tuple[str, Record, bool]]:
         Failed: one cannot be read.
     """
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
     for path in run_directory.documents(directory):
         record = run_directory.read_json(path)

@@ -262,7 +262,7 @@ def _file(name: str | None, what: str) -> str | None:
 
 def _write_private(path: Path, document: Mapping[str, Any] | str) -> None:
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
     path.parent.mkdir(mode=0o700, exist_ok=True)
     run_directory.write(path, (document if isinstance(document, str) else json.dumps(document, indent=1)).encode())

@@ -54,7 +54,7 @@ def _read(path: Path) -> dict[str, list[str]]:
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
     with contextlib.suppress(OSError, run_directory.RefusedError):  # then the next run tells all of them
         run_directory.make(path.parent)

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 from tests.sim import engine, node, scenario, settings
 
 from . import witness

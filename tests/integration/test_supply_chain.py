@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import openpgp
-from ansible_collections.gpuwright.node.plugins.module_utils import wheels as pip
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels as pip
 from ansible_collections.gpuwright.node.plugins.modules import repository_key
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.sim import repository, settings, wheels
 from tests.sim.engine import docker

@@ -10,9 +10,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import Situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive
 from tests.unit.plan import nodes

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import Situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import Rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive
 

@@ -17,8 +17,11 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import drift, gate, planner, records, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.gate.schema import SchemaError, compile_definitions
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.gate import honest

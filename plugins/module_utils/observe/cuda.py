@@ -9,8 +9,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 
 if TYPE_CHECKING:

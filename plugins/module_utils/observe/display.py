@@ -8,7 +8,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.pci import bus_id
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader
 
 if TYPE_CHECKING:

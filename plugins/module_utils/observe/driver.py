@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import image, packages
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
@@ -215,7 +215,7 @@ def observe(host: Host, arch: str | None, loaded: Mapping[str, LoadedModule], lo
 
 def ask_smi(host: Host, program: str | None) -> Smi | None:
     """The part `smi`. To be called only where the module is loaded: nvidia-smi would load it."""
-    from ansible_collections.gpuwright.node.plugins.module_utils import smi, smi_brake
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake
 
     if not host.live:
         host.unknown("smi", f"nvidia-smi is not run for the tree {host.root}")

@@ -8,7 +8,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.containers import started
 
 if TYPE_CHECKING:

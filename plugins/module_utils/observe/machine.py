@@ -8,9 +8,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils import history as earlier
-from ansible_collections.gpuwright.node.plugins.module_utils import seals
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     containers,
     cuda,
@@ -28,6 +26,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     services,
     system,
 )
+from ansible_collections.gpuwright.node.plugins.module_utils.records import history as earlier
+from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
@@ -153,7 +153,7 @@ def _smi(host: Host, kernels: Kernel, where: Environment, owned: Driver) -> Smi 
         answer = driver.ask_smi(host, program)
         data = answer["data"] if answer else None
         if answer and data and program and any(gpu["mig"]["current"] for gpu in data["gpus"]):
-            from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
+            from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout
 
             # What the instances are called is in no XML.
             listed = host.run([program, "-L"])

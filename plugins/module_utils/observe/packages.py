@@ -9,8 +9,8 @@ import re
 import struct
 from typing import TYPE_CHECKING, Iterable, NamedTuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Packages, PackageSource

@@ -9,11 +9,11 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact, versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource

@@ -9,9 +9,9 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import upstream
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, signing_key
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import upstream
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (

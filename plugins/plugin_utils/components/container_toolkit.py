@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import sections
+from ..model import sections
 from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
 
 OWN_SOURCE = "nvidia-container-toolkit"

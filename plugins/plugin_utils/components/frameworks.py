@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from .. import specifiers
+from ..wish import specifiers
 from .base import Context, Finding, Manages
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
+from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout
 
-from .. import sections
+from ..model import sections
 from .base import Context, Finding, Manages
 
 if TYPE_CHECKING:

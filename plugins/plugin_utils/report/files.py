@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact
-from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import model as pure
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
 FOLDERS = ("facts", "plans", "sealed", "hosts")
 META = "run.json"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check

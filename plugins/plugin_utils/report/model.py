@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check

@@ -22,10 +22,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules, age
-from ..situation import Situation
 from ..wish import Wish
 from . import (
     container_toolkit,
@@ -46,6 +45,7 @@ from . import (
 from .compatibility import compatible
 from .log import DESIGN, Entry, Log, Unresolved
 from .power import Power, family_floor
+from .situation import Situation
 
 __all__ = ["compatible", "resolve", "stack_for"]
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules, cite
-from ..situation import InstalledDriver, Situation
 from ..wish import Wish
 from . import branch, cards, power
 from .log import Entry, conflict
+from .situation import InstalledDriver, Situation
 
 _KEEP = "leave the wish out to keep the driver that is there"
 

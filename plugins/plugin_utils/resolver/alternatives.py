@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from .. import specifiers
 from ..rules import Row, Rules
-from ..situation import Situation
-from ..wish import FrameworkWish, Wish
+from ..wish import FrameworkWish, Wish, specifiers
 from . import branch
 from .frameworks import FRAMEWORKS
 from .frameworks.offer import CPU
+from .situation import Situation
 
 Stack = dict[str, Any]
 Change = Callable[[Wish], Wish]

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules, cite
-from ..situation import Card, Situation
 from ..wish import Wish
 from . import cards, forward, modules, power, runfile, systems
 from .log import Entry, conflict, offered
+from .situation import Card, Situation
 
 END_IS_NEAR = timedelta(days=180)
 # A failure of every build is a floor that no build reaches.

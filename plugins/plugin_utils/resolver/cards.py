@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules, remembered
-from ..situation import Card, card_of_row
+from .situation import Card, card_of_row
 
 TURING = "7.5"
 # Where the column first_driver of the cards was read, as a row of the driver branches cites it.

@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from .. import gpus
-from ..errors import BadInput
-from ..rules import Row, Rules
-from ..situation import Card
+from ..model.errors import BadInput
+from ..rules import Row, Rules, gpus
 from . import cards, forward, power, targets
 from .log import Log
+from .situation import Card
 
 Reason = dict[str, str]
 

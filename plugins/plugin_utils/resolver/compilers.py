@@ -7,11 +7,11 @@ Programs that are compiled already run all the same, so nothing here forbids a t
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules
-from ..situation import Situation
 from .log import Log
+from .situation import Situation
 
 
 def compiles(cuda: str, situation: Situation, rules: Rules) -> bool:

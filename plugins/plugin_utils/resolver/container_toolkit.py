@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row
-from ..situation import Situation
 from ..wish import Wish
 from .log import Log
+from .situation import Situation
 
 
 def choose(situation: Situation, wish: Wish, system: Row, driver: dict[str, Any] | None, log: Log) -> dict[str, Any]:

@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row
-from ..situation import Card, Situation
 from ..wish import Wish
 from . import compilers, targets
 from .log import Entry, Log, Unresolved, conflict, offered
 from .naming import component
 from .power import Power, native_floor
+from .situation import Card, Situation
 
 #: Where no wish near to it can be met; else that one is named.
 ANOTHER = "use another CUDA version"

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row
-from ..situation import Situation
 from ..wish import Wish
 from .log import Log, Unresolved, conflict, offered
 from .naming import component, names
+from .situation import Situation
 
 
 def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:

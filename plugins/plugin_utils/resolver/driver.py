@@ -7,10 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules, cite
-from ..situation import InstalledDriver, Situation
 from ..wish import Wish
 from . import (
     adoption,
@@ -27,6 +26,7 @@ from . import (
     systems,
 )
 from .log import DESIGN, Entry, Log, Unresolved, conflict
+from .situation import InstalledDriver, Situation
 
 _END = {
     "ending": "branch {branch} ends on {eol}, within 180 days",

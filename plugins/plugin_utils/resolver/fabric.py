@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..rules import Row, Rules
-from ..situation import Situation
 from ..wish import Wish
 from .branch import Candidate
 from .log import Log, Unresolved, conflict
+from .situation import Situation
 
 MANAGER = "nvidia-fabricmanager.service"
 SOURCE = "compat/packages.yaml (fabric_manager, nscq, imex, nvlink5)"

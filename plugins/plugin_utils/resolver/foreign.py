@@ -7,13 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .. import hosts
-from ..rules import Row
-from ..situation import Situation
+from ..rules import Row, hosts
 from ..wish import Wish
 from . import branch, keys
 from .log import Log, Unresolved, conflict
 from .power import Power, of_branch, reported
+from .situation import Situation
 
 _OWNERS = {"wsl": "Windows", "jetson": "JetPack", "container": "the container's host"}
 # What of a wish a machine does not get from here, and who has it.

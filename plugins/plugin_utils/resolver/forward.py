@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules
-from ..situation import Card, Situation
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict
 from .naming import component
 from .power import Power
+from .situation import Card, Situation
 
 Stack = dict[str, Any]
 Decide = Callable[[Situation, Wish, Rules, Log], Stack]

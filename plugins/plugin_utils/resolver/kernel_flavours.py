@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row
-from ..situation import Situation
 from . import kernel_metas, systems
+from .situation import Situation
 
 
 def every_series(situation: Situation, system: Row) -> list[str]:

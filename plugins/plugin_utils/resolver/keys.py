@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..rules import Row, Rules, cite
-from ..situation import Situation
 from ..wish import Wish
 from .log import Entry, conflict
+from .situation import Situation
 
 
 def of_nvidia(system: Row, rules: Rules) -> Row | None:
@@ -59,6 +59,6 @@ def fingerprint(name: str, wish: Wish, row: dict[str, Any] | None) -> str | None
 
 
 def _expected(row: dict[str, Any]) -> str | None:
-    """Return a key's fingerprint; where nobody read it, the hash of its file's text, as module_utils/openpgp.py takes it."""
+    """Return a key's fingerprint; where nobody read it, the hash of its file's text, as module_utils/packages/openpgp.py takes it."""
     text = row.get("text_sha256")
     return row["fingerprint"] or (f"text-sha256:{text}:{row['id']}" if text else None)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..rules import Row, Rules
-from ..situation import Card, Situation
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict
+from .situation import Card, Situation
 
 _TABLE = "compat/mig.yaml"
 

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules, cite
-from ..situation import Card, Situation
 from ..wish import Wish
 from . import cards
 from .log import Entry, conflict
+from .situation import Card, Situation
 
 # On GeForce and workstation cards the open modules were alpha quality before this branch.
 OPEN_FOR_EVERYONE = 545

@@ -14,10 +14,10 @@ from itertools import combinations
 from typing import Any
 
 from ..rules import Rules
-from ..situation import Situation
 from ..wish import Wish
 from .alternatives import Alternative, Part, Stack, parts
 from .log import Unresolved
+from .situation import Situation
 
 Decide = Callable[[Wish], Stack]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ..situation import Situation
 from .log import Entry
+from .situation import Situation
 
 RULE = "driver.kernel"
 

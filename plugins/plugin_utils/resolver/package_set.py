@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ..situation import Situation
 from ..wish import Wish
 from .log import DESIGN, Log
+from .situation import Situation
 
 
 def choose(situation: Situation, wish: Wish, log: Log) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..rules import Row, Rules
-from ..situation import Situation
 from ..wish import Wish
 from . import fabric, kernel_flavours, systems
 from .branch import Candidate
 from .log import Unresolved, conflict
+from .situation import Situation
 
 
 def of_driver(

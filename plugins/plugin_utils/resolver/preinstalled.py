@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..situation import InstalledDriver, Situation
 from ..wish import Wish
 from . import adoption
 from .log import Entry, Log, Unresolved, conflict
+from .situation import InstalledDriver, Situation
 
 SOURCE = "preinstalled"
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..rules import Row, Rules, cite
-from ..situation import Situation
 from ..wish import Wish
 from . import foreign, keys, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
 from .naming import RPM_FAMILY
+from .situation import Situation
 
 KEYRINGS = "/usr/share/keyrings"
 LISTS = "/etc/apt/sources.list.d"

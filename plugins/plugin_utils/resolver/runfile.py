@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules
-from ..situation import Situation
 from ..wish import Wish
 from . import systems, upstreams
 from .log import Unresolved, conflict
+from .situation import Situation
 
 if TYPE_CHECKING:
     from .branch import Candidate

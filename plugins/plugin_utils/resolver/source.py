@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..rules import Row, Rules
-from ..situation import Situation
 from ..wish import Wish
 from . import keys, systems
 from .log import DESIGN, Entry
+from .situation import Situation
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules, cite
-from ..situation import Situation
 from . import kernel_metas
 from .log import Log, Unresolved, conflict
+from .situation import Situation
 
 END_IS_NEAR = timedelta(days=180)
 #: How the packages with headers of Red Hat's kernels begin.

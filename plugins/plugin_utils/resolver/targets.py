@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row, Rules, remembered
-from ..situation import Card
+from .situation import Card
 
 _TEGRA = frozenset(("5.3", "6.2", "7.2", "8.7", "11.0"))
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..rules import Row
-from ..situation import Card, Situation
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict, offered
 from .naming import component, names
+from .situation import Card, Situation
 
 
 def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership
 from gpuwright import console, continuation, request
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege

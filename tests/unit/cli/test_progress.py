@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import records
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from gpuwright import progress, reasons
 from tests.unit.cli.conftest import event
 

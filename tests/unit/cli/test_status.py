@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import drift as drifting
-from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet as showing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift as drifting
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import fleet as showing
 from tests.unit.cli.conftest import FakeAnsible, event, plan_record
 
 VERSION = "580.126.20"

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
-from ansible_collections.gpuwright.node.plugins.module_utils import wheels as pip
+from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels as pip
 from ansible_collections.gpuwright.node.plugins.modules import wheels
 from tests.unit.frameworks.conftest import Proxy, Site
 from tests.unit.modules import run_module as call

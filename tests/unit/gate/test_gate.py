@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import scenario, settings, tree

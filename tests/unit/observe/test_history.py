@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import history, remembering, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    history,
+    seals,
+)
+from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    history_writer as remembering,
+)
 from ansible_collections.gpuwright.node.plugins.module_utils.seal import History
 from ansible_collections.gpuwright.node.plugins.modules import node_seal
 from tests.unit.modules import run_module

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import DriverImage
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import image
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
-from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 from ansible_collections.gpuwright.node.plugins.modules import package_index
 from tests.unit.modules import run_module
 from tests.unit.observe.test_openpgp import fingerprint, key_file

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_question, openpgp, private_dnf
-from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_question, openpgp, private_dnf
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import systems
 from tests.unit.observe.test_openpgp import armoured, fingerprint, key_file
 

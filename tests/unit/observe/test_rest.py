@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     containers,
     cuda,

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import Packages
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, packages, rpm
 from tests.unit.observe.trees import FakePrograms, Tree, answer

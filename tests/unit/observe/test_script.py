@@ -15,7 +15,7 @@ from ansible.executor import module_common
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import script
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import script
 
 PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
 UTILITIES = "ansible_collections.gpuwright.node.plugins.module_utils"
@@ -75,8 +75,8 @@ def test_it_has_every_utility_that_one_of_its_sources_imports() -> None:
 
 def test_it_has_no_source_that_only_the_controller_needs() -> None:
     names = {name.removeprefix(UTILITIES + ".") for name in sources()}
-    assert {"observe.machine", "host", "smi"} <= names
-    assert not {"private_apt", "fio_bench", "fetch"} & names
+    assert {"observe.machine", "base.host", "measure.smi"} <= names
+    assert not {"packages.private_apt", "measure.fio_bench", "packages.fetch"} & names
 
 
 def test_ansible_sends_it_as_it_is(tmp_path: Path) -> None:

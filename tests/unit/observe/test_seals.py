@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import seals
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
+from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 from ansible_collections.gpuwright.node.plugins.modules import node_facts, node_seal
 from tests.unit.modules import run_module
 from tests.unit.observe.trees import Tree

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 

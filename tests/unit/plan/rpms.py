@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.dnf_question import continues
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.dnf_question import continues
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
 from tests.sim import rpm
 
 _PLAN = Path(rpm.__file__).parent / "packages-rpm.yaml"

@@ -8,8 +8,9 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverPin
-from ansible_collections.gpuwright.node.plugins.plugin_utils import drift, driver_lock, judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import driver_lock
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift, judge
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan, proven
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import sealing
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import exchange, planner, way_back
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
+from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import exchange
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, way_back
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import index_of, request, wish

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import kernels, planner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import kernels
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import repositories
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_options
 
 from . import nodes
 from .nodes import bare

@@ -13,16 +13,18 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import lock, planner, resolver, wish
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import (
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import (
     Situation,
     situation_from_facts,
     situation_from_options,
 )
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import TODAY, index_of, request

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import judge, judge_datacentre, lock, planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge, judge_datacentre
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes

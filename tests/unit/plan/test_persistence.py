@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from tests.unit.plan import nodes
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/nvidia_driver"

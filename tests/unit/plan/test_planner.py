@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import smi
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, records
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes

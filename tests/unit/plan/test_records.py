@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import records
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import afterwards, rescue
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import rescue
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import afterwards
 
 from .nodes import bare
 

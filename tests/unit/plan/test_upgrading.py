@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner, upgrading
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, upgrading
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 

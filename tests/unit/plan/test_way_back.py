@@ -12,22 +12,16 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set
-from ansible_collections.gpuwright.node.plugins.plugin_utils import (
-    components,
-    driver_lock,
-    planner,
-    removal,
-    resolver,
-    situation,
-    way_back,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils import components, resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
     Context,
     base,
     container_toolkit,
     nvidia_driver,
-    runfile,
 )
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import driver_lock, runfile
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, removal, way_back
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework, smi
 
 FIXTURES = Path(__file__).parent / "fixtures"
 # Outputs of real machines lie beside the repository where they are at hand; they are read, never kept.

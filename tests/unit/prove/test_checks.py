@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 
 def test_a_check_always_has_every_key() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, cuda_probe, framework, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_probe, framework
 from ansible_collections.gpuwright.node.plugins.modules import framework_check, gpu_compute, nvidia_smi
 from tests.unit.prove.conftest import let_in
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import judge
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.fabric import MANAGER
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver.fabric import MANAGER
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from tests.unit.plan import nodes
 
 

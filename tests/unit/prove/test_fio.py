@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import block, checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_bench, fio_json
 from ansible_collections.gpuwright.node.plugins.modules import fio as module
 
 MB = 1_000_000

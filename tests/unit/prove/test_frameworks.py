@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import repository, wheels

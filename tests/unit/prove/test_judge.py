@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-from ansible_collections.gpuwright.node.plugins.plugin_utils import judge
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 
 #: Any: a test changes them to what no type allows, too.
 Facts = Any

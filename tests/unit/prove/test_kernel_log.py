@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import kernel_log, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gate, judge_kernel_log
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 LOADED = "[    9.1] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05"

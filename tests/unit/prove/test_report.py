@@ -12,10 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import html as page
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = '</td></pre><script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3)\' {{ 7*7 }} {% raw %} \x00\x1b[2J\ud800'
@@ -399,7 +400,7 @@ def test_the_report_needs_no_ansible() -> None:
     base = "ansible_collections.gpuwright.node.plugins.plugin_utils"
     program = (
         f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}\n"
-        f"import {base}.report, {base}.judge\n"
+        f"import {base}.report, {base}.health.judge\n"
         "assert not [name for name in sys.modules if name == 'ansible' or name.startswith('ansible.')]"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_brake, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake, smi_judge, smi_messages
 from ansible_collections.gpuwright.node.plugins.modules import nvidia_smi
 
 #: Any: these tests change what a card says, to what no type allows, too.

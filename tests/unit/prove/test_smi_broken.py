@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_messages
 from tests.unit.prove.conftest import FIXTURES
 
 HEALTHY = ("h100_580.xml", "geforce_595.xml", "m2090_285.xml", "mig_580.xml")

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_messages
 from ansible_collections.gpuwright.node.plugins.modules import nvidia_smi
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.unit.prove.conftest import FIXTURES

@@ -11,9 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
-from ansible_collections.gpuwright.node.plugins.plugin_utils import records, report, run_directory
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import SEALED
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records, run_directory
 from gpuwright import records as results
 from tests.unit.gate import honest
 from tests.unit.plan import nodes

@@ -17,82 +17,22 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "types of what leaves a node",
         ("module_utils.check", "module_utils.facts", "module_utils.index", "module_utils.seal"),
     ),
-    (
-        "base of a node",
-        (
-            *("module_utils.block", "module_utils.checks", "module_utils.dotted", "module_utils.host"),
-            *("module_utils.openpgp", "module_utils.ownership", "module_utils.program", "module_utils.redact"),
-            *("module_utils.run", "module_utils.versions"),
-        ),
-    ),
-    (
-        "measure",
-        (
-            *("module_utils.cuda_probe", "module_utils.fio_bench", "module_utils.fio_json", "module_utils.framework"),
-            *("module_utils.kernel_log", "module_utils.mig_layout", "module_utils.module_load", "module_utils.smi"),
-            *("module_utils.smi_brake", "module_utils.smi_judge", "module_utils.smi_messages"),
-        ),
-    ),
+    ("base of a node", ("module_utils.base",)),
+    ("measure", ("module_utils.measure",)),
     ("observe", ("module_utils.observe",)),
-    (
-        "records of a node",
-        (
-            *("module_utils.continuation", "module_utils.history", "module_utils.remembering"),
-            *("module_utils.sealing", "module_utils.seals"),
-        ),
-    ),
-    (
-        "packages",
-        (
-            *("module_utils.dnf_exactly", "module_utils.dnf_python", "module_utils.dnf_question"),
-            *("module_utils.driver_file", "module_utils.fetch", "module_utils.keyring", "module_utils.private_apt"),
-            *("module_utils.private_dnf", "module_utils.proxies", "module_utils.wheels"),
-        ),
-    ),
+    ("records of a node", ("module_utils.records",)),
+    ("packages", ("module_utils.packages",)),
     ("the look at a node", ("module_utils.observe.machine",)),
     ("modules", ("modules",)),
-    (
-        "base of the controller",
-        (
-            *("doc_fragments", "plugin_utils.credentials", "plugin_utils.errors", "plugin_utils.gate"),
-            *(
-                "plugin_utils.index_answer",
-                "plugin_utils.sections",
-                "plugin_utils.installation",
-                "plugin_utils.owner",
-                "plugin_utils.plain",
-                "plugin_utils.rescue",
-            ),
-            *("plugin_utils.rules", "plugin_utils.run_directory", "plugin_utils.script"),
-            *("plugin_utils.shortfalls", "plugin_utils.specifiers"),
-        ),
-    ),
-    (
-        "rules",
-        (
-            *("plugin_utils.datacentre", "plugin_utils.driver_lock", "plugin_utils.exchange", "plugin_utils.gpus"),
-            *("plugin_utils.hosts", "plugin_utils.secure_boot", "plugin_utils.signed_modules"),
-        ),
-    ),
-    ("wish", ("plugin_utils.settings", "plugin_utils.situation", "plugin_utils.wish")),
-    ("resolver", ("plugin_utils.catalogue", "plugin_utils.lock", "plugin_utils.resolver")),
+    ("gate and model", ("doc_fragments", "plugin_utils.gate", "plugin_utils.model")),
+    ("rules", ("plugin_utils.rules",)),
+    ("wish", ("plugin_utils.wish",)),
+    ("resolver", ("plugin_utils.resolver",)),
     ("components", ("plugin_utils.components",)),
-    (
-        "health",
-        (
-            *("plugin_utils.drift", "plugin_utils.judge", "plugin_utils.judge_datacentre"),
-            *("plugin_utils.judge_hosts", "plugin_utils.judge_kernel_log"),
-        ),
-    ),
-    (
-        "plan",
-        (
-            *("plugin_utils.availability", "plugin_utils.kernels", "plugin_utils.planner", "plugin_utils.removal"),
-            *("plugin_utils.upgrading", "plugin_utils.way_back"),
-        ),
-    ),
-    ("report", ("plugin_utils.afterwards", "plugin_utils.fleet", "plugin_utils.records", "plugin_utils.report")),
-    ("actions", ("action", "filter", "plugin_utils.look", "plugin_utils.node_action")),
+    ("health", ("plugin_utils.health",)),
+    ("plan", ("plugin_utils.plan",)),
+    ("report", ("plugin_utils.report",)),
+    ("actions", ("action", "filter", "plugin_utils.actions")),
     (
         "base of the command line",
         ("gpuwright", "gpuwright.console", "gpuwright.errors", "gpuwright.exits", "gpuwright.paths"),

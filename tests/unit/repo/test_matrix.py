@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import specifiers
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import specifiers
 from tools import build_matrix
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import remedies

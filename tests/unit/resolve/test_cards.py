@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
-from ansible_collections.gpuwright.node.plugins.plugin_utils import catalogue, gpus
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_options
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import catalogue
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_options
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
 from .conftest import TODAY, Resolve
 

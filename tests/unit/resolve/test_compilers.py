@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers, situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 Resolve = Callable[..., dict[str, Any]]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.mig import fits
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import BadInput, Wish
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_facts
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_facts
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 from .conftest import TODAY

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, forward, power
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
 Resolve = Callable[..., dict[str, Any]]
 OLD_DRIVER = ("driver=535",)

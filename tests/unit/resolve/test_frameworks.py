@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus, resolver, situation, specifiers
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks as component
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, frameworks
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, frameworks, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, specifiers
 from tests.property import remedies
 
 Resolve = Callable[..., dict[str, Any]]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import hosts
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import hosts
 from tests.unit.plan import nodes
 from tests.unit.resolve.test_observed import with_driver
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import power
 
 Resolve = Callable[..., dict[str, Any]]

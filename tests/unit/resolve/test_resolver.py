@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, targets
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, situation, targets
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, Wish
 
 Resolve = Callable[..., dict[str, Any]]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import systems
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation, systems
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.resolve.conftest import FACTS, TODAY, Resolve
 

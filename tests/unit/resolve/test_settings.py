@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import look, settings
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import look
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, settings
 
 ROOT = Path(__file__).resolve().parents[3]
 

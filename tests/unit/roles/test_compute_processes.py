@@ -112,7 +112,7 @@ def test_a_kernel_that_nobody_knows_is_no_kernel_to_boot() -> None:
     ],
 )
 def test_the_role_and_the_record_agree_on_who_goes_on(variables: dict[str, Any], prepared: bool) -> None:
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import afterwards
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import afterwards
 
     assert bool(value("reboot", "__reboot_resume", **variables)) is prepared
     assert afterwards.resume(variables)["prepared"] is prepared

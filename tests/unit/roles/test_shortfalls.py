@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import shortfalls
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import shortfalls
 
 MIB = 1024**2
 

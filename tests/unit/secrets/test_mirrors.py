@@ -17,12 +17,12 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.filter import credentials as filters
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_python, fetch, private_apt, private_dnf, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python, fetch, private_apt, private_dnf
 from ansible_collections.gpuwright.node.plugins.modules import package_index, repository_key
-from ansible_collections.gpuwright.node.plugins.plugin_utils import credentials
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, credentials
 from tests.unit.modules import run_module
 from tests.unit.resolve.conftest import resolve, rules
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import sealing, seals
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing, seals
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 from gpuwright import console, progress, request, runner
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege

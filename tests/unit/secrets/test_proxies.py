@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import fetch, proxies, wheels
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import fetch, proxies, wheels
 from ansible_collections.gpuwright.node.plugins.modules import driver_file, repository_key
 from tests.unit.modules import run_module
 

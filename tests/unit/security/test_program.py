@@ -15,10 +15,11 @@ import pytest
 from packaging.requirements import Requirement
 
 import gpuwright
-from ansible_collections.gpuwright.node.plugins.module_utils import continuation, program, run
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import program, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.records import resume as continuation
 from ansible_collections.gpuwright.node.plugins.modules import resume_program
-from ansible_collections.gpuwright.node.plugins.plugin_utils import installation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import installation
 from tests.unit.modules import run_module
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -145,7 +146,7 @@ def test_the_whole_program_is_packed_and_starts_isolated(tmp_path: Path) -> None
         "lib/gpuwright/cli.py",
         "lib/ansible_collections/gpuwright/node/playbooks/site.yml",
         "lib/ansible_collections/gpuwright/node/roles/validate/tasks/main.yml",
-        "lib/ansible_collections/gpuwright/node/plugins/plugin_utils/rules.json",
+        "lib/ansible_collections/gpuwright/node/plugins/plugin_utils/rules/rules.json",
         "lib/ansible/cli/playbook.py",
         "lib/ansible_runner/interface.py",
         "lib/yaml/__init__.py",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
+from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout
 from tests.sim import scenario
 from tests.sim.onnode.gpuwright_sim import mig, smi
 
@@ -270,7 +270,7 @@ def test_the_stand_in_says_not_found_where_there_is_nothing() -> None:
 
 
 def test_the_project_reads_the_instances_that_the_stand_in_shows() -> None:
-    from ansible_collections.gpuwright.node.plugins.module_utils import smi as reader
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi as reader
 
     cards = Cards("h100")
     mig_layout.apply(cards.wish("3g.40gb", "3g.40gb"), cards)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ...rules import Row, Rules
-from ...situation import Card, Situation
 from ...wish import FrameworkWish, Wish
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..power import Power
+from ..situation import Card, Situation
 from . import dali, jax, pytorch, tensorflow
 from .offer import CPU, Framework, Machine, Offer
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...rules import Row, Rules
-from ...situation import Card
 from ...wish import FrameworkWish, Wish
 from ..log import Entry, Log
+from ..situation import Card
 
 CPU = "cpu"
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ... import specifiers
 from ...rules import Row, Rules, remembered
-from ...situation import Card
+from ...wish import specifiers
 from .. import cudnn, targets
 from ..log import Entry, Log, conflict
+from ..situation import Card
 
 Requires = Mapping[str, str]
 

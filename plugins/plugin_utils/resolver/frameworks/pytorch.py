@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ... import specifiers
 from ...rules import Row, Rules
-from ...situation import Card
-from ...wish import FrameworkWish, Wish
+from ...wish import FrameworkWish, Wish, specifiers
 from .. import cudnn, targets, upstreams
 from ..log import Entry, Log, conflict
+from ..situation import Card
 from .offer import CPU, Machine, Offer
 
 _STATUS = {"default": 0, "stable": 1, "legacy": 2, "experimental": 3, "unsupported": 4}

@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ... import specifiers
 from ...rules import Row, Rules
-from ...situation import Card
-from ...wish import FrameworkWish, Wish
+from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
+from ..situation import Card
 from . import pins
 from .offer import CPU, Machine, Offer
 

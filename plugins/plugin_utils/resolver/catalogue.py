@@ -1,0 +1,203 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the rules know of a card and what fits it: `gpuwright gpus`.
+
+What fits is not worked out here: the resolver is asked, as a person would ask it, on each system and for each Python.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+
+from .. import resolver
+from ..rules import Row, Rules, gpus
+from ..wish import Wish
+from . import branch, cards, cudnn, targets
+from .situation import Card, Situation
+
+FRAMEWORKS = ("pytorch", "tensorflow", "jax")
+# Cards that sit on one board with an Arm processor.
+_ON_ARM = re.compile(r"^(G[HB]\d|Jetson)")
+_JETSON = re.compile(r"^Jetson")
+# Of a framework, by Python: version and variant.
+ByPython = dict[str, dict[str, str]]
+_KEYS = (
+    "name",
+    "class",
+    "architecture",
+    "compute_capability",
+    "memory_gb",
+    "nvlink_gbs",
+    "pci",
+    "tdp_w",
+    "bandwidth_gbs",
+)
+
+
+def find(
+    pattern: str | None, rules: Rules, *, today: date | None = None, few: int | None = None
+) -> list[dict[str, Any]]:
+    """Return what is known of every card whose name holds the words of the pattern (all cards for None or "").
+
+    Of more cards than `few` only PyTorch is looked for among the frameworks: the others take twice as long again.
+    Raises BadInput with near names where there is none.
+    """
+    rows = gpus.matching(pattern, rules)
+    fits = Fits(rules, today, FRAMEWORKS if few is None or len(rows) <= few else ("pytorch",))
+    return [describe(row, rules, fits) for row in rows]
+
+
+def describe(row: Row, rules: Rules, fits: Fits | None = None) -> dict[str, Any]:
+    """Return what a person asks about a card: branches that drive it, modules, CUDA, cuDNN, the newest frameworks."""
+    fits = fits or Fits(rules)
+    card = cards.from_row(row)
+    serving = [each for each in rules["driver_branches"]["rows"] if cards.served(card, each, rules)]
+    toolkits = targets.toolkits_for([card], rules)
+    systems = fits.systems(card)
+    frameworks = fits.frameworks(card)
+    return {
+        **{key: row[key] for key in _KEYS},
+        "chip": row["chip"],
+        "form": row.get("form"),
+        "modules": cards.flavours(card, rules),
+        "first_driver": row["first_driver"],
+        "branches": [each["branch"] for each in serving],
+        "driver": {
+            "preferred": next((each["branch"] for each in systems if each["branch"]), None),
+            "belongs_to": "JetPack" if _JETSON.match(card.name) else None,
+            "branches": [_branch(each, fits.today) for each in serving],
+        },
+        "systems": systems,
+        "cuda": [toolkits[0], toolkits[-1]] if toolkits else [],
+        "cudnn": _cudnn(card, rules),
+        "pytorch": _newest(frameworks.get("pytorch", {}).values()),
+        "frameworks": frameworks,
+        "confirmed": row["confirmed"],
+    }
+
+
+def _newest(found: Iterable[Mapping[str, str]]) -> str | None:
+    newest = max(found, key=lambda each: dotted.key(each["version"]), default=None)
+    return f"{newest['version']}+{newest['variant']}" if newest else None
+
+
+def _branch(row: Row, today: date) -> dict[str, Any]:
+    return {
+        **{key: row[key] for key in ("branch", "type", "eol", "latest", "max_cuda", "modules")},
+        "state": branch.lifetime(row, today),
+    }
+
+
+def _cudnn(card: Card, rules: Rules) -> dict[str, str | None] | None:
+    """Return the first and the last cuDNN that serve a card, None where nothing limits it; None where no cuDNN does."""
+    capability = card.compute_capability or "0"
+    rows = rules["cudnn"]["rows"]
+    serving = [row for row in rows if dotted.at_least(capability, row["min_compute_capability"])]
+    if not serving:
+        return None
+    last = [row["last"] for row in cudnn.limits([capability], [], rules["cudnn"]["ceilings"])]
+    if serving[-1] is not rows[-1]:
+        last.append(_published(serving[-1]["last"], rules))
+    first = [
+        row["first"]
+        for row in rules["cudnn"]["floors"]
+        if "from_compute_capability" in row and dotted.at_least(capability, row["from_compute_capability"])
+    ]
+    return {"first": dotted.highest(*first), "last": min(last, key=dotted.key, default=None)}
+
+
+def _published(version: str, rules: Rules) -> str:
+    """Return the newest build of a version such as 9.10.2; the version itself where none is listed."""
+    builds = [row["version"] for row in rules["cudnn"]["versions"] if dotted.belongs(row["version"], version)]
+    return dotted.highest(version, *builds) or version
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine with one card; the card's name is left out, so that cards which differ in nothing else are one."""
+
+    card: Card
+    arch: str
+    environment: str
+
+
+class Fits:
+    """What the resolver answers for a card alone in a machine; cards that do not differ in what decides share an answer."""
+
+    def __init__(self, rules: Rules, today: date | None = None, names: Sequence[str] = FRAMEWORKS) -> None:
+        self.rules = rules
+        self.names = names
+        self.today = today or date.today()  # noqa: DTZ011 - ends of life are days, not moments
+        self._systems: dict[Machine, list[dict[str, Any]]] = {}
+        self._frameworks: dict[tuple[Machine, str, str], dict[str, ByPython]] = {}
+
+    def systems(self, card: Card) -> list[dict[str, Any]]:
+        """Return for each system the branch, modules and source of the driver; None where no source carries one."""
+        machine = _machine(replace(card, pci=card.pci if cards.first_builds(card, self.rules) else None))
+        if machine not in self._systems:
+            self._systems[machine] = [self._system(machine, row) for row in self.rules["systems"]["rows"]]
+        return self._systems[machine]
+
+    def frameworks(self, card: Card) -> dict[str, ByPython]:
+        """Return by framework and Python the newest version that fits and its variant, on the first system with a driver."""
+        carried = next((each for each in self.systems(card) if each["branch"]), None)
+        if carried is None and not _JETSON.match(card.name):
+            return {}
+        os, driver = (carried["os"], carried["branch"]) if carried else (self.rules["systems"]["rows"][0]["os"], "")
+        machine = _machine(replace(card, pci=None, first_driver=None, absent=()))
+        key = (machine, os, driver)
+        if key not in self._frameworks:
+            found = {name: self._by_python(name, machine, os) for name in self.names}
+            self._frameworks[key] = {name: versions for name, versions in found.items() if versions}
+        return self._frameworks[key]
+
+    def pythons(self) -> list[str]:
+        """Return the Pythons that a served system has, and those between."""
+        own = [row["python"] for row in self.rules["systems"]["rows"]]
+        known = {each for row in self.rules["pytorch"]["releases"] for each in row["python"]} | set(own)
+        first, last = min(own, key=dotted.key), max(own, key=dotted.key)
+        return sorted((each for each in known if _between(first, each, last)), key=dotted.key)
+
+    def _by_python(self, name: str, machine: Machine, os: str) -> ByPython:
+        wish = Wish.from_variables({"gpuwright_want": [name]}, self.rules)
+        found = {}
+        for python in self.pythons():
+            stack = self._ask(machine, os, wish, python) or {}
+            if stack.get("frameworks"):
+                chosen = stack["frameworks"][0]
+                found[python] = {"version": chosen["version"], "variant": chosen["variant"]}
+        return found
+
+    def _system(self, machine: Machine, system: Row) -> dict[str, Any]:
+        driver = (self._ask(machine, system["os"], Wish(), system["python"]) or {}).get("driver")
+        keys = ("branch", "modules", "source")
+        return {"os": system["os"], **{key: driver[key] if driver else None for key in keys}}
+
+    def _ask(self, machine: Machine, os: str, wish: Wish, python: str) -> dict[str, Any] | None:
+        situation = Situation(
+            cards=(machine.card,),
+            os=os,
+            arch=machine.arch,
+            today=self.today,
+            environment=machine.environment,
+            pythons=(python,),
+        )
+        return resolver.stack_for(situation, wish, self.rules)
+
+
+def _machine(card: Card) -> Machine:
+    return Machine(
+        card=replace(card, name=""),
+        arch="aarch64" if _ON_ARM.match(card.name) else "x86_64",
+        environment="jetson" if _JETSON.match(card.name) else "bare",
+    )
+
+
+def _between(first: str, version: str, last: str) -> bool:
+    return dotted.at_least(version, first) and dotted.at_least(last, version)
