@@ -70,8 +70,8 @@ COUNTS = (
     ),
     Count(
         "looks",
-        "tasks that run node_facts",
-        r"git grep -hE '^ *gpuwright\.node\.node_facts:' -- roles playbooks",
+        "tasks that observe the node again, by node_facts or by work",
+        r"git grep -hE '^ *gpuwright\.node\.(node_facts|work):' -- roles playbooks",
         8,
     ),
 )

@@ -97,6 +97,18 @@ restore:
   description: What returning to a remembered driver takes, with C(packages), C(install), C(remove), C(hold) and C(unhold), or nothing.
   type: dict
   returned: always
+work:
+  description: What each component does first, by its name; see C(plugin_utils/model/work.py).
+  type: dict
+  returned: always
+package_manager:
+  description: The node's package manager, C(apt) or C(dnf); nothing where it has neither.
+  type: str
+  returned: always
+package_family:
+  description: The family of the node's system by its packages, C(debian) or C(redhat); nothing where it is of neither.
+  type: str
+  returned: always
 packages:
   description: Exact version by package name.
   type: dict

@@ -216,7 +216,7 @@ class Look:
             verb=self.verb,
             only=only,
             proof_max_age=run.get("gpuwright_proof_max_age") or planner.PROOF_MAX_AGE,
-            inputs=self._role_inputs(),
+            inputs=self.inputs(),
             role_digests={name: role["digest"] for name, role in ROLES.items()},
             applied=applied,
             absent=absent,
@@ -226,7 +226,7 @@ class Look:
             security=bool(run.get("gpuwright_security")),
         )
 
-    def _role_inputs(self) -> dict[str, dict[str, Any]]:
+    def inputs(self) -> dict[str, dict[str, Any]]:
         """Variables of each role that are set outside it. Secrets are left out: a digest of one is an oracle for it."""
         inputs = {}
         for name, role in ROLES.items():

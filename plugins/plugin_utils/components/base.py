@@ -8,7 +8,7 @@ questions from the observation alone; its role in ``roles/`` does the work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -94,8 +94,13 @@ class Manages:
         }
 
 
+#: What a role does next: from the context of this moment and the plan that is under way. The work that the plan carries is the step
+#: ``begin``; each other step is asked for by the role, where only the node can tell what comes next.
+Step = Callable[[Context, Mapping[str, Any]], Mapping[str, Any]]
+
+
 class Component(Protocol):
-    """The functions that each module of this package offers."""
+    """The functions that each module of this package offers, and ``STEPS``: the work of its role, a :data:`Step` by name."""
 
     def wanted(self, context: Context) -> bool:
         """Is this component part of the wished state of this node?"""

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The one error a person's own words can cause."""
+"""The errors that end a run with a sentence for a person."""
 
 from __future__ import annotations
 
@@ -17,3 +17,7 @@ class BadInput(ValueError):
         super().__init__(message)
         self.message = message
         self.suggestions = list(suggestions)
+
+
+class Refusal(Exception):
+    """A run must not go on: what was expected, what was found and what to do, as one text for a person."""

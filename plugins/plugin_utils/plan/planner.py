@@ -39,7 +39,7 @@ from ..model.shortfalls import holding
 from ..resolver import lock, repositories, situation
 from ..rules import Rules, hosts
 from ..wish import BadInput, Wish
-from . import availability, removal, rescue, upgrading, way_back
+from . import availability, removal, rescue, upgrading, way_back, work
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
@@ -420,8 +420,7 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
     plan["rebuild"] = frameworks.rebuilds(context) if "frameworks" in plan["components"] else []
-    plan["install"] = list(sizes.values())
-    plan["from_controller"] = _from_controller(context.stack, drafted.wish)
+    plan |= {"install": list(sizes.values()), "from_controller": _from_controller(context.stack, drafted.wish)}
     plan["prefer"] = nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE))
     plan |= {"download_bytes": answer["download_bytes"] or 0, "disk_bytes": answer["disk_bytes"] or 0}
     # After an apply the index is not asked again: what is there by then is looked at.
@@ -439,6 +438,7 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
     behind = signed_modules.behind(context.stack, index, drafted.packages)
     plan["refusals"] = _refusals(plan, replace(drafted, context=context), index, missing, behind)
     plan["ok"] = not plan["refusals"]
+    plan["work"] = work.of_plan(plan, context)
     return judged(plan, request)
 
 
@@ -1078,6 +1078,9 @@ def _base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str,
         "brings": None,
         "gave_way": None,
         "remove": None,
+        "package_manager": facts["packages"]["manager"],
+        "package_family": facts["os"]["family"],
+        "work": {},
         "manages": {},
         "packages": {},
         "checks": [],

@@ -147,7 +147,7 @@ def test_a_roles_own_boolean_that_was_written_as_text_is_what_it_says_too() -> N
             return {name: given[name] for name in names if name in given}
 
     given = {"nvidia_driver_persistence": "false", "nvidia_driver_allow_kernel": "no"}
-    inputs = look.Look(cast("Any", Action()), {"inventory_hostname": "n1", **given})._role_inputs()
+    inputs = look.Look(cast("Any", Action()), {"inventory_hostname": "n1", **given}).inputs()
     assert inputs["nvidia_driver"] == {"nvidia_driver_persistence": False, "nvidia_driver_allow_kernel": False}
 
 

@@ -1,0 +1,50 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The work of each component of a plan, and of a step in the middle of it: decided here, done by the roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ..components import COMPONENTS, Context
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ..components.base import Step
+
+#: The step that is decided with the plan.
+BEGIN = "begin"
+#: Parts of a run that are no component and have work too.
+_OTHERS: Mapping[str, ModuleType] = {}
+
+
+def of_plan(plan: Mapping[str, Any], context: Context) -> Mapping[str, object]:
+    """What each component of a plan does first, by its name."""
+    names = [*_OTHERS, *plan["components"]] if plan["components"] else []
+    return {name: steps[BEGIN](context, plan) for name in names if BEGIN in (steps := _steps(name))}
+
+
+def of_step(component: str, step: str, plan: Mapping[str, Any], facts: Facts, inputs: Mapping[str, Any]) -> Any:
+    """What a component does next, from a plan that is under way and the node as it is now.
+
+    ``inputs``: variables set for each component. Raises KeyError for a step that the component does not have, and
+    :class:`..model.errors.Refusal` where the run must not go on.
+    """
+    context = Context(
+        facts=facts,
+        stack=plan["stack"],
+        versions=plan["packages"],
+        provision_only=plan["provision_only"],
+        cards_missing=plan["cards_missing"],
+        cpu_only=plan["cpu_only"],
+        variables=inputs,
+    )
+    return _steps(component)[step](context, plan)
+
+
+def _steps(component: str) -> Mapping[str, Step]:
+    steps: Mapping[str, Step] = getattr(_OTHERS.get(component) or COMPONENTS.get(component), "STEPS", {})
+    return steps
