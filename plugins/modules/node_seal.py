@@ -128,6 +128,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
 from ansible_collections.gpuwright.node.plugins.module_utils.records import (
@@ -176,9 +177,9 @@ def begin(
     conflict = sealing.lock_conflict(lock, owner, time.time())
     if conflict:
         raise seals.SealError(conflict)
-    paths = [seals.path_of(component) for component in sorted(wanted)]
+    named = [seals.path_of(component) for component in sorted(wanted)]
     if check:
-        return ([] if lock and lock.get("owner") == owner else [seals.LOCK]) + paths
+        return ([] if lock and lock.get("owner") == owner else [paths.LOCK]) + named
     new = sealing.take_lock(host, owner, lock_seconds)
     for component, given in sorted(wanted.items()):
         try:
@@ -186,7 +187,7 @@ def begin(
         except seals.SealError:
             present = None
         sealing.write_object(host, seals.path_of(component), sealing.begun(component, given, present, alone))
-    return ([seals.LOCK] if new else []) + paths
+    return ([paths.LOCK] if new else []) + named
 
 
 def start(host: Host, given: dict[str, Any], check: bool) -> tuple[list[str], list[str]]:
@@ -238,8 +239,8 @@ def prove(host: Host, proof: dict[str, Any], check: bool) -> list[str]:
     if seals.read_proof(host) == record:
         return []
     if not check:
-        sealing.write_object(host, seals.PROOF, record)
-    return [seals.PROOF]
+        sealing.write_object(host, paths.PROOF, record)
+    return [paths.PROOF]
 
 
 def release(host: Host, owner: str, check: bool) -> list[str]:
@@ -249,7 +250,7 @@ def release(host: Host, owner: str, check: bool) -> list[str]:
         return []
     if not check:
         sealing.release_lock(host, owner)
-    return [seals.LOCK]
+    return [paths.LOCK]
 
 
 def main() -> None:

@@ -29,11 +29,11 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Decide what the container engine needs now
+- name: Decide what the driver needs once its packages are there
   gpuwright.node.work:
-    component: container_toolkit
+    component: nvidia_driver
     step: installed
-  register: __container_toolkit_work
+  register: __nvidia_driver_work
 """
 
 RETURN = r"""

@@ -8,6 +8,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     containers,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: Seconds for one program of the node.
 TIMEOUT = 20
-_SIMULATED = "/etc/gpuwright/simulated"
 
 
 def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:
@@ -113,7 +113,7 @@ def observe(host: Host, environments: Iterable[str] = (), *, history: bool = Fal
         "schema": SCHEMA,
         "root": host.root,
         "privileged": host.euid == 0,
-        "simulated": host.exists(_SIMULATED),
+        "simulated": host.exists(paths.SIMULATED),
         "hostname": system.hostname(host),
         "time": seals.iso(time.time()),
         "os": operating_system,

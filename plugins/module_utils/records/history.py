@@ -15,17 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import History
-
-DIRECTORY = "/var/lib/gpuwright"
-PATH = DIRECTORY + "/history.json"
-COPIES = DIRECTORY + "/packages"
-LOGS = DIRECTORY + "/failed"
 
 # What the role repair leaves behind of a kernel without a module, and what it says in each file.
 _REPAIR = ("/etc/default/grub.d/gpuwright.cfg", "/etc/dkms/*.conf", "/etc/dkms/no-autoinstall")
@@ -34,7 +30,7 @@ _OURS = "Written by gpuwright (role repair)"
 
 def read(host: Host) -> dict[str, Any]:
     """The record; an empty one where there is none. Raises SealError for one that cannot be read."""
-    record = seals.read_object(host, PATH) or {}
+    record = seals.read_object(host, paths.HISTORY) or {}
     return {
         "original": record.get("original"),
         "failed": record.get("failed") or [],
@@ -79,7 +75,7 @@ def observe(host: Host, full: bool = False) -> History | None:
         "brought": rpm.exact(name for name in names if name in there),
         "streams": record["streams"],
         "drivers": drivers,
-        "copies": [name for name in host.names(COPIES) if name.endswith((".deb", ".rpm", ".run"))],
+        "copies": [name for name in host.names(paths.PACKAGES) if name.endswith((".deb", ".rpm", ".run"))],
         "files": sorted(path for path in files if host.exists(path)),
         "environments": sorted(
             {path for seal in found for path in seal.get("environments") or {} if host.exists(path)}

@@ -8,6 +8,7 @@ import os
 import shutil
 from typing import Any, Iterator, Mapping
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 from ansible_collections.gpuwright.node.plugins.module_utils.records import history, sealing, seals
@@ -77,15 +78,15 @@ def _keep_log(host: Host, driver: Mapping[str, Any]) -> str | None:
         found += host.glob("/var/log/nvidia-installer.log")
     if not found:
         return None
-    target = f"{history.LOGS}/{driver['version']}-{driver['kernel']}.log"
-    os.makedirs(host.at(history.LOGS), mode=0o700, exist_ok=True)
+    target = f"{paths.FAILED}/{driver['version']}-{driver['kernel']}.log"
+    os.makedirs(host.at(paths.FAILED), mode=0o700, exist_ok=True)
     shutil.copyfile(host.at(found[0]), host.at(target))
     return target
 
 
 def forget(host: Host, check: bool = False) -> list[str]:
     """Remove every record, the copies of packages and the lock; the directories that were there."""
-    there = [path for path in (history.DIRECTORY, os.path.dirname(seals.LOCK)) if host.isdir(path)]
+    there = [path for path in (paths.STATE, paths.RUN) if host.isdir(path)]
     for path in [] if check else there:
         shutil.rmtree(host.at(path))
     return there
@@ -110,7 +111,7 @@ def end(host: Host, installed: Mapping[str, Any]) -> None:
 
 
 def _write(host: Host, record: Mapping[str, Any]) -> None:
-    sealing.write_object(host, history.PATH, dict(record, schema=seals.SCHEMA))
+    sealing.write_object(host, paths.HISTORY, dict(record, schema=seals.SCHEMA))
 
 
 def _keep_copies(host: Host, states: list[dict[str, Any]]) -> None:
@@ -126,15 +127,15 @@ def _keep_copies(host: Host, states: list[dict[str, Any]]) -> None:
         for file in history.copy_names(state, name, version)
     }
     wanted |= {str(file["name"]) for file in map(history.file_of, _stacks(host, states)) if file}
-    there = set(host.names(history.COPIES))
+    there = set(host.names(paths.PACKAGES))
     cached = {os.path.basename(path): path for pattern in _CACHES for path in host.glob(pattern)}
     new = sorted((wanted - there) & set(cached))
     if new:
-        os.makedirs(host.at(history.COPIES), mode=0o700, exist_ok=True)
+        os.makedirs(host.at(paths.PACKAGES), mode=0o700, exist_ok=True)
     for name in new:
-        _copy(host.at(cached[name]), host.at(f"{history.COPIES}/{name}"))
+        _copy(host.at(cached[name]), host.at(f"{paths.PACKAGES}/{name}"))
     for name in there - wanted:
-        os.unlink(host.at(f"{history.COPIES}/{name}"))
+        os.unlink(host.at(f"{paths.PACKAGES}/{name}"))
 
 
 def _stacks(host: Host, states: list[dict[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -11,21 +11,20 @@ from __future__ import annotations
 import os
 import shutil
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 
 UNIT = "gpuwright-resume.service"
 UNITS = "/etc/systemd/system"
-DIRECTORY = "/var/lib/gpuwright/resume"
-PROGRAM = DIRECTORY + "/program"
 
 
 def prepared(host: Host) -> list[str]:
     """Paths of what waits for the next boot. The link that enables the unit comes first: without it nothing is started."""
     link = UNITS + "/multi-user.target.wants/" + UNIT
     units = [path for path in (link, UNITS + "/" + UNIT) if os.path.lexists(_entry(host, path))]
-    job = [path for path in host.glob(DIRECTORY + "/*") if path.endswith(".json") or path == DIRECTORY + "/run"]
+    job = [path for path in host.glob(paths.RESUME + "/*") if path.endswith(".json") or path == paths.RESUME + "/run"]
     # Without the unit it is at work, and runs from its copy of the program.
-    return units + job + [path for path in (PROGRAM,) if units and host.exists(path)]
+    return units + job + [path for path in (paths.RESUME_PROGRAM,) if units and host.exists(path)]
 
 
 def _entry(host: Host, path: str) -> str:
@@ -35,10 +34,10 @@ def _entry(host: Host, path: str) -> str:
 
 def drop(host: Host, check: bool) -> list[str]:
     """Remove it; the paths that were (with `check`, would be) removed."""
-    paths = prepared(host)
-    for path in [] if check else paths:
-        if path == PROGRAM:
+    found = prepared(host)
+    for path in [] if check else found:
+        if path == paths.RESUME_PROGRAM:
             shutil.rmtree(_entry(host, path))
         else:
             os.unlink(_entry(host, path))
-    return paths
+    return found

@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, redact, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
@@ -142,10 +142,10 @@ def write_object(host: Host, path: str, record: Mapping[str, Any], directory_mod
     _sync_directory(directory)
 
 
-def remove(host: Host, paths: list[str]) -> list[str]:
+def remove(host: Host, named: list[str]) -> list[str]:
     """Remove records, with the directories synced; the paths that were there."""
     gone = []
-    for path in paths:
+    for path in named:
         try:
             os.unlink(host.at(path))
         except FileNotFoundError:
@@ -167,7 +167,7 @@ def lock_conflict(lock: RunLock | None, owner: str, now: float) -> str | None:
     if expires is not None and from_iso(expires) <= now:
         return None
     return "this machine is being worked on by {} since {}; wait, or remove {} if that run is dead".format(
-        lock.get("owner") or "somebody unknown", lock.get("since") or "an unknown time", seals.LOCK
+        lock.get("owner") or "somebody unknown", lock.get("since") or "an unknown time", paths.LOCK
     )
 
 
@@ -184,18 +184,18 @@ def take_lock(host: Host, owner: str, seconds: float) -> bool:
     since = present["since"] if present and present.get("owner") == owner and present.get("since") else seals.iso(now)
     record = {"owner": owner, "since": since, "expires": seals.iso(now + seconds)}
     if present is not None and present.get("owner") == owner:
-        write_object(host, seals.LOCK, record, 0o755)
+        write_object(host, paths.LOCK, record, 0o755)
         return False
     if present is not None:
-        remove(host, [seals.LOCK])
-    mine = f"{seals.LOCK}.{os.getpid()}"
+        remove(host, [paths.LOCK])
+    mine = f"{paths.LOCK}.{os.getpid()}"
     write_object(host, mine, record, 0o755)
     try:
-        os.link(host.at(mine), host.at(seals.LOCK))
+        os.link(host.at(mine), host.at(paths.LOCK))
     except FileExistsError:
         other = seals.read_lock(host)
         raise seals.SealError(
-            lock_conflict(other, owner, now) or f"another run took the lock {seals.LOCK} just now; try again"
+            lock_conflict(other, owner, now) or f"another run took the lock {paths.LOCK} just now; try again"
         ) from None
     finally:
         os.unlink(host.at(mine))
@@ -207,4 +207,4 @@ def release_lock(host: Host, owner: str) -> bool:
     present = seals.read_lock(host)
     if present is None or present.get("owner") != owner:
         return False
-    return bool(remove(host, [seals.LOCK]))
+    return bool(remove(host, [paths.LOCK]))

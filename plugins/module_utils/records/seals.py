@@ -14,7 +14,7 @@ import stat as stat_module
 import time
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, RunLock, SealState
 
 SCHEMA = 1
-DIRECTORY = "/var/lib/gpuwright/seals"
-PROOF = "/var/lib/gpuwright/proof.json"
-LOCK = "/run/gpuwright/lock.json"
 
 _DIGEST_LIMIT = 1 << 20
 """Bytes up to which a file is compared by content at each look; larger ones by size and time of change."""
@@ -236,7 +233,7 @@ def path_of(component: str) -> str:
     """File of a component's seal."""
     if not component or "/" in component or component.startswith("."):
         raise SealError(f"{component!r} is no name of a component")
-    return f"{DIRECTORY}/{component}.json"
+    return f"{paths.SEALS}/{component}.json"
 
 
 def read(host: Host, component: str) -> dict[str, Any] | None:
@@ -247,7 +244,7 @@ def read(host: Host, component: str) -> dict[str, Any] | None:
 def read_all(host: Host) -> dict[str, dict[str, Any] | SealError]:
     """All seals of the node by component; unreadable ones as the error."""
     seals: dict[str, dict[str, Any] | SealError] = {}
-    for name in host.names(DIRECTORY, "seals"):
+    for name in host.names(paths.SEALS, "seals"):
         if name.endswith(".json") and not name.startswith("."):
             component = name[: -len(".json")]
             try:
@@ -263,7 +260,7 @@ def read_all(host: Host) -> dict[str, dict[str, Any] | SealError]:
 def read_proof(host: Host) -> Proof | None:
     """Record of the last proof; None when there is none or it is unreadable (then nothing is proven)."""
     try:
-        return cast("Proof | None", read_object(host, PROOF))
+        return cast("Proof | None", read_object(host, paths.PROOF))
     except SealError as exc:
         host.unknown("proof", str(exc))
         return None
@@ -272,7 +269,7 @@ def read_proof(host: Host) -> Proof | None:
 def read_lock(host: Host) -> RunLock | None:
     """The lock of the run at work, expired or not; None when there is none. An unreadable one is of an unknown owner."""
     try:
-        return cast("RunLock | None", read_object(host, LOCK))
+        return cast("RunLock | None", read_object(host, paths.LOCK))
     except SealError as exc:
         host.unknown("lock", str(exc))
         return {"owner": None, "since": None, "expires": None}

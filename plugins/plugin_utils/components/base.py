@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
-
-#: Where files of the host that were in the way are kept, below their whole path.
-BACKUP = "/var/lib/gpuwright/backup"
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,9 @@ def _displaced(context: Context, names: Sequence[str]) -> list[Finding]:
     """A finding for each file of the host that is in the way of the named package sources: it is moved to a backup."""
     return [
         Finding(
-            "repair", f"{entry['file']} is in the way: {entry['reason']}", files=[entry["file"], BACKUP + entry["file"]]
+            "repair",
+            f"{entry['file']} is in the way: {entry['reason']}",
+            files=[entry["file"], paths.BACKUP + entry["file"]],
         )
         for repository in context.stack.get("repositories") or ()
         if repository["name"] in names

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout
+from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout, paths
 
 from ..model import sections
 from .base import Context, Finding, Manages
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
 
 SERVICE = "gpuwright-mig.service"
-LAYOUT = "/etc/gpuwright/mig.json"
-PROGRAM = "/usr/local/libexec/gpuwright/mig_layout.py"
+LAYOUT = f"{paths.SETTINGS}/mig.json"
+PROGRAM = f"{paths.PROGRAMS}/mig_layout.py"
 UNIT = f"/etc/systemd/system/{SERVICE}"
 
 

@@ -18,6 +18,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework i
 
 from ..components import container_toolkit
 from ..components.nvidia_driver import driver_lock, secure_boot
+from ..model.proof import MAX_AGE
 from ..rules import hosts
 from . import judge_datacentre, judge_hosts
 
@@ -37,8 +38,6 @@ SPACE = {
     "/opt": 1_000 * MB,
     "/tmp": 200 * MB,  # noqa: S108 - a mount point, nothing is written
 }
-PROOF_MAX_AGE = 30 * 24 * 3600
-"""Seconds after which a proof is old, unless ``proof_max_age`` says otherwise."""
 
 UP = "run gpuwright up"
 _NOT_ON_BUS = (
@@ -708,7 +707,7 @@ def judge_proof(view: View, expected: Expected) -> list[Check]:
     if not isinstance(proof, Mapping):
         reason = view.why_unknown("proof") or "this host was never proven"
         return [checks.incomplete("proof.age", reason, action="none", remedy="run gpuwright validate")]
-    stale = _why_stale(view, proof, int(expected.get("proof_max_age") or PROOF_MAX_AGE))
+    stale = _why_stale(view, proof, int(expected.get("proof_max_age") or MAX_AGE))
     rest: dict[str, Any] = {"measured": proof.get("time"), "evidence": f"verdict {proof.get('verdict')}"}
     if stale:
         return [checks.incomplete("proof.age", stale, action="none", remedy="run gpuwright validate", **rest)]

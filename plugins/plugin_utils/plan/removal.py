@@ -34,8 +34,6 @@ BOOTS = re.compile(
 )
 #: What keeps CDI fresh: it comes with the toolkit, and its role enables it. dpkg's purge takes the link away, rpm leaves it.
 REFRESHES = ("nvidia-container-toolkit-base", ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"))
-#: Where the host's own files lie that were in the way.
-BACKUP = "/var/lib/gpuwright/backup"
 
 _KEYS = ("/usr/share/keyrings/", "/etc/apt/keyrings/", "/etc/pki/rpm-gpg/")
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ...module_utils.base import paths
 from ...module_utils.records import history
 from ..components import Finding
 from ..components.base import not_known
@@ -322,7 +323,7 @@ def copies(state: DriverState, facts: Facts) -> dict[str, str]:
     """The packages of a state that are kept on the node, by name, with their files."""
     kept = set(sections.history(facts).get("copies") or ())
     return {
-        name: f"{history.COPIES}/{file}"
+        name: f"{paths.PACKAGES}/{file}"
         for name, version in state["packages"].items()
         for file in history.copy_names(state, name, version)
         if file in kept
@@ -374,7 +375,7 @@ def refusals(
         return [{"rule": "rollback-file", "text": text, "source": "gpuwright", "remedy": remedy}]
     if file and not addresses(file, given) and file["name"] not in (sections.history(facts).get("copies") or ()):
         text = f"{file['name']}, which brought driver {state['version']}, is not kept on the node, and this run does not say where it is"
-        remedy = f"name it as it was named then (-e nvidia_driver_runfile=PATH), or put it into {history.COPIES} on the node and run again"
+        remedy = f"name it as it was named then (-e nvidia_driver_runfile=PATH), or put it into {paths.PACKAGES} on the node and run again"
         return [{"rule": "rollback-file", "text": text, "source": "gpuwright", "remedy": remedy}]
     lost = [
         f"{name} {version}"
@@ -384,7 +385,7 @@ def refusals(
     if not lost:
         return []
     text = f"{len(lost)} packages of driver {state['version']} are neither in the package index nor kept on the node: {', '.join(lost[:5])}"
-    remedy = f"name a mirror that has them (gpuwright_mirrors), or put the files into {history.COPIES} and run again"
+    remedy = f"name a mirror that has them (gpuwright_mirrors), or put the files into {paths.PACKAGES} and run again"
     return [{"rule": "rollback-packages", "text": text, "source": "gpuwright", "remedy": remedy}]
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...module_utils.base import paths
+
 #: Variables that decide who goes on after the boot, beside those of the run.
 VARIABLES = ("gpuwright_resume", "gpuwright_resume_refused")
-
-_DIRECTORY = "/var/lib/gpuwright/resume"
 
 
 def of(plan: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def resume(variables: Mapping[str, Any]) -> dict[str, Any]:
         return _not(str(given.get("refused") or "the run was not started by the command line"))
     if variables.get("gpuwright_resume_refused"):
         return _not(str(variables["gpuwright_resume_refused"]))
-    return {"prepared": True, "why_not": None, "unit": "gpuwright-resume.service", "report": f"{_DIRECTORY}/report"}
+    return {"prepared": True, "why_not": None, "unit": "gpuwright-resume.service", "report": f"{paths.RESUME}/report"}
 
 
 def _not(why: str) -> dict[str, Any]:

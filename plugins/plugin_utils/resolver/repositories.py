@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import foreign, keys, source_files, systems, upstreams
@@ -61,7 +63,7 @@ def _displacing(
     offers = repository["name"] == "nvidia-cuda" and driver.get("source") == "nvidia"
     found = source_files.in_the_way(repository, situation.package_sources, driver=offers)
     for each in found:
-        text = f"{each['file']} is moved to {source_files.BACKUP}: {each['reason']}"
+        text = f"{each['file']} is moved to {paths.BACKUP}: {each['reason']}"
         log.decided("repository.displaces", text, "the machine's facts")
     return {**repository, "displaces": found} if found else repository
 

@@ -18,8 +18,6 @@ Source = Mapping[str, Any]
 
 #: The stack's name of NVIDIA's repository: other places of the driver or the toolkits are in its way only.
 CUDA = "nvidia-cuda"
-#: Where the files that were in the way are kept, below their whole path.
-BACKUP = "/var/lib/gpuwright/backup"
 #: Packages of NVIDIA unpacked to a directory of the machine: apt takes it for a repository (cuda-repo-…-local, nvidia-driver-local-repo-…).
 _LOCAL = re.compile(r"^file:/+var/(?:cuda-repo-|nvidia-driver-local-repo-|cudnn-local-repo-)")
 _PPA = re.compile(r"^https?://ppa\.launchpad(?:content)?\.net/graphics-drivers/ppa(?:/|$)")

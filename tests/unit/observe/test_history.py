@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from ansible_collections.gpuwright.node.plugins.module_utils.records import (
     history,
@@ -110,7 +111,7 @@ def test_packages_in_apts_cache_are_kept_and_those_of_forgotten_drivers_go(node:
         node.file(f"{CACHE}/libcuda1_{version}-1_amd64.deb", version)
         begin(node, state(version))
     assert sorted(seen(node)["copies"]) == ["libcuda1_2-1_amd64.deb", "libcuda1_3-1_amd64.deb"]
-    kept = node.root / history.COPIES.lstrip("/") / "libcuda1_3-1_amd64.deb"
+    kept = node.root / paths.PACKAGES.lstrip("/") / "libcuda1_3-1_amd64.deb"
     assert kept.stat().st_ino == (node.root / CACHE.lstrip("/") / "libcuda1_3-1_amd64.deb").stat().st_ino
 
 
@@ -120,10 +121,10 @@ def of_file(version: str) -> dict[str, Any]:
 
 
 def test_files_of_nvidias_are_kept_for_the_drivers_that_worked_and_the_one_that_comes(node: Tree) -> None:
-    node.file(f"{history.COPIES}/NVIDIA-Linux-x86_64-4.run")
+    node.file(f"{paths.PACKAGES}/NVIDIA-Linux-x86_64-4.run")
     node.file(seals.path_of("nvidia_driver"), json.dumps({"stack": of_file("4")["stack"]}))
     for version in ("1", "2", "3"):
-        node.file(f"{history.COPIES}/NVIDIA-Linux-x86_64-{version}.run")
+        node.file(f"{paths.PACKAGES}/NVIDIA-Linux-x86_64-{version}.run")
         begin(node, of_file(version))
     assert [each["version"] for each in seen(node)["states"]] == ["3", "2"]
     assert [name[-5:] for name in sorted(seen(node)["copies"])] == ["2.run", "3.run", "4.run"]
@@ -148,8 +149,8 @@ def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_prov
     for failed in (row, row, {**row, "version": "3"}):
         remembering.begin(node.host(), None, {}, failed)
     assert [each["version"] for each in seen(node)["failed"]] == ["3", "2"]
-    assert [each["log"] for each in seen(node)["failed"]] == [None, f"{history.LOGS}/2-6.12.log"]
-    assert (node.root / history.LOGS.lstrip("/") / "2-6.12.log").read_text() == "too few arguments"
+    assert [each["log"] for each in seen(node)["failed"]] == [None, f"{paths.FAILED}/2-6.12.log"]
+    assert (node.root / paths.FAILED.lstrip("/") / "2-6.12.log").read_text() == "too few arguments"
     remembering.works(node.host(), "2")
     found = history.observe(node.host())
     assert found is not None

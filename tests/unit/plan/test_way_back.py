@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set
 from ansible_collections.gpuwright.node.plugins.plugin_utils import components, resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
@@ -772,7 +773,7 @@ def _named() -> set[str]:
         if name.strip("_").isupper()
         for path in _paths(value)
     }
-    return found - {runfile.UNINSTALLER, base.BACKUP}
+    return found - {runfile.UNINSTALLER, paths.BACKUP}
 
 
 def _modules() -> Iterator[pkgutil.ModuleInfo]:

@@ -184,9 +184,10 @@ def test_the_script_is_clean(tmp_path: Path) -> None:
 
 
 def test_the_playbooks_names_are_those_that_the_command_line_and_the_node_use() -> None:
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
     from ansible_collections.gpuwright.node.plugins.module_utils.records import resume as on_node
     from gpuwright import continuation
 
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
-    assert variables["__reboot_resume_directory"] == str(continuation.DIRECTORY) == on_node.DIRECTORY
+    assert variables["__reboot_resume_directory"] == str(continuation.DIRECTORY) == paths.RESUME
     assert variables["__reboot_resume_unit"] == UNIT == on_node.UNIT

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import gpuwright
-from ansible_collections.gpuwright.node.plugins.module_utils.base import program, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, program, run
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.records import resume as continuation
 from ansible_collections.gpuwright.node.plugins.modules import resume_program
@@ -184,19 +184,19 @@ def test_a_pipe_in_the_installation_holds_nobody_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_the_copy_goes_with_what_waits_and_not_from_under_what_runs(tmp_path: Path, waits: bool) -> None:
-    copy = tmp_path / continuation.PROGRAM[1:]
+    copy = tmp_path / paths.RESUME_PROGRAM[1:]
     (copy / "lib").mkdir(parents=True)
     if waits:
         unit = tmp_path / continuation.UNITS[1:] / continuation.UNIT
         unit.parent.mkdir(parents=True)
         unit.touch()
     gone = continuation.drop(Host(root=str(tmp_path)), check=False)
-    assert (continuation.PROGRAM in gone) is waits
+    assert (paths.RESUME_PROGRAM in gone) is waits
     assert copy.exists() is not waits
 
 
 def test_the_names_are_those_of_the_command_line() -> None:
     from gpuwright import continuation as command_line
 
-    assert str(command_line.PROGRAM) == continuation.PROGRAM
+    assert str(command_line.PROGRAM) == paths.RESUME_PROGRAM
     assert set(installation.PROGRAMS) == set(program.PROGRAMS)
