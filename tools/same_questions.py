@@ -4,7 +4,8 @@
 
 The unit tests of that tree are run, and what they hand to the planner, the judges and the resolver is written down: the observation, the
 wish by the variables it came from, the request, the answers of the package index. What was made otherwise (rules of a test's own, a wish
-that was changed by hand) cannot be asked again in another tree and is counted only.
+that was changed by hand) cannot be asked again in another tree and is counted only. What a test leaves out of an answer of a node is
+filled in, see tools/same_shape.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import contextlib
 import copy
 import dataclasses
 import hashlib
-import importlib
 import io
 import json
 import os
@@ -25,6 +25,10 @@ from pathlib import Path
 from typing import Any
 
 Entry = Callable[[str], Any]
+#: Where each function of a name is in this tree: modules and the name there.
+Places = Callable[[str], list[tuple[Any, str]]]
+#: A value with all that the definition of a name requires, after a model.
+Filled = Callable[[str, Any, Any], Any]
 
 #: Tests that are run for what they ask.
 TESTS = ("plan", "resolve", "prove", "gate", "secrets", "observe")
@@ -52,9 +56,16 @@ def digest(value: Any) -> str:
 class Recorder:
     """Writes down what is asked, at the outermost of the functions that are watched."""
 
-    def __init__(self, entry: Entry, wish_of: Callable[..., Any], request_of: Callable[..., Any]) -> None:
-        self.entry, self.wish_of, self.request_of = entry, wish_of, request_of
+    def __init__(
+        self,
+        entry: Entry,
+        wish_of: Callable[..., Any],
+        request_of: Callable[..., Any],
+        filled: Filled = lambda _name, value, _model: value,
+    ) -> None:
+        self.entry, self.wish_of, self.request_of, self.filled = entry, wish_of, request_of, filled
         self.facts: dict[str, Any] = {}
+        self.nodes: dict[str, Any] = {}
         self.rows: dict[str, dict[str, Any]] = {}
         self.wishes: dict[int, tuple[Any, list[Any]]] = {}
         self.machines: dict[int, tuple[Any, dict[str, Any]]] = {}
@@ -71,9 +82,11 @@ class Recorder:
         """The row, which is there once; None where it is no JSON."""
         try:
             if facts is not None:
-                text = json.dumps(facts, sort_keys=True)
-                row["facts"] = digest(json.loads(text))
-                self.facts.setdefault(row["facts"], json.loads(text))
+                observed = self.observation(json.loads(json.dumps(facts)))
+                row["facts"] = digest(observed)
+                self.facts.setdefault(row["facts"], observed)
+                if whole(facts):
+                    self.nodes.setdefault(row["facts"], observed)
             row = json.loads(json.dumps({"kind": kind, **row}))
         except (TypeError, ValueError):
             self.pass_over("no JSON")
@@ -85,6 +98,12 @@ class Recorder:
         test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" (")[0].removeprefix("tests/unit/")
         self.rows[f"{kind} {mark} {test}".rstrip()] = row
         return row
+
+    def observation(self, facts: Any) -> Any:
+        """The whole observation of which a test says a part."""
+        from tests.unit.plan import nodes
+
+        return self.filled("facts", facts, nodes.bare())
 
     def pass_over(self, why: str) -> None:
         """Count what cannot be asked again."""
@@ -210,7 +229,7 @@ class Recorder:
             self.pass_over("a draft that was made by hand or changed")
             return
         row = self.drafts[id(drafted)][1]
-        answer = json.loads(json.dumps(index))
+        answer = self.filled("package_index", json.loads(json.dumps(index)), None)
         if answer not in row["indexes"]:
             row["indexes"].append(answer)
 
@@ -232,8 +251,10 @@ class Recorder:
         """A judge of what was measured; what is no plain JSON cannot be asked again."""
 
         def note(_result: Any, arguments: Any, named: Any, _kept: Any) -> None:
-            given = {"arguments": list(arguments), "named": dict(named)}
+            given: dict[str, Any] = {"arguments": list(arguments), "named": dict(named)}
             if json.loads(json.dumps(given)) == given:
+                if judge == "judge_smi" and arguments:
+                    given["arguments"][0] = self.filled("smi_data", arguments[0], None)
                 self.add("judge", {"judge": judge, **given})
             else:
                 self.pass_over("measured, and no JSON")
@@ -243,9 +264,9 @@ class Recorder:
     def read_log(self, _result: Any, arguments: Any, _named: Any, _kept: Any) -> None:
         """judge_kernel_log.judge(seen, rules)."""
         if self.ours([arguments[1]]):
-            self.add("judge", {"seen": arguments[0]})
+            self.add("judge", {"seen": self.filled("kernel_log", arguments[0], None)})
 
-    def watch(self, places: Mapping[str, Sequence[str]]) -> None:
+    def watch(self, there: Places) -> None:
         """Put a watched function in the place of each, before a test imports it."""
         notes = {
             "lock_as_wish": self.locked_wish,
@@ -263,8 +284,9 @@ class Recorder:
         }
         for name, note in notes.items():
             function = self.entry(name)
-            module, _separator, attribute = places[name][0].partition(":")
-            setattr(importlib.import_module(module), attribute, self.outermost(function, note))
+            for module, attribute in there(name):
+                if getattr(module, attribute) is function:
+                    setattr(module, attribute, self.outermost(function, note))
         wish = self.entry("wish")
         for step in ("with_defaults", "with_roles"):
             setattr(wish, step, self.outermost(getattr(wish, step), self.stepped(step)))
@@ -317,6 +339,7 @@ def _whole(start: str) -> str:
 
 def with_every_verb(recorder: Recorder, facts: Mapping[str, Any], wishes: Sequence[Sequence[Any]], **more: Any) -> None:
     """An observation with every verb, and with an index that has all that is asked for."""
+    facts = recorder.observation(facts)
     for verb in VERBS:
         fields = {"host": "node", "today": TODAY.isoformat(), "verb": verb, **more}
         if verb == "remove":
@@ -332,7 +355,9 @@ def with_every_verb(recorder: Recorder, facts: Mapping[str, Any], wishes: Sequen
                 recorder.pass_over(f"no index: {type(error).__name__}")
                 continue
             if not isinstance(drafted, dict) and drafted.packages:
-                row["indexes"].append(json.loads(json.dumps(index_for(drafted))))
+                row["indexes"].append(
+                    recorder.filled("package_index", json.loads(json.dumps(index_for(drafted))), None)
+                )
 
 
 def scenarios(recorder: Recorder) -> None:
@@ -375,11 +400,14 @@ def scenarios(recorder: Recorder) -> None:
 def sealed(recorder: Recorder, facts: Mapping[str, Any]) -> dict[str, Any]:
     """The same node with good seals of what is wished by default, and a fresh proof."""
     entry = recorder.entry
+    facts = recorder.observation(facts)
     drafted = recorder.draft(facts, _DEFAULTS, {"host": "node", "today": TODAY.isoformat(), "verb": "up"})
     plan = (
         drafted
         if isinstance(drafted, dict)
-        else entry("finish")(drafted, index_for(drafted) if drafted.packages else None)
+        else entry("finish")(
+            drafted, recorder.filled("package_index", index_for(drafted), None) if drafted.packages else None
+        )
     )
     gpus = [f"10de:{card['device']}" for card in facts["pci"]["gpus"] or ()]
     seals = {
@@ -438,13 +466,15 @@ def drawn(recorder: Recorder, number: int, seed: int) -> None:
 
 def make(
     entry: Entry,
-    makers: tuple[Callable[..., Any], Callable[..., Any]],
-    places: Mapping[str, Sequence[str]],
+    makers: tuple[Callable[..., Any], Callable[..., Any], Filled],
+    places: Places,
     *,
     machines: int,
     seed: int,
 ) -> dict[str, Any]:
-    """All questions: rows by name, and the observations that they are about by digest. ``makers``: of a wish and of a request."""
+    """All questions: rows by name, and the observations that they are about by digest. ``makers``: of a wish,
+    of a request, and of a whole answer.
+    """
     import pytest
 
     recorder = Recorder(entry, *makers)
@@ -456,13 +486,14 @@ def make(
             ["-q", "-p", "no:cacheprovider", "-m", "not slow and not sim", "--no-header", "--tb=line", *tests]
         )
     os.environ.pop("PYTEST_CURRENT_TEST", None)
-    last = (said.getvalue().strip().splitlines() or ["nothing"])[-1]
-    print(f"tests of the old state (pytest {int(code)}): {last}", file=sys.stderr)
+    lines = said.getvalue().strip().splitlines() or ["nothing"]
+    print(f"tests of the old state (pytest {int(code)}): {lines[-1]}", file=sys.stderr)
+    print(*(line for line in lines if line.startswith(("FAILED", "ERROR"))), sep="\n", end="", file=sys.stderr)
     of_tests = len(recorder.rows)
     recorder.depth = 1  # what is asked from here on is added by name
-    observed = [facts for facts in recorder.facts.values() if whole(facts)]
+    observed = list(recorder.nodes.values())
     for facts in observed:
-        with_every_verb(recorder, filled(facts), [_DEFAULTS])
+        with_every_verb(recorder, facts, [_DEFAULTS])
     of_verbs = len(recorder.rows)
     scenarios(recorder)
     of_scenarios = len(recorder.rows)
@@ -476,19 +507,6 @@ def make(
     )
     print(f"passed over: {recorder.passed}", file=sys.stderr)
     return {"facts": recorder.facts, "rows": recorder.rows}
-
-
-def filled(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """With what a test of the resolver alone leaves out, as it is on a bare node."""
-    from tests.unit.plan import nodes
-
-    bare = nodes.bare()
-    there = {
-        name: {**bare[name], **part}
-        for name, part in facts.items()
-        if isinstance(part, dict) and isinstance(bare.get(name), dict)
-    }
-    return {**bare, **facts, **there}
 
 
 def whole(facts: Mapping[str, Any]) -> bool:
