@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
@@ -335,6 +336,12 @@ def in_tree(tree: Path, *arguments: str) -> None:
         raise NoComparisonError(f"{tree}: {' '.join(arguments[:1])} ended with {ended.returncode}")
 
 
+def answered(tree: Path, questions: Path, place: Path) -> Any:
+    """The answers of a tree."""
+    in_tree(tree, "--answer", str(questions), str(place))
+    return json.loads(place.read_text(encoding="utf-8"))
+
+
 def compare(options: argparse.Namespace) -> int:
     """Make the questions, ask both trees, show where they differ."""
     with ExitStack() as stack:
@@ -343,10 +350,10 @@ def compare(options: argparse.Namespace) -> int:
         questions = Path(options.inputs).resolve() if options.inputs else place / "questions.json"
         if not questions.exists():
             in_tree(old, "--make", str(questions), str(options.machines), str(options.seed))
-        told = []
-        for name, tree in (("old", old), ("new", new)):
-            in_tree(tree, "--answer", str(questions), str(place / name))
-            told.append(json.loads((place / name).read_text(encoding="utf-8")))
+        with ThreadPoolExecutor() as both:
+            told = list(
+                both.map(lambda tree, name: answered(tree, questions, place / name), (old, new), ("old", "new"))
+            )
         asked = json.loads(questions.read_text(encoding="utf-8"))
     found = list(differences(*told))
     for difference in found[: options.most]:

@@ -65,7 +65,6 @@ class Recorder:
     ) -> None:
         self.entry, self.wish_of, self.request_of, self.filled = entry, wish_of, request_of, filled
         self.facts: dict[str, Any] = {}
-        self.nodes: dict[str, Any] = {}
         self.rows: dict[str, dict[str, Any]] = {}
         self.wishes: dict[int, tuple[Any, list[Any]]] = {}
         self.machines: dict[int, tuple[Any, dict[str, Any]]] = {}
@@ -82,11 +81,9 @@ class Recorder:
         """The row, which is there once; None where it is no JSON."""
         try:
             if facts is not None:
-                observed = self.observation(json.loads(json.dumps(facts)))
-                row["facts"] = digest(observed)
-                self.facts.setdefault(row["facts"], observed)
-                if whole(facts):
-                    self.nodes.setdefault(row["facts"], observed)
+                text = json.dumps(facts, sort_keys=True)
+                row["facts"] = digest(json.loads(text))
+                self.facts.setdefault(row["facts"], json.loads(text))
             row = json.loads(json.dumps({"kind": kind, **row}))
         except (TypeError, ValueError):
             self.pass_over("no JSON")
@@ -104,6 +101,33 @@ class Recorder:
         from tests.unit.plan import nodes
 
         return self.filled("facts", facts, nodes.bare())
+
+    def answered(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A question with whole answers of the node in it."""
+        full = dict(row)
+        if "indexes" in row:
+            indexes = [self.filled("package_index", index, None) for index in row["indexes"]]
+            full["indexes"] = [index for place, index in enumerate(indexes) if index not in indexes[:place]]
+        if "seen" in row:
+            full["seen"] = self.filled("kernel_log", row["seen"], None)
+        if row.get("judge") == "judge_smi" and row["arguments"]:
+            full["arguments"] = [self.filled("smi_data", row["arguments"][0], None), *row["arguments"][1:]]
+        return full
+
+    def questions(self) -> dict[str, Any]:
+        """All that was asked, each once, with whole observations and answers: rows by name, and observations by digest.
+
+        They are filled here and not when they are asked, because there are tests that measure time.
+        """
+        observed = {name: self.observation(facts) for name, facts in self.facts.items()}
+        rows: dict[str, Any] = {}
+        there: dict[str, str] = {}
+        for name, row in self.rows.items():
+            full = self.answered(row)
+            if "facts" in row:
+                full["facts"] = digest(observed[row["facts"]])
+            rows[there.setdefault(digest(full), name)] = full
+        return {"facts": {digest(facts): facts for facts in observed.values()}, "rows": rows}
 
     def pass_over(self, why: str) -> None:
         """Count what cannot be asked again."""
@@ -229,7 +253,7 @@ class Recorder:
             self.pass_over("a draft that was made by hand or changed")
             return
         row = self.drafts[id(drafted)][1]
-        answer = self.filled("package_index", json.loads(json.dumps(index)), None)
+        answer = json.loads(json.dumps(index))
         if answer not in row["indexes"]:
             row["indexes"].append(answer)
 
@@ -251,10 +275,8 @@ class Recorder:
         """A judge of what was measured; what is no plain JSON cannot be asked again."""
 
         def note(_result: Any, arguments: Any, named: Any, _kept: Any) -> None:
-            given: dict[str, Any] = {"arguments": list(arguments), "named": dict(named)}
+            given = {"arguments": list(arguments), "named": dict(named)}
             if json.loads(json.dumps(given)) == given:
-                if judge == "judge_smi" and arguments:
-                    given["arguments"][0] = self.filled("smi_data", arguments[0], None)
                 self.add("judge", {"judge": judge, **given})
             else:
                 self.pass_over("measured, and no JSON")
@@ -264,7 +286,7 @@ class Recorder:
     def read_log(self, _result: Any, arguments: Any, _named: Any, _kept: Any) -> None:
         """judge_kernel_log.judge(seen, rules)."""
         if self.ours([arguments[1]]):
-            self.add("judge", {"seen": self.filled("kernel_log", arguments[0], None)})
+            self.add("judge", {"seen": arguments[0]})
 
     def watch(self, there: Places) -> None:
         """Put a watched function in the place of each, before a test imports it."""
@@ -355,9 +377,7 @@ def with_every_verb(recorder: Recorder, facts: Mapping[str, Any], wishes: Sequen
                 recorder.pass_over(f"no index: {type(error).__name__}")
                 continue
             if not isinstance(drafted, dict) and drafted.packages:
-                row["indexes"].append(
-                    recorder.filled("package_index", json.loads(json.dumps(index_for(drafted))), None)
-                )
+                row["indexes"].append(json.loads(json.dumps(index_for(drafted))))
 
 
 def scenarios(recorder: Recorder) -> None:
@@ -488,10 +508,12 @@ def make(
     os.environ.pop("PYTEST_CURRENT_TEST", None)
     lines = said.getvalue().strip().splitlines() or ["nothing"]
     print(f"tests of the old state (pytest {int(code)}): {lines[-1]}", file=sys.stderr)
-    print(*(line for line in lines if line.startswith(("FAILED", "ERROR"))), sep="\n", end="", file=sys.stderr)
+    for line in lines:
+        if line.startswith(("FAILED", "ERROR")):
+            print(line, file=sys.stderr)
     of_tests = len(recorder.rows)
     recorder.depth = 1  # what is asked from here on is added by name
-    observed = list(recorder.nodes.values())
+    observed = [facts for facts in recorder.facts.values() if whole(facts)]
     for facts in observed:
         with_every_verb(recorder, facts, [_DEFAULTS])
     of_verbs = len(recorder.rows)
@@ -506,7 +528,7 @@ def make(
         file=sys.stderr,
     )
     print(f"passed over: {recorder.passed}", file=sys.stderr)
-    return {"facts": recorder.facts, "rows": recorder.rows}
+    return recorder.questions()
 
 
 def whole(facts: Mapping[str, Any]) -> bool:

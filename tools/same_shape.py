@@ -64,13 +64,17 @@ class Shape:
         return there | {key: self._made(known[key], models.get(key, _NOTHING)) for key in lacking}
 
     def _meant(self, schema: Schema, value: Any) -> Schema:
-        """The schema without references; of several the one with the most of the value's keys."""
+        """The schema without references; of several the one with the most of the value's keys and the fewest others."""
         schema = self._direct(schema)
         if "anyOf" not in schema:
             return schema
         keys = set(value) if isinstance(value, dict) else set()
-        branches = [self._meant(each, value) for each in schema["anyOf"]]
-        return max(branches, key=lambda each: len(keys & set(each.get("properties") or ())))
+
+        def fits(branch: Schema) -> tuple[int, int]:
+            known = set(branch.get("properties") or ())
+            return len(keys & known), -len(known - keys)
+
+        return max((self._meant(each, value) for each in schema["anyOf"]), key=fits)
 
     def _direct(self, schema: Schema) -> Schema:
         while "$ref" in schema:
