@@ -30,8 +30,8 @@ Places = Callable[[str], list[tuple[Any, str]]]
 #: A value with all that the definition of a name requires, after a model.
 Filled = Callable[[str, Any, Any], Any]
 
-#: Tests that are run for what they ask.
-TESTS = ("plan", "resolve", "prove", "gate", "secrets", "observe")
+#: Tests that are run for what they ask; those of the gate, of secrets and of observing ask nothing else.
+TESTS = ("plan", "resolve", "prove")
 VERBS = ("plan", "up", "upgrade", "rollback", "remove", "doctor", "status")
 TODAY = date(2026, 11, 20)
 _DEFAULTS: tuple[tuple[Any, ...], ...] = (("variables", {}), ("with_defaults",))
