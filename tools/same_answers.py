@@ -6,7 +6,8 @@
 
 OLD and NEW are revisions of git, or directories. The questions are made once, in OLD: every observation, wish and answer of a package
 index that its unit tests hand to the planner, the judges and the resolver, each of these observations with every verb, every scenario of
-the simulated node, and machines that are drawn. They are JSON; each state reads the same in a process of its own, so that NEW may have
+the simulated node, and machines that are drawn. What a test leaves out of an observation or an answer of an index is filled in, by the
+schema of the tree that this script is in. They are JSON; each state reads the same in a process of its own, so that NEW may have
 renamed anything but what ENTRY_POINTS names. Sentences are left out of what is compared, and so are the key `work` and remedies.
 Exit 0: the same; 1: a difference, shown as a diff; 2: no comparison could be made.
 """
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
@@ -91,6 +93,13 @@ Row = Mapping[str, Any]
 
 def entry(name: str) -> Any:
     """The function of a name in the tree that this process belongs to."""
+    module, attribute = places(name)[0]
+    return getattr(module, attribute)
+
+
+def places(name: str) -> list[tuple[Any, str]]:
+    """The modules of this tree that have the function of a name, with its name there; the first is asked."""
+    there = []
     for place in ENTRY_POINTS[name]:
         module, _separator, attribute = place.partition(":")
         try:
@@ -100,7 +109,9 @@ def entry(name: str) -> Any:
                 raise
             continue
         if hasattr(found, attribute):
-            return getattr(found, attribute)
+            there.append((found, attribute))
+    if there:
+        return there
     raise LookupError(
         f"{name} is in none of {', '.join(ENTRY_POINTS[name])}: add its place to ENTRY_POINTS of tools/same_answers.py"
     )
@@ -338,6 +349,12 @@ def in_tree(tree: Path, *arguments: str) -> None:
         raise NoComparisonError(f"{tree}: {' '.join(arguments[:1])} ended with {ended.returncode}")
 
 
+def answered(tree: Path, questions: Path, place: Path) -> Any:
+    """The answers of a tree."""
+    in_tree(tree, "--answer", str(questions), str(place))
+    return json.loads(place.read_text(encoding="utf-8"))
+
+
 def compare(options: argparse.Namespace) -> int:
     """Make the questions, ask both trees, show where they differ."""
     with ExitStack() as stack:
@@ -346,10 +363,10 @@ def compare(options: argparse.Namespace) -> int:
         questions = Path(options.inputs).resolve() if options.inputs else place / "questions.json"
         if not questions.exists():
             in_tree(old, "--make", str(questions), str(options.machines), str(options.seed))
-        told = []
-        for name, tree in (("old", old), ("new", new)):
-            in_tree(tree, "--answer", str(questions), str(place / name))
-            told.append(json.loads((place / name).read_text(encoding="utf-8")))
+        with ThreadPoolExecutor() as both:
+            told = list(
+                both.map(lambda tree, name: answered(tree, questions, place / name), (old, new), ("old", "new"))
+            )
         asked = json.loads(questions.read_text(encoding="utf-8"))
     found = list(differences(*told))
     for difference in found[: options.most]:
@@ -376,9 +393,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Path(given[2]).write_text(json.dumps(told), encoding="utf-8")
         return 0
     if given[:1] == ["--make"]:
-        maker = importlib.import_module("same_questions")
+        maker, shapes = (importlib.import_module(name) for name in ("same_questions", "same_shape"))
+        shape = shapes.Shape.of_tree(Path(__file__).resolve().parent.parent)
         belong_to(Path.cwd())
-        made = maker.make(entry, (wish_of, request_of), ENTRY_POINTS, machines=int(given[2]), seed=int(given[3]))
+        makers = (wish_of, request_of, shape.filled)
+        made = maker.make(entry, makers, places, machines=int(given[2]), seed=int(given[3]))
         Path(given[1]).write_text(json.dumps(made, sort_keys=True), encoding="utf-8")
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

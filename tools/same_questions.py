@@ -4,7 +4,8 @@
 
 The unit tests of that tree are run, and what they hand to the planner, the judges and the resolver is written down: the observation, the
 wish by the variables it came from, the request, the answers of the package index. What was made otherwise (rules of a test's own, a wish
-that was changed by hand) cannot be asked again in another tree and is counted only.
+that was changed by hand) cannot be asked again in another tree and is counted only. What a test leaves out of an answer of a node is
+filled in, see tools/same_shape.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import contextlib
 import copy
 import dataclasses
 import hashlib
-import importlib
 import io
 import json
 import os
@@ -25,9 +25,13 @@ from pathlib import Path
 from typing import Any
 
 Entry = Callable[[str], Any]
+#: Where each function of a name is in this tree: modules and the name there.
+Places = Callable[[str], list[tuple[Any, str]]]
+#: A value with all that the definition of a name requires, after a model.
+Filled = Callable[[str, Any, Any], Any]
 
-#: Tests that are run for what they ask.
-TESTS = ("plan", "resolve", "prove", "gate", "secrets", "observe")
+#: Tests that are run for what they ask; those of the gate, of secrets and of observing ask nothing else.
+TESTS = ("plan", "resolve", "prove")
 VERBS = ("plan", "up", "upgrade", "rollback", "remove", "doctor", "status")
 TODAY = date(2026, 11, 20)
 _DEFAULTS: tuple[tuple[Any, ...], ...] = (("variables", {}), ("with_defaults",))
@@ -52,8 +56,14 @@ def digest(value: Any) -> str:
 class Recorder:
     """Writes down what is asked, at the outermost of the functions that are watched."""
 
-    def __init__(self, entry: Entry, wish_of: Callable[..., Any], request_of: Callable[..., Any]) -> None:
-        self.entry, self.wish_of, self.request_of = entry, wish_of, request_of
+    def __init__(
+        self,
+        entry: Entry,
+        wish_of: Callable[..., Any],
+        request_of: Callable[..., Any],
+        filled: Filled = lambda _name, value, _model: value,
+    ) -> None:
+        self.entry, self.wish_of, self.request_of, self.filled = entry, wish_of, request_of, filled
         self.facts: dict[str, Any] = {}
         self.rows: dict[str, dict[str, Any]] = {}
         self.wishes: dict[int, tuple[Any, list[Any]]] = {}
@@ -85,6 +95,39 @@ class Recorder:
         test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" (")[0].removeprefix("tests/unit/")
         self.rows[f"{kind} {mark} {test}".rstrip()] = row
         return row
+
+    def observation(self, facts: Any) -> Any:
+        """The whole observation of which a test says a part."""
+        from tests.unit.plan import nodes
+
+        return self.filled("facts", facts, nodes.bare())
+
+    def answered(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A question with whole answers of the node in it."""
+        full = dict(row)
+        if "indexes" in row:
+            indexes = [self.filled("package_index", index, None) for index in row["indexes"]]
+            full["indexes"] = [index for place, index in enumerate(indexes) if index not in indexes[:place]]
+        if "seen" in row:
+            full["seen"] = self.filled("kernel_log", row["seen"], None)
+        if row.get("judge") == "judge_smi" and row["arguments"]:
+            full["arguments"] = [self.filled("smi_data", row["arguments"][0], None), *row["arguments"][1:]]
+        return full
+
+    def questions(self) -> dict[str, Any]:
+        """All that was asked, each once, with whole observations and answers: rows by name, and observations by digest.
+
+        They are filled here and not when they are asked, because there are tests that measure time.
+        """
+        observed = {name: self.observation(facts) for name, facts in self.facts.items()}
+        rows: dict[str, Any] = {}
+        there: dict[str, str] = {}
+        for name, row in self.rows.items():
+            full = self.answered(row)
+            if "facts" in row:
+                full["facts"] = digest(observed[row["facts"]])
+            rows[there.setdefault(digest(full), name)] = full
+        return {"facts": {digest(facts): facts for facts in observed.values()}, "rows": rows}
 
     def pass_over(self, why: str) -> None:
         """Count what cannot be asked again."""
@@ -245,7 +288,7 @@ class Recorder:
         if self.ours([arguments[1]]):
             self.add("judge", {"seen": arguments[0]})
 
-    def watch(self, places: Mapping[str, Sequence[str]]) -> None:
+    def watch(self, there: Places) -> None:
         """Put a watched function in the place of each, before a test imports it."""
         notes = {
             "lock_as_wish": self.locked_wish,
@@ -263,8 +306,9 @@ class Recorder:
         }
         for name, note in notes.items():
             function = self.entry(name)
-            module, _separator, attribute = places[name][0].partition(":")
-            setattr(importlib.import_module(module), attribute, self.outermost(function, note))
+            for module, attribute in there(name):
+                if getattr(module, attribute) is function:
+                    setattr(module, attribute, self.outermost(function, note))
         wish = self.entry("wish")
         for step in ("with_defaults", "with_roles"):
             setattr(wish, step, self.outermost(getattr(wish, step), self.stepped(step)))
@@ -317,6 +361,7 @@ def _whole(start: str) -> str:
 
 def with_every_verb(recorder: Recorder, facts: Mapping[str, Any], wishes: Sequence[Sequence[Any]], **more: Any) -> None:
     """An observation with every verb, and with an index that has all that is asked for."""
+    facts = recorder.observation(facts)
     for verb in VERBS:
         fields = {"host": "node", "today": TODAY.isoformat(), "verb": verb, **more}
         if verb == "remove":
@@ -375,11 +420,14 @@ def scenarios(recorder: Recorder) -> None:
 def sealed(recorder: Recorder, facts: Mapping[str, Any]) -> dict[str, Any]:
     """The same node with good seals of what is wished by default, and a fresh proof."""
     entry = recorder.entry
+    facts = recorder.observation(facts)
     drafted = recorder.draft(facts, _DEFAULTS, {"host": "node", "today": TODAY.isoformat(), "verb": "up"})
     plan = (
         drafted
         if isinstance(drafted, dict)
-        else entry("finish")(drafted, index_for(drafted) if drafted.packages else None)
+        else entry("finish")(
+            drafted, recorder.filled("package_index", index_for(drafted), None) if drafted.packages else None
+        )
     )
     gpus = [f"10de:{card['device']}" for card in facts["pci"]["gpus"] or ()]
     seals = {
@@ -438,13 +486,15 @@ def drawn(recorder: Recorder, number: int, seed: int) -> None:
 
 def make(
     entry: Entry,
-    makers: tuple[Callable[..., Any], Callable[..., Any]],
-    places: Mapping[str, Sequence[str]],
+    makers: tuple[Callable[..., Any], Callable[..., Any], Filled],
+    places: Places,
     *,
     machines: int,
     seed: int,
 ) -> dict[str, Any]:
-    """All questions: rows by name, and the observations that they are about by digest. ``makers``: of a wish and of a request."""
+    """All questions: rows by name, and the observations that they are about by digest. ``makers``: of a wish,
+    of a request, and of a whole answer.
+    """
     import pytest
 
     recorder = Recorder(entry, *makers)
@@ -456,13 +506,16 @@ def make(
             ["-q", "-p", "no:cacheprovider", "-m", "not slow and not sim", "--no-header", "--tb=line", *tests]
         )
     os.environ.pop("PYTEST_CURRENT_TEST", None)
-    last = (said.getvalue().strip().splitlines() or ["nothing"])[-1]
-    print(f"tests of the old state (pytest {int(code)}): {last}", file=sys.stderr)
+    lines = said.getvalue().strip().splitlines() or ["nothing"]
+    print(f"tests of the old state (pytest {int(code)}): {lines[-1]}", file=sys.stderr)
+    for line in lines:
+        if line.startswith(("FAILED", "ERROR")):
+            print(line, file=sys.stderr)
     of_tests = len(recorder.rows)
     recorder.depth = 1  # what is asked from here on is added by name
     observed = [facts for facts in recorder.facts.values() if whole(facts)]
     for facts in observed:
-        with_every_verb(recorder, filled(facts), [_DEFAULTS])
+        with_every_verb(recorder, facts, [_DEFAULTS])
     of_verbs = len(recorder.rows)
     scenarios(recorder)
     of_scenarios = len(recorder.rows)
@@ -475,20 +528,7 @@ def make(
         file=sys.stderr,
     )
     print(f"passed over: {recorder.passed}", file=sys.stderr)
-    return {"facts": recorder.facts, "rows": recorder.rows}
-
-
-def filled(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """With what a test of the resolver alone leaves out, as it is on a bare node."""
-    from tests.unit.plan import nodes
-
-    bare = nodes.bare()
-    there = {
-        name: {**bare[name], **part}
-        for name, part in facts.items()
-        if isinstance(part, dict) and isinstance(bare.get(name), dict)
-    }
-    return {**bare, **facts, **there}
+    return recorder.questions()
 
 
 def whole(facts: Mapping[str, Any]) -> bool:
