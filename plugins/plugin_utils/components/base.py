@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a component is: the one shape that the planner, the seals and the roles agree on.
+"""What a component is: the one shape that the plan, the seals and the roles agree on.
 
 A component is a named part of the node's wished state (the driver, the toolkits …). Its module here answers three
 questions from the observation alone; its role in ``roles/`` does the work.
@@ -96,6 +96,9 @@ class Manages:
 
 class Component(Protocol):
     """The functions that each module of this package offers."""
+
+    #: Whether its role enables or restarts a service of systemd.
+    SERVICES: bool
 
     def wanted(self, context: Context) -> bool:
         """Is this component part of the wished state of this node?"""

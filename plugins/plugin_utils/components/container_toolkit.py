@@ -17,6 +17,7 @@ CDI_SETTING = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpuwright.conf"
 #: Modules that the toolkit's unit waits for. Debian's open ones have another name, and it never writes the CDI specification there
 #: (NVIDIA/nvidia-container-toolkit, deployments/systemd/nvidia-cdi-refresh.service at v1.20.0, ExecCondition).
 _CDI_KNOWS = ("nvidia", "nvidia-current")
+SERVICES = True
 
 
 def wanted(context: Context) -> bool:

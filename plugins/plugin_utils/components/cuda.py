@@ -14,6 +14,7 @@ SOURCES = ["nvidia-cuda"]
 # Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
 _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL", "tensorrt": "TensorRT"}
 _PARTS = ("cuda", *_LIBRARIES, "cuda_compat")
+SERVICES = False
 
 
 def wanted(context: Context) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Packages of which an environment has one set: what another variant left behind is loaded too. The role makes the environment anew then.
 _ONE_OF = re.compile(r"(jax-cuda\d+-(plugin|pjrt)|nvidia-dali-cuda\d+)$")
+SERVICES = False
 
 
 def wanted(context: Context) -> bool:

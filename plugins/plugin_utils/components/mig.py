@@ -19,6 +19,7 @@ SERVICE = "gpuwright-mig.service"
 LAYOUT = "/etc/gpuwright/mig.json"
 PROGRAM = "/usr/local/libexec/gpuwright/mig_layout.py"
 UNIT = f"/etc/systemd/system/{SERVICE}"
+SERVICES = True
 
 
 def wanted(context: Context) -> bool:

@@ -14,6 +14,7 @@ BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 DRACUT = "/etc/dracut.conf.d/gpuwright-nouveau.conf"
 
 _INSIDE = "kernel.initramfs.blacklist_inside"
+SERVICES = False
 
 
 def wanted(context: Context) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 from . import nvidia_driver
 from .base import Context, Finding, Manages
 
+SERVICES = False
+
 
 def wanted(context: Context) -> bool:
     return nvidia_driver.reboot_reason(context) is not None

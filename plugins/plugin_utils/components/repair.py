@@ -11,6 +11,7 @@ from .base import Context, Finding, Manages
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, FailedBuild
+SERVICES = False
 
 
 def wanted(context: Context) -> bool:

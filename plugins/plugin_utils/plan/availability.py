@@ -179,9 +179,6 @@ def _pythons(stack: Stack, wish: Wish) -> list[Demand]:
     ]
 
 
-# held against the index --------------------------------------------------------------------------------
-
-
 def answered(index: PackageIndex) -> bool:
     """Did the index speak at all? One that could not be read lacks nothing."""
     return all(

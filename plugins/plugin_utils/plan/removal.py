@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.base import checks
 from ...module_utils.records.history import file_of
-from ..components import Finding, mig, nouveau_blacklist
+from ..components import Context, Finding, mig, nouveau_blacklist
+from ..components.base import not_known
 from ..components.nvidia_driver import runfile
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
-from . import way_back
+from . import document, refusals, way_back
+from .request import APPLYING, Request
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -34,6 +36,10 @@ BOOTS = re.compile(
 )
 #: What keeps CDI fresh: it comes with the toolkit, and its role enables it. dpkg's purge takes the link away, rpm leaves it.
 REFRESHES = ("nvidia-container-toolkit-base", ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"))
+_OTHERS_RECORD = (
+    "nothing was removed; look who changed /var/lib/gpuwright on the node, take the name out of history.json and the seals there, "
+    "and run again"
+)
 #: Where the host's own files lie that were in the way.
 BACKUP = "/var/lib/gpuwright/backup"
 
@@ -114,6 +120,28 @@ def foreign(facts: Facts) -> list[str]:
 
 def _goes_up(path: str) -> bool:
     return any(part in (".", "..") for part in path.split("/"))
+
+
+def take_back(facts: Facts, request: Request) -> dict[str, Any]:
+    """The plan of a node from which everything goes that gpuwright brought."""
+    found = findings(facts)
+    reason = reboot_reason(facts)
+    plan = document.base(facts, request)
+    plan["changes"] = [document.change(name, each, {}, {}) for name, rows in found.items() for each in rows]
+    plan["components"] = ["remove", *(["reboot"] if reason else [])] if found else []
+    plan["remove"] = work(facts)
+    plan["restore"] = plan["remove"]["restore"]
+    plan |= {"reboot": reason is not None and bool(found), "reboot_reason": reason}
+    unread = "history" in facts["unknown"]
+    if unread:
+        plan["checks"] = [checks.incomplete("removal.left", not_known(facts, "history", "what gpuwright brought"))]
+    elif not found:
+        plan["checks"] = [check(facts)]
+    context = Context(facts=facts, stack={})
+    plan["refusals"] = refusals.of_privileges(context) if (found or unread) and request.verb in APPLYING else []
+    plan["refusals"] += [document.refusal("record-foreign", text, _OTHERS_RECORD) for text in foreign(facts)]
+    plan["ok"] = not plan["refusals"]
+    return document.judged(plan, request)
 
 
 def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding]]:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge, judge_datacentre
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
@@ -38,8 +39,8 @@ def parted(*profiles: str, current: bool = True, pending: bool | None = None) ->
 
 def reasons(facts: Any, layout: Any = None) -> list[str]:
     asked = Wish.from_variables({"gpuwright_want": ["driver=580"], "mig_layout": LAYOUT if layout is None else layout})
-    draft = planner.draft(facts, asked, load_rules(), planner.Request(host="node", today=date(2026, 11, 20)))
-    assert isinstance(draft, planner.Draft), draft
+    draft = make_draft(facts, asked, load_rules(), Request(host="node", today=date(2026, 11, 20)))
+    assert isinstance(draft, Draft), draft
     return [finding.reason for finding in draft.findings.get("mig", ()) if finding.action != "adopt"]
 
 
@@ -81,8 +82,8 @@ def test_before_the_driver_runs_the_service_is_all_that_is_asked_for() -> None:
 
 def test_the_component_comes_after_the_driver_and_before_what_hands_out_cards() -> None:
     asked = Wish.from_variables({"mig_layout": LAYOUT}).with_defaults()
-    draft = planner.draft(nodes.bare(), asked, load_rules(), planner.Request(host="node", today=date(2026, 11, 20)))
-    assert isinstance(draft, planner.Draft)
+    draft = make_draft(nodes.bare(), asked, load_rules(), Request(host="node", today=date(2026, 11, 20)))
+    assert isinstance(draft, Draft)
     order = list(draft.findings)
     assert order.index("nvidia_driver") < order.index("mig") < order.index("container_toolkit")
 

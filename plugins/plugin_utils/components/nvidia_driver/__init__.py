@@ -49,6 +49,7 @@ KERNEL_HOOKS = {
     ],
     "redhat": ["/etc/kernel/install.d/95-gpuwright.install"],
 }
+SERVICES = True
 
 
 def wanted(context: Context) -> bool:
