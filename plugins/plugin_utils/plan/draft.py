@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.base.versions import EVERY_PACKAGE
 from .. import resolver
-from ..components import Context, Finding, container_toolkit, cuda, frameworks, nvidia_driver, repair
-from ..components.nvidia_driver import exchange, fabric, kernels
+from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, repair
+from ..components.demand import continues
+from ..components.nvidia_driver import exchange, fabric, kernels, way_back
 from ..resolver import lock, repositories, situation
 from ..rules import Rules, hosts
 from ..wish import BadInput, Wish
-from . import availability, document, expectations, findings, proof, upgrading, way_back
+from . import availability, document, expectations, findings, proof, upgrading
 from .request import Request
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Draft:
     def replaced(self) -> dict[str, str]:
         """Packages of another source that the driver's take the place of, with their versions."""
         driver = self.context.stack.get("driver")
-        due = driver is not None and self.state is None and "nvidia_driver" in self.findings
+        due = driver is not None and self.state is None and nvidia_driver.NAME in self.findings
         return exchange.replaced(self.context.facts, driver) if driver and due else {}
 
     @property
@@ -72,27 +73,20 @@ class Draft:
         versioned = [] if driver is None or driver["adopted"] else nvidia_driver.versioned_packages(driver)
         prefix = nvidia_driver.version_prefix(driver) if driver and versioned else ""
         aim = self.request.aim or {}
-        if "nvidia_driver" in aim:
-            prefix = f"{aim['nvidia_driver']}-"
+        if nvidia_driver.NAME in aim:
+            prefix = f"{aim[nvidia_driver.NAME]}-"
         # What goes along with the driver goes to its version, whatever was sealed of it.
         stays = set(self.packages).difference(self.context.along)
         sealed = {name: version for name, version in self._sealed.items() if name in stays}
-        wished = {
-            **container_toolkit.version_prefixes(self.context.stack, aim.get("container_toolkit")),
-            **cuda.version_prefixes(self.context.stack),
-            **dict.fromkeys(versioned, prefix),
-        }
+        wished: dict[str, str] = {}
+        for name, component in COMPONENTS.items():
+            wished |= component.version_prefixes(self.context.stack, aim.get(name))
+        wished |= dict.fromkeys(versioned, prefix)
         keep = {name: start for name, start in wished.items() if name in self.packages and name not in versioned}
-        keep |= {
-            name: version for name, version in sealed.items() if nvidia_driver.continues(version, wished.get(name, ""))
-        }
+        keep |= {name: version for name, version in sealed.items() if continues(version, wished.get(name, ""))}
         if driver is not None and set(versioned) & set(self.packages):
             ours = next(
-                (
-                    version
-                    for name, version in self._sealed.items()
-                    if name in versioned and nvidia_driver.continues(version, prefix)
-                ),
+                (version for name, version in self._sealed.items() if name in versioned and continues(version, prefix)),
                 prefix,
             )
             keep[EVERY_PACKAGE] = ours
@@ -108,7 +102,7 @@ class Draft:
             name: seal
             for name, seal in (self.context.facts["seals"] or {}).items()
             # A version of another source is none that the wish leaves there.
-            if not (name == "nvidia_driver" and self.replaced)
+            if not (name == nvidia_driver.NAME and self.replaced)
         }
         return {name: version for seal in seals.values() for name, version in (seal.get("packages") or {}).items()}
 
@@ -158,19 +152,28 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
         condemned=frameworks.condemned(facts) if request.applied is None else (),
     )
     if request.begun is not None:
-        context = replace(context, stack=way_back.restored(context.stack, findings.of_components(context, request)))
+        context = replace(context, stack=_restored(context, request))
     found = findings.with_return(findings.of_components(context, request), state, facts)
     also = (
         [
             *availability.also(answer["stack"], rules),
             *filter(None, [kernels.headers_alone(context)]),
-            *(nvidia_driver.members(context) if "nvidia_driver" in found else ()),
+            *(member for name in found for member in COMPONENTS[name].members(context)),
         ]
         if found
         else ()
     )
     builders = repositories.builders(where, rules)
     return Draft(request, wish, context, answer, found, also, state, builders=builders)
+
+
+def _restored(context: Context, request: Request) -> dict[str, Any]:
+    """The stack that a return from a failed driver is judged by: the driver, and what else is right as it is. What the run had not come to
+    is not there, and is no fault of the driver that is back.
+    """
+    unmet = {part for name in findings.of_components(context, request) for part in COMPONENTS[name].parts}
+    unmet -= set(nvidia_driver.COMPONENT.parts)
+    return {part: value for part, value in context.stack.items() if part not in unmet}
 
 
 def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> dict[str, Any] | None:

@@ -9,10 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..components import COMPONENTS, SEALED, Context, Finding
+from ..components import COMPONENTS, SEALED, Context, Finding, nvidia_driver
 from ..components.base import not_known
-from ..components.nvidia_driver import exchange
-from . import way_back
+from ..components.nvidia_driver import exchange, way_back
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -41,10 +40,15 @@ def of_components(context: Context, request: Request) -> dict[str, list[Finding]
             found = sealed + found
         if found:
             result[name] = found
-    if "nvidia_driver" in result and exchange.replaced(context.facts, context.stack["driver"]):
+    if nvidia_driver.NAME in result and exchange.replaced(context.facts, context.stack["driver"]):
         # Finishing what an exchange of the sets left half done would bring files of both: the exchange itself finishes it.
-        result.pop("repair", None)
+        return _mended_by_another(result)
     return result
+
+
+def _mended_by_another(findings: Mapping[str, list[Finding]]) -> dict[str, list[Finding]]:
+    """The findings without what would finish a transaction whose place another one takes."""
+    return {name: found for name, found in findings.items() if not COMPONENTS[name].mends}
 
 
 def with_return(
@@ -55,9 +59,9 @@ def with_return(
     """
     if state is None:
         return dict(findings)
-    merged = {**findings, "nvidia_driver": [way_back.finding(state, facts)]}
+    merged = {**findings, nvidia_driver.NAME: [way_back.finding(state, facts)]}
     if facts["packages"]["manager"] == "apt":
-        merged.pop("repair", None)
+        merged = _mended_by_another(merged)
     return {name: merged[name] for name in COMPONENTS if name in merged}
 
 
@@ -68,10 +72,8 @@ def _seal_findings(name: str, context: Context, request: Request) -> list[Findin
     if context.facts["seals"] is None:
         return [Finding("adopt", not_known(context.facts, "seals", "whether gpuwright sealed it"))]
     seal = context.facts["seals"].get(name)
-    adopted = name == "nvidia_driver" and context.stack["driver"]["adopted"]
     if seal is None:
-        reason = "a working driver is there and satisfies the wish" if adopted else "not yet sealed by gpuwright"
-        return [Finding("adopt", reason, after=context.facts["driver"]["user_version"] if adopted else None)]
+        return [COMPONENTS[name].adoption(context) or Finding("adopt", "not yet sealed by gpuwright")]
     if seal["state"] == "newer":
         return []
     if seal["state"] == "alone":

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.base import dotted
 from ...module_utils.base.versions import EVERY_PACKAGE
-from ..components import COMPONENTS, SEALED, Context, frameworks, nvidia_driver
-from ..components.nvidia_driver import signed_modules
+from ..components import COMPONENTS, SEALED, Context, frameworks, nvidia_driver, reboot
+from ..components.nvidia_driver import signed_modules, way_back
 from ..health import judge
 from ..model import index_answer
 from ..wish import Wish
@@ -26,7 +26,6 @@ from . import (
     rescue,
     sealing,
     upgrading,
-    way_back,
 )
 from .draft import Draft
 
@@ -59,7 +58,7 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
     plan["digests"] = {
         name: findings.digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)
     }
-    plan["manages"] = {name: COMPONENTS[name].manages(context).as_dict() for name in plan["digests"]}
+    plan["manages"] = {name: COMPONENTS[name].sealed(context).as_dict() for name in plan["digests"]}
     sizes = {row["name"]: row for row in answer["install"]}
     changes = [document.change(name, finding, sizes, versions) for name, rows in found.items() for finding in rows]
     plan["changes"] = changes if drafted.state else _with_branch(changes, context, plan["why"])
@@ -71,11 +70,11 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
         name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}
     ]
     plan["begin"] = sealing.marks(plan, context, drafted.replaced)
-    plan |= _ways_back(drafted, context, "nvidia_driver" in plan["components"])
-    plan["reboot"] = "reboot" in plan["components"]
+    plan |= _ways_back(drafted, context, nvidia_driver.NAME in plan["components"])
+    plan["reboot"] = reboot.NAME in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
-    plan["rebuild"] = frameworks.rebuilds(context) if "frameworks" in plan["components"] else []
+    plan["rebuild"] = frameworks.rebuilds(context) if frameworks.NAME in plan["components"] else []
     plan["install"] = list(sizes.values())
     plan["from_controller"] = _from_controller(context.stack, drafted.wish)
     plan["prefer"] = nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE))
@@ -140,7 +139,7 @@ def _with_branch(
     reason = f"the driver leaves branch {dotted.major(there)} for {driver['branch']}{because}"
     return [
         change | {"reason": reason}
-        if change["component"] == "nvidia_driver" and change["action"] in ("install", "upgrade")
+        if change["component"] == nvidia_driver.NAME and change["action"] in ("install", "upgrade")
         else change
         for change in changes
     ]

@@ -46,7 +46,7 @@ def tightened(drafted: Draft, index: PackageIndex | None) -> Draft | None:
         return None
     narrow = fabric.narrowed(driver, nvidia_driver.carriers(driver), drafted.packages, index)
     along = []
-    if "nvidia_driver" in drafted.findings and not context.along and not drafted.replaced:
+    if nvidia_driver.NAME in drafted.findings and not context.along and not drafted.replaced:
         along = [*nvidia_driver.left_behind(context, index), *kernels.whole(index.get("install") or (), context)]
     if not (narrow or along):
         return None

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..components import Context
+from ..components.nvidia_driver import way_back
 from ..model import index_answer
 from ..rules import hosts
-from . import way_back
 from .draft import Draft
 from .request import Request
 

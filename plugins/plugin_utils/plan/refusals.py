@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..components import COMPONENTS, Context, nvidia_driver
-from ..components.nvidia_driver import exchange, fabric, kernels, secure_boot, signed_modules
+from ..components.nvidia_driver import exchange, fabric, kernels, secure_boot, signed_modules, way_back
 from ..model import index_answer
 from ..rules import hosts
-from . import availability, security_floors, space, way_back
+from . import availability, security_floors, space
 from .document import refusal
 from .draft import Draft
 from .request import APPLYING, Request
@@ -172,7 +172,7 @@ def _of_exchange(drafted: Draft, index: PackageIndex | None) -> list[dict[str, A
 def _of_secure_boot(plan: Mapping[str, Any], context: Context, request: Request) -> list[dict[str, Any]]:
     """Modules that the kernel would reject are not built."""
     driver = context.stack.get("driver")
-    if driver is None or "nvidia_driver" not in plan["components"] or request.verb not in ("up", "plan", "upgrade"):
+    if driver is None or nvidia_driver.NAME not in plan["components"] or request.verb not in ("up", "plan", "upgrade"):
         return []
     found = secure_boot.refusal(context.facts, driver)
     return [refusal("secure-boot-key", *found)] if found and not context.provision_only else []
@@ -180,7 +180,7 @@ def _of_secure_boot(plan: Mapping[str, Any], context: Context, request: Request)
 
 def _of_failed(plan: Mapping[str, Any], context: Context, request: Request) -> list[dict[str, Any]]:
     """A driver that failed on this kernel is not tried again at each run."""
-    actions = {change["action"] for change in plan["changes"] if change["component"] == "nvidia_driver"}
+    actions = {change["action"] for change in plan["changes"] if change["component"] == nvidia_driver.NAME}
     if request.retry or request.verb not in ("up", "plan", "upgrade") or not actions & {"install", "upgrade"}:
         return []
     found = way_back.failed_before(context.facts, plan["brings"])
@@ -198,7 +198,7 @@ def _of_fabric(context: Context, index: PackageIndex | None) -> list[dict[str, A
 
 def _of_services(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
     """Services are managed by systemd; WSL has it switched off where nobody asked for it."""
-    names = [name for name, component in COMPONENTS.items() if component.SERVICES and name in plan["components"]]
+    names = [name for name, component in COMPONENTS.items() if component.services and name in plan["components"]]
     where = context.facts["environment"]
     if not names or context.provision_only or where["kind"] != "wsl" or where.get("systemd") is not False:
         return []

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..components import Context, Finding
+from ..components import COMPONENTS, Context, Finding, nvidia_driver, reboot
 from .draft import Draft
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def marks(plan: Mapping[str, Any], context: Context, replaced: Mapping[str, str]
     for name in plan["digests"]:
         if name in plan["components"]:
             stack = stack_part(name, context.stack)
-            if name == "nvidia_driver" and replaced:
+            if name == nvidia_driver.NAME and replaced:
                 stack = {**stack, "replaces": replaced}
             found[name] = {"stack": stack, "gpus": cards_now}
     return found
@@ -28,7 +28,7 @@ def marks(plan: Mapping[str, Any], context: Context, replaced: Mapping[str, str]
 
 def stack_part(name: str, stack: Mapping[str, Any]) -> Any:
     """A component's part of the stack, as its seal carries it."""
-    return stack.get({"nvidia_driver": "driver"}.get(name, name)) or {}
+    return COMPONENTS[name].stack_part(stack)
 
 
 def card_ids(facts: Facts) -> list[str]:
@@ -38,7 +38,7 @@ def card_ids(facts: Facts) -> list[str]:
 
 def right(drafted: Draft) -> list[Finding]:
     """After an apply: what is still not as wished (the second plan must be empty). A pending boot is not a failure."""
-    return [finding for name, found in drafted.findings.items() if name != "reboot" for finding in found]
+    return [finding for name, found in drafted.findings.items() if name != reboot.NAME for finding in found]
 
 
 def to_seal(plan: Mapping[str, Any], begun: Sequence[str], facts: Facts) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...module_utils.base import dotted
-from ..components import Context
+from ..components import COMPONENTS, Context
 from ..model import index_answer
 from . import upgrading
 from .draft import Draft
@@ -28,7 +28,7 @@ def to_the_floor(drafted: Draft, index: PackageIndex, rules: Rules) -> Draft:
     """
     aim = {}
     for component in upgrading.movable(drafted.context, drafted.request):
-        names = upgrading.versioned(component, drafted.context)
+        names = COMPONENTS[component].versioned(drafted.context)
         if not names:
             continue
         present = dotted.upstream(drafted.context.installed.get(names[0], ""))
@@ -51,21 +51,18 @@ def to_the_floor(drafted: Draft, index: PackageIndex, rules: Rules) -> Draft:
 def out_of_reach(context: Context, request: Request, index: PackageIndex | None) -> Iterator[tuple[str, str, str]]:
     """Each component whose floor the index does not reach: its package, the version that is wanted, what there is."""
     for component, version in (request.aim or {}).items():
-        name = upgrading.versioned(component, context)[0]
+        name = COMPONENTS[component].versioned(context)[0]
         there = list(map(dotted.upstream, index_answer.versions(index or index_answer.NOT_ASKED, name)))
         if version not in there and dotted.upstream(context.installed.get(name, "")) != version:
             yield name, version, ", ".join(there) or "none of it"
 
 
 def _fits(component: str, version: str, drafted: Draft) -> bool:
-    """Whether a version is of the branch that was resolved; a container toolkit has none."""
-    return component != "nvidia_driver" or dotted.major(version) == drafted.context.stack["driver"]["branch"]
+    """Whether a version is of the branch that was resolved; not every component has one."""
+    return COMPONENTS[component].branch(drafted.context.stack) in (None, dotted.major(version))
 
 
 def _floor(component: str, context: Context, rules: Rules) -> Row | None:
-    branch = context.stack["driver"]["branch"] if component == "nvidia_driver" else None
+    name, branch = COMPONENTS[component].security, COMPONENTS[component].branch(context.stack)
     rows: Sequence[Row] = rules["security"]["rows"]
-    return next(
-        (row for row in rows if row["component"] == upgrading.FLOORED[component] and row["branch"] in (branch, None)),
-        None,
-    )
+    return next((row for row in rows if row["component"] == name and row["branch"] in (branch, None)), None)

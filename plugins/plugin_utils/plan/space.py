@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..components import Context
+from ..components import COMPONENTS, Context
+from ..components.base import Need
 from ..model.shortfalls import holding
 from .document import refusal
 
@@ -16,9 +17,6 @@ from .document import refusal
 RESERVE_BYTES = 512 * 1024**2
 #: A rebuilt initramfs stands beside the old one until it is renamed (Ubuntu's are 60 to 110 MB).
 INITRAMFS_BYTES = 128 * 1024**2
-#: Bytes (as preflight_framework_mib has them) and files of an environment with PyTorch and its CUDA libraries; assumed, with a margin.
-FRAMEWORK_BYTES = 6144 * 1024**2
-FRAMEWORK_FILES = 40_000
 #: Where the package manager keeps what it downloads.
 _CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache/dnf"}
 #: Packages whose files lie below /usr/local/cuda-X.Y.
@@ -30,7 +28,7 @@ def refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
     role preflight, which sees it at work.
     """
     disks = context.facts["disks"] or ()
-    needs: dict[str, list[_Need]] = {}
+    needs: dict[str, list[Need]] = {}
     for need in _needs(plan, context):
         disk = holding(need.path, disks)
         if disk is not None and need.size:
@@ -39,35 +37,24 @@ def refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
     return [row for row in found if row is not None]
 
 
-class _Need(NamedTuple):
-    """What is written below a path: bytes, and files where their number is known."""
-
-    path: str
-    size: int
-    files: int = 0
-
-
-def _needs(plan: Mapping[str, Any], context: Context) -> list[_Need]:
+def _needs(plan: Mapping[str, Any], context: Context) -> list[Need]:
     cache = _CACHES.get(context.facts["packages"]["manager"] or "", "/var")
     toolkits = sum(row.get("installed_bytes") or 0 for row in plan["install"] if _TOOLKIT.match(row["name"]))
     needs = [
-        _Need(cache, plan["download_bytes"]),
-        _Need("/usr", max(plan["disk_bytes"] - toolkits, 0)),
-        _Need("/usr/local", toolkits),
+        Need(cache, plan["download_bytes"]),
+        Need("/usr", max(plan["disk_bytes"] - toolkits, 0)),
+        Need("/usr/local", toolkits),
     ]
-    if {"nvidia_driver", "nouveau_blacklist"} & set(plan["components"]):
-        needs.append(_Need("/boot", INITRAMFS_BYTES))
-    size = FRAMEWORK_BYTES // (6 if context.cpu_only else 1)
-    changes = [
-        change
-        for change in plan["changes"]
-        if change["component"] == "frameworks" and change["action"] in ("install", "upgrade", "repair")
-    ]
-    needs += [_Need(path, size, FRAMEWORK_FILES) for change in changes for path in change["files"][:1]]
+    changed = [component for name, component in COMPONENTS.items() if name in plan["components"]]
+    if any(component.boot for component in changed):
+        needs.append(Need("/boot", INITRAMFS_BYTES))
+    for change in plan["changes"]:
+        if change["component"] in COMPONENTS:
+            needs += COMPONENTS[change["component"]].space(change, context)
     return needs
 
 
-def _no_space(disk: Mapping[str, Any], needs: Sequence[_Need]) -> dict[str, Any] | None:
+def _no_space(disk: Mapping[str, Any], needs: Sequence[Need]) -> dict[str, Any] | None:
     """Why a file system does not take what is needed of it; None where it does."""
     mebibytes, mount = 1024**2, disk["mount"]
     if disk["read_only"]:

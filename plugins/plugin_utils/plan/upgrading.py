@@ -13,13 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...module_utils.base import dotted
-from ..components import COMPONENTS, SEALED, Context, Finding, container_toolkit, nvidia_driver
+from ..components import COMPONENTS, SEALED, Component, Context, Finding
 
 if TYPE_CHECKING:
     from .request import Request
-
-#: The components that security floors are known of, by the name that compat/security.yaml has for each.
-FLOORED = {"nvidia_driver": "driver", "container_toolkit": "container-toolkit"}
 
 
 def candidates(context: Context, request: Request) -> list[str]:
@@ -28,19 +25,16 @@ def candidates(context: Context, request: Request) -> list[str]:
 
 
 def along(context: Context, request: Request) -> list[str]:
-    """Members of the driver's set that nobody named and that go to its version too. The index was asked for them, so it does not tell
+    """Members of a component's set that nobody named and that go to its version too. The index was asked for them, so it does not tell
     whether anything else would bring them (nvidia_driver.left_behind): they are named.
     """
-    if "nvidia_driver" not in movable(context, request):
-        return []
-    builds = {
-        dotted.upstream(context.versions[name])
-        for name in versioned("nvidia_driver", context)
-        if name in context.versions
-    }
-    return [
-        name for name in nvidia_driver.members(context) if dotted.upstream(context.versions.get(name, "")) in builds
-    ]
+    return [name for each in movable(context, request) for name in _members(COMPONENTS[each], context)]
+
+
+def _members(component: Component, context: Context) -> list[str]:
+    versions = context.versions
+    builds = {dotted.upstream(versions[name]) for name in component.versioned(context) if name in versions}
+    return [name for name in component.members(context) if dotted.upstream(versions.get(name, "")) in builds]
 
 
 def of_what_moves(versions: Mapping[str, str], context: Context, request: Request) -> dict[str, str]:
@@ -66,23 +60,20 @@ def with_newer(findings: Mapping[str, list[Finding]], context: Context, request:
 
 
 def movable(context: Context, request: Request) -> list[str]:
-    """Return the components that an upgrade may move; nothing of a driver that was adopted is changed."""
+    """Return the components that an upgrade may move; nothing of what was adopted is changed."""
     if not request.moves:
         return []
-    asked = FLOORED if request.security else SEALED
-    adopted = ["nvidia_driver"] if (context.stack.get("driver") or {}).get("adopted") else []
-    return [name for name in SEALED if name in asked and name not in adopted and COMPONENTS[name].wanted(context)]
+    return [
+        name
+        for name in SEALED
+        if (COMPONENTS[name].security or not request.security)
+        and COMPONENTS[name].wanted(context)
+        and COMPONENTS[name].adoption(context) is None
+    ]
 
 
 def _managed(component: str, context: Context) -> list[str]:
-    return [name for name in COMPONENTS[component].manages(context).packages if name in context.installed]
-
-
-def versioned(component: str, context: Context) -> list[str]:
-    """The packages that carry the component's own version."""
-    if component == "nvidia_driver":
-        return nvidia_driver.versioned_packages(context.stack["driver"])
-    return list(container_toolkit.toolkit_packages(context)) if component == "container_toolkit" else []
+    return [name for name in COMPONENTS[component].sealed(context).packages if name in context.installed]
 
 
 def _newer(component: str, context: Context) -> Finding | None:

@@ -8,6 +8,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.demand import continues
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import availability, index_query
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -42,9 +43,7 @@ def index(draft: Draft, there: dict[str, list[str]], others: dict[str, list[str]
     rows = {}
     for name in draft.packages:
         versions = there.get(name, [starts.get(name) or "1-1"])
-        held = [
-            each for each in versions if nvidia_driver.continues(each, draft.keep.get(name, draft.keep.get("/./", "")))
-        ]
+        held = [each for each in versions if continues(each, draft.keep.get(name, draft.keep.get("/./", "")))]
         candidate = next(iter(held or versions), None)
         rows[name] = {"candidate": candidate, "versions": versions}
     lost = [name for name, row in rows.items() if row["candidate"] is None]

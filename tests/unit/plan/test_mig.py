@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge, judge_datacentre
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_datacentre
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
@@ -95,9 +96,9 @@ def test_the_doctor_judges_the_layout(profiles: tuple[str, ...], status: str) ->
         {"index": index, "bus_id": card["bus_id"], "name": "H100 SXM5 80GB", "profiles": ["3g.40gb", "3g.40gb"]}
         for index, card in enumerate(facts["pci"]["gpus"])
     ]
-    found = {check["id"]: check for check in judge_datacentre.judge_mig(judge.View(facts), {"mig": {"cards": cards}})}
+    found = {check["id"]: check for check in judge_datacentre.judge_mig(View(facts), {"mig": {"cards": cards}})}
     assert found["mig.layout"]["status"] == status
-    assert judge_datacentre.judge_mig(judge.View(facts), {}) == []
+    assert judge_datacentre.judge_mig(View(facts), {}) == []
 
 
 def test_a_lock_leaves_the_layout_to_the_host() -> None:

@@ -19,8 +19,12 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
     container_toolkit,
     nvidia_driver,
 )
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import driver_lock, runfile
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, removal, way_back
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
+    driver_lock,
+    runfile,
+    way_back,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
