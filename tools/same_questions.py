@@ -346,6 +346,9 @@ def index_for(drafted: Any, every: str = "/./") -> dict[str, Any]:
         "download_bytes": 1000 * len(rows),
         "disk_bytes": 5000 * len(rows),
         "problems": [],
+        "enabled": [],
+        "others": {},
+        "remove": [],
     }
 
 

@@ -14,7 +14,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, notices, removal, sealing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import afterwards, records
 
 if TYPE_CHECKING:
@@ -41,14 +42,14 @@ class ActionModule(NodeAction):
         drafted = look.draft(facts, only=[], applied=begun["stack"], absent=begun.get("absent"))
         if isinstance(drafted, dict):
             raise AnsibleActionFail(f"did not converge: {drafted['why_not']}")
-        left = planner.right(drafted)
+        left = sealing.right(drafted)
         if left:
             reasons = "; ".join(finding.reason for finding in left)
             raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
-        plan = planner.finish(drafted, None)
-        seals = {name: self._record(name, plan, facts) for name in planner.to_seal(plan, begun["components"], facts)}
+        plan = finish(drafted, None)
+        seals = {name: self._record(name, plan, facts) for name in sealing.to_seal(plan, begun["components"], facts)}
         self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
-        told = [row for row in begun["warnings"] if row["rule"] in planner.OF_THE_INDEX]
+        told = [row for row in begun["warnings"] if row["rule"] in notices.OF_THE_INDEX]
         look.save("sealed", plan | {"changes": begun["changes"], "warnings": told + plan["warnings"]})
         return {"changed": False, "sealed": sorted(seals)}
 
@@ -66,8 +67,8 @@ class ActionModule(NodeAction):
     def _record(name: str, plan: dict[str, Any], facts: Facts) -> dict[str, Any]:
         return {
             "digest": plan["digests"][name],
-            "stack": planner.stack_part(name, plan["stack"]),
-            "gpus": planner.card_ids(facts),
+            "stack": sealing.stack_part(name, plan["stack"]),
+            "gpus": sealing.card_ids(facts),
             "manages": plan["manages"][name],
         }
 
@@ -112,7 +113,7 @@ class ActionModule(NodeAction):
             record["returned"] = {**returned, "verdict": checking.verdict(checks) if back else "fail"}
         if failure is None or back:
             facts = look.facts()
-            record |= {"gpus": planner.cards(facts), "summary": planner.summary(facts)}
+            record |= {"gpus": document.cards(facts), "summary": document.summary(facts)}
             record["measurements"] = dict(arguments.get("measurements") or {})
             self.on_node(
                 "node_seal",
@@ -140,5 +141,5 @@ def _proof(plan: dict[str, Any], verdict: str, checks: list[dict[str, Any]], fac
         "driver": facts["driver"]["loaded_version"],
         "stack_digest": plan["stack_digest"],
         "checks": checks,
-        "gpus": [{"uuid": card["uuid"], "name": card["name"]} for card in planner.cards(facts)],
+        "gpus": [{"uuid": card["uuid"], "name": card["name"]} for card in document.cards(facts)],
     }

@@ -16,7 +16,11 @@ from ansible.errors import AnsibleActionFail
 
 from .. import rules
 from ..components.nvidia_driver import exchange
-from ..plan import planner, upgrading
+from ..model.proof import MAX_AGE
+from ..plan import document, index_query, removal, security_floors
+from ..plan.draft import Draft, make_draft
+from ..plan.finish import finish
+from ..plan.request import APPLYING, WITH_HISTORY, Request
 from ..report import run_directory
 from ..resolver import lock
 from ..resolver.frameworks import FRAMEWORKS
@@ -51,7 +55,7 @@ gc.freeze()
 
 
 class Look:
-    """A look at one host. ``draft`` is a :class:`planner.Draft`, or the finished plan where the look ended early."""
+    """A look at one host. ``draft`` is a :class:`Draft`, or the finished plan where the look ended early."""
 
     def __init__(self, action: NodeAction, task_vars: Mapping[str, Any]) -> None:
         self.action = action
@@ -80,7 +84,7 @@ class Look:
             "initramfs": True,
         }
         arguments["environments"] = self._environments()
-        if self.verb in planner.WITH_HISTORY:
+        if self.verb in WITH_HISTORY:
             arguments["history"] = True
         if self.run.get("gpuwright_command_timeout"):
             arguments["timeout"] = self.run["gpuwright_command_timeout"]
@@ -104,25 +108,25 @@ class Look:
         only: list[str],
         applied: Mapping[str, Any] | None = None,
         absent: Mapping[str, Sequence[str]] | None = None,
-    ) -> planner.Draft | dict[str, Any]:
+    ) -> Draft | dict[str, Any]:
         """What is to be done, or the finished plan where the wish itself is wrong."""
         request = self._request(only, applied, absent or {})
         try:
             request = replace(request, lock=self._lock)
             wish = self._wish(request.lock)
         except BadInput as error:
-            return planner.bad_input(facts, request, error)
+            return document.bad_input(facts, request, error)
         # A Jetson has what people want by default from its own image: there only what is asked for by name is looked at.
         whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults()
         # A lock has said what is wished of each.
         whole = whole.with_roles(only if request.lock is None else ())
-        return planner.draft(facts, whole, RULES, request)
+        return make_draft(facts, whole, RULES, request)
 
-    def index(self, drafted: planner.Draft) -> PackageIndex | None:
+    def index(self, drafted: Draft) -> PackageIndex | None:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
         verb only judges what is there.
         """
-        if not drafted.packages or drafted.request.verb not in (*planner.APPLYING, "plan"):
+        if not drafted.packages or drafted.request.verb not in (*APPLYING, "plan"):
             return None
         repositories = drafted.context.stack.get("repositories") or []
         addresses = [url for row in repositories for url in (*row["uris"], (row.get("key") or {}).get("url")) if url]
@@ -141,22 +145,22 @@ class Look:
     def plan(self, facts: Facts, *, only: list[str]) -> dict[str, Any]:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
         if self.verb == "remove":
-            return planner.take_back(facts, self._request(only, None, {}))
+            return removal.take_back(facts, self._request(only, None, {}))
         lacking: dict[str, list[str]] = {}
         while True:
             drafted = self.draft(facts, only=only, absent=lacking)
             if isinstance(drafted, dict):
                 return drafted
             index = self.index(drafted)
-            more = planner.absent(drafted, index) if index else {}
+            more = index_query.absent(drafted, index) if index else {}
             if more:
                 lacking |= more
                 continue
             if drafted.request.security and index:
-                drafted = upgrading.to_the_floor(drafted, index, RULES)
+                drafted = security_floors.to_the_floor(drafted, index, RULES)
                 index = self.index(drafted)
-            tighter = planner.tightened(drafted, index)
-            return planner.finish(tighter, self.index(tighter)) if tighter else planner.finish(drafted, index)
+            tighter = index_query.tightened(drafted, index)
+            return finish(tighter, self.index(tighter)) if tighter else finish(drafted, index)
 
     def save(self, kind: str, document: Mapping[str, Any], *, packed: bool = False) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
@@ -206,16 +210,16 @@ class Look:
 
     def _request(
         self, only: list[str], applied: Mapping[str, Any] | None, absent: Mapping[str, Sequence[str]]
-    ) -> planner.Request:
+    ) -> Request:
         run = self.run
-        return planner.Request(
+        return Request(
             host=self.host,
             today=datetime.now(tz=UTC).date(),
             local=bool(run.get("gpuwright_local")),
             full=bool(run.get("gpuwright_full")) and applied is None,
             verb=self.verb,
             only=only,
-            proof_max_age=run.get("gpuwright_proof_max_age") or planner.PROOF_MAX_AGE,
+            proof_max_age=run.get("gpuwright_proof_max_age") or MAX_AGE,
             inputs=self.inputs(),
             role_digests={name: role["digest"] for name, role in ROLES.items()},
             applied=applied,

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..components import COMPONENTS, Context
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 #: The step that is decided with the plan.
 BEGIN = "begin"
 #: Parts of a run that are no component and have work too.
-_OTHERS: Mapping[str, ModuleType] = {}
+_OTHERS: Mapping[str, Mapping[str, Step]] = {}
 
 
 def of_plan(plan: Mapping[str, Any], context: Context) -> Mapping[str, object]:
@@ -46,5 +45,6 @@ def of_step(component: str, step: str, plan: Mapping[str, Any], facts: Facts, in
 
 
 def _steps(component: str) -> Mapping[str, Step]:
-    steps: Mapping[str, Step] = getattr(_OTHERS.get(component) or COMPONENTS.get(component), "STEPS", {})
-    return steps
+    if component in _OTHERS:
+        return _OTHERS[component]
+    return COMPONENTS[component].steps if component in COMPONENTS else {}
