@@ -66,6 +66,11 @@ class Part:
         """Its name as --want takes it."""
         return self.key.replace("_", "-")
 
+    @property
+    def has_own_source(self) -> bool:
+        """Whether it comes from a vendor's package source other than NVIDIA's CUDA repository."""
+        return self.source not in (None, CUDA_SOURCE)
+
 
 def library(key: str, title: str, shape: Held, rows: Callable[[Rules], list[Row]]) -> Part:
     """Return the part of a library that NVIDIA's CUDA repository has; ``rows``: its releases in the rules."""
