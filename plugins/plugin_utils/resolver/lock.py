@@ -19,7 +19,7 @@ from .. import resolver
 from ..model import shortfalls
 from ..model.errors import BadInput
 from ..rules import Rules
-from ..wish import VARIABLES, Wish, plain
+from ..wish import VARIABLES, WORDS, Wish, plain
 from .log import conflict
 from .part import Part
 from .parts import PARTS
@@ -32,16 +32,7 @@ SCHEMA = 1
 HOST_VARIABLES = tuple(
     name
     for name in VARIABLES
-    if (name.startswith("gpuwright_") and name != "gpuwright_want")
-    or name
-    in (
-        "frameworks_path",
-        "mig_layout",
-        "nvidia_driver_imex",
-        "nvidia_driver_peermem",
-        "nvidia_driver_runfile",
-        "nvidia_driver_runfile_sha256",
-    )
+    if (name.startswith("gpuwright_") and name != "gpuwright_want") or any(name in words.of_host for words in WORDS)
 )
 
 #: What a lock file holds: a type, a list of one kind, or the keys of a mapping ("?" marks one that may be absent).

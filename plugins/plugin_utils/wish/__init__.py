@@ -17,7 +17,7 @@ from ..rules import Row, Rules, gpus, load_rules
 from . import container_toolkit, cuda, mig, nvidia_driver, specifiers
 from .reading import AUTO, Words, around, as_list, bare, equals
 
-__all__ = ["DEFAULT_WANTS", "BadInput", "FrameworkWish", "Wish"]
+__all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
 
 FRAMEWORKS_PATH = "/opt/gpuwright"
 
@@ -335,6 +335,7 @@ WORDS = (
         by_default=True,
         readers={"python": _read_python},
         variables=("frameworks_wanted", "frameworks_path", "frameworks_python"),
+        of_host=("frameworks_path",),
         read=_framework_variables,
     ),
 )

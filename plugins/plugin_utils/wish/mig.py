@@ -16,4 +16,4 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         values["mig_layout"] = layout
 
 
-WORDS = Words("mig", variables=("mig_layout",), read=_read_variables)
+WORDS = Words("mig", variables=("mig_layout",), of_host=("mig_layout",), read=_read_variables)

@@ -93,5 +93,11 @@ WORDS = Words(
         "nvidia_driver_runfile",
         "nvidia_driver_runfile_sha256",
     ),
+    of_host=(
+        "nvidia_driver_imex",
+        "nvidia_driver_peermem",
+        "nvidia_driver_runfile",
+        "nvidia_driver_runfile_sha256",
+    ),
     read=_read_variables,
 )

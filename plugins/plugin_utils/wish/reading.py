@@ -33,7 +33,7 @@ class Words:
     component: its id. want: what a role that is used alone wishes, where none of the fields ``brings`` of the wish is set.
     by_default: whether that is wished where nothing is wished by name.
     readers: by name for --want. aliases: other names for these. variables: those that say what is wished of it, and ``read`` reads them
-    into the fields of a wish.
+    into the fields of a wish. of_host: those of them that speak of the host and of no version, so that a lock leaves them to it.
     """
 
     component: str
@@ -43,6 +43,7 @@ class Words:
     readers: Mapping[str, Reader] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     variables: Sequence[str] = ()
+    of_host: Sequence[str] = ()
     read: Callable[[Values, Variables, Rules], None] = lambda _values, _variables, _rules: None
 
 
