@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-# Parts of a stack that are a version and packages.
-_PACKAGED = ("cudnn", "nccl", "tensorrt")
-
 
 def run(args: argparse.Namespace) -> int:
     """Resolve and show the answer with its reasons."""
@@ -82,20 +79,23 @@ def _stack(answer: Mapping[str, Any], width: int, sources: show.Sources) -> None
 
 
 def _rows(stack: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts import PARTS
+
     driver = stack.get("driver")
     if driver:
         yield "driver", str(driver.get("version") or driver["branch"]), _driver(driver)
     for toolkit in stack.get("cuda") or ():
         yield "cuda", str(toolkit["version"]), f"{toolkit['mode']}: {_packages(toolkit)}"
-    for name, part in stack.items():
-        if name in _PACKAGED:
-            yield name, str(part.get("version") or "newest"), _packages(part)
+    packaged = [part for part in PARTS if part.source and "packages" in part.shape and stack.get(part.key)]
+    rows = [
+        (part, (part.want, str(stack[part.key].get(part.version_key) or "newest"), _packages(stack[part.key])))
+        for part in packaged
+    ]
+    yield from (row for part, row in rows if not part.has_own_source)
     compat = stack.get("cuda_compat")
     if compat:
         yield "cuda-compat", str(compat["version"]), f"{compat['package']} in {compat['path']}"
-    toolkit = stack.get("container_toolkit")
-    if toolkit:
-        yield "container-toolkit", str(toolkit["version_spec"]), _packages(toolkit)
+    yield from (row for part, row in rows if part.has_own_source)
     for framework in stack.get("frameworks") or ():
         yield framework["name"], str(framework["version"]), _framework(framework)
 
