@@ -39,8 +39,8 @@ ALLOWED = {
     "{{ __repositories_tasks[__repositories_seen.facts.packages.manager] }}": "a table of the role",
     "{{ __repair_tasks[__repair_seen.facts.packages.manager] }}": "a table of the role",
     "{{ __remove_tasks[__remove_manager] }}": "a table of the role",
-    "{{ __nvidia_driver_restore_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
-    "{{ __nvidia_driver_hold_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
+    "{{ __nvidia_driver_restore_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
+    "{{ __nvidia_driver_lock_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
     "{{ role_path }}/../../plugins/module_utils/base/mig_layout.py": "Ansible's own place of the role",
     "{{ gpuwright_plan.from_controller }}": "this run's own nvidia_driver_runfile, see planner.py",
     "configure-without-autoinstall.sh {{ __repair_unbuildable | map(attribute='kernel') | unique | map('quote') | join(' ') }}": (
