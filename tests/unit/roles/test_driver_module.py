@@ -115,18 +115,3 @@ def test_whoever_reads_of_a_failed_build_learns_whether_nouveau_still_comes() ->
     said = templated("__nvidia_driver_screen", {**SET, "nvidia-kmod-common": "3:580.178.04-1.el9"}, None)
     assert "nvidia-kmod-common" in said
     assert "has not been blacklisted" not in said
-
-
-def test_dnf_is_given_the_repositories_that_are_enabled_for_the_run() -> None:
-    path = VARS.parents[2] / "packages/vars/main.yml"
-    variables = DataLoader().load_from_file(str(path), trusted_as_template=True)
-    variables |= {
-        "gpuwright_plan": {"enabled": ["crb"], "left_out": ["foreign"]},
-        "packages_allow_held": False,
-        "packages_allow_downgrade": False,
-    }
-    command = Templar(loader=DataLoader(), variables=variables).template(
-        trust_as_template("{{ __packages_dnf_command }}")
-    )
-    assert "--enablerepo=crb" in command
-    assert list(command)[-1] == "install"
