@@ -138,20 +138,15 @@ def repository_findings(context: Context, names: Sequence[str]) -> list[Finding]
             after=" ".join(repository["uris"]),
             files=[repository["file"]],
         )
-        for repository in _repositories(context, names)
+        for repository in wanted_repositories(context, names)
         if repository["file"] not in known
     ]
-
-
-def repository_names(context: Context, names: Sequence[str]) -> list[str]:
-    """Which of the named package sources are added to the node: those of the stack that the host does not have by its own."""
-    return [repository["name"] for repository in _repositories(context, names)]
 
 
 def repository_files(context: Context, names: Sequence[str]) -> list[str]:
     """Files that adding the named package sources writes."""
     files = []
-    for repository in _repositories(context, names):
+    for repository in wanted_repositories(context, names):
         files.append(repository["file"])
         if repository.get("key"):
             files.append(repository["key"]["path"])
@@ -172,7 +167,7 @@ def _displaced(context: Context, names: Sequence[str]) -> list[Finding]:
     ]
 
 
-def _repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
+def wanted_repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
     """The named package sources, without those that the host has by its own: a second source at the same address with
     another key would make apt stop with "Conflicting values set for option Signed-By".
     """

@@ -156,17 +156,16 @@ def test_a_member_of_the_set_that_the_plan_moves_is_named_with_it() -> None:
     assert step("begin", on_dnf, plan(changes=[row]))["unlock"] == []
 
 
-def test_only_the_sources_of_the_driver_are_added() -> None:
+def test_the_package_sources_are_added_before_a_driver_of_ours() -> None:
     rows = [
         {"name": name, "uris": [f"http://mirror.example/{name}"], "components": [], "file": f"/etc/apt/{name}"}
         for name in ("nvidia-cuda", "nvidia-container-toolkit")
     ]
     made = plan()
     made["stack"]["repositories"] = rows
-    assert step("begin", made=made)["repositories"] == ["nvidia-cuda"]
-    facts = nodes.bare()
-    facts["packages"]["sources"][0]["uris"] = ["http://mirror.example/nvidia-cuda/"]
-    assert step("begin", facts, made)["repositories"] == []
+    assert step("begin", made=made)["repositories"] == ["nvidia-cuda", "nvidia-container-toolkit"]
+    made["stack"]["driver"]["adopted"] = True
+    assert step("begin", made=made)["repositories"] == []
 
 
 # --- what is rare -----------------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 
 from ansible_collections.gpuwright.node.plugins.filter import driver as filters
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.driver_set import UNATTENDED_FILE
@@ -549,21 +547,6 @@ def test_an_uninstaller_that_left_the_driver_stops_the_run() -> None:
     facts = nodes.bare(driver={"owner": "runfile", "user_version": "570.86.16"})
     with pytest.raises(Refusal, match=r"Found 570\.86\.16 still there \(exit 1\): said Nothing else was changed"):
         step("uninstalled", facts, made)
-
-
-def test_dnf_is_given_the_repositories_that_are_enabled_for_the_run() -> None:
-    path = ROLES / "packages/vars/main.yml"
-    variables = DataLoader().load_from_file(str(path), trusted_as_template=True)
-    variables |= {
-        "gpuwright_plan": {"enabled": ["crb"], "left_out": ["foreign"]},
-        "packages_allow_held": False,
-        "packages_allow_downgrade": False,
-    }
-    command = Templar(loader=DataLoader(), variables=variables).template(
-        trust_as_template("{{ __packages_dnf_command }}")
-    )
-    assert "--enablerepo=crb" in command
-    assert list(command)[-1] == "install"
 
 
 @pytest.mark.parametrize("data", ["work.fetch", "work.unlock", "now.build.reinstall", "now.lock.question"])

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 from ....module_utils.records import history
-from ..base import Context, Plan, repository_names
+from .. import sources
+from ..base import Context, Plan
 from ..package_calls import call
-from . import driver_module, places, returning, runfile, swap
+from . import driver_module, returning, runfile, swap
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
@@ -132,7 +133,7 @@ def _installation(context: Context, plan: Plan, driver: DriverStack, file: Insta
     held = context.facts["driver"]["lock"]["held"] if is_apt and moved else []
     return {
         "installs": True,
-        "repositories": repository_names(context, places.SOURCES.get(driver["source"], ())),
+        "repositories": sources.names(context),
         "stream": stream,
         # apt moves no held package that is only a dependency, whatever it is allowed.
         "unlock": ["apt-mark", "unhold", *held] if held else [],
