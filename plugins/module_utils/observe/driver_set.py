@@ -9,7 +9,7 @@ it was asked for or came as a dependency.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Mapping
+from typing import TYPE_CHECKING, Iterable, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver, packages
@@ -97,7 +97,13 @@ def would_move(host: Host, names: list[str]) -> list[PackageMove] | None:
     if not result.ok:
         host.unknown("driver.would_move", result.error or "apt-get -s dist-upgrade: " + result.err.strip()[-300:])
         return None
-    return [{"name": name, "from": old, "to": new} for name, old, new in _MOVED.findall(result.out) if name in names]
+    return moved(result.out, names)
+
+
+def moved(text: str, names: Iterable[str]) -> list[PackageMove]:
+    """What of the named packages a simulation of apt says that it would move."""
+    ours = set(names)
+    return [{"name": name, "from": old, "to": new} for name, old, new in _MOVED.findall(text) if name in ours]
 
 
 def observe(host: Host) -> DriverLock:

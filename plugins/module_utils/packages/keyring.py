@@ -33,8 +33,8 @@ def _in_form(keyring: bytes, armour: bool) -> bytes:
     return openpgp.armour(keyring) if armour else keyring
 
 
-def write(path: str, data: bytes) -> None:
-    """Write a keyring in one step: whoever reads it sees the old one or the new one."""
+def write(path: str, data: bytes, mode: int = _MODE) -> None:
+    """Write a file in one step, with its directory: whoever reads it sees the old one or the new one."""
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o755, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", dir=directory)
@@ -42,7 +42,7 @@ def write(path: str, data: bytes) -> None:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
             stream.flush()
-            os.fchmod(stream.fileno(), _MODE)
+            os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
         os.rename(temporary, path)
     except BaseException:

@@ -102,9 +102,11 @@ class Manages:
         }
 
 
+#: A plan that is under way, as its document has it.
+Plan = Mapping[str, Any]
 #: What a role does next: from the context of this moment and the plan that is under way. The work that the plan carries is the step
 #: ``begin``; each other step is asked for by the role, where only the node can tell what comes next.
-Step = Callable[[Context, Mapping[str, Any]], Mapping[str, Any]]
+Step = Callable[[Context, Plan], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ def repository_findings(context: Context, names: Sequence[str]) -> list[Finding]
             after=" ".join(repository["uris"]),
             files=[repository["file"]],
         )
-        for repository in _repositories(context, names)
+        for repository in wanted_repositories(context, names)
         if repository["file"] not in known
     ]
 
@@ -217,7 +219,7 @@ def repository_findings(context: Context, names: Sequence[str]) -> list[Finding]
 def repository_files(context: Context, names: Sequence[str]) -> list[str]:
     """Files that adding the named package sources writes."""
     files = []
-    for repository in _repositories(context, names):
+    for repository in wanted_repositories(context, names):
         files.append(repository["file"])
         if repository.get("key"):
             files.append(repository["key"]["path"])
@@ -240,7 +242,7 @@ def _displaced(context: Context, names: Sequence[str]) -> list[Finding]:
     ]
 
 
-def _repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
+def wanted_repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
     """The named package sources, without those that the host has by its own: a second source at the same address with
     another key would make apt stop with "Conflicting values set for option Signed-By".
     """

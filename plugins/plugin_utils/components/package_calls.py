@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .base import Context
 
 _EPOCH = re.compile(r"^\d+:")
+#: Above 1000, so that the build is the candidate even where a newer one is installed; the very builds go before those of their branch.
+_PREFERRED, _BUILD = 1001, 1002
 
 
 def call(
@@ -27,13 +29,45 @@ def call(
 
     ``allow_downgrade``: to older versions, and for dnf to erase what a change of flavour takes. ``allow_held``: of packages on hold.
     """
-    spec = {"apt": _apt, "dnf": _dnf}.get(context.facts["packages"]["manager"] or "", _apt)
     return {
         "names": list(names),
-        "specs": spec(plan, names),
+        "specs": specs(context.facts["packages"]["manager"], plan, names),
         "allow_downgrade": allow_downgrade,
         "allow_held": allow_held,
     }
+
+
+def of_plan(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """What a plan says of each call, as options of the module package_call."""
+    manager = plan["package_manager"]
+    return {
+        "manager": manager,
+        "specs": specs(manager, plan, names),
+        "preferences": preferences(plan) if manager == "apt" else "",
+        "enabled": list(plan["enabled"]),
+        "left_out": list(plan["left_out"]),
+    }
+
+
+def specs(manager: str | None, plan: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Packages as their manager takes them, with the plan's versions where it has read them from the index."""
+    return _dnf(plan, names) if manager == "dnf" else _apt(plan, names)
+
+
+def preferences(plan: Mapping[str, Any]) -> str:
+    """What apt prefers while it installs for a plan (apt_preferences(5)); empty where it is left the choice.
+
+    The very builds that the plan counted on, whatever other source has such a version too, then every package that has a version which
+    begins so.
+    """
+    start = plan["prefer"]
+    if not start:
+        return ""
+    form = "Package: {}\nPin: version {}\nPin-Priority: {}\n\n"
+    builds = [row for row in plan["install"] if row["version"].startswith(start)]
+    return "".join(form.format(row["name"], row["version"], _BUILD) for row in builds) + form.format(
+        "/./", f"{start}*", _PREFERRED
+    )
 
 
 def _apt(plan: Mapping[str, Any], names: Sequence[str]) -> list[str]:
@@ -46,12 +80,12 @@ def _dnf(plan: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     package is of one set with it, also where the dependency is a loose one.
     """
     versions: Mapping[str, str] = plan["packages"]
-    specs = [
+    named = [
         name if not versions.get(name) or _EPOCH.sub("", versions[name]) in name else f"{name}-{versions[name]}"
         for name in names
     ]
     of_named = {versions[name] for name in names if versions.get(name)}
-    return specs + [
+    return named + [
         f"{row['name']}-{row['version']}"
         for row in plan["install"]
         if row["name"] not in names and row["version"] in of_named

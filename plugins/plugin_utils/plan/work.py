@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..components import COMPONENTS, Context
+from ..components import COMPONENTS, Context, sources
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -17,13 +17,23 @@ if TYPE_CHECKING:
 #: The step that is decided with the plan.
 BEGIN = "begin"
 #: Parts of a run that are no component and have work too.
-_OTHERS: Mapping[str, Mapping[str, Step]] = {}
+_OTHERS: Mapping[str, Mapping[str, Step]] = {"repositories": sources.STEPS}
 
 
 def of_plan(plan: Mapping[str, Any], context: Context) -> Mapping[str, object]:
-    """What each component of a plan does first, by its name."""
+    """What each component of a plan does first, by its name. A package source is added by the first component that names it."""
     names = [*_OTHERS, *plan["components"]] if plan["components"] else []
-    return {name: steps[BEGIN](context, plan) for name in names if BEGIN in (steps := _steps(name))}
+    found, added = {}, set()
+    for name in names:
+        steps = _steps(name)
+        if BEGIN not in steps:
+            continue
+        work = dict(steps[BEGIN](context, plan))
+        if "repositories" in work:
+            work["repositories"] = [each for each in work["repositories"] if each not in added]
+            added.update(work["repositories"])
+        found[name] = work
+    return found
 
 
 def of_step(component: str, step: str, plan: Mapping[str, Any], facts: Facts, inputs: Mapping[str, Any]) -> Any:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import kernels
@@ -17,6 +15,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import repositories
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from tests.unit.roles.driver_steps import step
 
 from . import nodes
 from .nodes import bare
@@ -126,8 +125,12 @@ def test_the_whole_kernel_is_asked_of_the_index_with_the_driver() -> None:
 
 
 def test_the_seal_covers_the_hooks_where_the_role_puts_them() -> None:
-    role = Path(__file__).resolve().parents[3] / "roles/nvidia_driver/vars/main.yml"
-    assert yaml.safe_load(role.read_text())["__nvidia_driver_kernel_hook_places"] == nvidia_driver.KERNEL_HOOKS
+    facts = nodes.provisioned()
+    driver = {"source": "nvidia", "adopted": False, "packages": [], "pin": {}}
+    sealed = nvidia_driver.manages(Context(facts=facts, stack={"driver": driver})).files
+    written = step("verified", facts)["hooks"]["places"]
+    assert written == nvidia_driver.KERNEL_HOOKS["debian"]
+    assert set(written) <= set(sealed)
 
 
 _REGISTERED = "subscription-manager repos --enable "

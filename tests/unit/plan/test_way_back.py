@@ -35,6 +35,8 @@ from tests.unit.plan import nodes
 from .test_planner import index_of, proven, request, wish
 
 OLD = "580.126.20"
+#: What NVIDIA's file is run with.
+OPTIONS: dict[str, list[str]] = {"arguments": ["--silent"], "with_nouveau": [], "with_session": []}
 
 
 def at(version: str) -> dict[str, str]:
@@ -191,7 +193,12 @@ def test_the_look_after_a_rollback_keeps_what_it_led_to() -> None:
 
 def test_no_path_of_the_controller_comes_from_the_seal_of_a_node_that_stays() -> None:
     asked = wish()
-    file = {"name": "x.run", "sha256": "0" * 64, "addresses": ["/etc/shadow", "https://mirror.example/x.run"]}
+    file = {
+        "name": "x.run",
+        "sha256": "0" * 64,
+        "addresses": ["/etc/shadow", "https://mirror.example/x.run"],
+        **OPTIONS,
+    }
     facts = after_a_rollback(asked, source="runfile", runfile=file)
     staying = way_back.staying(facts, asked)
     assert staying is not None
@@ -305,7 +312,12 @@ def test_an_interrupted_package_manager_is_mended_by_the_return_itself() -> None
 
 # --- a driver of NVIDIA's file ----------------------------------------------------------------------------------------
 
-FILE = {"name": f"NVIDIA-Linux-x86_64-{OLD}.run", "sha256": "ab" * 32, "addresses": ["https://example.org/it.run"]}
+FILE = {
+    "name": f"NVIDIA-Linux-x86_64-{OLD}.run",
+    "sha256": "ab" * 32,
+    "addresses": ["https://example.org/it.run"],
+    **OPTIONS,
+}
 #: A build whose checksum the rules have.
 CHECKED = "580.95.05"
 

@@ -14,43 +14,43 @@ from ...model import index_answer, sections
 from ...resolver import systems
 from ...rules import Rules
 from ...wish import Wish
-from ..base import Component, Context, Finding, Manages, Stack, missing_packages, repository_files, repository_findings
+from ..base import (
+    Component,
+    Context,
+    Finding,
+    Manages,
+    Stack,
+    Step,
+    missing_packages,
+    repository_files,
+    repository_findings,
+)
 from ..demand import Demand, continues
-from . import driver_lock, exchange, fabric, runfile, secure_boot, signed_modules
+from . import driver_lock, exchange, fabric, installed, places, returning, runfile, secure_boot, signed_modules, work
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 NAME = "nvidia_driver"
-#: The package sources that a driver of each source comes from (names as the resolver gives them).
-SOURCES: Mapping[str, list[str]] = {
-    "nvidia": ["nvidia-cuda", "epel"],
-    # NVIDIA's, where it is there too, is kept from answering for the driver.
-    "distro": ["distro-non-free", "distro-restricted", "nvidia-cuda"],
-    "runfile": [],
-}
+SOURCES = places.SOURCES
 #: Headers follow the kernel and not the driver.
 HEADERS = ("linux-headers-", *systems.DEVELS)
 #: How the versions of the driver's packages begin; a kernel's module package counts differently.
 _DRIVER_VERSION = re.compile(r"(\d+:)?\d{3,}\.\d")
-PERSISTENCE_SERVICE = "nvidia-persistenced.service"
-#: Where the packages have that unit without [Install] (Ubuntu's: udev alone starts it, with --no-persistence-mode, and an upgrade stops it
-#: for good), a drop-in turns persistence on and a unit of ours keeps the daemon running.
-PERSISTENCE_KEEPER = "gpuwright-nvidia-persistence.service"
-PERSISTENCE_FILES = (
-    f"/etc/systemd/system/{PERSISTENCE_SERVICE}.d/gpuwright.conf",
-    f"/etc/systemd/system/{PERSISTENCE_KEEPER}",
-)
-#: The kernel hook of the role, where each family of systems calls it. A test holds them to the role's own list.
-KERNEL_HOOKS = {
-    "debian": [
-        "/etc/kernel/postinst.d/zz-gpuwright",
-        "/etc/kernel/postinst.d/aa-gpuwright",
-        "/etc/kernel/header_postinst.d/zz-gpuwright",
-        "/etc/kernel/postrm.d/zz-gpuwright",
-    ],
-    "redhat": ["/etc/kernel/install.d/95-gpuwright.install"],
+PERSISTENCE_SERVICE = places.PERSISTENCE_SERVICE
+PERSISTENCE_KEEPER = places.PERSISTENCE_KEEPER
+PERSISTENCE_FILES = places.PERSISTENCE_FILES
+KERNEL_HOOKS = places.KERNEL_HOOKS
+STEPS: Mapping[str, Step] = {
+    "begin": work.begin,
+    "uninstalled": returning.uninstalled,
+    "restored": returning.restored,
+    "returned": returning.returned,
+    "installed": installed.installed,
+    "built": installed.built,
+    "verified": installed.verified,
+    "ready": installed.ready,
 }
 
 
@@ -464,4 +464,5 @@ COMPONENT = Component(
     branch=_branch,
     demands=demands,
     also=_also,
+    steps=STEPS,
 )

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...model import index_answer
+from ...model.errors import Refusal
 from ...resolver import systems
 from ..base import Context
 
@@ -114,3 +115,17 @@ def refusals(install: Iterable[PackageInstall], context: Context) -> list[dict[s
     text = f"the driver would bring another kernel with it: {', '.join(found)}"
     remedy = "update the kernel first, by itself, and boot it; or allow it with -e nvidia_driver_allow_kernel=true"
     return [{"rule": "kernel-unasked", "text": text, "source": "gpuwright", "remedy": remedy}]
+
+
+def came(before: Iterable[str], context: Context) -> None:
+    """Judge the kernels after the driver's packages: the driver never drags in another one unasked. The plan refuses where the package
+    manager says so beforehand; this is the proof afterwards. Raises Refusal.
+    """
+    there = list(before)
+    new = [release for release in context.facts["kernel"]["installed"] or () if release not in there]
+    if _allowed(context) or not new:
+        return
+    raise Refusal(
+        f"Expected the kernels that were there: {', '.join(there)}. Found, since the driver's packages were installed, {', '.join(new)} "
+        "too. What to do: remove it, or keep it (nvidia_driver_allow_kernel: true); then run again."
+    )

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...model.errors import Refusal
 from ..base import Context, Finding, missing_packages
 
 if TYPE_CHECKING:
@@ -55,3 +57,28 @@ def flavour(facts: Facts) -> str | None:
     if not licence:
         return None
     return "open" if "GPL" in licence else "proprietary"
+
+
+def is_there(facts: Facts, driver: DriverStack) -> bool:
+    """Whether the installer brought this very build, in this flavour, for the kernel that boots next."""
+    module, seen = facts["kernel"]["available"].get("nvidia"), facts["driver"]
+    return (
+        seen["owner"] == "runfile"
+        and module is not None
+        and seen["user_version"] == module["version"] == driver["version"]
+        and (flavour(facts) or "proprietary") == driver["modules"]
+    )
+
+
+def uninstalled(facts: Facts, ended: Mapping[str, object]) -> None:
+    """Judge what the file's own uninstaller left; ``ended``: how it ended (rc, stdout, stderr).
+
+    Raises Refusal where the driver is still there.
+    """
+    if facts["driver"]["owner"] != "runfile":
+        return
+    raise Refusal(
+        f"Expected {UNINSTALLER} to take the driver away. Found {facts['driver']['user_version'] or 'it'} still there "
+        f"(exit {ended['rc']}): {ended['stderr'] or ended['stdout']} Nothing else was changed. What to do: read "
+        "/var/log/nvidia-uninstall.log, end what uses the cards, and run again."
+    )
