@@ -41,6 +41,7 @@ ALLOWED = {
     "{{ __remove_tasks[__remove_manager] }}": "a table of the role",
     "{{ __nvidia_driver_restore_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
     "{{ __nvidia_driver_hold_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
+    "{{ __reboot_tasks[__reboot_work.next] }}": "what follows the decision, by a table of the role",
     "{{ role_path }}/../../plugins/module_utils/base/mig_layout.py": "Ansible's own place of the role",
     "{{ gpuwright_plan.from_controller }}": "this run's own nvidia_driver_runfile, see planner.py",
     "configure-without-autoinstall.sh {{ __repair_unbuildable | map(attribute='kernel') | unique | map('quote') | join(' ') }}": (
