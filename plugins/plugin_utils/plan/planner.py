@@ -39,7 +39,7 @@ from ..model.shortfalls import holding
 from ..resolver import lock, repositories, situation
 from ..rules import Rules, hosts
 from ..wish import BadInput, Wish
-from . import availability, removal, rescue, upgrading, way_back, work
+from . import availability, removal, removal_work, rescue, upgrading, way_back, work
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
@@ -472,6 +472,7 @@ def take_back(facts: Facts, request: Request) -> dict[str, Any]:
     elif not found:
         plan["checks"] = [removal.check(facts)]
     context = Context(facts=facts, stack={})
+    plan["work"] = {"remove": removal_work.begin(context, plan)} if found else {}
     plan["refusals"] = _privilege_refusals(context) if (found or unread) and request.verb in APPLYING else []
     plan["refusals"] += [_refusal("record-foreign", text, _OTHERS_RECORD) for text in removal.foreign(facts)]
     plan["ok"] = not plan["refusals"]

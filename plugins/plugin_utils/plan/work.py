@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..components import COMPONENTS, Context
+from . import removal_work
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 BEGIN = "begin"
 #: Parts of a run that are no component and have work too.
 _OTHERS: Mapping[str, ModuleType] = {}
+#: What has a plan of its own, which says what it does first.
+_APART: Mapping[str, ModuleType] = {"remove": removal_work}
 
 
 def of_plan(plan: Mapping[str, Any], context: Context) -> Mapping[str, object]:
@@ -46,5 +49,5 @@ def of_step(component: str, step: str, plan: Mapping[str, Any], facts: Facts, in
 
 
 def _steps(component: str) -> Mapping[str, Step]:
-    steps: Mapping[str, Step] = getattr(_OTHERS.get(component) or COMPONENTS.get(component), "STEPS", {})
+    steps: Mapping[str, Step] = getattr({**_OTHERS, **_APART}.get(component) or COMPONENTS.get(component), "STEPS", {})
     return steps

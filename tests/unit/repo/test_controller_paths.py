@@ -38,7 +38,7 @@ ALLOWED = {
     "{{ __packages_tasks[__packages_manager] }}": "a table of the role: a key that is not there is an error",
     "{{ __repositories_tasks[__repositories_seen.facts.packages.manager] }}": "a table of the role",
     "{{ __repair_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
-    "{{ __remove_tasks[__remove_manager] }}": "a table of the role",
+    "{{ __remove_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
     "{{ __nvidia_driver_restore_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
     "{{ __nvidia_driver_hold_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
     "{{ __reboot_tasks[__reboot_work.next] }}": "what follows the decision, by a table of the role",
