@@ -23,7 +23,7 @@ class Prepared(TypedDict):
 
     command: list[str]
     program: dict[str, str]
-    files: dict[str, Any]
+    files: dict[str, object]
     environment: dict[str, str]
 
 

@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from ..model.errors import Refusal
 from . import continuation, nvidia_driver
 from .base import Context, Finding, Manages, Step
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import KernelModule, LoadedModule
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: Modules of other drivers that hold the cards until the next boot.
 _OTHERS = ("nouveau", "nova", "nova_core", "nova_drm")
@@ -19,6 +23,25 @@ _ASK = (
     ' said=$(modprobe --dry-run --set-version="$1" "$2" 2>&1) || echo "modprobe cannot load it for kernel $1: $said"; shift 2;'
     " done"
 )
+
+
+class Given(TypedDict):
+    """What the role knows. ``allowed``: nvidia_driver_reboot; ``check``: nothing is changed; ``resume``: what the command line prepared, or
+    why it did not.
+    """
+
+    allowed: bool
+    no_reboot: bool
+    local: bool
+    check: bool
+    resume: continuation.Prepared | dict[str, str]
+
+
+class Waited(TypedDict):
+    """``before``: id of the boot before; ``wait``: the seconds that the driver has."""
+
+    before: str
+    wait: int
 
 
 class Boot(TypedDict, total=False):
@@ -66,17 +89,16 @@ def inputs(context: Context) -> Mapping[str, Any]:
 # --- the work of the role ---------------------------------------------------------------------------------------------
 
 
-def boot(context: Context, plan: Mapping[str, Any]) -> Boot:
-    """Whether the machine is booted now, or by its user, and what comes before it.
+def boot(context: Context, plan: Mapping[str, object]) -> Boot:
+    """Whether the machine is booted now, or by its user, and what comes before it. ``plan["given"]``: :class:`Given`.
 
-    ``plan["given"]``: ``allowed`` (nvidia_driver_reboot), ``no_reboot``, ``local``, ``check`` (nothing is changed), ``resume`` (what the
-    command line prepared). Raises Refusal where a kernel may boot next that has no such driver: the last look before the screen goes dark.
+    Raises Refusal where a kernel may boot next that has no such driver: the last look before the screen goes dark.
     """
-    given = plan["given"]
-    if not _needed(context, plan):
+    given, removed = cast("Given", plan["given"]), bool(plan["remove"])
+    if not _needed(context, removed=removed):
         return {"needed": False, "ask": [], "boot": context.facts["boot"]["id"]}
     ask: list[str] = []
-    if not given["check"] and not plan["remove"]:
+    if not given["check"] and not removed:
         faults = _faults(context)
         if faults:
             raise Refusal(
@@ -88,7 +110,7 @@ def boot(context: Context, plan: Mapping[str, Any]) -> Boot:
     return {
         "needed": True,
         "next": ("shown" if plan["rescue"] else "boot") if allowed else "left",
-        "reason": _reason(context, plan),
+        "reason": _reason(context, removed=removed),
         "ask": ask,
         "expected": _expected(context),
         "boot": context.facts["boot"]["id"],
@@ -96,18 +118,15 @@ def boot(context: Context, plan: Mapping[str, Any]) -> Boot:
     }
 
 
-def booted(context: Context, plan: Mapping[str, Any]) -> Booted:
-    """Whether the driver is loaded. ``plan["given"]``: ``before``, the id of the boot before, and ``wait``, the seconds that it has.
-
-    Raises Refusal where this is no other boot.
-    """
-    given, now = plan["given"], context.facts["boot"]["id"]
-    if _needed(context, plan):
+def booted(context: Context, plan: Mapping[str, object]) -> Booted:
+    """Whether the driver is loaded. ``plan["given"]``: :class:`Waited`. Raises Refusal where this is no other boot."""
+    given, now, removed = cast("Waited", plan["given"]), context.facts["boot"]["id"], bool(plan["remove"])
+    if _needed(context, removed=removed):
         return {
             "needed": True,
-            "msg": f"Expected the driver to be loaded within {given['wait']} seconds after the boot. Found: {_reason(context, plan)}."
-            " What to do: read the kernel log (dmesg | grep -iE 'nvidia|nouveau'); a machine without a picture boots with nomodeset on the"
-            " kernel's line.",
+            "msg": f"Expected the driver to be loaded within {given['wait']} seconds after the boot."
+            f" Found: {_reason(context, removed=removed)}. What to do: read the kernel log (dmesg | grep -iE 'nvidia|nouveau');"
+            " a machine without a picture boots with nomodeset on the kernel's line.",
         }
     if not now or now == given["before"]:
         raise Refusal(
@@ -129,8 +148,8 @@ def _available(context: Context) -> str:
     return _version((context.facts["kernel"]["available"] or {}).get("nvidia"))
 
 
-def _version(module: Mapping[str, Any] | None) -> str:
-    return (module or {}).get("version") or ""
+def _version(module: LoadedModule | KernelModule | None) -> str:
+    return module["version"] or "" if module else ""
 
 
 def _in_the_way(context: Context) -> list[str]:
@@ -138,18 +157,18 @@ def _in_the_way(context: Context) -> list[str]:
     return [name for name in context.facts["kernel"]["loaded"] or {} if name in _OTHERS]
 
 
-def _driver(context: Context) -> Mapping[str, Any]:
-    return context.stack.get("driver") or {}
+def _driver(context: Context) -> DriverStack | None:
+    return cast("DriverStack | None", context.stack.get("driver"))
 
 
-def _needed(context: Context, plan: Mapping[str, Any]) -> bool:
-    """Whether a boot is needed now. After a removal, where a module without its packages runs on.
+def _needed(context: Context, *, removed: bool) -> bool:
+    """Whether a boot is needed now; after a removal, where a module without its packages runs on.
 
     A machine without cards (an image that is being built), or for the CPU only, needs no driver in its kernel. Where cards should be there
     and are not, the kernel that has the module is booted without nouveau, so that the module itself can say what it finds.
     """
     loaded, available, kernel = _loaded(context), _available(context), context.facts["kernel"]
-    if plan["remove"]:
+    if removed:
         return bool(loaded) and loaded != available
     if not _driver(context) or context.cpu_only or (context.provision_only and not context.cards_missing):
         return False
@@ -161,17 +180,17 @@ def _needed(context: Context, plan: Mapping[str, Any]) -> bool:
 def _waits_for_console(context: Context) -> bool:
     """Whether a boot without anybody at the console would let the request for the key lapse."""
     key = context.facts["boot"]["signing_key"]
-    pending = key is not None and key["state"] == "pending"
-    return pending and not _loaded(context) and _driver(context).get("build") == "dkms"
+    driver, pending = _driver(context), key is not None and key["state"] == "pending"
+    return pending and not _loaded(context) and driver is not None and driver.get("build") == "dkms"
 
 
-def _reason(context: Context, plan: Mapping[str, Any]) -> str:
+def _reason(context: Context, *, removed: bool) -> str:
     """Why a boot is needed, for a person."""
     if _waits_for_console(context):
         return (
             "the key that signs the modules waits to be enrolled, which somebody at the console has to do (Enroll MOK)"
         )
-    if plan["remove"]:
+    if removed:
         return f"driver {_loaded(context)} stays in the kernel until the next boot"
     if _in_the_way(context):
         return f"{', '.join(_in_the_way(context))} still has the cards"
@@ -181,7 +200,7 @@ def _reason(context: Context, plan: Mapping[str, Any]) -> str:
 def _flavour(context: Context) -> str:
     """The modules that the plan wants; nothing where it takes what there is."""
     driver = _driver(context)
-    modules = "" if driver.get("adopted") else driver.get("modules") or ""
+    modules = driver["modules"] if driver and not driver["adopted"] else None
     return modules if modules in ("open", "proprietary") else ""
 
 
@@ -226,7 +245,7 @@ def _question(context: Context) -> list[str]:
     ]
 
 
-def _resume(given: Mapping[str, Any]) -> continuation.Resume:
+def _resume(given: Given) -> continuation.Resume:
     """What goes on after the boot of the machine one sits at."""
     prepared = given["resume"]
     if not given["local"] or given["no_reboot"] or "command" not in prepared:

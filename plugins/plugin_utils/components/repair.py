@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
@@ -107,10 +107,18 @@ class Next(TypedDict):
     more: bool
 
 
+class Given(TypedDict):
+    """``done``: what was said the last time, empty the first time. What ``dkms`` said of its version, and what dnf ``said``."""
+
+    done: Next | dict[str, str]
+    dkms: str
+    said: str
+
+
 _NOTHING: Next = {"files": [], "configure": False, "kernels": "", "kept": "", "more": False}
 
 
-def begin(context: Context, plan: Mapping[str, Any]) -> Repair:
+def begin(context: Context, plan: Mapping[str, object]) -> Repair:
     """What the plan's own look at the node tells."""
     del plan
     return {
@@ -119,24 +127,24 @@ def begin(context: Context, plan: Mapping[str, Any]) -> Repair:
     }
 
 
-def look(context: Context, plan: Mapping[str, Any]) -> Next:
+def look(context: Context, plan: Mapping[str, object]) -> Next:
     """What is left to do, once the package manager has tried.
 
     A new kernel may have come for which the driver's module does not build, and DKMS's failure left its packages half configured. DKMS is
     told to leave this version of the module out for this kernel alone, so that the packages can be finished (the next version is tried
     again by itself); then the kernel that has a module is made the one that boots next, and that is verified.
 
-    ``plan["given"]``: ``done``, what this said the last time (empty the first time), what ``dkms`` said of its version, and what dnf
-    ``said``.
-    Raises Refusal where dnf has left something half done, or the boot menu cannot be made to choose that kernel.
+    ``plan["given"]``: :class:`Given`. Raises Refusal where dnf has left something half done, or the boot menu cannot be made to choose that
+    kernel.
     """
-    facts, given = context.facts, plan["given"]
+    facts, given = context.facts, cast("Given", plan["given"])
     if facts["packages"]["manager"] == "dnf":
         _all_done(facts, given["said"])
         return _NOTHING
     builds, done = unbuildable(facts), given["done"]
-    if done.get("kept"):
-        _verify(facts, done["kept"])
+    kept = done.get("kept")
+    if kept:
+        _verify(facts, str(kept))
     elif builds and not done:
         skips = _dkms_skips(given["dkms"])
         kernels = dict.fromkeys(build["kernel"] for build in builds)

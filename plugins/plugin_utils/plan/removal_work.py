@@ -12,10 +12,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
-from ..components.container_toolkit import DAEMON_JSON
+from ..components import mig
 from ..model.errors import Refusal
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ DIRECTORIES = (
     "/etc/systemd/system/nvidia-persistenced.service.d",
     "/etc/systemd/system/nvidia-cdi-refresh.service.d",
 )
+#: Docker's configuration, into which the runtime was merged.
+_DAEMON = "/etc/docker/daemon.json"
+#: The component of the changes that part cards.
+_PARTS = mig.__name__.rpartition(".")[2]
 #: dnf's own list of locks, in which the role nvidia_driver has its lines.
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 #: What packages made for themselves, by package. Nothing of a user is in it: an engine with containers, images or volumes stays. DKMS made
@@ -76,6 +80,55 @@ _BOOT_MENU = "/etc/default/grub.d/gpuwright.cfg"
 _BACKED_UP = re.compile(
     re.escape(paths.BACKUP) + r"(/etc/(apt/sources[.]list|apt/sources[.]list[.]d/[^/]+|yum[.]repos[.]d/[^/]+))"
 )
+
+
+class Wanted(TypedDict):
+    """What the plan takes back, see removal.py. ``restore``: the driver that was there before."""
+
+    packages: list[str]
+    runfile: bool
+    files: list[str]
+    environments: list[str]
+    services: list[str]
+    streams: dict[str, str]
+    initramfs: bool
+    restore: object
+
+
+class There(TypedDict):
+    """Whether a path exists."""
+
+    exists: bool
+
+
+class Looked(TypedDict):
+    """What was found at a path."""
+
+    item: str
+    stat: There
+
+
+class _Answer(TypedDict):
+    item: list[str]
+
+
+class Answer(_Answer, total=False):
+    """What a program printed."""
+
+    stdout_lines: list[str]
+
+
+class Given(TypedDict):
+    """What the node answered: ``answers`` and ``there``, the results of the questions; ``others``, what else dnf would remove; ``aside``,
+    the files that were put aside. ``also``: packages that may go with ours; ``kept``: what stays (empty the first time).
+    """
+
+    answers: list[Answer]
+    there: list[Looked]
+    others: list[str]
+    aside: list[dict[str, object]]
+    also: list[str]
+    kept: list[str]
 
 
 class Questions(TypedDict):
@@ -150,19 +203,15 @@ class Removal(TypedDict, total=False):
     rebuild: list[str]
 
 
-def begin(context: Context, plan: Mapping[str, Any]) -> Removal:
+def begin(context: Context, plan: Mapping[str, object]) -> Removal:
     """What is asked first."""
-    return {"ask": _questions(context.facts, plan["remove"], plan["remove"]["packages"])}
+    wanted = cast("Wanted", plan["remove"])
+    return {"ask": _questions(context.facts, wanted, wanted["packages"])}
 
 
-def goes(context: Context, plan: Mapping[str, Any]) -> Removal:
-    """What goes, by what the node answered.
-
-    ``plan["given"]``: ``answers`` and ``there``, the results of the questions; ``others``, what else dnf would remove; ``aside``, the files
-    that were put aside; ``also``, the packages that may go with ours; ``kept``, what stays (empty the first time).
-    Raises Refusal where something would go that is not ours.
-    """
-    facts, wanted, given = context.facts, plan["remove"], plan["given"]
+def goes(context: Context, plan: Mapping[str, object]) -> Removal:
+    """What goes, by what the node answered (``plan["given"]``). Raises Refusal where something would go that is not ours."""
+    facts, wanted, given = context.facts, cast("Wanted", plan["remove"]), cast("Given", plan["given"])
     said = {tuple(each["item"]): each.get("stdout_lines") or [] for each in given["answers"]}
     there = {each["item"] for each in given["there"] if each["stat"]["exists"]}
     _refuse_unmarked(wanted["environments"], there)
@@ -176,7 +225,7 @@ def goes(context: Context, plan: Mapping[str, Any]) -> Removal:
     _refuse_others(packages, [*_going(said.get(tuple(_TRIAL + packages), ())), *given["others"]], given["also"])
     return {
         "again": False,
-        **_of_driver(plan),
+        **_of_driver(wanted, cast("list[dict[str, object]]", plan["changes"])),
         **_of_environments(wanted["environments"]),
         **_of_packages(facts, wanted, packages, given["also"], there),
         **_of_files(facts, wanted, said, given["aside"]),
@@ -187,7 +236,7 @@ def goes(context: Context, plan: Mapping[str, Any]) -> Removal:
 STEPS: Mapping[str, Step] = {"begin": begin, "goes": goes}
 
 
-def _questions(facts: Facts, wanted: Mapping[str, Any], packages: Sequence[str]) -> Questions:
+def _questions(facts: Facts, wanted: Wanted, packages: Sequence[str]) -> Questions:
     manager = facts["packages"]["manager"]
     engine = "docker.io" in wanted["packages"] and facts["containers"]["docker"]["active"]
     commands = [*_HOLDINGS, _NEEDS] if engine else []
@@ -258,9 +307,9 @@ def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
 # --- what goes --------------------------------------------------------------------------------------------------------
 
 
-def _of_driver(plan: Mapping[str, Any]) -> Removal:
-    parted = any(change["component"] == "mig" for change in plan["changes"])
-    restore, runfile = bool(plan["restore"]), bool(plan["remove"]["runfile"])
+def _of_driver(wanted: Wanted, changes: Iterable[Mapping[str, object]]) -> Removal:
+    parted = any(change["component"] == _PARTS for change in changes)
+    restore, runfile = bool(wanted["restore"]), wanted["runfile"]
     return {"driver": parted or restore or runfile, "parted": parted, "restore": restore, "runfile": runfile}
 
 
@@ -272,9 +321,9 @@ def _of_environments(environments: Sequence[str]) -> Removal:
 
 
 def _of_packages(
-    facts: Facts, wanted: Mapping[str, Any], packages: list[str], also: Sequence[str], there: Collection[str]
+    facts: Facts, wanted: Wanted, packages: list[str], also: Sequence[str], there: Collection[str]
 ) -> Removal:
-    streams: Mapping[str, str] = wanted["streams"]
+    streams = wanted["streams"]
     left = [name for name, stream in streams.items() if not stream]
     services = facts["services"]
     return {
@@ -301,12 +350,12 @@ def _rpms(packages: Iterable[str]) -> list[str]:
 
 def _of_files(
     facts: Facts,
-    wanted: Mapping[str, Any],
+    wanted: Wanted,
     said: Mapping[tuple[str, ...], list[str]],
-    aside: Iterable[Mapping[str, Any]],
+    aside: Iterable[Mapping[str, object]],
 ) -> Removal:
-    files: list[str] = wanted["files"]
-    moved = [found for each in aside if (found := _BACKED_UP.fullmatch(each["path"]))]
+    files = wanted["files"]
+    moved = [found for each in aside if (found := _BACKED_UP.fullmatch(str(each["path"])))]
     return {
         "hooks": [path for path in files if _HOOKS.match(path)],
         "absent": [*_lists(files, said), *files, *_credentials(files)],
@@ -355,7 +404,7 @@ def _rebuild(facts: Facts) -> list[str]:
 def _docker(facts: Facts, packages: Collection[str]) -> Docker:
     """Docker's configuration without the runtime; one that held nothing else goes, and one that cannot be read stays as it is."""
     docker = facts["containers"]["docker"]
-    now: Mapping[str, Any] = docker["daemon_json"] or {}
+    now = docker["daemon_json"] or {}
     rest = {
         key: value
         for key, value in now.items()
@@ -366,7 +415,7 @@ def _docker(facts: Facts, packages: Collection[str]) -> Docker:
     unread = bool(docker["daemon_json_error"])
     text = f"{json.dumps(content, indent=4)}\n"
     return {
-        "files": [{"path": DAEMON_JSON, "content": text, "mode": "0644"}] if content else [],
-        "absent": [] if content or unread else [DAEMON_JSON],
+        "files": [{"path": _DAEMON, "content": text, "mode": "0644"}] if content else [],
+        "absent": [] if content or unread else [_DAEMON],
         "restart": bool(docker["active"]) and "docker.io" not in packages,
     }
