@@ -19,7 +19,7 @@ from ..components.base import not_known
 from ..components.nvidia_driver import runfile, way_back
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
-from . import document, refusals
+from . import document, refusals, removal_work
 from .request import APPLYING, Request
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ def take_back(facts: Facts, request: Request) -> dict[str, Any]:
     elif not found:
         plan["checks"] = [check(facts)]
     context = Context(facts=facts, stack={})
+    plan["work"] = {"remove": removal_work.begin(context, plan)} if found else {}
     plan["refusals"] = refusals.of_privileges(context) if (found or unread) and request.verb in APPLYING else []
     plan["refusals"] += [document.refusal("record-foreign", text, _OTHERS_RECORD) for text in foreign(facts)]
     plan["ok"] = not plan["refusals"]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..components import COMPONENTS, Context, sources
+from . import removal_work
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 BEGIN = "begin"
 #: Parts of a run that are no component and have work too.
 _OTHERS: Mapping[str, Mapping[str, Step]] = {"repositories": sources.STEPS}
+#: What has a plan of its own, which says what it does first.
+_APART: Mapping[str, Mapping[str, Step]] = {"remove": removal_work.STEPS}
 
 
 def of_plan(plan: Mapping[str, Any], context: Context) -> Mapping[str, object]:
@@ -55,6 +58,7 @@ def of_step(component: str, step: str, plan: Mapping[str, Any], facts: Facts, in
 
 
 def _steps(component: str) -> Mapping[str, Step]:
-    if component in _OTHERS:
-        return _OTHERS[component]
+    others = {**_OTHERS, **_APART}
+    if component in others:
+        return others[component]
     return COMPONENTS[component].steps if component in COMPONENTS else {}

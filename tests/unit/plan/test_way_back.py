@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set
@@ -25,7 +24,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_d
     runfile,
     way_back,
 )
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, removal, removal_work
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
@@ -540,6 +539,7 @@ def test_what_gpuwright_brought_goes_by_name() -> None:
     assert {row["component"] for row in made["changes"]} == {"nvidia_driver", "packages", "frameworks", "files"}
     assert all(row["action"] == "remove" for row in made["changes"])
     assert made["components"] == ["remove", "reboot"]
+    assert made["work"]["remove"]["ask"]["commands"][-1][-3:] == made["remove"]["packages"]
 
 
 def test_the_units_of_a_toolkit_that_goes_are_switched_off_and_those_of_one_that_stays_are_not() -> None:
@@ -807,11 +807,9 @@ def test_the_constants_of_every_component_are_looked_through() -> None:
 
 
 def test_a_drop_in_directory_that_a_component_made_goes_with_it() -> None:
-    role = Path(__file__).resolve().parents[3] / "roles/remove/vars/main.yml"
-    removed = yaml.safe_load(role.read_text())["__remove_directories"]
     parents = {PurePosixPath(path).parent for path in NAMED}
     made = {str(each) for each in parents if each.name == "gpuwright" or each.match("systemd/system/*.d")}
-    assert made == set(removed)
+    assert made == set(removal_work.DIRECTORIES)
 
 
 @pytest.mark.parametrize("system", [row["os"] for row in load_rules()["systems"]["rows"]])

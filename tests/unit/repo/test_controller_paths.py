@@ -34,13 +34,14 @@ READS = {
 }
 #: Names that are made of variables, and why none of them is a node's.
 ALLOWED = {
-    "{{ __repair_tasks[__repair_seen.facts.packages.manager] }}": "a table of the role",
-    "{{ __remove_tasks[__remove_manager] }}": "a table of the role",
+    "{{ __repair_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
+    "{{ __remove_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
     "{{ __nvidia_driver_restore_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
     "{{ __nvidia_driver_lock_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
+    "{{ __reboot_tasks[__reboot_work.next] }}": "what follows the decision, by a table of the role",
     "{{ role_path }}/../../plugins/module_utils/base/mig_layout.py": "Ansible's own place of the role",
     "{{ gpuwright_plan.from_controller }}": "this run's own nvidia_driver_runfile, see plan/finish.py",
-    "configure-without-autoinstall.sh {{ __repair_unbuildable | map(attribute='kernel') | unique | map('quote') | join(' ') }}": (
+    "configure-without-autoinstall.sh {{ __repair_next.kernels }}": (
         "the name is the first word; what follows is quoted, and is what the node's own program is called with"
     ),
     "gpuwright.node.{{ gpuwright_component }}": "named by the playbook, task for task",
