@@ -102,9 +102,11 @@ class Manages:
         }
 
 
+#: A plan that is under way, as its document has it.
+Plan = Mapping[str, Any]
 #: What a role does next: from the context of this moment and the plan that is under way. The work that the plan carries is the step
 #: ``begin``; each other step is asked for by the role, where only the node can tell what comes next.
-Step = Callable[[Context, Mapping[str, Any]], Mapping[str, Any]]
+Step = Callable[[Context, Plan], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
