@@ -14,7 +14,14 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, notices, removal, sealing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import (
+    document,
+    measurements,
+    notices,
+    removal,
+    sealing,
+    work,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import afterwards, records
 
@@ -51,7 +58,10 @@ class ActionModule(NodeAction):
         self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
         told = [row for row in begun["warnings"] if row["rule"] in notices.OF_THE_INDEX]
         look.save("sealed", plan | {"changes": begun["changes"], "warnings": told + plan["warnings"]})
-        return {"changed": False, "sealed": sorted(seals)}
+        # Nothing changes between here and the proof, which goes by this look.
+        given = measurements.asked(look.inputs(), drafted.wish.gpus_ignore, pending=look.pending)
+        measure = work.of_step(measurements.NAME, "measure", begun | given, facts, look.inputs())
+        return {"changed": False, "sealed": sorted(seals), "measure": measure}
 
     @staticmethod
     def _plan(look: Look) -> dict[str, Any]:

@@ -14,10 +14,11 @@ import os
 import re
 import shutil
 import tempfile
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
+from contextlib import contextmanager
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 from urllib.parse import quote
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted, redact
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
@@ -31,6 +32,8 @@ _HEAD = """\
 # By gpuwright: the wheels that this environment was made of. `gpuwright resolve --lock FILE --hashes THIS` holds others to them.
 """
 _DAY = 86400.0
+# The last pip for Python 3.8.
+_LAST_FOR_38 = "25.0"
 # They come with the environment, not from an index.
 _BROUGHT_ALONG = ("pip", "setuptools", "wheel")
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.+!_-]+)((?:\s+--hash=sha256:[0-9a-f]{64})*)$")
@@ -66,12 +69,13 @@ class Turn(NamedTuple):
 class PipError(Exception):
     """pip did not do what it was asked; the text says what was expected, what was found and what to do.
 
-    `gave_up`: it ended by itself, so that nothing is left half done.
+    `gave_up`: it ended by itself, so that nothing is left half done. `untouched`: and it had not begun to install.
     """
 
-    def __init__(self, text: str, gave_up: bool) -> None:
+    def __init__(self, text: str, gave_up: bool, untouched: bool = False) -> None:
         super().__init__(text)
         self.gave_up = gave_up
+        self.untouched = untouched
 
 
 def normalise(name: str) -> str:
@@ -138,17 +142,42 @@ def install(options: Mapping[str, Any], run: Runner = run_module.run) -> dict[st
     # Where it is lost with the machine's power, if that comes in between.
     directory = tempfile.mkdtemp(prefix="gpuwright-pip-", dir="/run" if os.access("/run", os.W_OK) else None)
     try:
-        installed: list[Wheel] = []
-        changed = False
-        for turn in turns(options):
-            if turn.requirements:
-                changed |= _turn(turn, options, directory, run)
-                installed += _reported(os.path.join(directory, "report"))
+        with _untouched_or_not(options["environment"]):
+            changed = _bring_pip(options, directory, run)
+        with _untouched_or_not(options["environment"]):
+            installed: list[Wheel] = []
+            for turn in turns(options):
+                if turn.requirements:
+                    changed |= _turn(turn, options, directory, run)
+                    installed += _reported(os.path.join(directory, "report"))
         if options["record"]:
             _record(options["environment"], installed)
         return {"changed": changed, "installed": [f"{each.name}=={each.version}" for each in installed]}
     finally:
         shutil.rmtree(directory)
+
+
+@contextmanager
+def _untouched_or_not(environment: str) -> Iterator[None]:
+    """Of a pip that gives up, tell whether the environment has what it had before."""
+    before = python_envs.distributions(Host(), environment)
+    try:
+        yield
+    except PipError as exc:
+        exc.untouched = exc.gave_up and python_envs.distributions(Host(), environment) == before
+        raise
+
+
+def _bring_pip(options: Mapping[str, Any], directory: str, run: Runner) -> bool:
+    """Bring the environment's pip to the version that it has to have at the least; whether it was replaced."""
+    least = options["pip"]
+    there = python_envs.distributions(Host(), options["environment"]).get("pip", "0")
+    if not least or dotted.at_least(there, least):
+        return False
+    requirements = [f"pip>={least}; python_version >= '3.9'", f"pip>={_LAST_FOR_38}; python_version < '3.9'"]
+    urls = [options["dependencies_url"]] if options["dependencies_url"] else []
+    plain = {"requirements": requirements, "constraints": [], "from_source": [], "record": False}
+    return _turn(Turn(requirements, urls, True, False), {**options, **plain}, directory, run)
 
 
 def _turn(turn: Turn, options: Mapping[str, Any], directory: str, run: Runner) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from .. import rules
 from ..components.nvidia_driver import exchange
@@ -185,6 +186,12 @@ class Look:
         return Path(path) if path else None
 
     @property
+    def pending(self) -> bool:
+        """Whether a task of this run left the cards to the next boot."""
+        name = "gpuwright_reboot_pending"
+        return bool(boolean(self.action.variables(self.task_vars, [name]).get(name) or False, strict=False))
+
+    @property
     def _begun(self) -> dict[str, Any] | None:
         """The plan of this run, for a task of it that goes back; else None."""
         return self.saved("plans") if self.action.verb == "rollback" else None
@@ -227,6 +234,7 @@ class Look:
             begun=self._begun,
             failure=self._failure,
             retry=bool(run.get("gpuwright_retry")),
+            pending=self.pending,
             security=bool(run.get("gpuwright_security")),
         )
 

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is missing: on the disks before a change, in a Python environment before and after one. Pure functions for the roles' filters."""
+"""What is missing: on the disks before a change, in a Python environment before and after one. Pure."""
 
 from __future__ import annotations
 

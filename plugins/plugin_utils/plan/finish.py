@@ -20,6 +20,7 @@ from . import (
     expectations,
     findings,
     index_query,
+    measurements,
     notices,
     proof,
     refusals,
@@ -94,7 +95,10 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
     behind = signed_modules.behind(context.stack, index, drafted.packages)
     plan["refusals"] = refusals.of_plan(plan, replace(drafted, context=context), index, missing, behind)
     plan["ok"] = not plan["refusals"]
-    plan["work"] = work.of_plan(plan, context)
+    plan["work"] = {
+        **work.of_plan(plan, context, request.only),
+        **measurements.of_proof(plan, context, request, drafted.wish.gpus_ignore),
+    }
     return document.judged(plan, request)
 
 

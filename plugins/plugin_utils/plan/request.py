@@ -28,6 +28,7 @@ class Request:
     ``applied``: the stack that was just applied; missing seals are then no reason to change anything.
     ``begun``: the plan of this very run, whose driver failed and gives way to the one that was remembered; ``failure``: what stopped it.
     ``retry``: a driver that failed on this kernel is tried again.
+    ``pending``: an earlier task of the run left the cards to the next boot.
     ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
 
@@ -46,6 +47,7 @@ class Request:
     begun: Mapping[str, Any] | None = None
     failure: Mapping[str, Any] | None = None
     retry: bool = False
+    pending: bool = False
     security: bool = False
     aim: Mapping[str, str] | None = None
 

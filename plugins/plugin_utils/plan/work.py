@@ -4,28 +4,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..components import COMPONENTS, Context, sources
-from . import removal_work
+from . import measurements, removal_work
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ..components.base import Step
+    from ..components.base import Plan, Step
 
 #: The step that is decided with the plan.
 BEGIN = "begin"
 #: Parts of a run that are no component and have work too.
-_OTHERS: Mapping[str, Mapping[str, Step]] = {"repositories": sources.STEPS}
+_OTHERS: Mapping[str, Mapping[str, Step]] = {
+    "repositories": sources.STEPS,
+    measurements.NAME: measurements.STEPS,
+}
 #: What has a plan of its own, which says what it does first.
 _APART: Mapping[str, Mapping[str, Step]] = {"remove": removal_work.STEPS}
 
 
-def of_plan(plan: Mapping[str, Any], context: Context) -> Mapping[str, object]:
-    """What each component of a plan does first, by its name. A package source is added by the first component that names it."""
+def of_plan(plan: Plan, context: Context, only: Sequence[str] = ()) -> Mapping[str, object]:
+    """What each component of a plan does first, by its name. A package source is added by the first component that names it.
+
+    ``only``: the components of a role used alone, which does its work also where the plan finds nothing to change.
+    """
     names = [*_OTHERS, *plan["components"]] if plan["components"] else []
+    names += [name for name in only if name not in names and COMPONENTS[name].wanted(context)]
     found, added = {}, set()
     for name in names:
         steps = _steps(name)
@@ -39,7 +46,7 @@ def of_plan(plan: Mapping[str, Any], context: Context) -> Mapping[str, object]:
     return found
 
 
-def of_step(component: str, step: str, plan: Mapping[str, Any], facts: Facts, inputs: Mapping[str, Any]) -> Any:
+def of_step(component: str, step: str, plan: Plan, facts: Facts, inputs: Mapping[str, Any]) -> Any:
     """What a component does next, from a plan that is under way and the node as it is now.
 
     ``inputs``: variables set for each component. Raises KeyError for a step that the component does not have, and

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, frameworks
+from tests.unit.plan.nodes import bare
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -207,11 +208,11 @@ def test_every_refusal_says_what_was_expected_found_and_to_do() -> None:
         text = (task.get("ansible.builtin.assert") or {}).get("fail_msg") or (
             task.get("ansible.builtin.fail") or {}
         ).get("msg")
-        # What a module of ours said is handed on.
+        # What a module or a filter of ours said is handed on.
         if (
             not text
             or (path.parts[-3] == "preflight" and path.name == "plan.yml")
-            or text == "{{ __frameworks_installed.msg }}"
+            or text in ("{{ __frameworks_installed.msg }}", "{{ __validate_not_proven }}")
         ):
             continue
         assert "xpected" in text or "__preflight_shortfalls" in text, (path, task["name"])
@@ -316,10 +317,23 @@ def test_options_tell_their_type_and_which_one_is_a_secret(builder: ModuleType, 
 
 
 def test_the_libraries_of_cuda_compat_are_set_for_single_tasks_and_environments_and_never_for_the_machine() -> None:
-    setting = {path.parent.parent.name: task for path, task in all_tasks() if "LD_LIBRARY_PATH" in json.dumps(task)}
-    assert set(setting) == {"frameworks", "validate"}
+    assert [path for path, task in all_tasks() if "LD_LIBRARY_PATH" in json.dumps(task)] == []
     proofs = [task for path, task in all_tasks() if path.parts[-3] == "validate" and "environment" in task]
-    assert {module_of(task) for task in proofs} == {"gpuwright.node.gpu_compute", "gpuwright.node.framework_check"}
-    written = read(ROOT / "roles" / "frameworks" / "tasks" / "activation.yml")
-    places = [part.get("dest") or part["path"] for task in written for part in [task[str(module_of(task))]]]
-    assert all(place.startswith(("{{ __frameworks_item.path }}", "{{ __frameworks_loader_file }}")) for place in places)
+    assert {module_of(task): task["environment"] for task in proofs} == {
+        "gpuwright.node.gpu_compute": "{{ item.environment }}",
+        "gpuwright.node.framework_check": "{{ item.environment }}",
+    }
+    stack = {
+        "cuda_compat": {"version": "13.0", "path": "/usr/local/cuda-13.0/compat"},
+        "frameworks": [
+            {"name": "pytorch", "version": "2.14.1", "path": "/opt/gpuwright/pytorch", "interpreter": "3.12", "cuda": "13.0",
+             "requirements": ["torch==2.14.1"], "loader_path": "/usr/local/cuda-13.0/compat"},
+        ],
+    }  # fmt: skip
+    written = frameworks.COMPONENT.steps["begin"](
+        Context(facts=bare(), stack=stack), {"packages": {}, "rebuild": [], "install": []}
+    )
+    activation = written["environments"]["/opt/gpuwright/pytorch"]["activation"]
+    places = [row["path"] for row in activation["files"] + activation["lines"]]
+    assert len(places) == 2
+    assert all(place.startswith("/opt/gpuwright/pytorch/") for place in places)

@@ -4,21 +4,36 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ..wish import Wish, specifiers
-from .base import Component, Context, Finding, Manages, Need, Stack
-from .demand import Demand
+from ...wish import Wish, specifiers
+from ..base import Component, Context, Finding, Manages, Need, Stack
+from ..demand import Demand
+from . import contents
+from .contents import interpreters
+from .work import Wished, begin, installed, look
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-# Packages of which an environment has one set: what another variant left behind is loaded too. The role makes the environment anew then.
-_ONE_OF = re.compile(r"(jax-cuda\d+-(plugin|pjrt)|nvidia-dali-cuda\d+)$")
+__all__ = [
+    "COMPONENT",
+    "NAME",
+    "Wished",
+    "condemned",
+    "findings",
+    "inputs",
+    "installed",
+    "interpreters",
+    "look",
+    "manages",
+    "rebuilds",
+    "wanted",
+]
+
 NAME = "frameworks"
 #: Bytes (as preflight_framework_mib has them) and files of an environment with PyTorch and its CUDA libraries; assumed, with a margin.
 FRAMEWORK_BYTES = 6144 * 1024**2
@@ -38,7 +53,10 @@ def findings(context: Context) -> list[Finding]:
         wrong = _wrong(framework, environment, present)
         broken = _broken(framework["path"], environment, context)
         if wrong or broken:
-            before = next((present.get(_name(pin)) for pin in framework["requirements"] if _name(pin) in present), None)
+            before = next(
+                (present.get(contents.name(pin)) for pin in framework["requirements"] if contents.name(pin) in present),
+                None,
+            )
             reason = f"{framework['path']} {' and '.join(wrong + broken)}"
             action = "repair" if not wrong else "upgrade" if before else "install"
             found.append(
@@ -54,22 +72,13 @@ def findings(context: Context) -> list[Finding]:
     return found
 
 
-# What has ensurepip beside an interpreter of the distribution, as the role installs it: on Red Hat the interpreter's own package.
-_VENV = {"debian": "-venv", "redhat": ""}
-
-
-def interpreters(version: str) -> list[str]:
-    """The names under which distributions package a Python with all that an environment needs."""
-    return list(dict.fromkeys(f"python{version}{suffix}" for suffix in _VENV.values()))
-
-
 def _interpreter(framework: Mapping[str, Any], context: Context) -> list[str]:
     """The package with a Python that is not there yet; named in the plan, so that the index is asked for it before anything changes."""
     wished = str(framework["interpreter"])
     there = [str(each["version"]) for each in context.facts["python"]["interpreters"]]
     if any(dotted.belongs(version, wished) for version in there):
         return []
-    return [f"python{wished}{_VENV.get(context.facts['os']['family'], '')}"]
+    return [contents.maker(wished, context.facts["os"]["family"])]
 
 
 def condemned(facts: Facts) -> list[str]:
@@ -121,9 +130,7 @@ def _wrong(framework: Mapping[str, Any], environment: Mapping[str, Any], present
     broken = [limit for limit in framework.get("constraints") or () if not _kept(limit, present)]
     if broken:
         told.append(f"breaks {', '.join(broken)}")
-    others = [
-        name for name in sorted(present) if _ONE_OF.match(name) and name not in map(_name, framework["requirements"])
-    ]
+    others = contents.left_behind(framework["requirements"], present)
     if others:
         told.append(f"has {', '.join(others)} besides")
     first = environment.get("loader_path")
@@ -141,13 +148,9 @@ def _broken(path: str, environment: Mapping[str, Any], context: Context) -> list
     return ["failed in the last proof"] if environment and path in context.condemned else []
 
 
-def _name(pin: str) -> str:
-    return re.split(r"[\[=<>!~ ]", pin, maxsplit=1)[0].lower().replace("_", "-")
-
-
 def _satisfied(pin: str, present: Mapping[str, str]) -> bool:
     """Is the exact pin installed? The local version counts only where the pin names one (2.14.1+cu130)."""
-    version = present.get(_name(pin))
+    version = present.get(contents.name(pin))
     wished = pin.split("==", 1)[1]
     if version is None:
         return False
@@ -156,8 +159,8 @@ def _satisfied(pin: str, present: Mapping[str, str]) -> bool:
 
 def _kept(limit: str, present: Mapping[str, str]) -> bool:
     """Does what is installed keep a constraint? What is not installed does. One that is no plain range is left to the role."""
-    version = present.get(_name(limit))
-    specifier = limit[len(_name(limit)) :].strip()
+    version = present.get(contents.name(limit))
+    specifier = limit[len(contents.name(limit)) :].strip()
     if version is None or not specifiers.is_range(specifier):
         return True
     return specifiers.matches(version.split("+", 1)[0], specifier)
@@ -181,4 +184,14 @@ def _space(change: Mapping[str, Any], context: Context) -> list[Need]:
     return [Need(path, size, FRAMEWORK_FILES) for path in change["files"][:1]]
 
 
-COMPONENT = Component(NAME, wanted, findings, inputs, manages, parts=("frameworks",), demands=demands, space=_space)
+COMPONENT = Component(
+    NAME,
+    wanted,
+    findings,
+    inputs,
+    manages,
+    parts=("frameworks",),
+    demands=demands,
+    space=_space,
+    steps={"begin": begin},
+)
