@@ -94,9 +94,11 @@ class Manages:
         }
 
 
+#: A plan that is under way, as its document has it.
+Plan = Mapping[str, Any]
 #: What a role does next: from the context of this moment and the plan that is under way. The work that the plan carries is the step
 #: ``begin``; each other step is asked for by the role, where only the node can tell what comes next.
-Step = Callable[[Context, Mapping[str, Any]], Mapping[str, Any]]
+Step = Callable[[Context, Plan], Mapping[str, Any]]
 
 
 class Component(Protocol):
@@ -139,6 +141,11 @@ def repository_findings(context: Context, names: Sequence[str]) -> list[Finding]
         for repository in _repositories(context, names)
         if repository["file"] not in known
     ]
+
+
+def repository_names(context: Context, names: Sequence[str]) -> list[str]:
+    """Which of the named package sources are added to the node: those of the stack that the host does not have by its own."""
+    return [repository["name"] for repository in _repositories(context, names)]
 
 
 def repository_files(context: Context, names: Sequence[str]) -> list[str]:

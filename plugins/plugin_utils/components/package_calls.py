@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..model.work import PackageCall
-    from .base import Context
+    from .base import Context, Plan
 
 _EPOCH = re.compile(r"^\d+:")
 
 
 def call(
     context: Context,
-    plan: Mapping[str, Any],
+    plan: Plan,
     names: Sequence[str],
     *,
     allow_downgrade: bool = False,
@@ -36,12 +36,19 @@ def call(
     }
 
 
-def _apt(plan: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def goes_back(plan: Plan, component: str) -> bool:
+    """Whether a component's packages may go to older versions: the plan names from and to, and where the exact version that was asked for
+    (by a lock, for example) is the older one, that is no accident.
+    """
+    return any(row["component"] == component and row["action"] == "upgrade" for row in plan["changes"])
+
+
+def _apt(plan: Plan, names: Sequence[str]) -> list[str]:
     versions: Mapping[str, str] = plan["packages"]
     return [f"{name}={versions[name]}" if versions.get(name) else name for name in names]
 
 
-def _dnf(plan: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def _dnf(plan: Plan, names: Sequence[str]) -> list[str]:
     """The name of kernel headers carries the version already. What the plan's index would bring along in the very version of a named
     package is of one set with it, also where the dependency is a loose one.
     """
