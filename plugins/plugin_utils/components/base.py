@@ -94,9 +94,11 @@ class Manages:
         }
 
 
+#: A plan that is under way, as its document has it.
+Plan = Mapping[str, Any]
 #: What a role does next: from the context of this moment and the plan that is under way. The work that the plan carries is the step
 #: ``begin``; each other step is asked for by the role, where only the node can tell what comes next.
-Step = Callable[[Context, Mapping[str, Any]], Mapping[str, Any]]
+Step = Callable[[Context, Plan], Mapping[str, Any]]
 
 
 class Component(Protocol):
@@ -138,6 +140,18 @@ def repository_findings(context: Context, names: Sequence[str]) -> list[Finding]
         )
         for repository in wanted_repositories(context, names)
         if repository["file"] not in known
+    ]
+
+
+def repository_names(context: Context, names: Sequence[str]) -> list[str]:
+    """Which of the named package sources something is done for: those of the stack that the host does not have by its own, and those in
+    whose way files of the host are.
+    """
+    wanted = {repository["name"] for repository in wanted_repositories(context, names)}
+    return [
+        repository["name"]
+        for repository in context.stack.get("repositories") or ()
+        if repository["name"] in names and (repository["name"] in wanted or repository.get("displaces"))
     ]
 
 

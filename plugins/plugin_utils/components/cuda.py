@@ -5,15 +5,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
-from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
+from ..model.work import Work
+from . import package_calls
+from .base import (
+    Context,
+    Finding,
+    Manages,
+    Plan,
+    Step,
+    missing_packages,
+    repository_files,
+    repository_findings,
+    repository_names,
+)
 from .nvidia_driver import continues
 
 SOURCES = ["nvidia-cuda"]
 # Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
 _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL", "tensorrt": "TensorRT"}
 _PARTS = ("cuda", *_LIBRARIES, "cuda_compat")
+
+
+class Compiler(TypedDict):
+    """A compiler that has to be there: the ``release`` that its own words name, and the packages that bring it."""
+
+    program: str
+    release: str
+    packages: list[str]
+
+
+class Toolkits(Work):
+    """The work of the role."""
+
+    compilers: list[Compiler]
 
 
 def wanted(context: Context) -> bool:
@@ -110,6 +136,27 @@ def _packages(context: Context) -> list[str]:
     names += [name for key in _LIBRARIES for name in (stack.get(key) or {}).get("packages") or ()]
     compat = stack.get("cuda_compat")
     return [*names, compat["package"]] if compat else names
+
+
+def begin(context: Context, plan: Plan) -> Toolkits:
+    """The toolkits and libraries in one call, and the compilers that have to be there then."""
+    names = list(dict.fromkeys(_packages(context)))
+    back = package_calls.goes_back(plan, "cuda")
+    return {
+        "repositories": repository_names(context, SOURCES),
+        "packages": [package_calls.call(context, plan, names, allow_downgrade=back)],
+        "compilers": [
+            {
+                "program": f"{toolkit['path']}/bin/nvcc",
+                "release": ".".join(toolkit["version"].split(".")[:2]),
+                "packages": list(toolkit["packages"]),
+            }
+            for toolkit in context.stack.get("cuda") or ()
+        ],
+    }
+
+
+STEPS: Mapping[str, Step] = {"begin": begin}
 
 
 def _present(context: Context) -> str | None:

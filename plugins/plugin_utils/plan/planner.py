@@ -438,7 +438,7 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
     behind = signed_modules.behind(context.stack, index, drafted.packages)
     plan["refusals"] = _refusals(plan, replace(drafted, context=context), index, missing, behind)
     plan["ok"] = not plan["refusals"]
-    plan["work"] = work.of_plan(plan, context)
+    plan["work"] = work.of_plan(plan, context, request.only)
     return judged(plan, request)
 
 

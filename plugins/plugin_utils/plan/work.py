@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from ..components import COMPONENTS, Context, sources
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ..components.base import Step
+    from ..components.base import Plan, Step
 
 #: The step that is decided with the plan.
 BEGIN = "begin"
@@ -21,23 +21,29 @@ BEGIN = "begin"
 _OTHERS: Mapping[str, ModuleType] = {"repositories": sources}
 
 
-def of_plan(plan: Mapping[str, Any], context: Context) -> Mapping[str, object]:
-    """What each component of a plan does first, by its name. A package source is added by the first component that names it."""
-    names = [*_OTHERS, *plan["components"]] if plan["components"] else []
-    found, added = {}, set()
-    for name in names:
-        steps = _steps(name)
-        if BEGIN not in steps:
-            continue
-        work = dict(steps[BEGIN](context, plan))
-        if "repositories" in work:
-            work["repositories"] = [each for each in work["repositories"] if each not in added]
-            added.update(work["repositories"])
-        found[name] = work
+def of_plan(plan: Plan, context: Context, only: Sequence[str] = ()) -> Mapping[str, object]:
+    """What each component of a plan does first, by its name.
+
+    ``only``: the components of a role used alone, which does its work also where the plan finds nothing to change.
+    """
+    names = list(plan["components"])
+    names += [name for name in only if name not in names and COMPONENTS[name].wanted(context)]
+    every = [*_OTHERS, *names] if names else []
+    return _added_once({name: steps[BEGIN](context, plan) for name in every if BEGIN in (steps := _steps(name))})
+
+
+def _added_once(works: Mapping[str, Any]) -> Mapping[str, object]:
+    """The same, where a package source that an earlier component adds is not added again."""
+    added: set[str] = set()
+    found: dict[str, object] = {}
+    for component, work in works.items():
+        names = [name for name in work.get("repositories", ()) if name not in added]
+        found[component] = {**work, "repositories": names} if "repositories" in work else work
+        added.update(names)
     return found
 
 
-def of_step(component: str, step: str, plan: Mapping[str, Any], facts: Facts, inputs: Mapping[str, Any]) -> Any:
+def of_step(component: str, step: str, plan: Plan, facts: Facts, inputs: Mapping[str, Any]) -> Any:
     """What a component does next, from a plan that is under way and the node as it is now.
 
     ``inputs``: variables set for each component. Raises KeyError for a step that the component does not have, and
