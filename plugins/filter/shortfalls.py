@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Filters that the roles decide with: what is missing on a disk, and in a Python environment."""
+"""The filter `unmet_requirements`: what is missing in a Python environment."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import shortfalls
-
-
-def disk_shortfalls(
-    needs: Iterable[Mapping[str, Any]], disks: Iterable[Mapping[str, Any]], reserve: int = 0
-) -> list[str]:
-    """One sentence for each file system that is too small or read-only. Sizes in bytes."""
-    return shortfalls.on_disks(list(needs), list(disks or ()), int(reserve))
 
 
 def unmet_requirements(
@@ -34,4 +27,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Filters by name, as Ansible asks for them."""
-        return {"disk_shortfalls": disk_shortfalls, "unmet_requirements": unmet_requirements}
+        return {"unmet_requirements": unmet_requirements}

@@ -102,7 +102,11 @@ Step = Callable[[Context, Plan], Mapping[str, Any]]
 
 
 class Component(Protocol):
-    """The functions that each module of this package offers, and ``STEPS``: the work of its role, a :data:`Step` by name."""
+    """The functions that each module of this package offers, and ``STEPS``: the work of its role, a :data:`Step` by name.
+
+    Where there is something to say a module has ``TOUCHES``, what its role changes (packages, services, initramfs), and
+    ``refuse(context, plan)``, which raises :class:`..model.errors.Refusal` where the role must not begin on the node as it is now.
+    """
 
     def wanted(self, context: Context) -> bool:
         """Is this component part of the wished state of this node?"""

@@ -50,6 +50,8 @@ _RUNTIMES = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args":
 _DEFAULT_RUNTIME = {"default-runtime": "nvidia"}
 #: The first Docker that checks a configuration without starting.
 _VALIDATES = "23.0"
+#: What its role changes.
+TOUCHES = frozenset({"packages", "services"})
 
 
 class Toolkit(Work):

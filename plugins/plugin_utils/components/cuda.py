@@ -26,6 +26,8 @@ SOURCES = ["nvidia-cuda"]
 # Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
 _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL", "tensorrt": "TensorRT"}
 _PARTS = ("cuda", *_LIBRARIES, "cuda_compat")
+#: What its role changes.
+TOUCHES = frozenset({"packages"})
 
 
 class Compiler(TypedDict):

@@ -6,15 +6,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..wish import specifiers
-from .base import Context, Finding, Manages
+from .base import Context, Finding, Manages, Plan
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ..model.shortfalls import Need
+
+#: Files of an environment with PyTorch and its CUDA libraries; one for the processor alone is a part of that size. Assumed, with a margin.
+_FILES, _CPU_PART = 40_000, 6
 
 # Packages of which an environment has one set: what another variant left behind is loaded too. The role makes the environment anew then.
 _ONE_OF = re.compile(r"(jax-cuda\d+-(plugin|pjrt)|nvidia-dali-cuda\d+)$")
@@ -156,3 +162,15 @@ def _kept(limit: str, present: Mapping[str, str]) -> bool:
     if version is None or not specifiers.is_range(specifier):
         return True
     return specifiers.matches(version.split("+", 1)[0], specifier)
+
+
+def needs(context: Context, plan: Plan, size: int) -> list[Need]:
+    """Room for the environments that are to be made or moved to another version. ``size``: bytes of one with its own CUDA."""
+    changes = [
+        row for row in plan["changes"] if row["component"] == "frameworks" and row["action"] in ("install", "upgrade")
+    ]
+    stack = context.stack.get("frameworks") or ()
+    place = str(PurePosixPath(stack[0]["path"]).parent) if stack else "/opt/gpuwright"
+    each = size // (_CPU_PART if plan["cpu_only"] else 1)
+    files = len(changes) * _FILES
+    return [{"what": "environments of frameworks", "path": place, "bytes": len(changes) * each, "files": files}]

@@ -12,6 +12,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_lay
 
 from ..model import sections
 from ..model.work import File, Unit, Work
+from . import busy
 from .base import Context, Finding, Manages, Plan, Step
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _BEFORE = (
     "kubelet.service",
     "slurmd.service",
 )
+#: What its role changes.
+TOUCHES = frozenset({"services"})
 
 
 class Here(TypedDict):
@@ -161,3 +164,10 @@ TimeoutStartSec=600
 [Install]
 WantedBy=multi-user.target
 """
+
+
+def refuse(context: Context, plan: Plan) -> None:
+    """Raise Refusal where the layout of a card is to be changed under running work, also under a program that computes and draws."""
+    processes = busy.computing(context, drawing_too=True)
+    if processes and any(row["component"] == "mig" and row["from"] for row in plan["changes"]):
+        raise busy.refusal("their MIG layout changes", processes)

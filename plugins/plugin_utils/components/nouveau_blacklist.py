@@ -25,6 +25,8 @@ _INSIDE = "kernel.initramfs.blacklist_inside"
 _WRITTEN = "# Written by gpuwright (role nouveau_blacklist). A change here is overwritten by the next run.\n"
 #: A file of one of the drivers in a listing. In an initramfs that holds every driver it does no harm beside the blacklist.
 _DRIVER_FILE = r"[/](nouveau|nova[_-]?(core|drm)?)\.ko"
+#: What its role changes.
+TOUCHES = frozenset({"initramfs"})
 
 
 class Image(TypedDict):

@@ -11,6 +11,8 @@ from .base import Context, Finding, Manages
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, FailedBuild
+#: What its role changes.
+TOUCHES = frozenset({"packages"})
 
 
 def wanted(context: Context) -> bool:

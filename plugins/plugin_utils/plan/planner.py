@@ -472,6 +472,7 @@ def take_back(facts: Facts, request: Request) -> dict[str, Any]:
     elif not found:
         plan["checks"] = [removal.check(facts)]
     context = Context(facts=facts, stack={})
+    plan["work"] = work.of_plan(plan, context)
     plan["refusals"] = _privilege_refusals(context) if (found or unread) and request.verb in APPLYING else []
     plan["refusals"] += [_refusal("record-foreign", text, _OTHERS_RECORD) for text in removal.foreign(facts)]
     plan["ok"] = not plan["refusals"]

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..components import COMPONENTS, Context, sources
+from . import preflight
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 #: The step that is decided with the plan.
 BEGIN = "begin"
 #: Parts of a run that are no component and have work too.
-_OTHERS: Mapping[str, ModuleType] = {"repositories": sources}
+_OTHERS: Mapping[str, ModuleType] = {"preflight": preflight, "repositories": sources}
 
 
 def of_plan(plan: Plan, context: Context, only: Sequence[str] = ()) -> Mapping[str, object]:

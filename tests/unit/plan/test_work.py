@@ -56,7 +56,7 @@ def asked(
 
 def test_a_plan_without_changes_has_no_work_and_a_role_used_alone_has_its_own() -> None:
     alone = planned(nodes.provisioned(), only=("container_toolkit",))
-    assert (alone["components"], list(alone["work"])) == ([], ["repositories", "container_toolkit"])
+    assert (alone["components"], list(alone["work"])) == ([], ["preflight", "repositories", "container_toolkit"])
     assert work.of_plan({"components": []}, Context(facts=nodes.bare(), stack={})) == {}
     assert work.of_plan({"components": []}, Context(facts=nodes.bare(), stack={}), ["container_toolkit", "mig"]) == {}
 

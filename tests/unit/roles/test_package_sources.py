@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +183,7 @@ def test_of_a_file_with_other_sources_only_the_lines_in_the_way_are_disabled(tmp
         "deb https://a.example/debian13/sub /\n"
     )
     path = _in_the_way(tmp_path, text)
-    row: dict[str, Any] = {
+    row: Any = {
         "file": "/etc/apt/sources.list.d/cuda.list",
         "whole": False,
         "uris": ["https://a.example/debian13/"],
@@ -255,7 +254,7 @@ def test_a_source_is_added_by_the_first_component_that_names_it(monkeypatch: pyt
 
     rooms = {"one": component("a", "b"), "two": component("b", "c"), "three": type("Room", (), {})}
     monkeypatch.setattr(work, "COMPONENTS", rooms)
-    found = work.of_plan({"components": ["one", "two", "three"]}, replace(_context()))
+    found = work.of_plan({"components": ["one", "two", "three"], "remove": None, "manages": {}}, _context())
     assert {name: found[name] for name in ("one", "two")} == {
         "one": {"repositories": ["a", "b"]},
         "two": {"repositories": ["c"]},

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpuwright.node.plugins.module_utils.base.dotted import upstream
 
 from ...model import index_answer, sections
+from ...model.errors import Refusal
 from ...resolver import systems
-from ..base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
+from .. import busy
+from ..base import Context, Finding, Manages, Plan, missing_packages, repository_files, repository_findings
 from . import driver_lock, exchange, fabric, runfile, secure_boot
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ KERNEL_HOOKS = {
     ],
     "redhat": ["/etc/kernel/install.d/95-gpuwright.install"],
 }
+#: What its role changes.
+TOUCHES = frozenset({"packages", "services", "initramfs"})
 
 
 def wanted(context: Context) -> bool:
@@ -381,3 +385,21 @@ def _static_reason(context: Context) -> str | None:
     if context.facts["driver"]["loaded_version"] and services[PERSISTENCE_SERVICE]["active"] in ("inactive", "failed"):
         return "the persistence daemon does not run"
     return None
+
+
+def refuse(context: Context, plan: Plan) -> None:
+    """Raise Refusal where the driver is to be replaced: under running work, or by a file without a checksum. One that is adopted or as it
+    was is not replaced.
+    """
+    stays = ("adopt", "configure")
+    changes = [row for row in plan["changes"] if row["component"] == "nvidia_driver" and row["action"] not in stays]
+    file = (context.stack.get("driver") or {}).get("runfile") or {}
+    if changes and file and not file.get("sha256"):
+        raise Refusal(
+            f"Expected a checksum of the driver's file, because it has to be run again ({'; '.join(row['reason'] for row in changes)}). "
+            "Found none in the rules and none given. What to do: set nvidia_driver_runfile_sha256."
+        )
+    processes = busy.computing(context)
+    allowed = (context.variables.get("nvidia_driver") or {}).get("nvidia_driver_allow_busy")
+    if changes and processes and not allowed:
+        raise busy.refusal("the driver changes", processes, ", or set nvidia_driver_allow_busy to true")
