@@ -104,7 +104,8 @@ Step = Callable[[Context, Plan], Mapping[str, Any]]
 class Component(Protocol):
     """The functions that each module of this package offers, and ``STEPS``: the work of its role, a :data:`Step` by name.
 
-    Where there is something to say a module has ``TOUCHES``, what its role changes (packages, services, initramfs), and
+    Where there is something to say a module has ``TOUCHES``, what its role changes (packages, services, initramfs, and the
+    driver where a failure may be the driver's), and
     ``refuse(context, plan)``, which raises :class:`..model.errors.Refusal` where the role must not begin on the node as it is now.
     """
 

@@ -26,7 +26,7 @@ _WRITTEN = "# Written by gpuwright (role nouveau_blacklist). A change here is ov
 #: A file of one of the drivers in a listing. In an initramfs that holds every driver it does no harm beside the blacklist.
 _DRIVER_FILE = r"[/](nouveau|nova[_-]?(core|drm)?)\.ko"
 #: What its role changes.
-TOUCHES = frozenset({"initramfs"})
+TOUCHES = frozenset({"driver", "initramfs"})
 
 
 class Image(TypedDict):

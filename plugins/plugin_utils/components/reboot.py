@@ -10,6 +10,9 @@ from typing import Any
 from . import nvidia_driver
 from .base import Context, Finding, Manages
 
+#: What its role changes: a driver answers for what it loads as.
+TOUCHES = frozenset({"driver"})
+
 
 def wanted(context: Context) -> bool:
     return nvidia_driver.reboot_reason(context) is not None

@@ -43,7 +43,6 @@ ALLOWED = {
     "configure-without-autoinstall.sh {{ __repair_unbuildable | map(attribute='kernel') | unique | map('quote') | join(' ') }}": (
         "the name is the first word; what follows is quoted, and is what the node's own program is called with"
     ),
-    "gpuwright.node.{{ gpuwright_component }}": "named by the playbook, task for task",
 }
 _LOOKUP = re.compile(r"\b(?:lookup|query|q)\s*\(\s*['\"]([\w.]+)['\"]")
 #: Lookups that reach no file and no program of the controller.

@@ -52,7 +52,7 @@ KERNEL_HOOKS = {
     "redhat": ["/etc/kernel/install.d/95-gpuwright.install"],
 }
 #: What its role changes.
-TOUCHES = frozenset({"packages", "services", "initramfs"})
+TOUCHES = frozenset({"driver", "packages", "services", "initramfs"})
 
 
 def wanted(context: Context) -> bool:
