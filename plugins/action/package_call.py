@@ -23,5 +23,5 @@ class ActionModule(NodeAction):
         if not given.get("names"):
             return {**result, "changed": False, "installed": []}
         if plan:
-            given = package_calls.of_plan(plan, given["names"]) | given
+            given = {**package_calls.of_plan(plan, given["names"]), **given}
         return {**result, **self.ask("package_call", given, task_vars or {})}

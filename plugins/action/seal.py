@@ -140,7 +140,8 @@ class ActionModule(NodeAction):
 def _failure(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
     """What failed, if anything did. It may be the words of a program of the node that Ansible's own modules ran: they are cleaned here."""
     given: Mapping[str, Any] = arguments.get("failure") or {}
-    return {key: gate.words(value) if isinstance(value, str) else value for key, value in given.items()} or None
+    told = ("task", "message", "component", "output")
+    return {key: gate.words(str(given[key])) for key in told if key in given} or None
 
 
 def _proof(plan: dict[str, Any], verdict: str, checks: list[dict[str, Any]], facts: Facts) -> dict[str, Any]:

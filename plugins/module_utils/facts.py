@@ -129,6 +129,8 @@ class Initramfs(TypedDict):
     """Whether nouveau is inside"""
     blacklist_inside: bool | None
     """Whether a file inside keeps nouveau from loading"""
+    blacklist_current: bool | None
+    """Whether gpuwright's own file is inside, as it is on disk"""
 
 
 class Kernel(TypedDict):

@@ -33,6 +33,8 @@ _BLACKLIST = re.compile(
     r"^[ \t]*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b", re.MULTILINE
 )
 _LISTING_SECONDS = 60.0
+#: The file of the role nouveau_blacklist.
+OUR_BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 
 
 def running(host: Host) -> str | None:
@@ -248,7 +250,7 @@ def initramfs(host: Host, release: str | None) -> Initramfs:
         tool = "dracut"
     elif host.which("update-initramfs"):
         tool = "update-initramfs"
-    return {"path": path, "tool": tool, "nouveau_inside": None, "blacklist_inside": None}
+    return {"path": path, "tool": tool, "nouveau_inside": None, "blacklist_inside": None, "blacklist_current": None}
 
 
 def blacklists(host: Host) -> list[str]:
@@ -267,12 +269,19 @@ def look_inside(host: Host, seen: Initramfs) -> None:
     result = host.run([program, host.at(path)], timeout=max(host.timeout, _LISTING_SECONDS), takes_root=True)
     if not result.ok:
         reason = result.error or f"{program} {path} failed: {(result.err or result.out).strip()[-200:]}"
-        host.unknown("kernel.initramfs.nouveau_inside", reason)
-        host.unknown("kernel.initramfs.blacklist_inside", reason)
+        for fact in ("nouveau_inside", "blacklist_inside", "blacklist_current"):
+            host.unknown("kernel.initramfs." + fact, reason)
         return
     inside = re.findall(r"modprobe\.d/(\S+\.conf)", result.out)
     seen["nouveau_inside"] = re.search(r"/nouveau\.ko", result.out) is not None
     seen["blacklist_inside"] = any(name in inside for name in blacklists(host))
+    seen["blacklist_current"] = OUR_BLACKLIST[1:] in result.out and _is_newer(host, path, OUR_BLACKLIST)
+
+
+def _is_newer(host: Host, image: str, file: str) -> bool:
+    """Whether an image was made since a file was last written; not where the file is gone."""
+    made, written = host.stat(image), host.stat(file)
+    return made is not None and written is not None and made.st_mtime >= written.st_mtime
 
 
 def observe(host: Host) -> Kernel:

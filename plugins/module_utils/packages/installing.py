@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Callable, List, Mapping, NamedTuple, Sequence, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import keyring
@@ -37,13 +37,25 @@ _EPOCH = re.compile(r"-\d+:")
 Runner = Callable[[Sequence[str], Mapping[str, str]], "tuple[int, str, str]"]
 
 
+class Answer(TypedDict, total=False):
+    """What the module answers: `installed` where it went well, else the program that failed, and the end of what it said."""
+
+    changed: bool
+    installed: List[str]
+    msg: str
+    rc: int
+    cmd: List[str]
+    stdout: str
+    stderr: str
+
+
 class InstallationFailed(Exception):
     """A program that ended with an error. ``answer``: what the module says with it."""
 
     def __init__(self, argv: Sequence[str], rc: int, out: str, err: str) -> None:
         last = (err or out).strip().splitlines()[-1:] or ["it said nothing"]
         super().__init__(redact.text(f"'{' '.join(argv)}' failed: {(err or last[0]).strip()[-4_000:]}"))
-        self.answer: dict[str, Any] = {
+        self.answer: Answer = {
             "rc": rc,
             "cmd": list(argv),
             "stdout": redact.text(out[-_MOST_WORDS:]),
@@ -65,7 +77,7 @@ class Call(NamedTuple):
     lock_timeout: int
 
 
-def install(call: Call, runner: Runner, check: bool, directory: str = DIRECTORY) -> dict[str, Any]:
+def install(call: Call, runner: Runner, check: bool, directory: str = DIRECTORY) -> Answer:
     """The module's answer: whether something changed, and what was (in check mode, would be) installed.
 
     Raises InstallationFailed, OSError.
@@ -75,8 +87,8 @@ def install(call: Call, runner: Runner, check: bool, directory: str = DIRECTORY)
     return _apt(call, runner, check, directory) if call.manager == "apt" else _dnf(call, runner, check)
 
 
-def _answer(installed: Sequence[str], check: bool = False) -> dict[str, Any]:
-    answer: dict[str, Any] = {"changed": bool(installed), "installed": list(installed)}
+def _answer(installed: Sequence[str], check: bool = False) -> Answer:
+    answer: Answer = {"changed": bool(installed), "installed": list(installed)}
     if installed and check:
         answer["msg"] = "Would install " + ", ".join(installed)
     return answer
@@ -95,7 +107,7 @@ def _run(
 # apt --------------------------------------------------------------------------------------------------------------------
 
 
-def _apt(call: Call, runner: Runner, check: bool, directory: str) -> dict[str, Any]:
+def _apt(call: Call, runner: Runner, check: bool, directory: str) -> Answer:
     due = not_there(call.specs, _of_dpkg(call.names, runner))
     if due and not check:
         argv = ["apt-get", "-y", *_apt_options(call), "install", *due]
@@ -170,7 +182,7 @@ def _text(path: str) -> str:
 # By its command and not by its library: RHEL 8 has that for its own Python 3.6 alone.
 
 
-def _dnf(call: Call, runner: Runner, check: bool) -> dict[str, Any]:
+def _dnf(call: Call, runner: Runner, check: bool) -> Answer:
     specs = [_EPOCH.sub("-", spec) for spec in call.specs]  # rpm's queries know no epoch
     # The status is the number of packages that are missing.
     missing, _out = _run(runner, ["rpm", "--query", "--queryformat", "", *specs], known=len(specs))

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
@@ -28,6 +28,41 @@ _OF_KEY = 30.0
 # Older versions of apt do not know Error-Mode: an index that could not be fetched must not pass as a warning.
 _NOT_FETCHED = re.compile("Failed to fetch|not signed|NO_PUBKEY|Some index files failed")
 _MOST_WORDS = 4_000
+
+
+class Displaced(TypedDict):
+    """A file of the host that is in the way: these addresses in it, or the whole of it."""
+
+    file: str
+    whole: bool
+    uris: List[str]
+
+
+class InstalledKey(TypedDict):
+    """The key of a source. `form`: binary for apt, armoured for rpm."""
+
+    url: str
+    fingerprint: str
+    path: str
+    form: str
+
+
+class Source(TypedDict):
+    """A package source as it is added.
+
+    `addresses`: what is fetched of it. `access`: files for what the mirror asks for, by path; `form` is auth.conf (with the line that it
+    begins with), login or password. `preferences`: content by path, empty where the file goes. `index`: whether its index is fetched
+    now; dnf reads it when it next installs.
+    """
+
+    name: str
+    addresses: List[str]
+    key: Optional[InstalledKey]
+    access: Dict[str, Dict[str, str]]
+    file: str
+    content: str
+    preferences: Dict[str, str]
+    index: bool
 
 
 class NotFetched(Exception):
@@ -54,7 +89,7 @@ class Machine(NamedTuple):
         return self.root + path
 
 
-def displace(machine: Machine, rows: Iterable[Mapping[str, Any]]) -> Changes:
+def displace(machine: Machine, rows: Iterable[Displaced]) -> Changes:
     """Take what is in the way of the sources out of it (`file`, `uris`, and whether the `whole` file goes). What an earlier run has taken
     out already is not kept a second time, or the backup would be what was left. Raises OSError.
     """
@@ -100,20 +135,18 @@ def _keep(machine: Machine, path: str) -> None:
     os.rename(target + ".new", target)
 
 
-def add(machine: Machine, source: Mapping[str, Any], credentials: Sequence[Mapping[str, str]], retries: int) -> Changes:
-    """Bring one source to be as it is told.
-
-    `source`: `key` (url, fingerprint, path, form) or none, `addresses` that are fetched, `access` (files for the credentials: by path
-    the part of apt_auth.conf(5) or of a login), `file` and `content`, `preferences` (path and content), and whether its `index` is fetched.
+def add(machine: Machine, source: Source, credentials: Sequence[Mapping[str, str]], retries: int) -> Changes:
+    """Bring one source to be as it is told, with those of the credentials that are for it.
 
     Raises KeyFileError, FetchError, OSError, NotFetched.
     """
     mine = [each for each in credentials if any(redact.covers(each["machine"], url) for url in source["addresses"])]
     done = Changes([], [])
-    if source.get("key"):
-        options = {**source["key"], "path": machine.at(source["key"]["path"]), "timeout": _OF_KEY, "credentials": mine}
+    key = source["key"]
+    if key:
+        options = {**key, "path": machine.at(key["path"]), "timeout": _OF_KEY, "credentials": mine}
         if keyring.install(options, machine.check)["changed"]:
-            done.written.append(source["key"]["path"])
+            done.written.append(key["path"])
     for path, what in sorted(source["access"].items()):
         _bring(machine, path, _access(what, mine), 0o600, done)
     _bring(machine, source["file"], source["content"], 0o644, done)
@@ -153,7 +186,7 @@ def _bring(machine: Machine, path: str, content: str | None, mode: int, done: Ch
         keyring.write(target, data, mode)
 
 
-def fetch_index(machine: Machine, source: Mapping[str, Any], retries: int) -> None:
+def fetch_index(machine: Machine, source: Source, retries: int) -> None:
     """Fetch the index of this source alone: one of somebody else's that is broken does not stop it, and lists of others are kept.
 
     Raises NotFetched with what apt said at last.

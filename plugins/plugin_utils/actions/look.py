@@ -199,9 +199,7 @@ class Look:
     @property
     def _failure(self) -> dict[str, Any] | None:
         """What stopped this run, for a task of it that goes back; else None."""
-        given = self.action.variables(self.task_vars, ["gpuwright_failure", "gpuwright_failed_program"])
-        failure = given.get("gpuwright_failure")
-        return {**failure, "program": given.get("gpuwright_failed_program")} if failure else None
+        return self.action.variables(self.task_vars, ["gpuwright_failure"]).get("gpuwright_failure")
 
     @cached_property
     def _lock(self) -> dict[str, Any] | None:

@@ -143,8 +143,8 @@ class Component:
     manages: what the seal records once the outcome is right; None where nothing stays behind that could be sealed.
     adoption: the finding for an outcome that is right, that another one brought, and that has no seal; an upgrade leaves it alone.
     parts: its keys of the stack. The first one stands in its seal.
-    services: whether its role enables or restarts a service of systemd.
-    boot: whether its role makes an initramfs.
+    touches: what its role changes: packages, services, initramfs, and driver where a failure may be the driver's.
+    refuse: raises :class:`..model.errors.Refusal` where the role must not begin on the node as it is now.
     mends: whether it finishes what a cut left of a transaction, so that another transaction of the packages has to take its place.
     version_prefixes: what versions of packages have to begin with, by name. ``aim``: the version that an upgrade aims at.
     versioned: its packages that carry its own version.
@@ -166,8 +166,8 @@ class Component:
     manages: Callable[[Context], Manages] | None = None
     adoption: Callable[[Context], Finding | None] = _not
     parts: Sequence[str] = ()
-    services: bool = False
-    boot: bool = False
+    touches: frozenset[str] = frozenset()
+    refuse: Callable[[Context, Plan], None] = _not
     mends: bool = False
     version_prefixes: Callable[[Stack, str | None], Mapping[str, str]] = _no_keys
     versioned: Callable[[Context], Sequence[str]] = _none
@@ -213,6 +213,18 @@ def repository_findings(context: Context, names: Sequence[str]) -> list[Finding]
         )
         for repository in wanted_repositories(context, names)
         if repository["file"] not in known
+    ]
+
+
+def repository_names(context: Context, names: Sequence[str]) -> list[str]:
+    """Which of the named package sources something is done for: those of the stack that the host does not have by its own, and those in
+    whose way files of the host are.
+    """
+    wanted = {repository["name"] for repository in wanted_repositories(context, names)}
+    return [
+        repository["name"]
+        for repository in context.stack.get("repositories") or ()
+        if repository["name"] in names and (repository["name"] in wanted or repository.get("displaces"))
     ]
 
 

@@ -4,16 +4,40 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, dotted
 
 from ..model import sections
+from ..model.errors import Refusal
+from ..model.work import Unit, Work
 from ..wish import Wish
-from .base import Component, Context, Finding, Manages, Stack, missing_packages, repository_files, repository_findings
+from . import package_calls
+from .base import (
+    Component,
+    Context,
+    Finding,
+    Manages,
+    Plan,
+    Stack,
+    Step,
+    missing_packages,
+    repository_files,
+    repository_findings,
+    repository_names,
+)
 from .demand import Demand
 from .view import UP, View, unknown
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker, Facts
+
+    from ..model.work import PackageCall
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -27,6 +51,66 @@ CDI_SETTING = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpuwright.conf"
 #: Modules that the toolkit's unit waits for. Debian's open ones have another name, and it never writes the CDI specification there
 #: (NVIDIA/nvidia-container-toolkit, deployments/systemd/nvidia-cdi-refresh.service at v1.20.0, ExecCondition).
 _CDI_KNOWS = ("nvidia", "nvidia-current")
+#: Since 1.18 the toolkit itself keeps the CDI specification up to date; no second unit beside it.
+CDI_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+#: States of units that nobody can enable.
+_ABSENT = (None, "", "not-found", "masked")
+#: What Docker's configuration must hold; the rest of it is the host's own.
+_RUNTIMES = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}
+_DEFAULT_RUNTIME = {"default-runtime": "nvidia"}
+#: The first Docker that checks a configuration without starting.
+_VALIDATES = "23.0"
+#: What its role changes.
+TOUCHES = frozenset({"packages", "services"})
+
+
+class Toolkit(Work):
+    """The work of the role. ``refusal``: why it must not begin, as one text for a person; None where it may."""
+
+    refusal: str | None
+
+
+class Place(TypedDict, total=False):
+    """A path and how it has to be: ``state`` is directory or absent."""
+
+    path: str
+    state: str
+    mode: str
+
+
+class Merged(TypedDict, total=False):
+    """A file to write. Without ``mode`` it keeps its own. ``backup``: what was there is kept beside it.
+    ``validate``: a command that says whether the content is right, as Ansible's modules take it.
+    """
+
+    path: str
+    content: str
+    mode: str
+    backup: bool
+    validate: str
+
+
+class Ending(TypedDict):
+    """How the work ends. ``left``: Docker has not read its configuration, and its restart is left to a person."""
+
+    units: list[Unit]
+    left: bool
+
+
+class Installed(TypedDict):
+    """What is to be done once the packages are there.
+
+    ``directory``: of a setting that is taken back, removed where nothing else is inside; None where the setting stays.
+    ``asks``: Docker has not read its configuration, so that it matters whether containers run. ``idle`` and ``busy``: how the work ends
+    where none does, and where some do.
+    """
+
+    places: list[Place]
+    files: list[Merged]
+    directory: str | None
+    asks: bool
+    idle: Ending
+    busy: Ending
 
 
 def wanted(context: Context) -> bool:
@@ -163,6 +247,134 @@ def _configuration_findings(context: Context) -> list[Finding]:
     return found
 
 
+# The work of the role
+
+
+def begin(context: Context, plan: Plan) -> Toolkit:
+    """The engine where there is none, and the toolkit, all of its packages at one version."""
+    toolkit = context.stack["container_toolkit"]
+    engine, own = toolkit["engine"]["packages"], toolkit["packages"]
+    return {
+        "refusal": _unmergeable(context.facts),
+        "repositories": repository_names(context, _sources(context)),
+        "packages": _calls(context, plan, engine, own),
+    }
+
+
+def installed(context: Context, plan: Plan) -> Installed:
+    """Docker's configuration with the runtime in it, Docker's restart to read it, and what keeps the CDI specification up to date.
+
+    Outcome against wish: Docker has read the file when it started after the file's last change. A handler that is lost in a crash never
+    comes back. Raises Refusal where the configuration cannot be merged.
+    """
+    docker, setting = context.facts["containers"]["docker"], _cdi_setting(context)
+    refusal = _unmergeable(context.facts)
+    if refusal:
+        raise Refusal(refusal)
+    merged = _merged(context, docker, check=bool(plan["given"].get("check"))) if _docker(context) else []
+    stale = _docker(context) and bool(docker["active"]) and (bool(merged) or docker["config_loaded"] is False)
+    restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
+    always = boolean(restart, strict=False)
+    return {
+        "places": [
+            *(Place(path=_directory(file["path"]), state="directory", mode="0755") for file in (*merged, *setting)),
+            *([] if setting else [Place(path=CDI_SETTING, state="absent")]),
+        ],
+        "files": [*merged, *setting],
+        "directory": None if setting else _directory(CDI_SETTING),
+        "asks": stale,
+        "idle": _ending(context, stale, may_restart=always or restart == "auto"),
+        "busy": _ending(context, stale, may_restart=always),
+    }
+
+
+STEPS: Mapping[str, Step] = {"begin": begin, "installed": installed}
+
+
+def _calls(context: Context, plan: Plan, engine: Sequence[str], toolkit: Sequence[str]) -> list[PackageCall]:
+    """One call for all; where the toolkit may go back to an older version, the engine may not. An engine of somebody else's is kept: then
+    the stack names no packages of one.
+    """
+    if not package_calls.goes_back(plan, "container_toolkit"):
+        return [package_calls.call(context, plan, [*engine, *toolkit])]
+    back = package_calls.call(context, plan, toolkit, allow_downgrade=True)
+    return [package_calls.call(context, plan, engine), back] if engine else [back]
+
+
+def _unmergeable(facts: Facts) -> str | None:
+    """Why nothing can be merged into Docker's configuration; None where it can."""
+    docker = facts["containers"]["docker"]
+    error = docker["daemon_json_error"] or facts["unknown"].get("containers.docker.daemon_json")
+    if not error and isinstance(docker["daemon_json"] or {}, Mapping):
+        return None
+    return (
+        f"Expected {DAEMON_JSON} to be a JSON object. Found: {error or 'something else than an object'}. What to do: correct the file by "
+        "hand (Docker itself does not start with it either) and run again. Nothing has been changed in it."
+    )
+
+
+def with_runtime(config: Mapping[str, object], *, default: bool) -> Mapping[str, object]:
+    """Docker's configuration with the runtime, and as the one that each container gets where that is wished. Foreign keys stay."""
+    return _combined(config, {**_RUNTIMES, **(_DEFAULT_RUNTIME if default else {})})
+
+
+def _combined(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
+    combined = dict(below)
+    for key, value in above.items():
+        there = combined.get(key)
+        combined[key] = _combined(there, value) if isinstance(there, Mapping) and isinstance(value, Mapping) else value
+    return combined
+
+
+def _merged(context: Context, docker: Docker, *, check: bool) -> list[Merged]:
+    """The configuration. Nothing is written where nothing is missing, so that a file in its owner's own layout keeps it. In check mode the
+    directory or dockerd may be missing still, because the engine of this same plan is not installed.
+    """
+    now: Mapping[str, object] = docker["daemon_json"] or {}
+    default = context.variables.get("container_toolkit", {}).get("container_toolkit_default_runtime", False)
+    wished = with_runtime(now, default=bool(default))
+    if wished == now or (check and not docker["installed"]):
+        return []
+    file: Merged = {"path": DAEMON_JSON, "content": json.dumps(wished, indent=4) + "\n", "backup": True}
+    if docker["daemon_json"] is None:
+        file["mode"] = "0644"
+    if dotted.at_least(docker["version"] or "0", _VALIDATES):
+        file["validate"] = "dockerd --validate --config-file=%s"
+    return [file]
+
+
+def cdi_setting(module: str) -> str:
+    """What tells the toolkit's unit how the module of this driver is called."""
+    return (
+        "# Written by gpuwright (role container_toolkit); a change by hand is undone by the next run.\n"
+        f"# The toolkit's unit waits for a module called nvidia or nvidia-current. The one of this driver is {module}.\n"
+        "[Service]\n"
+        "ExecCondition=\n"
+        f"ExecCondition=/bin/sh -c 'grep -qE \"/{module}[.]ko\" /lib/modules/$$(uname -r)/modules.dep'\n"
+    )
+
+
+def _cdi_setting(context: Context) -> list[Merged]:
+    module = (context.stack.get("driver") or {}).get("kernel_module")
+    return [Merged(path=path, content=cdi_setting(str(module)), mode="0644") for path in _cdi_files(context)]
+
+
+def _directory(path: str) -> str:
+    return str(PurePosixPath(path).parent)
+
+
+def _ending(context: Context, stale: bool, *, may_restart: bool) -> Ending:
+    """The units: Docker enabled, and started where it does not run; the toolkit's own that exist, only enabled, since systemd starts them
+    when the driver changes, and without a card they would fail.
+    """
+    units: list[Unit] = []
+    if _docker(context) and context.facts["containers"]["docker"]["installed"]:
+        units.append({"name": SERVICE, "enabled": True, "state": "restarted" if stale and may_restart else "started"})
+    there = [name for name in CDI_UNITS if sections.service(context.facts, name)["enabled"] not in _ABSENT]
+    units += [{"name": name, "enabled": True} for name in there]
+    return {"units": units, "left": stale and not may_restart}
+
+
 def demands(stack: Stack, _wish: Wish) -> list[Demand]:
     """Return the toolkit as the package index has to have it."""
     toolkit = stack.get(NAME)
@@ -227,7 +439,8 @@ COMPONENT = Component(
     inputs,
     manages,
     parts=(NAME,),
-    services=True,
+    touches=TOUCHES,
+    steps=STEPS,
     version_prefixes=version_prefixes,
     versioned=toolkit_packages,
     security="container-toolkit",

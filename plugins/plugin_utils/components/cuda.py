@@ -5,18 +5,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
+from ..model.work import Work
 from ..resolver.naming import component
 from ..rules import Rules
 from ..wish import Wish
-from .base import Component, Context, Finding, Manages, Stack, missing_packages, repository_files, repository_findings
+from . import package_calls
+from .base import (
+    Component,
+    Context,
+    Finding,
+    Manages,
+    Plan,
+    Stack,
+    Step,
+    missing_packages,
+    repository_files,
+    repository_findings,
+    repository_names,
+)
 from .demand import Demand, begins, continues
 
 SOURCES = ["nvidia-cuda"]
 # Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
 _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL", "tensorrt": "TensorRT"}
 _PARTS = ("cuda", *_LIBRARIES, "cuda_compat")
+#: What its role changes.
+TOUCHES = frozenset({"packages"})
+
+
+class Compiler(TypedDict):
+    """A compiler that has to be there: the ``release`` that its own words name, and the packages that bring it."""
+
+    program: str
+    release: str
+    packages: list[str]
+
+
+class Toolkits(Work):
+    """The work of the role."""
+
+    compilers: list[Compiler]
 
 
 def wanted(context: Context) -> bool:
@@ -115,6 +145,27 @@ def _packages(context: Context) -> list[str]:
     return [*names, compat["package"]] if compat else names
 
 
+def begin(context: Context, plan: Plan) -> Toolkits:
+    """The toolkits and libraries in one call, and the compilers that have to be there then."""
+    names = list(dict.fromkeys(_packages(context)))
+    back = package_calls.goes_back(plan, "cuda")
+    return {
+        "repositories": repository_names(context, SOURCES),
+        "packages": [package_calls.call(context, plan, names, allow_downgrade=back)],
+        "compilers": [
+            {
+                "program": f"{toolkit['path']}/bin/nvcc",
+                "release": ".".join(toolkit["version"].split(".")[:2]),
+                "packages": list(toolkit["packages"]),
+            }
+            for toolkit in context.stack.get("cuda") or ()
+        ],
+    }
+
+
+STEPS: Mapping[str, Step] = {"begin": begin}
+
+
 def _present(context: Context) -> str | None:
     versions = [toolkit["version"] for toolkit in context.facts["cuda"]["toolkits"] or ()]
     return ", ".join(filter(None, versions)) or None
@@ -174,4 +225,6 @@ COMPONENT = Component(
     version_prefixes=version_prefixes,
     demands=demands,
     also=_also,
+    touches=TOUCHES,
+    steps=STEPS,
 )

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout, paths
 
 from ..model import sections
-from .base import Component, Context, Finding, Manages, Stack
+from ..model.work import File, Unit, Work
+from . import busy
+from .base import Component, Context, Finding, Manages, Plan, Stack, Step
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
@@ -20,6 +23,31 @@ SERVICE = "gpuwright-mig.service"
 LAYOUT = f"{paths.SETTINGS}/mig.json"
 PROGRAM = f"{paths.PROGRAMS}/mig_layout.py"
 UNIT = f"/etc/systemd/system/{SERVICE}"
+#: The toolkit's own unit; without it the toolkit finds the cards by itself.
+_CDI_UNIT = "nvidia-cdi-refresh.service"
+#: Whatever hands out cards waits for the layout.
+_BEFORE = (
+    _CDI_UNIT,
+    "nvidia-dcgm.service",
+    "docker.service",
+    "containerd.service",
+    "crio.service",
+    "kubelet.service",
+    "slurmd.service",
+)
+#: What its role changes.
+TOUCHES = frozenset({"services"})
+
+
+class Here(TypedDict):
+    """What the cards allow now. ``runs``: the driver does, so that they can be parted at once.
+
+    ``follows``: units that read the cards anew once the layout has changed.
+    """
+
+    units: list[Unit]
+    runs: bool
+    follows: list[str]
 
 
 def wanted(context: Context) -> bool:
@@ -83,6 +111,69 @@ def _service_findings(context: Context) -> list[Finding]:
     return [Finding("configure", reason, files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE])]
 
 
+# The work of the role
+
+
+def begin(context: Context, plan: Plan) -> Work:
+    """The layout, and the service that brings it back after each boot."""
+    # What the program needs of each card; a card that is not there yet has no place.
+    cards = [
+        {"bus_id": card["bus_id"], "profiles": card["profiles"]}
+        for card in context.stack["mig"]["cards"]
+        if card["bus_id"]
+    ]
+    return {
+        "files": [File(path=LAYOUT, content=layout(cards), mode="0644"), File(path=UNIT, content=_UNIT, mode="0644")]
+    }
+
+
+def here(context: Context, plan: Plan) -> Here:
+    """The service is enabled where the cards are. It is not started: the program is run by a task of its own, whose answer is read. Before
+    the driver runs nothing can be parted; the service does it after the boot.
+    """
+    enabled = sections.service(context.facts, _CDI_UNIT)["enabled"]
+    return {
+        "units": [Unit(name=SERVICE, enabled=True)] if _runs_here(context) else [],
+        "runs": _runs_here(context) and "nvidia" in context.facts["kernel"]["loaded"],
+        "follows": [] if enabled in (None, "", "not-found", "masked") else [_CDI_UNIT],
+    }
+
+
+STEPS: Mapping[str, Step] = {"begin": begin, "here": here}
+
+
+def layout(cards: Sequence[Mapping[str, object]]) -> str:
+    """What the program reads."""
+    return json.dumps({"cards": cards}, indent=1, sort_keys=True) + "\n"
+
+
+_UNIT = f"""\
+# Written by gpuwright (role mig). A change here is overwritten by the next run.
+[Unit]
+Description=MIG layout of the NVIDIA cards
+Documentation=https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
+After=systemd-modules-load.service nvidia-persistenced.service nvidia-fabricmanager.service
+Before={" ".join(_BEFORE)}
+ConditionPathExists={LAYOUT}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/python3 {PROGRAM} {LAYOUT}
+TimeoutStartSec=600
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def refuse(context: Context, plan: Plan) -> None:
+    """Raise Refusal where the layout of a card is to be changed under running work, also under a program that computes and draws."""
+    processes = busy.computing(context, drawing_too=True)
+    if processes and any(row["component"] == "mig" and row["from"] for row in plan["changes"]):
+        raise busy.refusal("their MIG layout changes", processes)
+
+
 def take_back(facts: Facts) -> list[Finding]:
     """The cards that gpuwright parted and that are not whole again."""
     parted = wrong_cards(facts, {"mig": {"cards": _whole(facts)}})
@@ -99,4 +190,15 @@ def _removes(facts: Facts, _files: Sequence[str]) -> dict[str, Any]:
     return {"mig": _whole(facts)}
 
 
-COMPONENT = Component(NAME, wanted, findings, inputs, manages, parts=("mig",), services=True, removes=_removes)
+COMPONENT = Component(
+    NAME,
+    wanted,
+    findings,
+    inputs,
+    manages,
+    parts=("mig",),
+    touches=TOUCHES,
+    refuse=refuse,
+    removes=_removes,
+    steps=STEPS,
+)

@@ -6,20 +6,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from ..model.work import PackageCall
-    from .base import Context
+    from .base import Context, Plan
 
 _EPOCH = re.compile(r"^\d+:")
 #: Above 1000, so that the build is the candidate even where a newer one is installed; the very builds go before those of their branch.
 _PREFERRED, _BUILD = 1001, 1002
 
 
+class OfPlan(TypedDict):
+    """What a plan says of each call, as options of the module package_call."""
+
+    manager: str
+    specs: list[str]
+    preferences: str
+    enabled: list[str]
+    left_out: list[str]
+
+
 def call(
     context: Context,
-    plan: Mapping[str, Any],
+    plan: Plan,
     names: Sequence[str],
     *,
     allow_downgrade: bool = False,
@@ -37,8 +47,8 @@ def call(
     }
 
 
-def of_plan(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """What a plan says of each call, as options of the module package_call."""
+def of_plan(plan: Plan, names: Sequence[str]) -> OfPlan:
+    """What a plan says of a call for these packages."""
     manager = plan["package_manager"]
     return {
         "manager": manager,
@@ -49,12 +59,12 @@ def of_plan(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def specs(manager: str | None, plan: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def specs(manager: str | None, plan: Plan, names: Sequence[str]) -> list[str]:
     """Packages as their manager takes them, with the plan's versions where it has read them from the index."""
     return _dnf(plan, names) if manager == "dnf" else _apt(plan, names)
 
 
-def preferences(plan: Mapping[str, Any]) -> str:
+def preferences(plan: Plan) -> str:
     """What apt prefers while it installs for a plan (apt_preferences(5)); empty where it is left the choice.
 
     The very builds that the plan counted on, whatever other source has such a version too, then every package that has a version which
@@ -70,12 +80,19 @@ def preferences(plan: Mapping[str, Any]) -> str:
     )
 
 
-def _apt(plan: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def goes_back(plan: Plan, component: str) -> bool:
+    """Whether a component's packages may go to older versions: the plan names from and to, and where the exact version that was asked for
+    (by a lock, for example) is the older one, that is no accident.
+    """
+    return any(row["component"] == component and row["action"] == "upgrade" for row in plan["changes"])
+
+
+def _apt(plan: Plan, names: Sequence[str]) -> list[str]:
     versions: Mapping[str, str] = plan["packages"]
     return [f"{name}={versions[name]}" if versions.get(name) else name for name in names]
 
 
-def _dnf(plan: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def _dnf(plan: Plan, names: Sequence[str]) -> list[str]:
     """The name of kernel headers carries the version already. What the plan's index would bring along in the very version of a named
     package is of one set with it, also where the dependency is a loose one.
     """

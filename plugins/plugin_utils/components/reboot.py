@@ -69,6 +69,10 @@ class Booted(TypedDict, total=False):
     msg: str
 
 
+#: What its role changes: a driver answers for what it loads as.
+TOUCHES = frozenset({"driver"})
+
+
 def wanted(context: Context) -> bool:
     return nvidia_driver.reboot_reason(context) is not None
 
@@ -243,4 +247,4 @@ def _resume(given: Given) -> continuation.Resume:
 
 
 # A boot leaves nothing that could be sealed: the proof names its boot id instead.
-COMPONENT = Component(NAME, wanted, findings, steps=STEPS)
+COMPONENT = Component(NAME, wanted, findings, touches=TOUCHES, steps=STEPS)

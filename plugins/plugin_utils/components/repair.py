@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from ..model.work import File
 
+#: What its role changes.
+TOUCHES = frozenset({"packages"})
+
 
 def wanted(context: Context) -> bool:
     return bool(context.facts["packages"]["interrupted"])
@@ -203,4 +206,4 @@ def _verify(facts: Facts, kept: str) -> None:
         )
 
 
-COMPONENT = Component("repair", wanted, findings, mends=True, steps=STEPS)
+COMPONENT = Component("repair", wanted, findings, mends=True, touches=TOUCHES, steps=STEPS)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from . import base
 
 if TYPE_CHECKING:
-    from .base import Context, Step
+    from ...module_utils.packages.sources import Displaced, InstalledKey, Source
+    from .base import Context, Plan, Step
 
 _WRITTEN = "# Written by gpuwright for {}. A change here is overwritten by the next run.\n"
 _OF_ANOTHER = (
@@ -26,46 +27,41 @@ _NO_DRIVER = (
 
 
 class Key(TypedDict):
-    """The key of a source. ``form``: binary for apt, armoured for rpm."""
+    """The key of a source of a stack."""
 
     url: str
     fingerprint: str
     path: str
-    form: str
 
 
-class Source(TypedDict):
-    """A package source as the module package_sources takes it.
+#: What keeps packages out that come from elsewhere: `release` (of any source where it is empty), patterns of `packages`, and those of
+#: them that are let in all the same (`except`).
+Exclude = TypedDict("Exclude", {"release": str | None, "packages": list[str], "except": list[str]})
 
-    ``access``: files for what the mirror asks for, by path; ``form`` is auth.conf, login or password. ``preferences``: content by path,
-    empty where the file goes. ``index``: whether its index is fetched now (dnf reads it when it next installs).
-    """
+
+class Repository(TypedDict, total=False):
+    """A package source of a stack, see resolver/repositories.py."""
 
     name: str
-    addresses: list[str]
+    uris: list[str]
+    suites: list[str]
+    components: list[str]
     key: Key | None
-    access: dict[str, dict[str, str]]
+    signed_by: str | None
+    signed: str
+    exclude: Exclude
+    displaces: list[Displaced]
     file: str
-    content: str
-    preferences: dict[str, str]
-    index: bool
 
 
-def names(context: Context) -> list[str]:
-    """The package sources that a component has added before it installs: all of the stack. Each is compared with what it has to be, so that
-    one which a cut left half done is finished, and one that bars packages of another is there before these are installed.
-    """
-    return [row["name"] for row in context.stack.get("repositories") or ()]
-
-
-def begin(context: Context, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+def begin(context: Context, plan: Plan) -> Mapping[str, list[str]]:
     """Which sources are left out, because the host has them by its own."""
     del plan
-    every = names(context)
+    every = [row["name"] for row in context.stack.get("repositories") or ()]
     return {"covered": sorted(set(every) - {row["name"] for row in base.wanted_repositories(context, every)})}
 
 
-def displaced(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def displaced(rows: Iterable[Repository]) -> list[Displaced]:
     """Files of the host that are in the way of these sources of a stack."""
     return [
         {"file": entry["file"], "whole": entry["whole"], "uris": list(entry["uris"])}
@@ -74,25 +70,25 @@ def displaced(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def addresses(row: Mapping[str, Any]) -> list[str]:
+def addresses(row: Repository) -> list[str]:
     """What is fetched of a source: its index and packages, and its key."""
-    return [*row["uris"], *filter(None, [(row.get("key") or {}).get("url")])]
+    key = row.get("key")
+    return [*row["uris"], *([key["url"]] if key else [])]
 
 
-def source(row: Mapping[str, Any], manager: str, *, with_access: bool) -> Source:
+def source(row: Repository, manager: str, *, with_access: bool) -> Source:
     """A source of a stack as it is written. ``with_access``: whether its mirror asks for a user and a password."""
     return _dnf(row, with_access=with_access) if manager == "dnf" else _apt(row)
 
 
-def _apt(row: Mapping[str, Any]) -> Source:
-    name, key = row["name"], row.get("key") or {}
-    signed_by = key.get("path") or row.get("signed_by")
+def _apt(row: Repository) -> Source:
+    name, key = row["name"], row.get("key")
     fields = {
         "Types": "deb",
         "URIs": " ".join(row["uris"]),
         "Suites": " ".join(row["suites"]),
         "Components": " ".join(row.get("components") or ()),
-        "Signed-By": signed_by,
+        "Signed-By": key["path"] if key else row.get("signed_by"),
     }
     begin_with = _WRITTEN.format(name)
     return {
@@ -102,16 +98,16 @@ def _apt(row: Mapping[str, Any]) -> Source:
         "access": {f"/etc/apt/auth.conf.d/gpuwright-{name}.conf": {"form": "auth.conf", "begin": begin_with}},
         "file": row["file"],
         "content": begin_with + "".join(f"{field}: {value}\n" for field, value in fields.items() if value),
-        "preferences": {f"/etc/apt/preferences.d/gpuwright-{name}": _preferences(name, row.get("exclude") or {})},
+        "preferences": {f"/etc/apt/preferences.d/gpuwright-{name}": _preferences(name, row.get("exclude"))},
         "index": True,
     }
 
 
-def _key(key: Mapping[str, Any], form: str) -> Key:
+def _key(key: Key, form: str) -> InstalledKey:
     return {"url": key["url"], "fingerprint": key["fingerprint"], "path": key["path"], "form": form}
 
 
-def _preferences(name: str, exclude: Mapping[str, Any]) -> str:
+def _preferences(name: str, exclude: Exclude | None) -> str:
     """What keeps packages out that come from another repository (apt_preferences(5)); empty where nothing does."""
     if not exclude:
         return ""
@@ -122,9 +118,9 @@ def _preferences(name: str, exclude: Mapping[str, Any]) -> str:
     return _WRITTEN.format(name) + (_OF_ANOTHER if release else _NO_DRIVER) + let_in + kept_out
 
 
-def _dnf(row: Mapping[str, Any], *, with_access: bool) -> Source:
+def _dnf(row: Repository, *, with_access: bool) -> Source:
     """A variable of dnf is a file of its name (letters, digits and underscores): everybody may read the source file."""
-    name, key = row["name"], row["key"]
+    name, key = row["name"], row.get("key")
     variable = "gpuwright_" + re.sub(r"[^A-Za-z0-9]", "_", name)
     of_index = row["signed"] == "index"
     lines = [
@@ -135,12 +131,12 @@ def _dnf(row: Mapping[str, Any], *, with_access: bool) -> Source:
         "enabled=1",
         f"gpgcheck={0 if of_index else 1}",
         f"repo_gpgcheck={1 if of_index else 0}",
-        f"gpgkey=file://{key['path']}",
+        *([f"gpgkey=file://{key['path']}"] if key else ()),
     ]
     return {
         "name": name,
         "addresses": addresses(row),
-        "key": _key(key, "armoured"),
+        "key": _key(key, "armoured") if key else None,
         "access": {f"/etc/dnf/vars/{variable}_{part}": {"form": part} for part in ("login", "password")},
         "file": row["file"],
         "content": _WRITTEN.format(name) + "\n".join(lines) + "\n",
@@ -149,9 +145,7 @@ def _dnf(row: Mapping[str, Any], *, with_access: bool) -> Source:
     }
 
 
-def of_names(
-    plan: Mapping[str, Any], wanted: Sequence[str] | None
-) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]]]:
+def of_names(plan: Plan, wanted: Sequence[str] | None) -> tuple[list[Repository], list[Displaced]]:
     """The named sources of a plan (without names all) that are added, and what of the host is in their way."""
     rows = [row for row in plan["stack"].get("repositories") or () if wanted is None or row["name"] in wanted]
     covered = plan["work"].get("repositories", {}).get("covered", ())

@@ -5,12 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 MIB = 1024**2
+
+
+class Need(TypedDict):
+    """What is written below a path, in bytes and files."""
+
+    what: str
+    path: str
+    bytes: int
+    files: int
 
 
 def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, Any]], reserve: int) -> list[str]:

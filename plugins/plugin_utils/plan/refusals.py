@@ -198,7 +198,9 @@ def _of_fabric(context: Context, index: PackageIndex | None) -> list[dict[str, A
 
 def _of_services(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
     """Services are managed by systemd; WSL has it switched off where nobody asked for it."""
-    names = [name for name, component in COMPONENTS.items() if component.services and name in plan["components"]]
+    names = [
+        name for name, component in COMPONENTS.items() if "services" in component.touches and name in plan["components"]
+    ]
     where = context.facts["environment"]
     if not names or context.provision_only or where["kind"] != "wsl" or where.get("systemd") is not False:
         return []

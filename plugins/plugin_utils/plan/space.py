@@ -46,7 +46,7 @@ def _needs(plan: Mapping[str, Any], context: Context) -> list[Need]:
         Need("/usr/local", toolkits),
     ]
     changed = [component for name, component in COMPONENTS.items() if name in plan["components"]]
-    if any(component.boot for component in changed):
+    if any("initramfs" in component.touches for component in changed):
         needs.append(Need("/boot", INITRAMFS_BYTES))
     for change in plan["changes"]:
         if change["component"] in COMPONENTS:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..components import COMPONENTS, Context, sources
-from . import measurements, removal_work
+from . import measurements, preflight, removal_work
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BEGIN = "begin"
 #: Parts of a run that are no component and have work too.
 _OTHERS: Mapping[str, Mapping[str, Step]] = {
+    "preflight": preflight.STEPS,
     "repositories": sources.STEPS,
     measurements.NAME: measurements.STEPS,
 }
@@ -27,22 +28,24 @@ _APART: Mapping[str, Mapping[str, Step]] = {"remove": removal_work.STEPS}
 
 
 def of_plan(plan: Plan, context: Context, only: Sequence[str] = ()) -> Mapping[str, object]:
-    """What each component of a plan does first, by its name. A package source is added by the first component that names it.
+    """What each component of a plan does first, by its name.
 
     ``only``: the components of a role used alone, which does its work also where the plan finds nothing to change.
     """
-    names = [*_OTHERS, *plan["components"]] if plan["components"] else []
+    names = list(plan["components"])
     names += [name for name in only if name not in names and COMPONENTS[name].wanted(context)]
-    found, added = {}, set()
-    for name in names:
-        steps = _steps(name)
-        if BEGIN not in steps:
-            continue
-        work = dict(steps[BEGIN](context, plan))
-        if "repositories" in work:
-            work["repositories"] = [each for each in work["repositories"] if each not in added]
-            added.update(work["repositories"])
-        found[name] = work
+    every = [*_OTHERS, *names] if names else []
+    return _added_once({name: steps[BEGIN](context, plan) for name in every if BEGIN in (steps := _steps(name))})
+
+
+def _added_once(works: Mapping[str, Any]) -> Mapping[str, object]:
+    """The same, where a package source that an earlier component adds is not added again."""
+    added: set[str] = set()
+    found: dict[str, object] = {}
+    for component, work in works.items():
+        names = [name for name in work.get("repositories", ()) if name not in added]
+        found[component] = {**work, "repositories": names} if "repositories" in work else work
+        added.update(names)
     return found
 
 

@@ -60,8 +60,6 @@ KEPT = frozenset(
     "gpuwright_" + name
     for name in (
         "checks",
-        "component",
-        "failed_program",
         "failure",
         "kept",
         "measurements",
@@ -72,7 +70,7 @@ KEPT = frozenset(
         "resume_refused",
         "returned",
         "run",
-        "step",
+        "way_back",
     )
 )
 

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 from collections.abc import Callable
 
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import nouveau_blacklist
 from tests.sim.onnode.gpuwright_sim import elf
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
@@ -245,6 +247,28 @@ def test_the_initramfs_is_searched_for_nouveau_and_the_blacklist(tree: Tree) -> 
 
 
 @pytest.mark.parametrize(
+    ("listed", "image", "file", "current"),
+    [
+        ("etc/modprobe.d/gpuwright-nouveau.conf", 10, 10, True),
+        ("etc/modprobe.d/gpuwright-nouveau.conf", 10, 11, False),
+        ("etc/modprobe.d/gpuwright-nouveau.conf", 10, None, False),
+        ("etc/modprobe.d/of-somebody-else.conf", 10, 10, False),
+    ],
+)
+def test_our_blacklist_is_current_where_it_is_inside_and_not_newer_than_the_image(
+    tree: Tree, listed: str, image: int, file: int | None, current: bool
+) -> None:
+    os.utime(with_kernels(tree).file(f"/boot/initrd.img-{NEW}"), (image, image))
+    tree.program("/usr/bin/lsinitramfs")
+    if file is not None:
+        os.utime(tree.file(nouveau_blacklist.BLACKLIST, "blacklist nouveau\n"), (file, file))
+    host = tree.host(FakePrograms({"lsinitramfs": answer(listed)}))
+    seen = kernel.initramfs(host, NEW)
+    kernel.look_inside(host, seen)
+    assert seen["blacklist_current"] is current
+
+
+@pytest.mark.parametrize(
     ("programs", "tool"),
     [
         (["update-initramfs", "mkinitramfs"], "update-initramfs"),
@@ -280,7 +304,8 @@ def test_an_initramfs_that_cannot_be_listed_is_unknown(tree: Tree) -> None:
     host = tree.host(FakePrograms({"lsinitr": answer("", 1, "cannot open")}))
     seen = kernel.initramfs(host, NEW)
     kernel.look_inside(host, seen)
-    assert seen["nouveau_inside"] is None
+    assert (seen["nouveau_inside"], seen["blacklist_current"]) == (None, None)
+    assert "cannot open" in host.unknown_facts["kernel.initramfs.blacklist_current"]
     assert "cannot open" in host.unknown_facts["kernel.initramfs.nouveau_inside"]
 
 

@@ -58,6 +58,7 @@ def bare(**changes: Any) -> Any:
                 "tool": "update-initramfs",
                 "nouveau_inside": False,
                 "blacklist_inside": False,
+                "blacklist_current": False,
             },
         },
         "pci": {
@@ -260,7 +261,7 @@ def provisioned(**changes: Any) -> Any:
             },
         },
     }
-    facts["kernel"]["initramfs"]["blacklist_inside"] = True
+    facts["kernel"]["initramfs"] |= {"blacklist_inside": True, "blacklist_current": True}
     facts["driver"] |= {
         "owner": "packages",
         "source": "nvidia",

@@ -626,8 +626,16 @@ def test_the_playbook_applies_the_components_in_the_order_of_the_plan() -> None:
     """One task each: a loop would be merged over the hosts of a wave, in the order in which they answer."""
     plays = yaml.safe_load((Path(__file__).parents[3] / "playbooks/site.yml").read_text(encoding="utf-8"))
     block = plays[1]["tasks"][0]["block"]
-    applied = [task["vars"]["gpuwright_component"] for task in block if "gpuwright_component" in task.get("vars", {})]
-    assert applied == list(COMPONENTS)
+    included = {
+        task["ansible.builtin.include_role"]["name"].rpartition(".")[2]: task
+        for task in block
+        if "ansible.builtin.include_role" in task
+    }
+    assert list(included) == ["preflight", *COMPONENTS]
+    for name, task in included.items():
+        assert task["ansible.builtin.include_role"]["apply"]["tags"] == [name], "that is how a failure knows its step"
+        assert task.get("when", f"'{name}' in gpuwright_plan.components") == f"'{name}' in gpuwright_plan.components"
+        assert ("when" in task) == (name in COMPONENTS)
 
 
 def test_an_initramfs_that_the_run_made_again_is_sealed_with_what_it_changed(done: Any) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED, Component, Context
@@ -91,10 +90,3 @@ def test_words_are_of_components_and_of_a_wish() -> None:
     variables = [variable for words in WORDS for variable in words.variables]
     assert len(variables) == len(set(variables))
     assert {variable for words in WORDS for variable in words.of_host} <= set(lock.HOST_VARIABLES) < set(VARIABLES)
-
-
-def test_lists_of_preflight_are_what_the_components_say() -> None:
-    lists = yaml.safe_load((ROOT / "roles/preflight/vars/main.yml").read_text(encoding="utf-8"))
-    services = [name for name, component in COMPONENTS.items() if component.services]
-    assert lists["__preflight_service_components"] == services
-    assert lists["__preflight_initramfs_components"] == [name for name, each in COMPONENTS.items() if each.boot]

@@ -44,7 +44,6 @@ ALLOWED = {
     "configure-without-autoinstall.sh {{ __repair_next.kernels }}": (
         "the name is the first word; what follows is quoted, and is what the node's own program is called with"
     ),
-    "gpuwright.node.{{ gpuwright_component }}": "named by the playbook, task for task",
 }
 _LOOKUP = re.compile(r"\b(?:lookup|query|q)\s*\(\s*['\"]([\w.]+)['\"]")
 #: Lookups that reach no file and no program of the controller.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import sou
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import base, sources
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 
-KEY: dict[str, Any] = {"url": "https://a.example/k.pub", "fingerprint": "A" * 40, "path": "/usr/share/keyrings/x.gpg"}
-APT: dict[str, Any] = {
+KEY: Any = {"url": "https://a.example/k.pub", "fingerprint": "A" * 40, "path": "/usr/share/keyrings/x.gpg"}
+APT: Any = {
     "name": "x",
     "uris": ["https://a.example/debian13/"],
     "suites": ["/"],
@@ -23,7 +22,7 @@ APT: dict[str, Any] = {
     "key": KEY,
     "file": "/etc/apt/sources.list.d/gpuwright-x.sources",
 }
-ARCHIVE: dict[str, Any] = {
+ARCHIVE: Any = {
     "name": "distro-non-free",
     "uris": ["http://deb.example/debian"],
     "suites": ["trixie", "trixie-updates"],
@@ -56,12 +55,13 @@ def machine(root: Path, apt: Apt | None = None, **more: Any) -> on_node.Machine:
     return on_node.Machine(root=str(root), runner=there, sleep=there.sleep, **more)
 
 
-def source(row: Mapping[str, Any], manager: str = "apt") -> dict[str, Any]:
+def source(row: Any, manager: str = "apt") -> Any:
     """As a role adds it; its key is tested elsewhere."""
     return {**sources.source(row, manager, with_access=False), "key": None}
 
 
 def test_a_source_of_apt_names_its_key_and_only_fields_with_a_value() -> None:
+    anybodys: Any = {**ARCHIVE, "signed_by": None}
     assert sources.source(APT, "apt", with_access=False)["content"] == (
         f"{WRITTEN}Types: deb\nURIs: https://a.example/debian13/\nSuites: /\nSigned-By: {KEY['path']}\n"
     )
@@ -72,13 +72,13 @@ def test_a_source_of_apt_names_its_key_and_only_fields_with_a_value() -> None:
         "Components: contrib non-free",
         "Signed-By: /usr/share/keyrings/debian.gpg",
     ]
-    assert sources.source({**ARCHIVE, "signed_by": None}, "apt", with_access=False)["content"].count("\n") == 5
+    assert sources.source(anybodys, "apt", with_access=False)["content"].count("\n") == 5
 
 
 @pytest.mark.parametrize(("signed", "packages", "index"), [("packages", 1, 0), ("index", 0, 1)])
 def test_a_repository_of_dnf_checks_what_its_key_signs(signed: str, packages: int, index: int) -> None:
-    row = {**APT, "name": "a-b.c", "signed": signed, "key": {**KEY, "path": "/etc/pki/rpm-gpg/k"}}
-    found = sources.source(row, "dnf", with_access=False)
+    row: Any = {**APT, "name": "a-b.c", "signed": signed, "key": {**KEY, "path": "/etc/pki/rpm-gpg/k"}}
+    found: Any = sources.source(row, "dnf", with_access=False)
     assert found["content"].splitlines()[1:] == [
         "[gpuwright-a-b.c]",
         "name=a-b.c (gpuwright)",
@@ -124,6 +124,7 @@ def test_what_is_as_it_has_to_be_is_not_written_again_and_a_strange_mode_is_mend
 
 def test_the_index_of_this_source_alone_is_fetched_also_where_nothing_was_written(tmp_path: Path) -> None:
     apt = Apt()
+    without_index: Any = {**source(APT), "index": False}
     for _ in range(2):  # a cut may have come between the file and its index
         on_node.add(machine(tmp_path, apt), source(APT), [], 0)
     assert len(apt.called) == 2
@@ -131,7 +132,7 @@ def test_the_index_of_this_source_alone_is_fetched_also_where_nothing_was_writte
     assert f"Dir::Etc::SourceList={tmp_path}{APT['file']}" in apt.called[0]
     assert {"Dir::Etc::SourceParts=/dev/null", "APT::Get::List-Cleanup=false"} <= set(apt.called[0])
     on_node.add(machine(tmp_path, apt, check=True), source(APT), [], 0)
-    on_node.add(machine(tmp_path, apt), {**source(APT), "index": False}, [], 0)
+    on_node.add(machine(tmp_path, apt), without_index, [], 0)
     assert len(apt.called) == 2
 
 
@@ -162,7 +163,7 @@ def _in_the_way(root: Path, text: str, mode: int = 0o640) -> Path:
 
 def test_a_file_in_the_way_is_kept_in_the_backup_and_goes(tmp_path: Path) -> None:
     path = _in_the_way(tmp_path, "deb https://a.example/ /\n")
-    row: dict[str, Any] = {"file": "/etc/apt/sources.list.d/cuda.list", "whole": True, "uris": ["https://a.example/"]}
+    row: Any = {"file": "/etc/apt/sources.list.d/cuda.list", "whole": True, "uris": ["https://a.example/"]}
     assert on_node.displace(machine(tmp_path, check=True), [row]).gone == [row["file"]]
     assert path.exists()
     assert on_node.displace(machine(tmp_path), [row]) == on_node.Changes([], [row["file"]])
@@ -182,7 +183,7 @@ def test_of_a_file_with_other_sources_only_the_lines_in_the_way_are_disabled(tmp
         "deb https://a.example/debian13/sub /\n"
     )
     path = _in_the_way(tmp_path, text)
-    row: dict[str, Any] = {
+    row: Any = {
         "file": "/etc/apt/sources.list.d/cuda.list",
         "whole": False,
         "uris": ["https://a.example/debian13/"],
@@ -200,7 +201,7 @@ def test_of_a_file_with_other_sources_only_the_lines_in_the_way_are_disabled(tmp
 
 def test_an_older_backup_stays_beside_the_new_one(tmp_path: Path) -> None:
     path = _in_the_way(tmp_path, "first")
-    row: dict[str, Any] = {"file": "/etc/apt/sources.list.d/cuda.list", "whole": True, "uris": []}
+    row: Any = {"file": "/etc/apt/sources.list.d/cuda.list", "whole": True, "uris": []}
     on_node.displace(machine(tmp_path), [row])
     path.write_text("second")
     on_node.displace(machine(tmp_path), [row])
@@ -235,7 +236,7 @@ HOST = {"file": "/etc/apt/sources.list.d/site.list", "enabled": True, "uris": ["
     ],
 )
 def test_a_source_that_the_host_has_by_its_own_is_used_as_it_is(
-    row: Mapping[str, Any], there: list[dict[str, Any]], covered: list[str]
+    row: Any, there: list[dict[str, Any]], covered: list[str]
 ) -> None:
     context = _context(row, there=there)
     plan = {"stack": context.stack, "work": {"repositories": sources.begin(context, {})}}
@@ -253,7 +254,7 @@ def test_a_source_is_added_by_the_first_component_that_names_it(monkeypatch: pyt
 
     rooms = {"one": component("a", "b"), "two": component("b", "c"), "three": type("Room", (), {})}
     monkeypatch.setattr(work, "COMPONENTS", rooms)
-    found = work.of_plan({"components": ["one", "two", "three"]}, replace(_context()))
+    found = work.of_plan({"components": ["one", "two", "three"], "remove": None, "manages": {}}, _context())
     assert {name: found[name] for name in ("one", "two")} == {
         "one": {"repositories": ["a", "b"]},
         "two": {"repositories": ["c"]},

@@ -208,11 +208,16 @@ def test_every_refusal_says_what_was_expected_found_and_to_do() -> None:
         text = (task.get("ansible.builtin.assert") or {}).get("fail_msg") or (
             task.get("ansible.builtin.fail") or {}
         ).get("msg")
-        # What a module or a filter of ours said is handed on.
+        # What a module, a filter or a component of ours said is handed on.
         if (
             not text
             or (path.parts[-3] == "preflight" and path.name == "plan.yml")
-            or text in ("{{ __frameworks_installed.msg }}", "{{ __validate_not_proven }}")
+            or text
+            in (
+                "{{ __frameworks_installed.msg }}",
+                "{{ __validate_not_proven }}",
+                "{{ __container_toolkit_work.refusal }}",
+            )
         ):
             continue
         assert "xpected" in text or "__preflight_shortfalls" in text, (path, task["name"])
@@ -297,6 +302,19 @@ def test_a_digest_changes_with_the_role_and_with_a_role_it_includes(builder: Mod
     after = builder.build(tmp_path)
     assert before["inner"]["digest"] != after["inner"]["digest"]
     assert before["outer"]["digest"] != after["outer"]["digest"]
+
+
+@pytest.mark.parametrize("module", ["one.py", "one/__init__.py", "one/further.py"])
+def test_a_digest_changes_with_the_python_that_decides_what_the_role_does(
+    builder: ModuleType, tmp_path: Path, module: str
+) -> None:
+    copy_role(tmp_path / "roles", "one", "- name: X\n")
+    path = tmp_path / "plugins/plugin_utils/components" / module
+    path.parent.mkdir(parents=True)
+    path.write_text("A = 1\n", encoding="utf-8")
+    before = builder.build(tmp_path / "roles")
+    path.write_text("A = 2\n", encoding="utf-8")
+    assert builder.build(tmp_path / "roles")["one"]["digest"] != before["one"]["digest"]
 
 
 def test_a_digest_leaves_out_what_changes_nothing_on_a_node(builder: ModuleType, tmp_path: Path) -> None:

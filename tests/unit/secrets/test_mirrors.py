@@ -191,9 +191,8 @@ def test_the_modules_answer_and_log_without_credentials(
         assert mirror.url in key["msg"]
         row = {"name": "x", "uris": [f"{mirror.url}/"], "key": {"url": f"{mirror.url}/key", "fingerprint": "A" * 40}}
         index = run_module(package_index, repositories=[row], packages=[], credentials=[access], timeout=10)
-        source: dict[str, Any] = dict(
-            sources.source({**ROW, "key": {**KEY, "url": f"{mirror.url}/key"}, "file": "/x"}, "apt", with_access=True)
-        )
+        listed: Any = {**ROW, "key": {**KEY, "url": f"{mirror.url}/key"}, "file": "/x"}
+        source = sources.source(listed, "apt", with_access=True)
         added = run_module(package_sources, sources=[source], credentials=[access])
         assert added["failed"]
         told = json.dumps([key, index, added]) + "".join(log)
@@ -265,10 +264,11 @@ KEY = {"url": "http://mirror.example/cuda/x/k", "fingerprint": "A" * 40, "path":
 
 def added(tmp_path: Path, manager: str, access: dict[str, str] | None) -> dict[str, str]:
     """What lies on a machine after a source was added, by path."""
-    row = {**ROW, "key": KEY, "file": "/etc/x.source"}
-    source: dict[str, Any] = dict(sources.source(row, manager, with_access=access is not None))
+    row: Any = {**ROW, "key": KEY, "file": "/etc/x.source"}
+    source: Any = dict(sources.source(row, manager, with_access=access is not None))
     machine = packages_sources.Machine(root=str(tmp_path), runner=lambda *_, **_more: Result(0, "", "", 0.0, None))
-    packages_sources.add(machine, {**source, "key": None}, [access] if access else [], 0)
+    source["key"] = None
+    packages_sources.add(machine, source, [access] if access else [], 0)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     secret = [path for path in files if SECRET in path.read_text()]
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in secret)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
@@ -18,6 +19,9 @@ from .work import Wished, begin, installed, look
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ...model.shortfalls import Need as DiskNeed
+    from ..base import Plan
 
 __all__ = [
     "COMPONENT",
@@ -164,6 +168,18 @@ def _kept(limit: str, present: Mapping[str, str]) -> bool:
     if version is None or not specifiers.is_range(specifier):
         return True
     return specifiers.matches(version.split("+", 1)[0], specifier)
+
+
+def needs(context: Context, plan: Plan, size: int) -> list[DiskNeed]:
+    """Room for the environments that are to be made or moved to another version. ``size``: bytes of one with its own CUDA."""
+    changes = [
+        row for row in plan["changes"] if row["component"] == "frameworks" and row["action"] in ("install", "upgrade")
+    ]
+    stack = context.stack.get("frameworks") or ()
+    place = str(PurePosixPath(stack[0]["path"]).parent) if stack else "/opt/gpuwright"
+    each = size // (6 if plan["cpu_only"] else 1)
+    files = len(changes) * FRAMEWORK_FILES
+    return [{"what": "environments of frameworks", "path": place, "bytes": len(changes) * each, "files": files}]
 
 
 def _any(_name: str, _found: str) -> bool:

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpuwright.node.plugins.module_utils.base.dotted import upstream
 
 from ...model import index_answer, sections
+from ...model.errors import Refusal
 from ...resolver import systems
 from ...rules import Rules
 from ...wish import Wish
+from .. import busy
 from ..base import (
     Component,
     Context,
     Finding,
     Manages,
+    Plan,
     Stack,
     Step,
     missing_packages,
@@ -52,6 +55,8 @@ STEPS: Mapping[str, Step] = {
     "verified": installed.verified,
     "ready": installed.ready,
 }
+#: What its role changes.
+TOUCHES = frozenset({"driver", "packages", "services", "initramfs"})
 
 
 def wanted(context: Context) -> bool:
@@ -380,6 +385,24 @@ def _static_reason(context: Context) -> str | None:
     return None
 
 
+def refuse(context: Context, plan: Plan) -> None:
+    """Raise Refusal where the driver is to be replaced: under running work, or by a file without a checksum. One that is adopted or as it
+    was is not replaced.
+    """
+    stays = ("adopt", "configure")
+    changes = [row for row in plan["changes"] if row["component"] == "nvidia_driver" and row["action"] not in stays]
+    file = (context.stack.get("driver") or {}).get("runfile") or {}
+    if changes and file and not file.get("sha256"):
+        raise Refusal(
+            f"Expected a checksum of the driver's file, because it has to be run again ({'; '.join(row['reason'] for row in changes)}). "
+            "Found none in the rules and none given. What to do: set nvidia_driver_runfile_sha256."
+        )
+    processes = busy.computing(context)
+    allowed = (context.variables.get("nvidia_driver") or {}).get("nvidia_driver_allow_busy")
+    if changes and processes and not allowed:
+        raise busy.refusal("the driver changes", processes, ", or set nvidia_driver_allow_busy to true")
+
+
 def demands(stack: Stack, _wish: Wish) -> list[Demand]:
     """Return the driver as the package index has to have it."""
     driver = stack.get("driver")
@@ -456,8 +479,8 @@ COMPONENT = Component(
     manages,
     adoption=_adoption,
     parts=("driver",),
-    services=True,
-    boot=True,
+    touches=TOUCHES,
+    refuse=refuse,
     versioned=_versioned,
     members=members,
     security="driver",

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 from ....module_utils.base import paths
-from .. import sources
-from ..base import Context, Plan
+from ..base import Context, Plan, repository_names
 from ..package_calls import call
-from . import driver_module, returning, runfile, swap
+from . import driver_module, places, returning, runfile, swap
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
@@ -133,7 +132,7 @@ def _installation(context: Context, plan: Plan, driver: DriverStack, file: Insta
     held = context.facts["driver"]["lock"]["held"] if is_apt and moved else []
     return {
         "installs": True,
-        "repositories": sources.names(context),
+        "repositories": repository_names(context, places.SOURCES.get(driver["source"], ())),
         "stream": stream,
         # apt moves no held package that is only a dependency, whatever it is allowed.
         "unlock": ["apt-mark", "unhold", *held] if held else [],
