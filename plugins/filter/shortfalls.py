@@ -29,9 +29,18 @@ def unmet_requirements(
         raise AnsibleFilterError(str(error)) from error
 
 
+def left_behind_packages(requirements: Iterable[str], packages: Iterable[str]) -> list[str]:
+    """The packages of another variant of a framework that an environment has beside what is required."""
+    return shortfalls.left_behind(list(requirements), list(packages))
+
+
 class FilterModule:
     """Names of the filters."""
 
     def filters(self) -> dict[str, Any]:
         """Filters by name, as Ansible asks for them."""
-        return {"disk_shortfalls": disk_shortfalls, "unmet_requirements": unmet_requirements}
+        return {
+            "disk_shortfalls": disk_shortfalls,
+            "left_behind_packages": left_behind_packages,
+            "unmet_requirements": unmet_requirements,
+        }

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model import shortfalls
 from ..wish import specifiers
 from .base import Context, Finding, Manages
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
-
-# Packages of which an environment has one set: what another variant left behind is loaded too. The role makes the environment anew then.
-_ONE_OF = re.compile(r"(jax-cuda\d+-(plugin|pjrt)|nvidia-dali-cuda\d+)$")
 
 
 def wanted(context: Context) -> bool:
@@ -116,9 +114,7 @@ def _wrong(framework: Mapping[str, Any], environment: Mapping[str, Any], present
     broken = [limit for limit in framework.get("constraints") or () if not _kept(limit, present)]
     if broken:
         told.append(f"breaks {', '.join(broken)}")
-    others = [
-        name for name in sorted(present) if _ONE_OF.match(name) and name not in map(_name, framework["requirements"])
-    ]
+    others = shortfalls.left_behind(framework["requirements"], present)
     if others:
         told.append(f"has {', '.join(others)} besides")
     first = environment.get("loader_path")

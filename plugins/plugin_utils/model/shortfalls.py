@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 MIB = 1024**2
+# Packages of which an environment has one set: what another variant left there is loaded too.
+_ONE_OF = re.compile("({})$".format("|".join(each.one_of for each in ABOUT.values() if each.one_of)))
 
 
 def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, Any]], reserve: int) -> list[str]:
@@ -103,3 +108,9 @@ def _met(requirement: Requirement, installed: Mapping[str, str], *, absent: bool
     if version is None:
         return absent
     return requirement.specifier.contains(version, prereleases=True)
+
+
+def left_behind(requirements: Iterable[str], packages: Iterable[str]) -> list[str]:
+    """The packages of another variant that are installed beside what is required: pip leaves them, and the framework loads both."""
+    required = {re.split(r"[\[=<>!~ ]", each, maxsplit=1)[0].lower().replace("_", "-") for each in requirements}
+    return sorted(name for name in packages if _ONE_OF.match(name) and name not in required)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 from .. import resolver
@@ -118,13 +119,6 @@ _PARTS = {
     "tensorrt": "TensorRT",
     "container_toolkit": "container toolkit",
     "frameworks": "frameworks",
-}
-#: How a framework of a variant is written.
-_WRITTEN = {
-    "pytorch": "torch=={version}+{variant}",
-    "dali": "dali=={version}+{variant}",
-    "jax": "jax[{variant}]=={version}",
-    "tensorflow": "tensorflow[{variant}]=={version}",
 }
 _MACHINE = {
     "gpus": "cards",
@@ -502,11 +496,9 @@ def _wants(stack: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _framework_want(framework: Mapping[str, Any]) -> str:
-    """Return a framework as pip writes it: torch==2.14.1+cu130, jax[cuda12]==0.7.2."""
-    name, version, variant = (framework[key] for key in ("name", "version", "variant"))
-    plain = not variant or (name, variant) == ("tensorflow", "cpu")
-    form = "{name}=={version}" if plain else _WRITTEN.get(name, "{name}=={version}")
-    return form.format(name=name, version=version, variant=variant)
+    """Return a framework as pip writes it; one of a later gpuwright by what a lock holds of it."""
+    name, version = framework["name"], framework["version"]
+    return ABOUT[name].pinned(version, framework["variant"]) if name in ABOUT else f"{name}=={version}"
 
 
 # holding a node to one ---------------------------------------------------------------------------------

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.dali import ABOUT
 
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
 from ..situation import Card
 from .offer import Machine, Offer
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 
 def offers(wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:

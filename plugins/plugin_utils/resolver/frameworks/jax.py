@@ -8,13 +8,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.jax import ABOUT
 
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
 from ..situation import Card
 from . import pins
-from .offer import CPU, Machine, Offer
+from .offer import Machine, Offer
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 
 def offers(wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:

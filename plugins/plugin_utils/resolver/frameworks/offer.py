@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
+
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish
 from ..log import Entry, Log
 from ..situation import Card
-
-CPU = "cpu"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class Machine:
 
 
 class Framework(Protocol):
-    """The functions that the module of each framework offers."""
+    """What the module of each framework offers."""
+
+    ABOUT: About
 
     def offers(self, wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:
         """What answers the wish: the variants of a release together, the newest release first."""

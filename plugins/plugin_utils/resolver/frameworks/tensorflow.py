@@ -8,13 +8,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.tensorflow import ABOUT
 
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
 from ..situation import Card
 from . import pins
-from .offer import CPU, Machine, Offer
+from .offer import Machine, Offer
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 # The first release that runs with NumPy 2; what is older does not always say so.
 _NUMPY_2 = "2.18"
