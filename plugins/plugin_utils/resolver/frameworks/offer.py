@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import NotRequired, Protocol, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
 
@@ -49,6 +49,15 @@ class Machine:
     python: str
 
 
+class Contents(TypedDict):
+    """What is installed in an environment; index_url where it does not come from the host's own index, cudnn where it is known."""
+
+    requirements: list[str]
+    constraints: list[str]
+    cudnn: str | None
+    index_url: NotRequired[str]
+
+
 class Framework(Protocol):
     """What the module of each framework offers."""
 
@@ -60,5 +69,5 @@ class Framework(Protocol):
     def card_reasons(self, offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:
         """Why the wheels do not run on these cards or this architecture."""
 
-    def contents(self, offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
-        """What is installed: requirements, constraints, cudnn, and index_url where it has an index of its own."""
+    def contents(self, offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
+        """What is installed for the machine."""

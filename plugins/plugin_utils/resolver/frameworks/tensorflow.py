@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
@@ -16,7 +15,7 @@ from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
 from ..situation import Card
 from . import pins
-from .offer import Machine, Offer
+from .offer import Contents, Machine, Offer
 
 __all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
@@ -56,7 +55,7 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the host's own index."""
     del wish
     row = offer.release_row
@@ -68,7 +67,7 @@ def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, 
         pinned = pins.explain_cudnn(
             offer.title, spec, major, machine.cards, machine.arch, log.cite("tensorflow", row), log
         )
-    found: dict[str, Any] = {
+    found: Contents = {
         "requirements": [f"tensorflow{extra}=={offer.version}"],
         "constraints": [*constraints, *_numpy(row)],
         "cudnn": pinned,
