@@ -20,7 +20,7 @@ options:
   name:
     description: The framework.
     type: str
-    choices: [pytorch, tensorflow, jax, dali]
+    choices: [pytorch, tensorflow, jax, dali, onnxruntime]
     default: pytorch
   python:
     description: Interpreter of the environment, such as V(/opt/gpuwright/pytorch/bin/python).

@@ -6,12 +6,18 @@ from __future__ import annotations
 
 from typing import Dict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import dali, jax, pytorch, tensorflow
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import (
+    dali,
+    jax,
+    onnxruntime,
+    pytorch,
+    tensorflow,
+)
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.about import CPU, About
 
 __all__ = ["ABOUT", "CPU", "DEFAULT", "About"]
 
-ABOUT: Dict[str, About] = {each.ABOUT.name: each.ABOUT for each in (pytorch, tensorflow, jax, dali)}
+ABOUT: Dict[str, About] = {each.ABOUT.name: each.ABOUT for each in (pytorch, tensorflow, jax, dali, onnxruntime)}
 
 #: The framework of whom names none.
 DEFAULT = pytorch.ABOUT.name

@@ -421,7 +421,7 @@ def _releases(about: frameworks.About, version: str, specifier: str, want: str, 
     if good:
         return good
     title = about.package
-    usable = [row["version"] for row in every if _offered(row)]
+    usable = list(dict.fromkeys(row["version"] for row in every if _offered(row)))
     if any(row.get("yanked") for row in found):
         reason = f"{title} {version} was withdrawn"
     elif found:

@@ -21,12 +21,12 @@ from ...wish import FrameworkWish, Wish
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..power import Power
 from ..situation import Card, Situation
-from . import dali, jax, pytorch, tensorflow
+from . import dali, jax, onnxruntime, pytorch, tensorflow
 from .offer import Framework, Machine, Offer
 
 __all__ = ["FRAMEWORKS", "choose", "newest_for", "newest_offer"]
 
-_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali)
+_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime)
 FRAMEWORKS = {each.ABOUT.name: each for each in _ROOMS}
 
 _JETPACK = "use NVIDIA's own wheels or containers for the JetPack on it"
