@@ -30,7 +30,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Framewo
 Rules = dict[str, Any]
 Row = dict[str, Any]
 
-TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
+TITLES = {name: each.ABOUT.title for name, each in FRAMEWORKS.items() if each.ABOUT.listed}
 FORMS = {None: "For a slot or a board of its own", "laptop": "Laptop", "embedded": "Embedded"}
 NONE = "–"
 FLOORS = """All of a toolkit needs the driver of the second column; without what is new in its minor version it runs from the

@@ -74,6 +74,18 @@ TEMPLATES: dict[str, Row] = {
         "requires": {},
         "yanked": False,
     },
+    "onnxruntime.releases": {
+        "version": None,
+        "variant": None,
+        "date": None,
+        "python": [],
+        "arch": [],
+        "cuda": None,
+        "cuda_major": None,
+        "extras": [],
+        "requires": {},
+        "yanked": False,
+    },
     "cudnn.versions": {"version": None, "cuda_majors": [], "arch": [], "date": None},
     "libraries.nccl": {"version": None, "date": None, "variants": {}},
     "libraries.tensorrt": {

@@ -20,7 +20,7 @@ options:
   name:
     description: The framework.
     type: str
-    choices: [pytorch, tensorflow, jax, dali]
+    choices: [pytorch, tensorflow, jax, dali, onnxruntime]
     default: pytorch
   python:
     description: Interpreter of the environment, such as V(/opt/gpuwright/pytorch/bin/python).
@@ -105,6 +105,7 @@ from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
@@ -115,7 +116,7 @@ def main() -> None:
     """Read the options, prove, answer."""
     module = AnsibleModule(
         argument_spec={
-            "name": {"type": "str", "default": "pytorch", "choices": sorted(framework.FRAMEWORKS)},
+            "name": {"type": "str", "default": frameworks.DEFAULT, "choices": sorted(frameworks.ABOUT)},
             "python": {"type": "path", "required": True},
             "expected_version": {"type": "str"},
             "expect_cuda": {"type": "bool", "default": True},

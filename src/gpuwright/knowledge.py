@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import Situation
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
@@ -143,6 +144,14 @@ def default_wants() -> list[str]:
     from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
 
     return list(wish.DEFAULT_WANTS)
+
+
+def frameworks() -> Mapping[str, About]:
+    """What each framework is called, by the name that `--want` takes."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+
+    return ABOUT
 
 
 def check_cards(names: Iterable[str]) -> None:

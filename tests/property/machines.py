@@ -100,6 +100,7 @@ TENSORFLOW = [
     if not row["yanked"] and ".post" not in row["version"]
 ]
 JAX = [row for row in naive.rows("jax", "releases") if not row["yanked"]]
+ONNXRUNTIME = [row for row in naive.rows("onnxruntime", "releases") if not row["yanked"]]
 DALI = [row for row in naive.rows("libraries", "dali") if row["real"]]
 
 
@@ -135,6 +136,15 @@ def _dali() -> st.SearchStrategy[str]:
     )
 
 
+def _onnxruntime() -> st.SearchStrategy[str]:
+    versions = [row["version"] for row in ONNXRUNTIME]
+    return st.one_of(
+        st.sampled_from(["onnxruntime", "onnxruntime-gpu", "ort"]),
+        st.sampled_from(versions).map("onnxruntime=={}".format),
+        st.sampled_from(versions).map("onnxruntime>={}".format),
+    )
+
+
 def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
     """What may be wanted, by component."""
     majors = sorted({each.split(".")[0] for each in MINORS})
@@ -165,6 +175,7 @@ def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
         ),
         "jax": _jax(),
         "dali": _dali(),
+        "onnxruntime": _onnxruntime(),
         "python": st.sampled_from(PYTHONS).map("python={}".format),
     }
 

@@ -31,6 +31,7 @@ _LEAVE_OUT = {
     "TensorFlow": "tensorflow",
     "JAX": "jax",
     "DALI": "dali",
+    "ONNX Runtime": "onnxruntime",
 }
 
 

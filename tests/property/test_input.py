@@ -21,6 +21,8 @@ _words = st.sampled_from(
         "tensorflow-gpu",
         "jax",
         "dali",
+        "onnxruntime",
+        "onnxruntime-gpu",
         "nccl",
         "tensorrt",
         "cuda-compat",

@@ -13,9 +13,10 @@ import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, About
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -51,128 +52,6 @@ def compute(devices, multiply, name):
 say("start", python=sys.version.split()[0])
 """
 
-# 256 ones by 256 ones, summed: exactly 2**24, in every precision that a card multiplies with.
-_PYTORCH = """
-try:
-    import torch
-except BaseException as error:
-    say("import", error=told(error))
-    sys.exit(0)
-say("import", version=torch.__version__, cuda=torch.version.cuda)
-def multiply(index):
-    ones = torch.ones((256, 256), device="cpu" if index is None else "cuda:%d" % index)
-    return (ones @ ones).sum().item()
-available = torch.cuda.is_available()
-facts = {"available": available, "count": torch.cuda.device_count() if available else 0}
-if not available and torch.version.cuda:
-    try:
-        torch.cuda.init()
-    except BaseException as error:
-        facts["error"] = str(error)
-try:
-    facts["cudnn"] = torch.backends.cudnn.version()
-except BaseException:
-    pass
-say("cuda", **facts)
-compute(range(facts["count"]) if facts["count"] else [None], multiply, lambda index: torch.cuda.get_device_name(index))
-say("end")
-"""
-
-_TENSORFLOW = """
-try:
-    import tensorflow as tf
-except BaseException as error:
-    say("import", error=told(error))
-    sys.exit(0)
-build = tf.sysconfig.get_build_info()
-say("import", version=tf.__version__, cuda=build.get("cuda_version") if build.get("is_cuda_build") else None)
-facts, cards = {}, []
-try:
-    # Without this an operation that the card cannot do is quietly done by the processor.
-    tf.config.set_soft_device_placement(False)
-    cards = tf.config.list_physical_devices("GPU")
-    for card in cards:
-        # Else the whole memory of every card is taken.
-        tf.config.experimental.set_memory_growth(card, True)
-except BaseException as error:
-    facts["error"] = told(error)
-say("cuda", available=bool(cards), count=len(cards), cudnn=cudnn(), **facts)
-def multiply(card):
-    with tf.device("/CPU:0" if card is None else "/GPU:%d" % cards.index(card)):
-        ones = tf.ones((256, 256))
-        return tf.reduce_sum(tf.matmul(ones, ones)).numpy()
-def name(card):
-    return str(tf.config.experimental.get_device_details(card).get("device_name"))
-compute(cards or [None], multiply, name)
-say("end")
-"""
-
-_JAX = """
-try:
-    import jax
-    import jax.numpy as jnp
-except BaseException as error:
-    say("import", error=told(error))
-    sys.exit(0)
-from importlib import import_module, util
-plugin = next((name for name in ("jax_cuda13_plugin", "jax_cuda12_plugin") if util.find_spec(name)), None)
-say("import", version=jax.__version__, cuda=plugin[len("jax_cuda"):len("jax_cuda") + 2] if plugin else None)
-facts, cards = {}, []
-if plugin:
-    try:
-        cards = jax.devices("gpu")
-    except BaseException as error:
-        facts["error"] = told(error)
-    try:
-        versions = import_module(plugin + "._versions")
-        number = versions.cuda_runtime_get_version()
-        facts["cuda"] = "%d.%d" % (number // 1000, number % 1000 // 10)
-        facts["cudnn"] = versions.cudnn_get_version()
-    except BaseException:
-        pass
-say("cuda", available=bool(cards), count=len(cards), **facts)
-def multiply(card):
-    ones = jax.device_put(jnp.ones((256, 256)), jax.devices("cpu")[0] if card is None else card)
-    return jnp.sum(ones @ ones)
-compute(cards or [None], multiply, lambda card: card.device_kind)
-say("end")
-"""
-
-# A pipeline has no product of matrices: 256 times 256 numbers of 256, summed on the card, give the same.
-_DALI = """
-try:
-    import nvidia.dali as dali
-    from nvidia.dali import fn, types
-except BaseException as error:
-    say("import", error=told(error))
-    sys.exit(0)
-from importlib import metadata
-names = [str(one.metadata["Name"]).lower() for one in metadata.distributions()]
-built = next((one[len("nvidia-dali-cuda"):] for one in names if one.startswith("nvidia-dali-cuda")), None)
-say("import", version=dali.__version__, cuda="%s.%s" % (built[:-1], built[-1]) if built else None)
-facts, count = {}, 0
-try:
-    import ctypes
-    driver, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
-    code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(number))
-    count = number.value
-    if code:
-        facts["error"] = "cuInit answered %d" % code
-except OSError as error:
-    facts["error"] = "no NVIDIA driver: " + str(error)
-say("cuda", available=count > 0, count=count, **facts)
-def total(index):
-    pipeline = dali.Pipeline(batch_size=1, num_threads=1, device_id=index)
-    with pipeline:
-        numbers = types.Constant(256.0, dtype=types.FLOAT, shape=(256, 256), device="gpu" if index is not None else "cpu")
-        pipeline.set_outputs(fn.reductions.sum(numbers))
-    pipeline.build()
-    (output,) = pipeline.run()
-    return (output.as_cpu() if index is not None else output).at(0)
-compute(range(count) if count else [None], total, lambda index: "card %d" % index)
-say("end")
-"""
-
 # As an ordinary user: root gets in everywhere, those who will work with the environment do not. It says that it changed before it goes on,
 # so that what follows is about the environment.
 _NOBODY = 65534
@@ -196,6 +75,7 @@ except BaseException as error:
 say("import", version=str(getattr(module, "__version__", "")))
 """
 
+# 256 ones by 256 ones, summed: exactly 2**24, in every precision that a card multiplies with.
 SUM = float(256**3)
 
 # The facts of each step; the sum of a broken card may be no number of JSON, and then is the word for it.
@@ -209,16 +89,7 @@ _FACTS: Dict[str, Dict[str, Any]] = {
 }
 _LONGEST_STEP = 100_000
 
-# TensorFlow tells only in its log why it finds no card: a host's own setting must not silence it. Neither it nor JAX takes the whole
-# memory of a card that somebody else may be using, and what a shell says of JAX's platforms does not hide the cards.
-_ENVIRONMENT = {
-    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "TF_CPP_MIN_LOG_LEVEL": "0",
-    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-    "JAX_PLATFORMS": "",
-}
+_ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 # Why an interpreter is not started, and what a person does.
@@ -237,27 +108,6 @@ _NOT_STARTED: Dict[Optional[int], Tuple[str, str, str]] = {
     None: ("does not start", "install", "gpuwright up builds the environment anew"),
 }
 
-
-class Framework(NamedTuple):
-    """How a framework is called by people and in Python, and the program that proves it."""
-
-    title: str
-    package: str
-    program: str
-    module: str = ""
-
-    @property
-    def imported(self) -> str:
-        """The module that an import of it names, where that is not its package."""
-        return self.module or self.package
-
-
-FRAMEWORKS = {
-    "pytorch": Framework("PyTorch", "torch", _HEAD + _PYTORCH),
-    "tensorflow": Framework("TensorFlow", "tensorflow", _HEAD + _TENSORFLOW),
-    "jax": Framework("JAX", "jax", _HEAD + _JAX),
-    "dali": Framework("DALI", "nvidia", _HEAD + _DALI, "nvidia.dali"),
-}
 
 # What a framework says when it finds no card, and what that means. The first match decides.
 _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
@@ -330,22 +180,30 @@ def judge_files(path: str, damage: Sequence[str]) -> Check:
     return checks.failed("framework.files", reason=reason, action="install", remedy=remedy, **rest)
 
 
+def program(name: str) -> str:
+    """What the interpreter of a framework's environment runs to prove it."""
+    return _HEAD + ABOUT[name].program
+
+
+def _environment(name: str) -> Dict[str, str]:
+    return {**_ENVIRONMENT, **ABOUT[name].environment}
+
+
 def ask(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
     """Run the framework's program in its environment: isolated (-I), leaving no compiled files there (-B)."""
-    return runner([python, "-I", "-B", "-c", FRAMEWORKS[name].program], timeout=timeout, env=_ENVIRONMENT)
+    return runner([python, "-I", "-B", "-c", program(name)], timeout=timeout, env=_environment(name))
 
 
 def ask_as_user(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
     """Import the framework in its environment as an ordinary user (nobody's number); only root may ask so."""
-    program = _HEAD + _IMPORT % FRAMEWORKS[name].imported
-    words = [sys.executable, "-I", "-c", _AS_A_USER, python, "-I", "-B", "-c", program]
+    words = [sys.executable, "-I", "-c", _AS_A_USER, python, "-I", "-B", "-c", _HEAD + _IMPORT % ABOUT[name].module]
     # A user's home and scratch directory are not root's.
-    return runner(words, timeout=timeout, env={**_ENVIRONMENT, "HOME": "/nonexistent", "TMPDIR": "/tmp"})  # noqa: S108
+    return runner(words, timeout=timeout, env={**_environment(name), "HOME": "/nonexistent", "TMPDIR": "/tmp"})  # noqa: S108
 
 
 def judge_user(name: str, python: str, answer: Any) -> Check:
     """``framework.user`` of one run of :func:`ask_as_user`."""
-    framework, steps = FRAMEWORKS[name], {step["step"]: step for step in steps_of(answer.out)}
+    framework, steps = ABOUT[name], {step["step"]: step for step in steps_of(answer.out)}
     if "user" not in steps:
         return checks.skipped(
             "framework.user", "this process may not become another user", evidence=answer.error or answer.err
@@ -420,7 +278,7 @@ def judge(
     expected_gpus: Optional[int] = None,
 ) -> List[Check]:
     """``framework.import``, ``framework.version``, ``framework.cuda`` and ``framework.compute`` of one run of :func:`ask`."""
-    framework = FRAMEWORKS[name]
+    framework = ABOUT[name]
     steps = {step["step"]: step for step in steps_of(answer.out)}
     imported = steps.get("import")
     if imported is None or "error" in imported:
@@ -439,11 +297,11 @@ def judge(
     return result
 
 
-def _not_imported(framework: Framework, python: str, answer: Any, steps: Dict[str, Any]) -> Check:
+def _not_imported(framework: About, python: str, answer: Any, steps: Dict[str, Any]) -> Check:
     """The interpreter is missing (nothing was tried), or the import failed, crashed or hung."""
     if "import" in steps:
         error = str(steps["import"]["error"])
-        missing = "ModuleNotFoundError" in error and f"'{framework.package}'" in error
+        missing = "ModuleNotFoundError" in error and "'{}'".format(framework.module.split(".", 1)[0]) in error
         return checks.failed(
             "framework.import",
             # The planner reads here which environment it is that has to be built anew (components/frameworks.py).
@@ -465,7 +323,7 @@ def _not_imported(framework: Framework, python: str, answer: Any, steps: Dict[st
     return _broken_off(framework, answer, "framework.import")
 
 
-def _broken_off(framework: Framework, answer: Any, check_id: str) -> Check:
+def _broken_off(framework: About, answer: Any, check_id: str) -> Check:
     signal = 0 if answer.rc is None else -answer.rc if answer.rc < 0 else answer.rc - 128
     told = answer.error or (
         f"the process was killed by signal {signal}"
@@ -481,7 +339,7 @@ def _broken_off(framework: Framework, answer: Any, check_id: str) -> Check:
     )
 
 
-def _judge_version(framework: Framework, found: str, wanted: Optional[str]) -> Check:
+def _judge_version(framework: About, found: str, wanted: Optional[str]) -> Check:
     """A wish without a build tag (``2.7.1``) does not look at the tag (``2.7.1+cu128``)."""
     if not wanted:
         return checks.passed("framework.version", measured=found, reason="no version was expected")
@@ -498,7 +356,7 @@ def _judge_version(framework: Framework, found: str, wanted: Optional[str]) -> C
 
 
 def _judge_cuda(
-    framework: Framework,
+    framework: About,
     imported: Dict[str, Any],
     told: Optional[Dict[str, Any]],
     expect_cuda: bool,
@@ -521,7 +379,7 @@ def _judge_cuda(
             **rest,
         )
     if not told["available"]:
-        # TensorFlow and JAX go on without cards and tell the reason only in what they print.
+        # Some go on without cards and tell the reason only in what they print.
         evidence = told.get("error") or answer.err[-1500:] or None
         cause, action, remedy = _cuda_trouble(str(evidence or ""))
         return checks.failed("framework.cuda", reason=cause, evidence=evidence, action=action, remedy=remedy, **rest)

@@ -15,20 +15,18 @@ from datetime import date
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU
 
 from ..rules import Row, Rules
 from ..wish import FrameworkWish, Wish, specifiers
 from . import branch
 from .frameworks import FRAMEWORKS
-from .frameworks.offer import CPU
 from .situation import Situation
 
 Stack = dict[str, Any]
 Change = Callable[[Wish], Wish]
 
 _PLAIN = re.compile(r"^\d+(\.\d+)*$")
-# Frameworks whose variant is a local version, as in 2.7.0+cu128; of the others it is an extra.
-_LOCAL = ("pytorch", "dali")
 
 
 @dataclass(frozen=True)
@@ -120,11 +118,12 @@ def _releases(wished: FrameworkWish, rules: Rules) -> Iterator[Alternative]:
     released = list(variants)
     mine = [each for each in released if specifiers.matches(each, wished.specifier)]
     others = nearest_first(mine, released) if wished.specifier else []
-    swapped = bool(wished.variant) and wished.name != "tensorflow" and wished.variant != CPU
+    about = ABOUT[wished.name]
+    swapped = bool(wished.variant) and not about.one_build and wished.variant != CPU
     if swapped:
         offered = [each for version in mine for each in variants[version]]
         for variant in _other_variants(wished.variant, offered):
-            if wished.specifier or wished.name not in _LOCAL or variant is None:
+            if wished.specifier or not about.local or variant is None:
                 yield _of_framework(replace(wished, variant=variant), 0)
     for step, version in others:
         if not swapped or wished.variant in variants[version]:
@@ -161,15 +160,12 @@ def _of_framework(wished: FrameworkWish, step: int) -> Alternative:
 
 
 def _as_asked(wished: FrameworkWish) -> str:
-    """Return how a framework is asked for: pytorch=2.7.0+cu128, jax[cuda12]==0.7.2, tensorflow=2.15.1."""
-    version = wished.specifier.removeprefix("==").removesuffix(".*")
-    exact = bool(_PLAIN.match(version)) and wished.specifier.startswith("==")
-    if wished.name in _LOCAL:
-        spec = f"={version}" if exact else wished.specifier
-        return f"{wished.name}{spec}" + (f"+{wished.variant}" if wished.variant else "")
-    extra = f"[{wished.variant}]" if wished.variant else ""
-    pin = "=" if wished.name == "tensorflow" else "=="
-    return f"{wished.name}{extra}" + (f"{pin}{version}" if exact else wished.specifier)
+    """Return how a framework is asked for, in one version or in a range of them."""
+    about, version = ABOUT[wished.name], wished.specifier.removeprefix("==").removesuffix(".*")
+    if _PLAIN.match(version) and wished.specifier.startswith("=="):
+        return about.asked(version, wished.variant)
+    local = f"+{wished.variant}" if about.local and wished.variant else ""
+    return f"{about.with_variant(wished.variant)}{wished.specifier}{local}"
 
 
 def _with(wish: Wish, framework: FrameworkWish) -> Wish:

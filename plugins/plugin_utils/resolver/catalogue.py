@@ -14,6 +14,7 @@ from datetime import date
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, DEFAULT
 
 from .. import resolver
 from ..rules import Row, Rules, gpus
@@ -21,7 +22,7 @@ from ..wish import Wish
 from . import branch, cards, cudnn, targets
 from .situation import Card, Situation
 
-FRAMEWORKS = ("pytorch", "tensorflow", "jax")
+FRAMEWORKS = tuple(each.name for each in ABOUT.values() if each.listed)
 # Cards that sit on one board with an Arm processor.
 _ON_ARM = re.compile(r"^(G[HB]\d|Jetson)")
 _JETSON = re.compile(r"^Jetson")
@@ -45,11 +46,11 @@ def find(
 ) -> list[dict[str, Any]]:
     """Return what is known of every card whose name holds the words of the pattern (all cards for None or "").
 
-    Of more cards than `few` only PyTorch is looked for among the frameworks: the others take twice as long again.
+    Of more cards than `few` only the default framework is looked for among the frameworks: the others take twice as long again.
     Raises BadInput with near names where there is none.
     """
     rows = gpus.matching(pattern, rules)
-    fits = Fits(rules, today, FRAMEWORKS if few is None or len(rows) <= few else ("pytorch",))
+    fits = Fits(rules, today, FRAMEWORKS if few is None or len(rows) <= few else (DEFAULT,))
     return [describe(row, rules, fits) for row in rows]
 
 
@@ -76,7 +77,7 @@ def describe(row: Row, rules: Rules, fits: Fits | None = None) -> dict[str, Any]
         "systems": systems,
         "cuda": [toolkits[0], toolkits[-1]] if toolkits else [],
         "cudnn": _cudnn(card, rules),
-        "pytorch": _newest(frameworks.get("pytorch", {}).values()),
+        "pytorch": _newest(frameworks.get(DEFAULT, {}).values()),
         "frameworks": frameworks,
         "confirmed": row["confirmed"],
     }
@@ -160,7 +161,8 @@ class Fits:
     def pythons(self) -> list[str]:
         """Return the Pythons that a served system has, and those between."""
         own = [row["python"] for row in self.rules["systems"]["rows"]]
-        known = {each for row in self.rules["pytorch"]["releases"] for each in row["python"]} | set(own)
+        table, rows = ABOUT[DEFAULT].releases
+        known = {each for row in self.rules[table][rows] for each in row["python"]} | set(own)
         first, last = min(own, key=dotted.key), max(own, key=dotted.key)
         return sorted((each for each in known if _between(first, each, last)), key=dotted.key)
 

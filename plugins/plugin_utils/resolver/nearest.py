@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+
 from ..rules import Rules
 from ..wish import Wish
 from .alternatives import Alternative, Part, Stack, parts
@@ -206,11 +208,8 @@ def _without(text: str, **changes: Any) -> Alternative:
     return Alternative(f"leave {text}", lambda wish: replace(wish, **changes))
 
 
-_TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "dali": "DALI"}
-
-
 def _without_framework(name: str) -> Alternative:
     def follow(wish: Wish) -> Wish:
         return replace(wish, frameworks=tuple(each for each in wish.frameworks if each.name != name))
 
-    return Alternative(f"leave {_TITLES[name]} out", follow)
+    return Alternative(f"leave {ABOUT[name].title} out", follow)

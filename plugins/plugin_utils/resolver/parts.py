@@ -6,16 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+
 from . import container_toolkit, cuda, cudnn, driver, forward, nccl, tensorrt
 from .part import Held, Part
-
-#: How a framework of a variant is written.
-_WRITTEN = {
-    "pytorch": "torch=={version}+{variant}",
-    "dali": "dali=={version}+{variant}",
-    "jax": "jax[{variant}]=={version}",
-    "tensorflow": "tensorflow[{variant}]=={version}",
-}
 
 
 def _wants(frameworks: Sequence[Held]) -> Iterator[str]:
@@ -26,11 +20,9 @@ def _wants(frameworks: Sequence[Held]) -> Iterator[str]:
 
 
 def _framework_want(framework: Held) -> str:
-    """Return a framework as pip writes it: torch==2.14.1+cu130, jax[cuda12]==0.7.2."""
-    name, version, variant = (framework[key] for key in ("name", "version", "variant"))
-    plain = not variant or (name, variant) == ("tensorflow", "cpu")
-    form = "{name}=={version}" if plain else _WRITTEN.get(name, "{name}=={version}")
-    return form.format(name=name, version=version, variant=variant)
+    """Return a framework as pip writes it; one of a later gpuwright by what a lock holds of it."""
+    name, version = framework["name"], framework["version"]
+    return ABOUT[name].pinned(version, framework["variant"]) if name in ABOUT else f"{name}=={version}"
 
 
 def _uncompared(_theirs: Held, *, adopted: bool) -> tuple[str, ...]:

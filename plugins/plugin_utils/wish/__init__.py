@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..model.errors import BadInput
@@ -151,10 +152,11 @@ def _add_want(values: dict[str, Any], want: str, rules: Rules) -> None:
     if not match:
         raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", list(_NAMES))
     written = match["name"].lower().replace("_", "-")
-    name, variant = _named(_ALIASES.get(written, written), rules)
+    name, variant = _named(_ALIASES.get(written, written))
     extras, spec = match["extras"], match["spec"].strip()
-    if name in _FRAMEWORKS:
-        wished = _framework(name, _variant_of_extras(name, extras, spec, want, rules) or variant, spec, want, rules)
+    if name in frameworks.ABOUT:
+        about = frameworks.ABOUT[name]
+        wished = _framework(about, _variant_of_extras(about, extras, spec, want, rules) or variant, spec, want, rules)
         others = tuple(each for each in values.get("frameworks", ()) if each.name != name)
         values["frameworks"] = (*others, wished)
         return
@@ -167,37 +169,40 @@ def _add_want(values: dict[str, Any], want: str, rules: Rules) -> None:
         reader(values, spec, want, rules)
 
 
-def _named(name: str, rules: Rules) -> tuple[str, str | None]:
+def _named(name: str) -> tuple[str, str | None]:
     """Return the one name of what people call differently, and the variant that a name such as nvidia-dali-cuda120 holds."""
-    package = re.match(r"^nvidia-dali-(cuda\d+)$", name)
-    if package:
-        return "dali", package[1]
-    rows = rules["frameworks"]["frameworks"]
-    return next((row["name"] for row in rows if name in row["aliases"]), name), None
+    for each in frameworks.ABOUT.values():
+        package = re.fullmatch(each.variant_in_name, name) if each.variant_in_name else None
+        if package:
+            return each.name, package[1]
+    return next((each.name for each in frameworks.ABOUT.values() if name in each.aliases), name), None
 
 
 def _unknown(name: str, spec: str, want: str, rules: Rules) -> None:
     """Say what exists instead of a name that does not; always raises BadInput."""
-    row = next((each for each in rules["frameworks"]["frameworks"] if name == each["name"]), None)
+    row = next((each for each in rules["frameworks"]["never"] if name == each["name"]), None)
     if row is None:
         near = difflib.get_close_matches(name, _NAMES, n=3, cutoff=0.5) or list(_NAMES)
         raise BadInput(f"unknown component {name!r} in the want {want!r}", near)
     raise BadInput(
         f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error",
-        _with_cuda(spec, rules) or [row["instead"]],
+        _next_to(row["instead"], spec, rules) or [row["instead"]],
     )
 
 
-def _with_cuda(spec: str, rules: Rules) -> list[str]:
-    """Return the TensorFlow with a CUDA of its own that comes next to what was asked of tensorflow-gpu."""
-    asked = _PLAIN.match(spec)
-    minor = ".".join(asked["version"].split(".")[:2]) if asked else None
-    rows = [
+def _next_to(instead: str, spec: str, rules: Rules) -> list[str]:
+    """Return what comes instead, in the newest release of the minor version that was asked for; empty where that has none."""
+    asked, named = _PLAIN.match(spec), _WANT.match(instead)
+    if not asked or not named:
+        return []
+    about, variant = frameworks.ABOUT[named["name"]], named["extras"]
+    minor = ".".join(asked["version"].split(".")[:2])
+    found = [
         row["version"]
-        for row in rules["tensorflow"]["releases"]
-        if row["extra"] and _offered(row) and minor and dotted.belongs(row["version"], minor)
+        for row in _every_release(about, rules)
+        if variant in _variants(row, about) and _offered(row) and dotted.belongs(row["version"], minor)
     ]
-    return [f"tensorflow[and-cuda]=={max(rows, key=dotted.key)}"] if rows else []
+    return [about.pinned(max(found, key=dotted.key), variant)] if found else []
 
 
 def _read_python(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
@@ -210,22 +215,24 @@ def _read_python(values: dict[str, Any], spec: str, want: str, rules: Rules) -> 
 
 # frameworks ---------------------------------------------------------------------------------------------
 
-# Where the releases of each are: table and rows.
-_FRAMEWORKS = {
-    "pytorch": ("pytorch", "releases"),
-    "tensorflow": ("tensorflow", "releases"),
-    "jax": ("jax", "releases"),
-    "dali": ("libraries", "dali"),
-}
-_TITLES = {"pytorch": "torch"}
-_EXTRAS = {"tensorflow": ("and-cuda",), "jax": ("cuda12", "cuda13", "cpu")}
-_WITH_LOCAL_VERSION = ("pytorch", "dali")
+
+def _every_release(about: frameworks.About, rules: Rules) -> list[Row]:
+    table, rows = about.releases
+    found: list[Row] = rules[table][rows]
+    return found
 
 
-def _variant_of_extras(name: str, extras: str | None, spec: str, want: str, rules: Rules) -> str | None:
-    """Return the variant that an extra names: cuda12 of jax[cuda12]. One that does not exist is BadInput."""
+def _variants(row: Row, about: frameworks.About) -> list[str]:
+    """Return the variants that a release names itself."""
+    named = row[about.variants]
+    return list(filter(None, [named] if isinstance(named, str | None) else named))
+
+
+def _variant_of_extras(about: frameworks.About, extras: str | None, spec: str, want: str, rules: Rules) -> str | None:
+    """Return the variant that an extra names. One that does not exist is BadInput."""
     if not extras:
         return None
+    name = about.name
     extra = extras.strip().lower().replace("_", "-")
     for row in rules["frameworks"]["extras"]:
         if row["framework"] == name and extra == row["extra"].replace("_", "-"):
@@ -233,41 +240,40 @@ def _variant_of_extras(name: str, extras: str | None, spec: str, want: str, rule
                 f"{want!r}: the extra [{extras}] does not exist any more, it is {row['instead']} now",
                 [each + spec for each in row["instead"].split(" or ")],
             )
-    offered = _EXTRAS.get(name, ())
-    if extra not in offered:
-        known = ", ".join(f"[{each}]" for each in offered) or "none"
-        instead = [f"{name}[{each}]{spec}" for each in offered] or [name + spec]
+    if extra not in about.extras:
+        known = ", ".join(f"[{each}]" for each in about.extras) or "none"
+        instead = [f"{name}[{each}]{spec}" for each in about.extras] or [name + spec]
         raise BadInput(f"{want!r}: the extra [{extras}] is not served, {name} takes {known}", instead)
     return extra
 
 
-def _framework(name: str, variant: str | None, spec: str, want: str, rules: Rules) -> FrameworkWish:
+def _framework(about: frameworks.About, variant: str | None, spec: str, want: str, rules: Rules) -> FrameworkWish:
     """Read "", "=2.8", "==2.3.0+cu121", ">=2.7,<2.10"; a release or variant that never existed is BadInput."""
+    name = about.name
     if not spec or spec in ("=auto", "==auto"):
         return FrameworkWish(name, "", variant, want)
     exact = _PLAIN.match(spec)
     if not exact:
         return FrameworkWish(name, _specifier(name, spec, want), variant, want)
-    if exact["variant"] and name not in _WITH_LOCAL_VERSION:
+    if exact["variant"] and not about.local:
         raise BadInput(f"{want!r}: releases of {name} have no variant such as +cu121", [f"{name}={exact['version']}"])
     version, variant = exact["version"], exact["variant"] or variant
     specifier = f"=={version}" if len(dotted.key(version)) > 2 else f"=={version}.*"
-    releases = _releases(name, version, specifier, want, rules)
-    if variant and variant not in ("cpu", "and-cuda"):
-        _variant_exists(name, variant, releases, want, rules)
+    releases = _releases(about, version, specifier, want, rules)
+    if variant and variant != frameworks.CPU and not about.one_build:
+        _variant_exists(about, variant, releases, want, rules)
     return FrameworkWish(name, specifier, variant, want)
 
 
-def _releases(name: str, version: str, specifier: str, want: str, rules: Rules) -> list[Row]:
+def _releases(about: frameworks.About, version: str, specifier: str, want: str, rules: Rules) -> list[Row]:
     """Return the rows of the releases that an exact wish means."""
-    table, rows = _FRAMEWORKS[name]
-    every = [row for row in rules[table][rows] if specifiers.is_version(row["version"])]
+    every = [row for row in _every_release(about, rules) if specifiers.is_version(row["version"])]
     found = [row for row in every if specifiers.matches(row["version"], specifier)]
     good = [row for row in found if _offered(row)]
     if good:
         return good
-    title = _TITLES.get(name, name)
-    usable = [row["version"] for row in every if _offered(row)]
+    title = about.package
+    usable = list(dict.fromkeys(row["version"] for row in every if _offered(row)))
     if any(row.get("yanked") for row in found):
         reason = f"{title} {version} was withdrawn"
     elif found:
@@ -275,7 +281,7 @@ def _releases(name: str, version: str, specifier: str, want: str, rules: Rules) 
     else:
         reason = f"the rules of {rules['generated']} know no {title} {version}"
     near = difflib.get_close_matches(version, usable, n=3, cutoff=0.4) if not found else around(version, usable)
-    raise BadInput(f"{want!r}: {reason}", [f"{name}={each}" for each in near or usable[-3:]])
+    raise BadInput(f"{want!r}: {reason}", [f"{about.name}={each}" for each in near or usable[-3:]])
 
 
 def _offered(row: Row) -> bool:
@@ -290,26 +296,21 @@ def _specifier(name: str, spec: str, want: str) -> str:
     return text
 
 
-def _variant_exists(name: str, variant: str, releases: Sequence[Row], want: str, rules: Rules) -> None:
-    newest = max((row["version"] for row in releases), key=dotted.key)
-    title = _TITLES.get(name, name)
-    if name != "pytorch":
-        key = {"jax": "extras", "dali": "wheels"}.get(name, "extra")
-        names = list(dict.fromkeys(each for row in releases for each in row[key]))
-        if variant not in names:
-            form = "{0}[{2}]=={1}" if name == "jax" else "{0}={1}+{2}"
-            instead = [form.format(name, newest, each) for each in names]
-            raise BadInput(f"{want!r}: {title} {newest} has no variant {variant}", instead)
-        return
-    minors = {".".join(row["version"].split(".")[:2]) for row in releases}
-    existing = [row for row in rules["pytorch"]["variants"] if row["release"] in minors]
-    if any(row["variant"] == variant for row in existing):
-        return
-    index = rules["pytorch"]["index"][0]
-    never = variant in index["never"] or variant not in index["existed"]
-    names = list(dict.fromkeys(row["variant"] for row in existing))
-    reason = "never existed for any release of torch" if never else f"has no wheel of torch {newest}"
-    raise BadInput(f"{want!r}: the variant {variant} {reason}", [f"pytorch={newest}+{each}" for each in names])
+def _variant_exists(about: frameworks.About, variant: str, releases: Sequence[Row], want: str, rules: Rules) -> None:
+    newest, title = max((row["version"] for row in releases), key=dotted.key), about.package
+    if about.variants:
+        names = list(dict.fromkeys(each for row in releases for each in _variants(row, about)))
+        reason = f"{title} {newest} has no variant {variant}"
+    else:
+        table = rules[about.releases[0]]
+        minors = {".".join(row["version"].split(".")[:2]) for row in releases}
+        names = list(dict.fromkeys(row["variant"] for row in table["variants"] if row["release"] in minors))
+        index = table["index"][0]
+        never = variant in index["never"] or variant not in index["existed"]
+        why = f"never existed for any release of {title}" if never else f"has no wheel of {title} {newest}"
+        reason = f"the variant {variant} {why}"
+    if variant not in names:
+        raise BadInput(f"{want!r}: {reason}", [about.asked(newest, each) for each in names])
 
 
 def _framework_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
@@ -330,7 +331,7 @@ WORDS = (
     container_toolkit.WORDS,
     Words(
         "frameworks",
-        "pytorch",
+        frameworks.DEFAULT,
         brings=("frameworks",),
         by_default=True,
         readers={"python": _read_python},
@@ -341,7 +342,7 @@ WORDS = (
 )
 _READERS = {name: reader for words in WORDS for name, reader in words.readers.items()}
 _ALIASES = {alias: name for words in WORDS for alias, name in words.aliases.items()}
-_NAMES = (*(name for name in _READERS if name != "python"), *_FRAMEWORKS, "python")
+_NAMES = (*(name for name in _READERS if name != "python"), *frameworks.ABOUT, "python")
 #: What is wished where nothing is wished by name.
 DEFAULT_WANTS = [words.want for words in WORDS if words.by_default and words.want]
 
@@ -379,7 +380,7 @@ def _values(variables: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
 def _framework_variable(values: dict[str, Any], want: str, rules: Rules) -> None:
     written = re.split(r"[\[=<>!~]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
     if _ALIASES.get(written, written) in _READERS:
-        raise BadInput(f"frameworks_wanted: {want!r} is no framework", list(_FRAMEWORKS))
+        raise BadInput(f"frameworks_wanted: {want!r} is no framework", list(frameworks.ABOUT))
     _add_want(values, want, rules)
 
 

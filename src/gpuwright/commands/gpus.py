@@ -17,7 +17,6 @@ Card = dict[str, Any]
 _FEW = 3
 _HEADINGS = ("card", "architecture", "capability", "memory", "driver", "CUDA", "PyTorch", "PCI id")
 _BRANCHES = ("branch", "type", "end of life", "newest seen", "CUDA", "")
-_FRAMEWORKS = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
 _STATES = {"alive": "", "ending": "ends soon", "unknown": "end not published"}
 
 
@@ -147,7 +146,8 @@ def _cudnn(limits: Mapping[str, Any] | None) -> str:
 
 
 def _headings(card: Card) -> tuple[str, ...]:
-    return "Python", *(_FRAMEWORKS[name] for name in card["frameworks"])
+    about = knowledge.frameworks()
+    return "Python", *(about[name].title for name in card["frameworks"])
 
 
 def _versions(card: Card) -> list[tuple[str, ...]]:
@@ -161,12 +161,12 @@ def _versions(card: Card) -> list[tuple[str, ...]]:
 
 
 def _version(framework: str, chosen: Mapping[str, str] | None) -> str:
-    """A version with its variant as a requirement names it: torch by its local version, the others by an extra."""
+    """A version with its variant: a local version, or what the name has in brackets."""
     if chosen is None:
         return "-"
     return (
         f"{chosen['version']}+{chosen['variant']}"
-        if framework == "pytorch"
+        if knowledge.frameworks()[framework].local
         else f"{chosen['version']} [{chosen['variant']}]"
     )
 

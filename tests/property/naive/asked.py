@@ -28,7 +28,8 @@ def unmet(wants: Iterable[str], stack: Stack, left_out: Iterable[str] = ()) -> l
 
 def component(want: str) -> str:
     name = re.split(r"[=<>!~\[]", want)[0]
-    return {"torch": "pytorch", "tf": "tensorflow"}.get(name, name)
+    others = {"torch": "pytorch", "tf": "tensorflow", "ort": "onnxruntime", "onnxruntime-gpu": "onnxruntime"}
+    return others.get(name, name)
 
 
 def _met(want: str, stack: Stack) -> bool:

@@ -44,7 +44,7 @@ def faults(situation: Any, found: Mapping[str, Any], stack: Stack, warned: set[s
     }
     if set(found.get("from_source", ())) != (set() if "dependencies_url" in found else sources):
         yield f"{found['name']} {found['version']} has {found.get('from_source')} built from a source"
-    checks = {"pytorch": _torch, "tensorflow": _tensorflow, "jax": _jax, "dali": _dali}
+    checks = {"pytorch": _torch, "tensorflow": _tensorflow, "jax": _jax, "dali": _dali, "onnxruntime": _onnxruntime}
     yield from checks[found["name"]](situation, found, warned)
     cuda = found["cuda"]
     if cuda and not situation.cards:
@@ -193,6 +193,27 @@ def _dali(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterato
             yield from outside(name, limit, situation)
     if not release["confirmed"] and "frameworks.unconfirmed" not in warned:
         yield f"{name} is not confirmed, and nothing says so"
+
+
+def _onnxruntime(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    package, extras = ("onnxruntime-gpu", "[cuda,cudnn]") if found["cuda"] else ("onnxruntime", "")
+    name = f"{package} {found['version']}"
+    release = row("onnxruntime", "releases", version=found["version"], variant=found["variant"])
+    if found["interpreter"] not in release["python"] or situation.arch not in release["arch"]:
+        yield f"{name} has no wheel for Python {found['interpreter']} on {situation.arch}"
+    if found["requirements"] != [f"{package}{extras}=={found['version']}"]:
+        yield f"{name} is asked for as {found['requirements']}"
+    if not release["confirmed"] and "frameworks.unconfirmed" not in warned:
+        yield f"{name} is not confirmed, and nothing says so"
+    if not found["cuda"]:
+        return
+    for broken in rows("onnxruntime", "broken"):
+        if broken["version"] == found["version"]:
+            yield f"{name} cannot be installed: {broken['text']}"
+    for code in rows("onnxruntime", "code"):
+        if between(found["version"], code):
+            yield from _wheel_runs(name, code["targets"].get(situation.arch, ()), situation)
+    yield from _required(name, release["requires"], release["cuda_major"], found, situation)
 
 
 def _required(

@@ -276,7 +276,7 @@ def test_nothing_is_written_into_the_environment(environment: Any) -> None:
 
 
 def test_the_program_for_the_framework_is_valid() -> None:
-    compile(framework.FRAMEWORKS["pytorch"].program, "pytorch", "exec")
+    compile(framework.program("pytorch"), "pytorch", "exec")
 
 
 # --------------------------------------------------------------------------------------------------------------------

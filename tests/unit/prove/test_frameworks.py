@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
@@ -29,6 +31,7 @@ PACKAGES = {
     "pytorch": ("cu130", ["torch"]),
     "tensorflow": ("pypi", ["tensorflow"]),
     "jax": ("pypi", ["jax", "jax-cuda13-plugin"]),
+    "onnxruntime": ("pypi", ["onnxruntime-gpu", "numpy"]),
 }
 
 # A driver with two cards. What cuInit answers is set at compile time.
@@ -68,7 +71,7 @@ def environment(tmp_path: Path) -> Any:
         index, projects = PACKAGES[name]
         for project in projects:
             if project not in without:
-                for path, content in wheels.contents(project, PLAN[index][project]).items():
+                for path, content in wheels.contents(project, {**PLAN["common"], **PLAN[index]}[project]).items():
                     (packages / path).parent.mkdir(parents=True, exist_ok=True)
                     (packages / path).write_bytes(content)
         return str(venv / "bin" / "python")
@@ -88,7 +91,12 @@ def of(result: dict[str, Any], check_id: str) -> Check:
 
 @pytest.mark.parametrize(
     ("name", "version", "cuda"),
-    [("pytorch", "2.14.1", "13.0"), ("tensorflow", "2.21.0", "12.5.1"), ("jax", "0.12.0.1", "13.0")],
+    [
+        ("pytorch", "2.14.1", "13.0"),
+        ("tensorflow", "2.21.0", "12.5.1"),
+        ("jax", "0.12.0.1", "13.0"),
+        ("onnxruntime", "1.31.1", "13.0"),
+    ],
 )
 def test_a_framework_multiplies_matrices_on_every_card(
     driver: Any, environment: Any, name: str, version: str, cuda: str
@@ -99,7 +107,7 @@ def test_a_framework_multiplies_matrices_on_every_card(
     assert result["cuda"] == cuda
     computed = [check for check in result["checks"] if check["id"] == "framework.compute"]
     assert [check["gpu"] for check in computed] == ["cuda:0", "cuda:1"]
-    assert all("Stand-in card" in check["reason"] for check in computed)
+    assert all(re.search("Stand-in card|card [01]", str(check["reason"])) for check in computed)
 
 
 @pytest.mark.parametrize("name", list(PACKAGES))
@@ -126,19 +134,66 @@ def test_jax_without_its_plugin_is_a_build_for_the_processor_only(driver: Any, e
     assert "processor only" in str(check["reason"])
 
 
+def changed(python: str, module: str, old: str, new: str) -> str:
+    """The environment with a stand-in that does something else."""
+    [path] = Path(python).parents[1].glob(f"lib/python*/site-packages/{module}/__init__.py")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return python
+
+
+def test_onnxruntime_for_the_processor_is_not_one_for_cards(driver: Any, environment: Any) -> None:
+    driver()
+    python = changed(environment("onnxruntime"), "onnxruntime", "_build.CUDA or", "")
+    check = of(prove("onnxruntime", python), "framework.cuda")
+    assert "processor only" in str(check["reason"])
+
+
+def test_onnxruntime_whose_session_quietly_takes_the_processor_fails(driver: Any, environment: Any) -> None:
+    driver()
+    python = changed(environment("onnxruntime"), "onnxruntime", "self._providers = [_CUDA, _CPU]", "pass")
+    check = of(prove("onnxruntime", python), "framework.cuda")
+    assert (check["status"], check["action"]) == ("fail", "install")
+    # Its library is asked why, which the stand-in does not have.
+    assert "libonnxruntime_providers_cuda.so: cannot open shared object file" in str(check["evidence"])
+
+
+def test_onnxruntime_that_leaves_one_card_to_the_processor_fails_on_that_card(driver: Any, environment: Any) -> None:
+    driver()
+    python = changed(environment("onnxruntime"), "onnxruntime", "return index <", "return index == 0 and index <")
+    computed = [check for check in prove("onnxruntime", python)["checks"] if check["id"] == "framework.compute"]
+    assert [(check["gpu"], check["status"]) for check in computed] == [("cuda:0", "pass"), ("cuda:1", "fail")]
+
+
+@pytest.mark.parametrize("expect_cuda", [True, False])
+def test_a_product_of_onnxruntime_that_is_wrong_fails(driver: Any, environment: Any, *, expect_cuda: bool) -> None:
+    driver()
+    python = changed(environment("onnxruntime"), "onnxruntime", '(inputs["a"] @ inputs["b"])', 'inputs["a"]')
+    check = of(prove("onnxruntime", python, expect_cuda=expect_cuda), "framework.compute")
+    assert (check["status"], check["measured"]) == ("fail", 65536.0) if expect_cuda else (check["status"] != "pass")
+
+
 @pytest.mark.parametrize("name", list(PACKAGES))
 def test_on_the_processor_it_computes_without_a_driver(environment: Any, name: str) -> None:
     result = prove(name, environment(name), expect_cuda=False)
     assert checks.verdict(result["checks"]) == "pass", result["checks"]
 
 
-@pytest.mark.parametrize("name", sorted(framework.FRAMEWORKS))
+@pytest.mark.parametrize("name", sorted(ABOUT))
 def test_the_program_of_each_framework_is_valid(name: str) -> None:
-    compile(framework.FRAMEWORKS[name].program, name, "exec")
+    compile(framework.program(name), name, "exec")
 
 
-@pytest.mark.parametrize("name", sorted(framework.FRAMEWORKS))
-def test_neither_memory_nor_platform_is_left_to_what_the_host_has_set(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tensorflow", {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+        ("jax", {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_PLATFORMS": ""}),
+        ("pytorch", {}),
+    ],
+)
+def test_neither_memory_nor_platform_is_left_to_what_the_host_has_set(name: str, expected: dict[str, str]) -> None:
     seen: dict[str, str] = {}
 
     def runner(argv: list[str], timeout: float, env: dict[str, str]) -> run.Result:
@@ -147,9 +202,7 @@ def test_neither_memory_nor_platform_is_left_to_what_the_host_has_set(name: str)
         return run.Result(0, "", "", 0.1, None)
 
     framework.ask("python", name, 5, runner)
-    assert seen["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
-    assert seen["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
-    assert not seen["JAX_PLATFORMS"]
+    assert seen == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1", **expected}
 
 
 @pytest.mark.parametrize(

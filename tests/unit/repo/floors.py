@@ -18,6 +18,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("module_utils.check", "module_utils.facts", "module_utils.index", "module_utils.seal"),
     ),
     ("base of a node", ("module_utils.base",)),
+    ("what a framework is called and how it is proven", ("module_utils.frameworks",)),
     ("measure", ("module_utils.measure",)),
     ("observe", ("module_utils.observe",)),
     ("records of a node", ("module_utils.records",)),

@@ -20,7 +20,13 @@ COMPONENTS = (
     "frameworks",
     "reboot",
 )
-FRAMEWORKS = ("pytorch", "tensorflow", "jax", "dali")
+FRAMEWORKS = tuple(
+    sorted(
+        path.stem
+        for path in (floors.ROOT / "plugins/module_utils/frameworks").glob("*.py")
+        if path.stem not in ("__init__", "about")
+    )
+)
 IDS = frozenset([*COMPONENTS, *FRAMEWORKS])
 #: Ids that are no key of a stack or a plan besides: who looks one up asks for that component or framework.
 TELLING = frozenset(["nvidia_driver", "nouveau_blacklist", *FRAMEWORKS])
@@ -34,6 +40,7 @@ def rooms(name: str) -> tuple[str, ...]:
         f"plugin_utils.resolver.{name}",
         f"plugin_utils.wish.{name}",
         f"plugin_utils.resolver.frameworks.{name}",
+        f"module_utils.frameworks.{name}",
         "plugin_utils.model",
     )
 

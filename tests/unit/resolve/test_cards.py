@@ -207,7 +207,7 @@ def test_what_fits_a_card_is_what_the_resolver_answers(rules: dict[str, Any], re
                 chosen["version"],
                 chosen["variant"],
             )
-    assert set(card["frameworks"]) == {"pytorch", "tensorflow", "jax"}
+    assert set(card["frameworks"]) == {"pytorch", "tensorflow", "jax", "onnxruntime"}
 
 
 def test_what_fits_an_old_card_stops_where_its_support_does(rules: dict[str, Any]) -> None:

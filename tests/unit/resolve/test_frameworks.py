@@ -1,4 +1,4 @@
-"""TensorFlow, JAX and DALI beside PyTorch: which release, which variant, which pins, and what to wish instead."""
+"""TensorFlow, JAX, DALI and ONNX Runtime beside PyTorch: which release, which variant, which pins, and what to wish instead."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks as component
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, frameworks, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, frameworks, lock, situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, specifiers
 from tests.property import remedies
 
 Resolve = Callable[..., dict[str, Any]]
-NAMES = ("pytorch", "tensorflow", "jax", "dali")
+NAMES = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime")
 
 
 def environment(answer: dict[str, Any], name: str | None = None) -> dict[str, Any]:
@@ -49,6 +49,7 @@ def rules_of(entries: list[dict[str, Any]]) -> set[str]:
         ("pytorch", "releases"),
         ("tensorflow", "releases"),
         ("jax", "releases"),
+        ("onnxruntime", "releases"),
         ("libraries", "dali"),
         ("libraries", "nccl"),
     ],
@@ -88,6 +89,14 @@ def test_every_variant_of_jax_has_its_plugin(rules: dict[str, Any]) -> None:
         ("H100", "ubuntu-24.04", ["dali"], "nvidia-dali-cuda130==2.4.0"),
         ("V100", "ubuntu-24.04", ["dali"], "nvidia-dali-cuda120==2.4.0"),
         ("H100", "ubuntu-22.04", ["dali=1.53", "driver=535"], "nvidia-dali-cuda120==1.53.0"),
+        ("H100", "ubuntu-24.04", ["onnxruntime"], "onnxruntime-gpu[cuda,cudnn]==1.31.1"),
+        ("H100", "ubuntu-22.04", ["ort"], "onnxruntime-gpu[cuda,cudnn]==1.23.2"),
+        ("V100", "ubuntu-24.04", ["onnxruntime-gpu"], "onnxruntime-gpu[cuda,cudnn]==1.26.0"),
+        ("GTX 1080 Ti", "ubuntu-24.04", ["onnxruntime==1.23.2"], "onnxruntime-gpu[cuda,cudnn]==1.23.2"),
+        # No code for 10.x since 1.29.
+        ("B200", "ubuntu-24.04", ["onnxruntime"], "onnxruntime-gpu[cuda,cudnn]==1.28.0"),
+        ("RTX 5090", "ubuntu-24.04", ["onnxruntime"], "onnxruntime-gpu[cuda,cudnn]==1.31.1"),
+        ("H100", "debian-12", ["onnxruntime", "driver=535"], "onnxruntime-gpu[cuda,cudnn]==1.26.0"),
     ],
 )
 def test_the_newest_release_that_card_driver_and_python_run_is_taken(
@@ -131,7 +140,7 @@ def test_the_driver_is_chosen_for_the_cuda_that_a_variant_names(resolve: Resolve
     assert resolve("H100", "ubuntu-22.04", "driver=535", "jax[cuda12]", "python=3.12")["ok"]
 
 
-@pytest.mark.parametrize("name", ["tensorflow", "jax", "pytorch"])
+@pytest.mark.parametrize("name", ["tensorflow", "jax", "pytorch", "onnxruntime"])
 def test_without_a_card_there_is_a_build_for_the_processor(resolve: Resolve, name: str) -> None:
     entry = environment(resolve([], "ubuntu-24.04", name))
     assert (entry["variant"], entry["cuda"], entry["cudnn"]) == ("cpu", None, None)
@@ -178,8 +187,8 @@ def test_support_is_not_monotone_and_is_not_taken_for_it(resolve: Resolve) -> No
 
 
 def test_what_a_range_leaves_open_is_closed_for_an_old_card(resolve: Resolve) -> None:
-    answer = resolve("V100", "ubuntu-24.04", "tensorflow", "jax")
-    for name in ("tensorflow", "jax"):
+    answer = resolve("V100", "ubuntu-24.04", "tensorflow", "jax", "onnxruntime")
+    for name in ("tensorflow", "jax", "onnxruntime"):
         entry = environment(answer, name)
         assert pins(entry)["nvidia-cudnn-cu12"] == "==9.10.2.21"
         assert entry["cudnn"] == "9.10.2.21"
@@ -251,7 +260,7 @@ def test_constraints_are_always_there_and_hold_what_the_card_can_do(
 ) -> None:
     answer = resolve(card, os, name)
     if not answer["ok"]:
-        assert name == "tensorflow"
+        assert name == "tensorflow" or (name, card) == ("onnxruntime", "GTX 980")
         return
     entry = environment(answer)
     assert entry["constraints"]
@@ -286,6 +295,19 @@ def test_constraints_are_always_there_and_hold_what_the_card_can_do(
         ("Tesla K80", "ubuntu-22.04", ["dali=2.4"], "frameworks.card", "K80", "dali=1."),
         ("V100", "ubuntu-24.04", ["dali=2.4+cuda130"], "frameworks.card", "V100", "dali=2.4.0+cuda120"),
         ("H100", "ubuntu-24.04", ["tensorflow", "python=3.14"], "frameworks.python", "3.14", "python=3.12"),
+        ("GTX 980", "ubuntu-24.04", ["onnxruntime"], "frameworks.card", "5.2", "leave ONNX Runtime out"),
+        ("V100", "ubuntu-24.04", ["onnxruntime-gpu==1.31.1"], "frameworks.card", "7.0", "onnxruntime-gpu=1.26.0"),
+        (
+            "H100",
+            "ubuntu-24.04",
+            ["ort==1.27.0"],
+            "frameworks.broken",
+            "nvidia-cuda-runtime-cu13",
+            "onnxruntime=1.28.0",
+        ),
+        ("H100", "ubuntu-24.04", ["ort==1.32.0"], "frameworks.release", "onnxruntime-gpu", "onnxruntime=1.31.1"),
+        ("B200", "ubuntu-24.04", ["ort==1.30.0"], "frameworks.card", "B200", "onnxruntime=1.28.0"),
+        ("Jetson AGX Orin", "ubuntu-22.04", ["ort"], "frameworks.jetson", "JetPack", "leave ONNX Runtime out"),
     ],
 )
 def test_a_framework_that_cannot_be_had_is_refused_with_its_reason_and_the_nearest_that_can(
@@ -302,6 +324,31 @@ def test_tensorflow_has_no_cuda_for_arm(resolve: Resolve) -> None:
     answer = resolve("GH200", "ubuntu-24.04", "tensorflow", arch="aarch64")
     assert rules_of(answer["conflicts"]) == {"frameworks.arch"}
     assert resolve("GH200", "ubuntu-24.04", "jax", "dali", arch="aarch64")["ok"]
+
+
+def test_onnxruntime_has_cuda_for_arm_since_1_29(resolve: Resolve) -> None:
+    newest = environment(resolve("GH200", "ubuntu-24.04", "onnxruntime", arch="aarch64"))
+    assert newest["requirements"] == ["onnxruntime-gpu[cuda,cudnn]==1.31.1"]
+    older = resolve("GH200", "ubuntu-24.04", "onnxruntime==1.28.0", arch="aarch64")
+    assert rules_of(older["conflicts"]) == {"frameworks.arch"}
+
+
+def test_onnxruntime_with_cuda_is_not_given_where_there_is_no_card(resolve: Resolve) -> None:
+    assert rules_of(resolve([], "ubuntu-24.04", "onnxruntime-gpu")["conflicts"]) == {"frameworks.no-card"}
+    assert environment(resolve([], "ubuntu-24.04", "ort"))["requirements"] == ["onnxruntime==1.32.0"]
+
+
+def test_it_is_said_how_onnxruntime_finds_the_cuda_of_its_environment(resolve: Resolve) -> None:
+    told = {entry["rule"]: entry["text"] for entry in resolve("H100", "ubuntu-24.04", "onnxruntime")["why"]}
+    assert "onnxruntime.preload_dlls()" in told["frameworks.preload"]
+
+
+@pytest.mark.parametrize(("cards", "want"), [(["H100"], "onnxruntime-gpu==1.31.1"), ([], "onnxruntime==1.32.0")])
+def test_a_lock_writes_onnxruntime_by_the_package_that_it_is(resolve: Resolve, cards: list[str], want: str) -> None:
+    answer = resolve(cards, "ubuntu-24.04", "onnxruntime")
+    assert want in lock.as_wants(answer["stack"])
+    again = resolve(cards, "ubuntu-24.04", want)
+    assert environment(again)["requirements"] == environment(answer)["requirements"]
 
 
 def test_the_reasons_of_every_framework_are_named_at_once(resolve: Resolve) -> None:
@@ -540,6 +587,13 @@ def test_what_another_variant_left_behind_is_not_right(resolve: Resolve) -> None
     entry = environment(resolve("H100", "ubuntu-24.04", "jax[cuda13]"))
     (reason,) = reasons(entry, {**installed(entry), "jax-cuda12-plugin": "0.12.0.1"})
     assert "has jax-cuda12-plugin besides" in reason
+
+
+def test_onnxruntime_for_the_processor_is_not_beside_the_one_with_cuda(resolve: Resolve) -> None:
+    entry = environment(resolve("H100", "ubuntu-24.04", "onnxruntime"))
+    assert reasons(entry, installed(entry)) == []
+    (reason,) = reasons(entry, {**installed(entry), "onnxruntime": "1.31.1"})
+    assert "has onnxruntime besides" in reason
 
 
 def test_another_python_than_the_wished_one_is_not_right(resolve: Resolve) -> None:

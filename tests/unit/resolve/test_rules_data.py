@@ -16,6 +16,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers, targets
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
@@ -43,6 +44,11 @@ def rows(content: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, table in content.items():
         if name not in ("updated", "sources"):
             yield from ((name, row) for row in table)
+
+
+def test_every_framework_that_a_table_names_is_one() -> None:
+    named = {row["framework"] for path in FILES for _name, row in rows(tables(path)) if "framework" in row}
+    assert named <= set(ABOUT)
 
 
 # the file that is shipped ------------------------------------------------------------------------------

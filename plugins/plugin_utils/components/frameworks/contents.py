@@ -7,8 +7,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+
 # Packages of which an environment has one set: what another variant left behind is loaded too.
-_ONE_OF = re.compile(r"(jax-cuda\d+-(plugin|pjrt)|nvidia-dali-cuda\d+)$")
+_ONE_OF = re.compile("({})$".format("|".join(each.one_of for each in ABOUT.values() if each.one_of)))
 # What has ensurepip beside an interpreter of the distribution: on Red Hat it is the interpreter's own package.
 _VENV = {"debian": "-venv", "redhat": ""}
 

@@ -14,21 +14,20 @@ from itertools import combinations
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU, DEFAULT
 
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..power import Power
 from ..situation import Card, Situation
-from . import dali, jax, pytorch, tensorflow
-from .offer import CPU, Framework, Machine, Offer
+from . import dali, jax, onnxruntime, pytorch, tensorflow
+from .offer import Framework, Machine, Offer
 
 __all__ = ["FRAMEWORKS", "choose", "newest_for", "newest_offer"]
 
-FRAMEWORKS: dict[str, Framework] = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax, "dali": dali}
-
-# Without a driver of its own a card is useless: these have no wheels for the processor alone.
-_ONLY_WITH_CARDS = ("dali",)
+_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime)
+FRAMEWORKS = {each.ABOUT.name: each for each in _ROOMS}
 
 _JETPACK = "use NVIDIA's own wheels or containers for the JetPack on it"
 
@@ -54,7 +53,7 @@ def choose(
         if power is None and situation.environment == "jetson" and framework.variant != CPU:
             reasons.append(_unseen_board(framework))
             continue
-        if power is None and framework.name in _ONLY_WITH_CARDS:
+        if power is None and not FRAMEWORKS[framework.name].ABOUT.cpu:
             log.warn("gpu.none", f"no NVIDIA GPU: {framework.name} left out, it has no wheels without CUDA", DESIGN)
             continue
         if power is None and framework.variant not in (None, CPU):
@@ -71,16 +70,18 @@ def choose(
     return environments
 
 
-def newest_for(cards: Sequence[Card], arch: str, rules: Rules, framework: str = "pytorch") -> str | None:
+def newest_for(cards: Sequence[Card], arch: str, rules: Rules, framework: str = DEFAULT) -> str | None:
     """Return the newest confirmed release with code for every card, as 2.14.1+cu130 (torch), 2.21.0, 0.12.0[cuda13]."""
     offer = newest_offer(cards, arch, rules, framework)
     if offer is None:
         return None
-    marks = {"pytorch": "+{}", "jax": "[{}]", "dali": "+{}"}
-    return offer.version + marks.get(framework, "").format(offer.variant)
+    about = FRAMEWORKS[framework].ABOUT
+    if about.one_build:
+        return offer.version
+    return f"{offer.version}+{offer.variant}" if about.local else f"{offer.version}[{offer.variant}]"
 
 
-def newest_offer(cards: Sequence[Card], arch: str, rules: Rules, framework: str = "pytorch") -> Offer | None:
+def newest_offer(cards: Sequence[Card], arch: str, rules: Rules, framework: str = DEFAULT) -> Offer | None:
     """Return the newest confirmed offer with code for every card, whatever the driver; None where there is none."""
     log = Log(rules)
     maker = FRAMEWORKS[framework]
@@ -296,11 +297,7 @@ def _pair(framework: FrameworkWish, situation: Situation, wish: Wish, power: Pow
     one, other = clash
     text = f"no release for {framework.text or framework.name!r} serves both the {one.name} and the {other.name}"
     remedy = f"leave one card unmanaged: gpuwright_gpus_ignore: ['{other.name}'], or ['{one.name}']"
-    return [conflict("frameworks.cards", text, f"compat/{_table(framework)}.yaml", remedy)]
-
-
-def _table(framework: FrameworkWish) -> str:
-    return "libraries" if framework.name == "dali" else framework.name
+    return [conflict("frameworks.cards", text, f"compat/{FRAMEWORKS[framework.name].ABOUT.releases[0]}.yaml", remedy)]
 
 
 def _no_card(framework: FrameworkWish) -> Entry:

@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.dali import ABOUT
 
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
 from ..situation import Card
-from .offer import Machine, Offer
+from .offer import Contents, Machine, Offer
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 
 def offers(wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:
@@ -37,14 +39,14 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the host's own index."""
     del wish
     for card, row in _outside(offer, machine.cards, machine.arch, log.rules, confirmed=False):
         text = f"what is known of {offer.title} on the {card.name} is not confirmed: {row['text']}"
         log.warn("frameworks.unconfirmed", text, log.cite("libraries", row))
     pin = f"nvidia-dali-{offer.variant}=={offer.version}"
-    found: dict[str, Any] = {"requirements": [pin], "constraints": [pin], "cudnn": None}
+    found: Contents = {"requirements": [pin], "constraints": [pin], "cudnn": None}
     return found
 
 

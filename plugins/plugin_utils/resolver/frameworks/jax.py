@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.jax import ABOUT
 
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
 from ..situation import Card
 from . import pins
-from .offer import CPU, Machine, Offer
+from .offer import Contents, Machine, Offer
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 
 def offers(wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:
@@ -58,14 +61,14 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the host's own index.
 
     JAX itself takes a plugin of several versions, and works with one: that is pinned with its other half.
     """
     del wish
     release = offer.release_row
-    found: dict[str, Any] = {
+    found: Contents = {
         "requirements": [f"jax=={offer.version}", f"jaxlib=={release['jaxlib']}"],
         "constraints": [],
         "cudnn": None,

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import NotRequired, Protocol, TypedDict
+
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
 
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish
 from ..log import Entry, Log
 from ..situation import Card
-
-CPU = "cpu"
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,19 @@ class Machine:
     python: str
 
 
+class Contents(TypedDict):
+    """What is installed in an environment; index_url where it does not come from the host's own index, cudnn where it is known."""
+
+    requirements: list[str]
+    constraints: list[str]
+    cudnn: str | None
+    index_url: NotRequired[str]
+
+
 class Framework(Protocol):
-    """The functions that the module of each framework offers."""
+    """What the module of each framework offers."""
+
+    ABOUT: About
 
     def offers(self, wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:
         """What answers the wish: the variants of a release together, the newest release first."""
@@ -58,5 +69,5 @@ class Framework(Protocol):
     def card_reasons(self, offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:
         """Why the wheels do not run on these cards or this architecture."""
 
-    def contents(self, offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
-        """What is installed: requirements, constraints, cudnn, and index_url where it has an index of its own."""
+    def contents(self, offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
+        """What is installed for the machine."""

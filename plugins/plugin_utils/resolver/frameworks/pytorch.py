@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.pytorch import ABOUT
 
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from .. import cudnn, targets, upstreams
 from ..log import Entry, Log, conflict
 from ..situation import Card
-from .offer import CPU, Machine, Offer
+from .offer import Contents, Machine, Offer
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 _STATUS = {"default": 0, "stable": 1, "legacy": 2, "experimental": 3, "unsupported": 4}
 
@@ -49,9 +52,9 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries + _cudnn_reasons(offer, cards, log)
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the index of the variant."""
-    found = {
+    found: Contents = {
         "requirements": [f"torch=={offer.version}+{offer.variant}", *_partners(offer, machine.python, log)],
         "constraints": _constraints(offer, log.rules),
         "index_url": f"{upstreams.url('pytorch', wish, log.rules)}/{offer.variant}",

@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.tensorflow import ABOUT
 
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
 from ..situation import Card
 from . import pins
-from .offer import CPU, Machine, Offer
+from .offer import Contents, Machine, Offer
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 # The first release that runs with NumPy 2; what is older does not always say so.
 _NUMPY_2 = "2.18"
@@ -52,7 +55,7 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the host's own index."""
     del wish
     row = offer.release_row
@@ -64,7 +67,7 @@ def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, 
         pinned = pins.explain_cudnn(
             offer.title, spec, major, machine.cards, machine.arch, log.cite("tensorflow", row), log
         )
-    found: dict[str, Any] = {
+    found: Contents = {
         "requirements": [f"tensorflow{extra}=={offer.version}"],
         "constraints": [*constraints, *_numpy(row)],
         "cudnn": pinned,
