@@ -9,15 +9,18 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import judge_files
 
 from ...wish import Wish, specifiers
 from ..base import Component, Context, Finding, Manages, Need, Stack
 from ..demand import Demand
+from ..view import View
 from . import contents
 from .contents import interpreters
 from .work import Wished, begin, installed, look
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ...model.shortfalls import Need as DiskNeed
@@ -200,6 +203,13 @@ def _space(change: Mapping[str, Any], context: Context) -> list[Need]:
     return [Need(path, size, FRAMEWORK_FILES) for path in change["files"][:1]]
 
 
+def judge(view: View, stack: Stack) -> list[Check]:
+    """What pip installed for each framework is still there; an environment that is not made yet has nothing to judge."""
+    environments = view.get("environments") or {}
+    paths = [framework["path"] for framework in stack.get("frameworks") or ()]
+    return [judge_files(path, environments[path].get("damage") or ()) for path in paths if path in environments]
+
+
 COMPONENT = Component(
     NAME,
     wanted,
@@ -210,4 +220,5 @@ COMPONENT = Component(
     demands=demands,
     space=_space,
     steps={"begin": begin},
+    judge=judge,
 )
