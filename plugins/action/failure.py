@@ -23,6 +23,10 @@ class ActionModule(NodeAction):
             known = self.variables(given, ["gpuwright_failure"]).get("gpuwright_failure")
             found = known or failures.of_checks(self._task.args["checks"]) or {"of_driver": False}
         else:
-            names = ["ansible_failed_task", "ansible_failed_result", "gpuwright_plan"]
-            found = failures.of_task(*self.variables(given, names).values())
+            # Of the task only what is told: its other fields may have templates that cannot be rendered here.
+            task = {
+                key: self._templar.template(given["ansible_failed_task"][key]) for key in ("name", "action", "tags")
+            }
+            known = self.variables(given, ["ansible_failed_result", "gpuwright_plan"])
+            found = failures.of_task(task, known["ansible_failed_result"], known["gpuwright_plan"])
         return {**found, "changed": False, "failed": False}

@@ -26,26 +26,21 @@ _FREE = (
 
 
 class Begin(TypedDict):
-    """What the role does before it looks.
-
-    ``wait``: whether for a program that installs packages. ``paths``: what has to be root's alone. ``runfile``: the name under which the
-    node keeps NVIDIA's file.
-    """
+    """What the role does before it looks: whether it waits for a program that installs packages, and what has to be root's alone."""
 
     wait: bool
     paths: list[str]
-    runfile: str
 
 
 def begin(context: Context, plan: Plan) -> Begin:
     """What is waited for, and what has to be root's alone: the records, and the environments, whose interpreter root runs."""
-    taken_back, driver = plan["remove"] or {}, context.stack.get("driver") or {}
+    del context
+    taken_back = plan["remove"] or {}
     sealed = [plan["manages"].get(name) or {} for name in plan["components"]]
     environments = [path for each in sealed for path in each.get("environments", ())]
     return {
         "wait": bool(taken_back or _touching(plan, "packages")),
         "paths": ["/var/lib/gpuwright", "/run/gpuwright", *environments, *(taken_back.get("environments") or ())],
-        "runfile": (driver.get("runfile") or {}).get("name") or "",
     }
 
 

@@ -236,9 +236,3 @@ def test_it_waits_for_the_package_manager_where_packages_come_or_go(
     of_stack = ["/opt/gpuwright/pytorch"] if "frameworks" in components else []
     of_removal = ["/opt/gpuwright/jax"] if remove else []
     assert found["paths"] == ["/var/lib/gpuwright", "/run/gpuwright", *of_stack, *of_removal]
-
-
-def test_the_name_of_a_kept_file_comes_with_the_plan() -> None:
-    context = Context(facts=facts(), stack=_of_file())
-    assert preflight.begin(context, PLAN)["runfile"] == "x.run"
-    assert preflight.begin(Context(facts=facts(), stack={}), PLAN)["runfile"] == ""

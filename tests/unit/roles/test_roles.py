@@ -74,6 +74,11 @@ def options(role: Path) -> dict[str, Any]:
     return found
 
 
+def contents(role: Path) -> list[Path]:
+    """A role's table of contents: what it does of itself, and what a play of ours includes of it, which has planned already."""
+    return [path for path in (role / "tasks/main.yml", role / "tasks/work.yml") if path.is_file()]
+
+
 @pytest.mark.parametrize("role", ROLES, ids=ROLE_NAMES)
 class TestRole:
     def test_a_role_has_all_its_parts(self, role: Path) -> None:
@@ -107,14 +112,16 @@ class TestRole:
             assert wrong == [], path
 
     def test_the_table_of_contents_fits_on_a_screen(self, role: Path) -> None:
-        assert len((role / "tasks" / "main.yml").read_text(encoding="utf-8").splitlines()) < 60
+        for path in contents(role):
+            assert len(path.read_text(encoding="utf-8").splitlines()) < 60
 
     def test_the_table_of_contents_names_steps_and_does_no_work(self, role: Path) -> None:
         steps = {
             "ansible.builtin.import_tasks", "ansible.builtin.include_tasks", "ansible.builtin.include_role",
             "gpuwright.node.node_facts", "ansible.builtin.set_fact", "ansible.builtin.debug", None,
         }  # fmt: skip
-        assert {module_of(task) for task in tasks_of(read(role / "tasks" / "main.yml"))} <= steps
+        for path in contents(role):
+            assert {module_of(task) for task in tasks_of(read(path))} <= steps
 
     def test_the_systems_that_are_served_are_named(self, role: Path) -> None:
         named = {row["name"]: row["versions"] for row in read(role / "meta/main.yml")["galaxy_info"]["platforms"]}
@@ -239,6 +246,26 @@ def test_every_public_role_plans_for_itself_first_where_it_is_used_alone() -> No
         components[role.name] = first.get("vars", {}).get("standalone_components")
     assert {name for name, wanted in components.items() if wanted == [name]} == set(COMPONENTS)
     assert {name for name, wanted in components.items() if wanted is None} == {"preflight", "validate"}
+
+
+def test_the_plays_include_the_work_of_a_role_without_planning_again() -> None:
+    """One task each: what is wished was checked by the plan, and a task that plans would be skipped."""
+    files = [ROOT / "playbooks" / name for name in ("site.yml", "remove.yml", "tasks/go_back.yml")]
+    rows = [row.get("tasks", [row]) for path in files for row in read(path)]
+    included = [
+        task["ansible.builtin.include_role"]
+        for tasks in rows
+        for task in tasks_of(tasks)
+        if "ansible.builtin.include_role" in task
+    ]
+    assert len(included) > len(COMPONENTS)
+    for each in included:
+        name = each["name"].rpartition(".")[2]
+        wanted = {"preflight": "refusals", "remove": "main"}.get(name, "work")
+        assert each.get("tasks_from", "main") == wanted, name
+        assert each["apply"]["tags"] == [name]
+        assert each["rolespec_validate"] is False
+        assert (ROOT / "roles" / name / "tasks" / f"{wanted}.yml").is_file()
 
 
 def test_the_plays_that_plan_themselves_tell_the_roles_so() -> None:
