@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Seen
 
 
 class ActionModule(ModuleAction):
@@ -20,4 +23,4 @@ class ActionModule(ModuleAction):
         result = super().run(tmp, task_vars)
         if result.get("failed"):
             return result
-        return checks.with_verdict({**result, "checks": judge_kernel_log.judge(result, load_rules())})
+        return checks.with_verdict({**result, "checks": judge_kernel_log.judge(cast("Seen", result), load_rules())})

@@ -22,7 +22,7 @@ action   one of :data:`ACTIONS`    remedy    one sentence: what a person does no
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, TypedDict, Union, cast
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -60,6 +60,19 @@ EVIDENCE_LIMIT = 600
 #: Beyond it (or no number at all) a value is told in words.
 MOST = 1e18
 
+
+class Rest(TypedDict, total=False):
+    """What a check has beside its name, its status, its severity and its reason."""
+
+    measured: object
+    expected: object
+    unit: Optional[str]
+    gpu: Union[str, int, None]
+    evidence: Optional[str]
+    action: Optional[str]
+    remedy: Optional[str]
+
+
 # Control characters (but not tab and newline), the C1 block and the marks that turn the direction of text:
 # output of a broken program must not move a terminal's cursor nor hide what a report says.
 _UNPRINTABLE = re.compile(
@@ -91,16 +104,17 @@ def make(check_id: str, status: str, severity: str = "critical", **rest: Any) ->
     action = rest.get("action")
     if action is not None:
         _refuse_unknown("action", action, ACTIONS)
-    check: Dict[str, Any] = dict.fromkeys(KEYS)
+    check: Dict[str, object] = dict.fromkeys(KEYS)
     check.update(rest)
     check.update({"id": check_id, "status": status, "severity": severity})
     for key in ("evidence", "reason", "measured"):
         # What a node says goes on to terminals, logs and web pages.
         if isinstance(check[key], (str, bytes)):
             check[key] = clean(check[key])
-    if isinstance(check["measured"], (int, float)) and not abs(check["measured"]) <= MOST:
+    measured = check["measured"]
+    if isinstance(measured, (int, float)) and not abs(measured) <= MOST:
         # A broken card or disk may measure it, and JSON has no number for it.
-        check["measured"] = f"{check['measured']:g}" if isinstance(check["measured"], float) else "beyond any measure"
+        check["measured"] = f"{measured:g}" if isinstance(measured, float) else "beyond any measure"
     return cast("Check", check)
 
 
@@ -148,9 +162,9 @@ def verdict(checks: Iterable[Check]) -> str:
     return "pass"
 
 
-def with_verdict(answer: Dict[str, Any]) -> Dict[str, Any]:
+def with_verdict(answer: Mapping[str, object]) -> Dict[str, object]:
     """The answer of a module that proves something, with the verdict beside its ``checks``."""
-    return {**answer, "verdict": verdict(answer["checks"])}
+    return {**answer, "verdict": verdict(cast("Iterable[Check]", answer["checks"]))}
 
 
 def counts(checks: Iterable[Check]) -> Dict[str, int]:

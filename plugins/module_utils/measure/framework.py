@@ -13,7 +13,20 @@ import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypedDict,
+    Union,
+    cast,
+)
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
 
@@ -199,7 +212,7 @@ say("import", version=str(getattr(module, "__version__", "")))
 SUM = float(256**3)
 
 # The facts of each step; the sum of a broken card may be no number of JSON, and then is the word for it.
-_FACTS: Dict[str, Dict[str, Any]] = {
+_FACTS: Dict[str, Dict[str, Union[type, Tuple[type, ...]]]] = {
     "user": {},
     "start": {},
     "import": {"version": str},
@@ -208,6 +221,22 @@ _FACTS: Dict[str, Dict[str, Any]] = {
     "end": {},
 }
 _LONGEST_STEP = 100_000
+
+
+class Step(TypedDict, total=False):
+    """What the program says of one step (``step``: a key of :data:`_FACTS`)."""
+
+    step: str
+    version: str
+    cuda: Optional[str]
+    cudnn: Optional[int]
+    available: bool
+    count: int
+    device: str
+    sum: Union[float, str]
+    name: str
+    error: str
+
 
 # TensorFlow tells only in its log why it finds no card: a host's own setting must not silence it. Neither it nor JAX takes the whole
 # memory of a card that somebody else may be using, and what a shell says of JAX's platforms does not hide the cards.
@@ -322,7 +351,7 @@ def judge_files(path: str, damage: Sequence[str]) -> Check:
 
     The check names the environment in its ``evidence``: from there the next plan knows what is to be built anew.
     """
-    rest: Dict[str, Any] = {"measured": len(damage), "expected": 0, "unit": "files", "evidence": path}
+    rest: checks.Rest = {"measured": len(damage), "expected": 0, "unit": "files", "evidence": path}
     if not damage:
         return checks.passed("framework.files", reason=path, **rest)
     reason = f"{path} is damaged: {', '.join(damage)}"
@@ -374,11 +403,12 @@ def versions_of(text: str) -> Dict[str, str]:
     """What a framework said of itself: ``version``, and ``cuda`` and ``cudnn`` where it runs with them."""
     found: Dict[str, str] = {}
     for step in steps_of(text):
-        for key in ("version", "cuda"):
-            if step.get(key) and step["step"] in ("import", "cuda"):
-                found[key] = str(step[key])
-        if isinstance(step.get("cudnn"), int) and step["cudnn"] > 0:
-            found["cudnn"] = cudnn_text(step["cudnn"])
+        if step["step"] in ("import", "cuda"):
+            told = {"version": step.get("version"), "cuda": step.get("cuda")}
+            found.update({key: str(value) for key, value in told.items() if value})
+        cudnn = step.get("cudnn")
+        if isinstance(cudnn, int) and cudnn > 0:
+            found["cudnn"] = cudnn_text(cudnn)
     return found
 
 
@@ -388,9 +418,9 @@ def cudnn_text(number: int) -> str:
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
-def steps_of(text: str) -> List[Dict[str, Any]]:
+def steps_of(text: str) -> List[Step]:
     """The steps that were told, in their order, whatever else was printed; one that is cut off or lacks a fact was not told."""
-    steps = []
+    steps: List[Step] = []
     for line in text.splitlines():
         if line.startswith(MARK) and len(line) < _LONGEST_STEP:
             try:
@@ -398,11 +428,11 @@ def steps_of(text: str) -> List[Dict[str, Any]]:
             except (ValueError, RecursionError):
                 continue
             if isinstance(step, dict) and _whole(step):
-                steps.append(step)
+                steps.append(cast("Step", step))
     return steps
 
 
-def _whole(step: Dict[str, Any]) -> bool:
+def _whole(step: Mapping[str, object]) -> bool:
     """Whether a step has the facts that are read of it, each of its kind."""
     name = step.get("step")
     if name in ("import", "compute") and isinstance(step.get("error"), str):
@@ -439,7 +469,7 @@ def judge(
     return result
 
 
-def _not_imported(framework: Framework, python: str, answer: Any, steps: Dict[str, Any]) -> Check:
+def _not_imported(framework: Framework, python: str, answer: Any, steps: Mapping[str, Step]) -> Check:
     """The interpreter is missing (nothing was tried), or the import failed, crashed or hung."""
     if "import" in steps:
         error = str(steps["import"]["error"])
@@ -499,8 +529,8 @@ def _judge_version(framework: Framework, found: str, wanted: Optional[str]) -> C
 
 def _judge_cuda(
     framework: Framework,
-    imported: Dict[str, Any],
-    told: Optional[Dict[str, Any]],
+    imported: Step,
+    told: Optional[Step],
     expect_cuda: bool,
     expected_gpus: Optional[int],
     answer: Any,
@@ -510,7 +540,7 @@ def _judge_cuda(
     if told is None:
         return _broken_off(framework, answer, "framework.cuda")
     built = imported.get("cuda")
-    rest: Dict[str, Any] = {"measured": told["count"], "expected": expected_gpus, "unit": "cards"}
+    rest: checks.Rest = {"measured": told["count"], "expected": expected_gpus, "unit": "cards"}
     if not built:
         return checks.failed(
             "framework.cuda",
@@ -551,7 +581,7 @@ def _cuda_trouble(text: str) -> Tuple[str, str, str]:
     )
 
 
-def _judge_compute(step: Dict[str, Any], expect_cuda: bool) -> Check:
+def _judge_compute(step: Step, expect_cuda: bool) -> Check:
     device = str(step["device"])
     gpu = None if device == "cpu" else device
     if device == "cpu" and expect_cuda:
