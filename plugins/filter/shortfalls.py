@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import shortfalls
 
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Disk
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.shortfalls import Need
 
-def disk_shortfalls(
-    needs: Iterable[Mapping[str, Any]], disks: Iterable[Mapping[str, Any]], reserve: int = 0
-) -> list[str]:
+
+def disk_shortfalls(needs: Iterable[Need], disks: Iterable[Disk], reserve: int = 0) -> list[str]:
     """One sentence for each file system that is too small or read-only. Sizes in bytes."""
     return shortfalls.on_disks(list(needs), list(disks or ()), int(reserve))
 
@@ -32,6 +34,6 @@ def unmet_requirements(
 class FilterModule:
     """Names of the filters."""
 
-    def filters(self) -> dict[str, Any]:
+    def filters(self) -> dict[str, Callable[..., list[str]]]:
         """Filters by name, as Ansible asks for them."""
         return {"disk_shortfalls": disk_shortfalls, "unmet_requirements": unmet_requirements}

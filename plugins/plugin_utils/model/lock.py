@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from .stack import CudaCompat, Cudnn, LockedWheel, Nccl
+from .stack import CudaCompat, Cudnn, LockedToolkit, LockedWheel, Nccl
 
 
 class LockRules(TypedDict):
@@ -56,13 +56,6 @@ class LockToolkit(TypedDict):
     packages: list[str]
 
 
-class LockContainerToolkit(TypedDict):
-    """Container toolkit of a lock."""
-
-    version_spec: str
-    packages: list[str]
-
-
 class LockFramework(TypedDict):
     """Framework environment of a lock."""
 
@@ -88,7 +81,7 @@ class LockRepository(TypedDict):
     fingerprint: str | None
 
 
-class LockStack(TypedDict):
+class LockStack(LockedToolkit):
     """Stack of a lock."""
 
     repositories: list[LockRepository]
@@ -98,7 +91,6 @@ class LockStack(TypedDict):
     cudnn: NotRequired[Cudnn]
     nccl: NotRequired[Nccl]
     tensorrt: NotRequired[Nccl]
-    container_toolkit: NotRequired[LockContainerToolkit]
     frameworks: NotRequired[list[LockFramework]]
 
 

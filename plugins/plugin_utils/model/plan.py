@@ -237,3 +237,5 @@ class Plan(TypedDict):
     owner: NotRequired[str]
     takes_over: NotRequired[str | None]
     status: NotRequired[Status]
+    warnings_as_before: NotRequired[int]
+    """Warnings that the last run had too, and that are not shown again"""

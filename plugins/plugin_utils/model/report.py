@@ -75,6 +75,8 @@ class Record(TypedDict):
     error: NotRequired[str | None]
     suggestions: NotRequired[list[str]]
     returned: NotRequired[Returned]
+    warnings_as_before: NotRequired[int]
+    """Warnings that the last run had too, and that are not shown again"""
     counts: NotRequired[dict[str, int]]
     whole: NotRequired[str]
 

@@ -77,12 +77,23 @@ class Engine(TypedDict):
     """None where another engine is there and is kept"""
 
 
-class ContainerToolkit(TypedDict):
-    """Container toolkit and engine."""
+class Specified(TypedDict):
+    """Packages of a version that a specifier names."""
 
     version_spec: str
     packages: list[str]
+
+
+class ContainerToolkit(Specified):
+    """Container toolkit and engine."""
+
     engine: Engine
+
+
+class LockedToolkit(TypedDict, total=False):
+    """What the stack of a lock has of the container toolkit."""
+
+    container_toolkit: Specified
 
 
 class LockedWheel(TypedDict):

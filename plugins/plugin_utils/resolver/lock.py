@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
@@ -19,11 +19,16 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import whe
 from .. import resolver
 from ..model import shortfalls
 from ..model.errors import BadInput
+from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
+from ..model.stack import Conflict, FrameworkEnvironment, Repository, Stack
 from ..rules import Row, Rules
 from ..wish import VARIABLES, Wish, plain
 from . import systems
 from .log import conflict
 from .situation import Situation
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: Version of the format. A file with a higher one may mean what this version does not know.
 SCHEMA = 1
@@ -150,7 +155,7 @@ def make(
     wants: Sequence[str],
     version: str,
     hashes: Sequence[tuple[str, str]] = (),
-) -> dict[str, Any]:
+) -> Lock:
     """Return the lock of a wish that resolves. Where it leaves a version open, the rules' newest is taken.
 
     wants is the wish in words, version is gpuwright's own, hashes are the names and the texts of files that say with hashes which
@@ -175,43 +180,51 @@ def make(
     }
 
 
-def text(document: Mapping[str, Any]) -> str:
+def text(document: Lock) -> str:
     """Return the bytes of a lock file: the same for the same lock, an entry a line."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def left_open(document: Mapping[str, Any]) -> list[str]:
+def left_open(document: Lock) -> list[str]:
     """Return the parts of a lock without an exact version, as --want calls them: the rules know none. An index decides there."""
     stack = document["stack"]
-    found = [name for name in ("driver", "cudnn", "nccl", "tensorrt") if name in stack and not stack[name]["version"]]
+    parts = {
+        "driver": stack.get("driver"),
+        "cudnn": stack.get("cudnn"),
+        "nccl": stack.get("nccl"),
+        "tensorrt": stack.get("tensorrt"),
+    }
+    found = [name for name, part in parts.items() if part and not part["version"]]
     return found + ["cuda" for toolkit in stack.get("cuda") or () if not toolkit["release"]]
 
 
-def _stack(stack: Mapping[str, Any]) -> dict[str, Any]:
+def _stack(stack: Stack) -> LockStack:
     """Return the part of an answer's stack that a lock holds a node to.
 
     Packages of the kernel (headers, prebuilt modules) follow each node's kernel and are left out, so is the container engine,
     which is the distribution's.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, shape in SHAPE["stack"].items():
         key = name.rstrip("?")
+        part: Any = stack.get(key)
         if key == "repositories":
-            found[key] = [_repository(row) for row in stack.get(key) or ()]
-        elif stack.get(key):
-            part = stack[key]
+            found[key] = [_repository(row) for row in stack.get("repositories") or ()]
+        elif part:
             found[key] = [_only(row, shape[0]) for row in part] if isinstance(shape, list) else _only(part, shape)
-    if "driver" in found:
-        found["driver"]["packages"] = [name for name in found["driver"]["packages"] if not name.startswith(_OF_KERNEL)]
-    return found
+    locked = cast("LockStack", found)
+    if "driver" in locked:
+        named = locked["driver"]["packages"]
+        locked["driver"]["packages"] = [name for name in named if not name.startswith(_OF_KERNEL)]
+    return locked
 
 
-def _only(row: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+def _only(row: Mapping[str, Any], shape: Mapping[str, object]) -> dict[str, object]:
     asked = {key: kind for key, kind in shape.items() if not key.endswith("?")}
     return {key: list(row.get(key) or ()) if isinstance(kind, list) else row.get(key) for key, kind in asked.items()}
 
 
-def _hashed(stack: dict[str, Any], hashes: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _hashed(stack: LockStack, hashes: Sequence[tuple[str, str]]) -> LockStack:
     """Return the stack of a lock whose frameworks have the wheels that files name. Raises BadInput."""
     for name, content in hashes:
         found = _pins(name, content)
@@ -251,24 +264,25 @@ def _pins(name: str, content: str) -> list[wheels.Wheel]:
     return found
 
 
-def with_wheels(document: Mapping[str, Any] | None, stack: Mapping[str, Any]) -> dict[str, Any]:
+def with_wheels(document: Mapping[str, Any] | None, stack: Stack) -> Stack:
     """Return a node's stack with the wheels that the lock it is held to names, where it names any."""
-    locked = _by_name((document or {}).get("stack", {}).get("frameworks") or ())
-    if "frameworks" not in stack or not any("wheels" in framework for framework in locked.values()):
-        return dict(stack)
-    held = [
-        {**each, "wheels": locked[each["name"]]["wheels"]} if "wheels" in locked.get(each["name"], {}) else each
-        for each in stack["frameworks"]
+    frameworks: Sequence[LockFramework] = (document or {}).get("stack", {}).get("frameworks") or ()
+    named = {each["name"]: each["wheels"] for each in frameworks if "wheels" in each}
+    if "frameworks" not in stack or not named:
+        return stack.copy()
+    held: list[FrameworkEnvironment] = [
+        {**each, "wheels": named[each["name"]]} if each["name"] in named else each for each in stack["frameworks"]
     ]
     return {**stack, "frameworks": held}
 
 
-def _repository(row: Mapping[str, Any]) -> dict[str, Any]:
+def _repository(row: Repository) -> dict[str, object]:
     kept = _only(row, SHAPE["stack"]["repositories"][0])
-    return {**kept, "fingerprint": (row.get("key") or {}).get("fingerprint")}
+    key = row.get("key")
+    return {**kept, "fingerprint": key["fingerprint"] if key else None}
 
 
-def _machine(situation: Situation) -> dict[str, Any]:
+def _machine(situation: Situation) -> LockMachine:
     """Return what decided of a machine, as a lock remembers it."""
     return {
         "gpus": [card.name for card in situation.cards],
@@ -286,9 +300,9 @@ def _machine(situation: Situation) -> dict[str, Any]:
 # exact versions ----------------------------------------------------------------------------------------
 
 
-def _exactly(stack: Mapping[str, Any], situation: Situation, rules: Rules) -> dict[str, Any]:
+def _exactly(stack: Stack, situation: Situation, rules: Rules) -> LockStack:
     """Return a stack in which every version that was left open is the newest that the rules know."""
-    exact = {key: stack[key] for key in stack if key != "repositories"}
+    exact: dict[str, Any] = {key: value for key, value in stack.items() if key != "repositories"}
     if "driver" in exact and not exact["driver"]["version"]:
         exact["driver"] = {**exact["driver"], "version": _driver_build(exact["driver"], situation, rules)}
     if "cuda" in exact:
@@ -303,10 +317,10 @@ def _exactly(stack: Mapping[str, Any], situation: Situation, rules: Rules) -> di
     if "container_toolkit" in exact:
         toolkit = exact["container_toolkit"]
         exact["container_toolkit"] = {**toolkit, "version_spec": f"=={_toolkit(toolkit['version_spec'], rules)}"}
-    return exact
+    return cast("LockStack", exact)
 
 
-def _driver_build(driver: Mapping[str, Any], situation: Situation, rules: Rules) -> str | None:
+def _driver_build(driver: DriverStack, situation: Situation, rules: Rules) -> str | None:
     """Return the newest build of the driver's branch in its source."""
     if driver["source"] == "distro":
         carried = systems.distro_driver(systems.find(situation, rules), driver["branch"], rules)
@@ -369,7 +383,7 @@ def _toolkit(specifier: str, rules: Rules) -> str:
 # reading one -------------------------------------------------------------------------------------------
 
 
-def load(name: str) -> dict[str, Any]:
+def load(name: str) -> Lock:
     """Return the lock in a file. Raises BadInput where it is not there, broken, or not a lock that this version reads."""
     what = f"the lock file {name}"
     try:
@@ -385,7 +399,7 @@ def load(name: str) -> dict[str, Any]:
     return check(document, what)
 
 
-def check(document: Any, what: str = "gpuwright_lock") -> dict[str, Any]:
+def check(document: Any, what: str = "gpuwright_lock") -> Lock:
     """Return a lock that this version can hold a node to. Raises BadInput for anything else, with the place of the mistake."""
     again = ["gpuwright resolve --lock FILE writes one"]
     if not isinstance(document, Mapping) or "lock" not in document:
@@ -403,7 +417,7 @@ def check(document: Any, what: str = "gpuwright_lock") -> dict[str, Any]:
     if mistake:
         raise BadInput(f"{what}: {mistake}", again)
     Wish.from_wants(as_wants(document["stack"]))
-    return dict(document)
+    return cast("Lock", dict(document))
 
 
 def _mistakes(value: Any, kind: Any, place: str) -> Iterator[str]:
@@ -424,7 +438,7 @@ def _mistakes(value: Any, kind: Any, place: str) -> Iterator[str]:
             yield f"{place} has to be plain text, found the template {value!r}"
 
 
-def _mistakes_of_mapping(value: Any, kind: Mapping[str, Any], place: str) -> Iterator[str]:
+def _mistakes_of_mapping(value: Any, kind: Mapping[str, object], place: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{place} has to be a mapping, found {type(value).__name__}"
         return
@@ -441,7 +455,7 @@ def _mistakes_of_mapping(value: Any, kind: Mapping[str, Any], place: str) -> Ite
             yield f"{below} is missing"
 
 
-def _not_wheels(stack: Mapping[str, Any]) -> Iterator[str]:
+def _not_wheels(stack: LockStack) -> Iterator[str]:
     """Yield each wheel that is not one: it becomes a line of a file that pip reads."""
     for framework in stack.get("frameworks") or ():
         for row in framework.get("wheels") or ():
@@ -458,7 +472,7 @@ def _is(value: Any, kind: type) -> bool:
 # asking for what one names -----------------------------------------------------------------------------
 
 
-def as_wish(document: Mapping[str, Any], variables: Mapping[str, Any]) -> Wish:
+def as_wish(document: Lock, variables: Mapping[str, object]) -> Wish:
     """Return the wish that asks for what a lock names, on a host with these variables.
 
     A lock speaks alone about versions: of the variables only those of the host itself are read. Raises BadInput where the
@@ -471,12 +485,12 @@ def as_wish(document: Mapping[str, Any], variables: Mapping[str, Any]) -> Wish:
     return Wish.from_variables(host).overlaid(Wish.from_wants(as_wants(document["stack"])))
 
 
-def as_wants(stack: Mapping[str, Any]) -> list[str]:
+def as_wants(stack: LockStack) -> list[str]:
     """Return the stack of a lock as --want takes it."""
     return list(_wants(stack))
 
 
-def _wants(stack: Mapping[str, Any]) -> Iterator[str]:
+def _wants(stack: LockStack) -> Iterator[str]:
     driver = stack.get("driver")
     if driver:
         yield f"driver={driver['version'] or driver['branch']}"
@@ -487,9 +501,10 @@ def _wants(stack: Mapping[str, Any]) -> Iterator[str]:
             yield f"driver-set={driver['set']}"
     for toolkit in stack.get("cuda") or ():
         yield f"cuda={toolkit['release'] or toolkit['version']}"
-    for name in ("cudnn", "nccl", "tensorrt"):
-        if stack.get(name):
-            yield f"{name}={stack[name]['version']}" if stack[name]["version"] else name
+    libraries = {"cudnn": stack.get("cudnn"), "nccl": stack.get("nccl"), "tensorrt": stack.get("tensorrt")}
+    for name, library in libraries.items():
+        if library:
+            yield f"{name}={library['version']}" if library["version"] else name
     if stack.get("cuda_compat"):
         yield "cuda-compat=auto"
     if stack.get("container_toolkit"):
@@ -501,9 +516,9 @@ def _wants(stack: Mapping[str, Any]) -> Iterator[str]:
         yield f"python={interpreters.pop()}"
 
 
-def _framework_want(framework: Mapping[str, Any]) -> str:
+def _framework_want(framework: LockFramework) -> str:
     """Return a framework as pip writes it: torch==2.14.1+cu130, jax[cuda12]==0.7.2."""
-    name, version, variant = (framework[key] for key in ("name", "version", "variant"))
+    name, version, variant = framework["name"], framework["version"], framework["variant"]
     plain = not variant or (name, variant) == ("tensorflow", "cpu")
     form = "{name}=={version}" if plain else _WRITTEN.get(name, "{name}=={version}")
     return form.format(name=name, version=version, variant=variant)
@@ -513,23 +528,23 @@ def _framework_want(framework: Mapping[str, Any]) -> str:
 
 
 def unresolved(
-    document: Mapping[str, Any], situation: Situation, conflicts: Sequence[Mapping[str, Any]], rules: Rules
-) -> list[dict[str, Any]]:
+    document: Mapping[str, Any], situation: Situation, conflicts: Sequence[Conflict], rules: Rules
+) -> list[Any]:
     """Return why a node cannot be held to a lock whose versions do not resolve on it."""
-    if _without_its_cards(document, situation):
-        return [_refused(document, situation, rules)]
-    rows = ({**entry, "remedy": f"in a lock of its own: {entry['remedy']}"} for entry in conflicts)
-    return [_refused(document, situation, rules), *rows]
+    held = cast("Lock", document)
+    if _without_its_cards(held, situation):
+        return [_refused(held, situation, rules)]
+    rows: list[Conflict] = [{**entry, "remedy": f"in a lock of its own: {entry['remedy']}"} for entry in conflicts]
+    return [_refused(held, situation, rules), *rows]
 
 
-def differences(
-    document: Mapping[str, Any], situation: Situation, stack: Mapping[str, Any], rules: Rules
-) -> list[dict[str, Any]]:
+def differences(document: Mapping[str, Any], situation: Situation, stack: Stack, rules: Rules) -> list[Any]:
     """Return why a node cannot be held to a lock, and a conflict for everything of its stack that is not the lock's; empty
     where it can.
     """
-    theirs, ours = document["stack"], _stack(stack)
-    adopted = bool((stack.get("driver") or {}).get("adopted"))
+    held = cast("Lock", document)
+    theirs, ours, driver = held["stack"], _stack(stack), stack.get("driver")
+    adopted = driver is not None and driver["adopted"]
     found = []
     for part, name in _PARTS.items():
         for what, wanted, got in _unlike(part, theirs.get(part), ours.get(part), adopted=adopted):
@@ -537,26 +552,24 @@ def differences(
             found.append(
                 conflict(f"lock.{part.replace('_', '-')}", text, "the lock", "hold this node to a lock of its own")
             )
-    if found and _without_its_cards(document, situation):
-        return [_refused(document, situation, rules)]
-    first = [_refused(document, situation, rules)] if found else []
-    return [*first, *_foreign_driver(theirs.get("driver"), stack.get("driver"), situation), *found]
+    if found and _without_its_cards(held, situation):
+        return [_refused(held, situation, rules)]
+    first = [_refused(held, situation, rules)] if found else []
+    return [*first, *_foreign_driver(theirs.get("driver"), driver, situation), *found]
 
 
-def _without_its_cards(document: Mapping[str, Any], situation: Situation) -> bool:
+def _without_its_cards(document: Lock, situation: Situation) -> bool:
     """Say whether a lock for cards meets a node that has none: that is the whole reason, whatever else it brings about."""
     return bool(document["question"]["gpus"]) and not situation.cards
 
 
-def _refused(document: Mapping[str, Any], situation: Situation, rules: Rules) -> dict[str, Any]:
+def _refused(document: Lock, situation: Situation, rules: Rules) -> Conflict:
     """Return the conflict that says why and what to do; those behind it say what differs."""
     text = f"the lock cannot be held on this node{_because(document, situation, rules)}"
     return conflict("lock.node", text, "the lock", _remedy(document, situation))
 
 
-def _foreign_driver(
-    theirs: Mapping[str, Any] | None, ours: Mapping[str, Any] | None, situation: Situation
-) -> list[dict[str, Any]]:
+def _foreign_driver(theirs: LockDriver | None, ours: DriverStack | None, situation: Situation) -> list[Conflict]:
     """Return the conflict where a driver would be installed over one that no package manager brought. A lock that was made
     elsewhere does not know of it, so it is not taken for somebody asking for that.
     """
@@ -589,7 +602,7 @@ def _unlike(part: str, theirs: Any, ours: Any, *, adopted: bool) -> Iterator[tup
         yield f" {key.replace('_', ' ')}", _shown(theirs[key]), _shown(ours[key])
 
 
-def _uncompared(part: str, theirs: Mapping[str, Any], *, adopted: bool) -> tuple[str, ...]:
+def _uncompared(part: str, theirs: Mapping[str, object], *, adopted: bool) -> tuple[str, ...]:
     """Return the keys of a part that may differ: addresses are a matter of mirrors, a driver that was adopted (here or where
     the lock was made) has neither set nor packages of ours.
     """
@@ -598,7 +611,7 @@ def _uncompared(part: str, theirs: Mapping[str, Any], *, adopted: bool) -> tuple
     return ("index_url", "wheels") if part == "frameworks[]" else ()
 
 
-def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _by_name(rows: Sequence[Mapping[str, object]]) -> dict[str, Mapping[str, object]]:
     return {str(row.get("name") or row["version"]): row for row in rows}
 
 
@@ -617,9 +630,10 @@ def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _because(document: Mapping[str, Any], situation: Situation, rules: Rules) -> str:
+def _because(document: Lock, situation: Situation, rules: Rules) -> str:
     """Return why a node may come out otherwise than the lock, as the end of a sentence: another machine, other rules."""
-    theirs, ours = document["question"], _machine(situation)
+    theirs: Mapping[str, object] = document["question"]
+    ours: Mapping[str, object] = _machine(situation)
     unlike = [key for key in _MACHINE if _differ(key, theirs[key], ours[key])]
     other_rules = document["rules"]["digest"] != rules["digest"]
     # Kernels differ everywhere and decide seldom: named only where nothing else is left.
@@ -655,7 +669,7 @@ def _words(value: Any) -> str:
     return "unknown" if value is None else str(value)
 
 
-def _remedy(document: Mapping[str, Any], situation: Situation) -> str:
+def _remedy(document: Lock, situation: Situation) -> str:
     """Return the command that makes a lock for this node; it needs no network, so it can be run anywhere."""
     cards = " ".join(f"--gpu '{name}'" for name in dict.fromkeys(card.name for card in situation.cards))
     wants = " ".join(f"--want '{want}'" for want in document["question"]["want"])

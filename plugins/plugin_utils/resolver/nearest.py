@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
+from ..model.stack import Stack
 from ..rules import Rules
 from ..wish import Wish
-from .alternatives import Alternative, Part, Stack, parts
+from .alternatives import Alternative, Part, parts
 from .log import Unresolved
 from .situation import Situation
 

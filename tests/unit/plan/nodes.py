@@ -192,7 +192,7 @@ def smi(
 
 def driver_stack(**changes: Any) -> Any:
     """The driver's part of a stack."""
-    whole = {
+    whole: dict[str, Any] = {
         "branch": "580",
         "version": None,
         "modules": "open",

@@ -132,11 +132,11 @@ def test_an_apt_that_did_not_answer_is_incomplete() -> None:
 # --- drift ------------------------------------------------------------------------------------------------------------
 
 
-def told(facts: Any) -> dict[str, Any]:
+def told(facts: Any) -> Any:
     return drift.status(facts, plan(facts, verb="status"))
 
 
-def sealed() -> dict[str, Any]:
+def sealed() -> Any:
     """A proven node whose seal knows the versions of its packages."""
     facts = proven(nodes.provisioned())
     facts["seals"]["nvidia_driver"] |= {

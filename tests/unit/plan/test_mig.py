@@ -101,4 +101,5 @@ def test_the_doctor_judges_the_layout(profiles: tuple[str, ...], status: str) ->
 
 def test_a_lock_leaves_the_layout_to_the_host() -> None:
     assert {"mig_layout", "nvidia_driver_peermem", "nvidia_driver_imex"} <= set(lock.HOST_VARIABLES)
-    assert lock.as_wish({"stack": {}}, {"mig_layout": LAYOUT}).mig_layout == {"all": ("3g.40gb", "3g.40gb")}
+    empty: Any = {"stack": {}}
+    assert lock.as_wish(empty, {"mig_layout": LAYOUT}).mig_layout == {"all": ("3g.40gb", "3g.40gb")}
