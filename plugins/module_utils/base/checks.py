@@ -22,7 +22,7 @@ action   one of :data:`ACTIONS`    remedy    one sentence: what a person does no
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, TypedDict, Union, cast
+from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, Optional, TypedDict, Union, cast
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -91,7 +91,7 @@ def clean(text: object, limit: int = EVIDENCE_LIMIT) -> Optional[str]:
     return readable or None
 
 
-def make(check_id: str, status: str, severity: str = "critical", **rest: Any) -> Check:
+def make(check_id: str, status: str, severity: str = "critical", **rest: object) -> Check:
     """One check with every key.
 
     Raises:
@@ -118,27 +118,27 @@ def make(check_id: str, status: str, severity: str = "critical", **rest: Any) ->
     return cast("Check", check)
 
 
-def passed(check_id: str, severity: str = "critical", **rest: Any) -> Check:
+def passed(check_id: str, severity: str = "critical", **rest: object) -> Check:
     """A check whose measurement is what it should be."""
     return make(check_id, "pass", severity, **rest)
 
 
-def failed(check_id: str, severity: str = "critical", **rest: Any) -> Check:
+def failed(check_id: str, severity: str = "critical", **rest: object) -> Check:
     """A check that is not met: ``warn`` for severity info and warning, ``fail`` for critical and fatal."""
     return make(check_id, "fail" if severity in ("critical", "fatal") else "warn", severity, **rest)
 
 
-def skipped(check_id: str, reason: str, severity: str = "critical", **rest: Any) -> Check:
+def skipped(check_id: str, reason: str, severity: str = "critical", **rest: object) -> Check:
     """A check that does not apply to this host or card, with the reason."""
     return make(check_id, "skip", severity, reason=reason, **rest)
 
 
-def incomplete(check_id: str, reason: str, severity: str = "critical", **rest: Any) -> Check:
+def incomplete(check_id: str, reason: str, severity: str = "critical", **rest: object) -> Check:
     """A check that could not be made: a missing tool or fact is never *fine*."""
     return make(check_id, "incomplete", severity, reason=reason, **rest)
 
 
-def judged(check_id: str, ok: bool, severity: str = "critical", **rest: Any) -> Check:
+def judged(check_id: str, ok: bool, severity: str = "critical", **rest: object) -> Check:
     """``passed`` or ``failed``; a passing check carries neither action nor remedy."""
     if ok:
         rest.pop("action", None)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import re
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, cast
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple, cast
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -229,7 +229,7 @@ _MOST_BESIDE = 100_000
 _MOST_OF_A_LINE = 500
 
 
-def parse_xml(text: Any) -> SmiData:
+def parse_xml(text: object) -> SmiData:
     """The answer of ``nvidia-smi -q -x`` as plain data.
 
     Args:
@@ -272,7 +272,7 @@ def _some(element: ET.Element, path: str, most: int) -> List[ET.Element]:
     return found
 
 
-def _cut_out(text: Any) -> Tuple[str, List[str]]:
+def _cut_out(text: object) -> Tuple[str, List[str]]:
     """The document and the lines around it."""
     decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     if len(decoded) > _MOST_CHARACTERS:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from typing import (
     TYPE_CHECKING,
-    Any,
     Callable,
     Dict,
     List,
@@ -320,7 +319,7 @@ def _judge_untold(gpus: Sequence[Card], errors: Mapping[str, str]) -> List[Check
     return [checks.incomplete("smi.readable", reason, action="install", remedy=remedy)]
 
 
-def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, **rest: Any) -> Check:
+def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, gpu: Optional[str] = None) -> Check:
     """The check that fails because of values which are errors; the first known sentence among them names the cause.
 
     Where the driver only could not tell the lists that go with a card (clocks that it offers, processes), the card is not blamed, and
@@ -338,7 +337,7 @@ def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, **rest: A
             evidence=text,
             action="none",
             remedy="run 'nvidia-smi -q' as root; where the error stays, look in the kernel log for Xid 79, 119 and 120 and reboot the host",
-            **rest,
+            gpu=gpu,
         )
     return checks.failed(
         check_id,
@@ -349,7 +348,7 @@ def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, **rest: A
         evidence=text,
         action=trouble.action if trouble else "reboot",
         remedy=trouble.remedy if trouble else "look in the kernel log for Xid 79, 119 and 120; reboot the host",
-        **rest,
+        gpu=gpu,
     )
 
 
@@ -431,7 +430,7 @@ def _flag(gpu: Card, value: Optional[bool], rule: Rule) -> Check:
     return _ruled(gpu, value, False, not value, rule)
 
 
-def _ruled(gpu: Card, value: Any, expected: Any, ok: bool, rule: Rule) -> Check:
+def _ruled(gpu: Card, value: object, expected: object, ok: bool, rule: Rule) -> Check:
     rest: checks.Rest = {"gpu": label(gpu), "measured": value, "expected": expected, "unit": rule.unit}
     if value is None:
         return checks.skipped(rule.check_id, rule.absent, rule.severity, **rest)

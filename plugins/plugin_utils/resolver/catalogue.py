@@ -66,33 +66,32 @@ class Carried(TypedDict):
     source: str | None
 
 
-Description = TypedDict(
-    "Description",
-    {
-        "name": str,
-        "class": str,
-        "architecture": str,
-        "compute_capability": str,
-        "memory_gb": float | None,
-        "nvlink_gbs": float | None,
-        "pci": list[str],
-        "tdp_w": float | None,
-        "bandwidth_gbs": float | None,
-        "chip": str,
-        "form": str | None,
-        "modules": list[str],
-        "first_driver": str | None,
-        "branches": list[str],
-        "driver": Drivers,
-        "systems": list[Carried],
-        "cuda": list[str],
-        "cudnn": Limits | None,
-        "pytorch": str | None,
-        "frameworks": dict[str, ByPython],
-        "confirmed": bool,
-    },
-)
-"""What is known of a card and fits it."""
+_Class = TypedDict("_Class", {"class": str})
+
+
+class Description(_Class):
+    """What is known of a card and fits it."""
+
+    name: str
+    architecture: str
+    compute_capability: str
+    memory_gb: float | None
+    nvlink_gbs: float | None
+    pci: list[str]
+    tdp_w: float | None
+    bandwidth_gbs: float | None
+    chip: str
+    form: str | None
+    modules: list[str]
+    first_driver: str | None
+    branches: list[str]
+    driver: Drivers
+    systems: list[Carried]
+    cuda: list[str]
+    cudnn: Limits | None
+    pytorch: str | None
+    frameworks: dict[str, ByPython]
+    confirmed: bool
 
 
 def find(pattern: str | None, rules: Rules, *, today: date | None = None, few: int | None = None) -> list[Description]:

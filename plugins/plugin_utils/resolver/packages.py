@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING
 
+from ..model.stack import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import fabric, kernel_flavours, systems
@@ -15,25 +16,9 @@ from .situation import Situation
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
-        DriverFabric,
         DriverPin,
         PrecompiledModule,
-        Runfile,
     )
-
-
-class DriverNames(TypedDict):
-    """What a driver is installed by; see :func:`of_driver` and runfile.of_driver."""
-
-    packages: list[str]
-    pin: DriverPin
-    build: str
-    kernel_module: str
-    headers: str
-    version: NotRequired[str]
-    module_of_next: NotRequired[PrecompiledModule]
-    fabric: NotRequired[DriverFabric]
-    runfile: NotRequired[Runfile]
 
 
 def of_driver(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import systems, upstreams
@@ -20,7 +21,6 @@ from .situation import Situation
 
 if TYPE_CHECKING:
     from .branch import Candidate
-    from .packages import DriverNames
 
 
 def serves(branch: str, rules: Rules) -> bool:
