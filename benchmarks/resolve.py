@@ -20,6 +20,7 @@ from datetime import date
 from typing import Any
 
 from benchmarks.startup import gpuwright, measure
+from tests.unit.plan import nodes as observed
 
 # What --check holds: seconds of the hardest question, seconds of 10,000 nodes, and the last thousand against the first.
 HARDEST, NODES, GROWTH = 0.25, 20.0, 1.2
@@ -80,8 +81,7 @@ def nodes(facts: Any, number: int) -> Iterator[tuple[Any, list[str]]]:
         node = copy.deepcopy(facts)
         node["kernel"] |= {"running": kernel, "next": kernel}
         node["pci"]["gpus"] = [
-            {"bus_id": f"00000000:{bus + 16:02X}:00.0", "vendor": "10de", "device": device, "class": "0302"}
-            for bus in range(count)
+            {**observed.H100, "bus_id": f"00000000:{bus + 16:02X}:00.0", "device": device} for bus in range(count)
         ]
         yield node, wants
 
@@ -111,34 +111,11 @@ def quickest(taken: list[float]) -> float:
 
 
 def _facts() -> Any:
-    """A bare Ubuntu 24.04 host, as far as the resolver reads it."""
-    return {
-        "os": {"id": "ubuntu", "version": "24.04", "arch": "x86_64", "glibc": "2.39"},
-        "environment": {"kind": "bare"},
-        "boot": {"secure_boot": False, "signing_key": None},
-        "kernel": {
-            "running": None,
-            "next": None,
-            "installed": [],
-            "available": {},
-            "compiler": {"built_with": None, "available": None},
-        },
-        "pci": {"gpus": [], "nvswitches": [], "nvlink5": False},
-        "display": {"nvidia_screens": []},
-        "driver": {
-            "owner": "none",
-            "source": None,
-            "packages": {},
-            "loaded_version": None,
-            "loaded_modules": None,
-            "user_version": None,
-        },
-        "smi": None,
-        "containers": {"docker": {"installed": False, "version": None}},
-        "python": {"interpreters": [{"path": "/usr/bin/python3.12", "version": "3.12.3"}]},
-        "packages": {"installed": {}, "sources": []},
-        "seals": {},
-    }
+    """A bare Ubuntu 24.04 host."""
+    system = {"id": "ubuntu", "version": "24.04", "codename": "noble", "glibc": "2.39"}
+    python = {"path": "/usr/bin/python3.12", "version": "3.12.3", "venv": True}
+    kernel: dict[str, Any] = {"installed": [], "loaded": {}}
+    return observed.bare(os=system, kernel=kernel, python={"interpreters": [python]}, packages={"sources": []})
 
 
 def main() -> int:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
@@ -13,13 +13,17 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
+
 
 class ActionModule(NodeAction):
     """One task: the module node_facts, the resolver, and the package index where exact versions are needed."""
 
     _VALID_ARGS = frozenset(("components", "verb"))
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Look at the node, plan, and keep both for the run's report."""
         super().run(tmp, task_vars)
         look = Look(self, task_vars or {})
@@ -31,7 +35,7 @@ class ActionModule(NodeAction):
             look.save("facts", facts)  # that somebody sees what no plan came of
             raise
         left = (facts["lock"] or {}).get("owner") or ""
-        plan |= {"owner": owner.of_this_run(), "takes_over": left if owner.is_dead(left) else None}
+        plan["owner"], plan["takes_over"] = owner.of_this_run(), left if owner.is_dead(left) else None
         status = look.verb == "status"
         if status:
             plan["status"] = drift.status(facts, plan)
@@ -46,7 +50,7 @@ class ActionModule(NodeAction):
             look.save("hosts", records.ended_in_plan(plan))
         return self._answer(plan, alone="components" in self._task.args)
 
-    def _answer(self, plan: dict[str, Any], *, alone: bool) -> dict[str, Any]:
+    def _answer(self, plan: Plan, *, alone: bool) -> Result:
         """The plan as the task's result; Ansible shows its warnings as texts.
 
         A host that cannot go on fails here, with the reason alone: the plan is in the run directory. A role used alone judges

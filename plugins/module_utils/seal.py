@@ -112,6 +112,8 @@ class DriverPin(TypedDict, total=False):
 
     package: str | None
     """NVIDIA's pinning package (apt)"""
+    plugin: str | None
+    """Package of the plugin by which dnf holds"""
     hold: list[str] | None
     """Packages to hold"""
     stream: str | None

@@ -55,6 +55,8 @@ EXAMPLES = r"""
 
 RETURN = r"""# """
 
+from typing import cast
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
@@ -74,7 +76,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    options = {**module.params, "credentials": redact.taken(module)}
+    options = cast("driver_file.Options", {**module.params, "credentials": redact.taken(module)})
     path = options["path"]
     try:
         module.exit_json(changed=driver_file.install(options, module.check_mode))

@@ -124,7 +124,7 @@ removed:
 """
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -141,6 +141,28 @@ from ansible_collections.gpuwright.node.plugins.module_utils.records import (
     sealing,
     seals,
 )
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, FailedDriver, Proof
+
+
+class Options(TypedDict):
+    """The options of the module."""
+
+    state: str
+    seals: dict[str, sealing.Wanted]
+    proof: Proof | None
+    owner: str
+    remember: DriverState | None
+    gave_way: FailedDriver | None
+    alone: bool
+    brings: dict[str, str]
+    takes_over: str | None
+    failed: bool
+    lock_seconds: int
+    root: str
+    timeout: float
+
 
 # When a seal was written is no difference of its content.
 _VOLATILE = ("written",)
@@ -169,7 +191,7 @@ def drop_dead_lock(host: Host, owner: str | None, check: bool) -> None:
 
 
 def begin(
-    host: Host, wanted: dict[str, Any], owner: str, lock_seconds: float, check: bool, alone: bool = False
+    host: Host, wanted: dict[str, sealing.Wanted], owner: str, lock_seconds: float, check: bool, alone: bool = False
 ) -> list[str]:
     """Take the lock, and put a mark in place of the seals of what will change; the paths that are written."""
     _refuse_newer(host, sorted(wanted))
@@ -190,7 +212,7 @@ def begin(
     return ([paths.LOCK] if new else []) + named
 
 
-def start(host: Host, given: dict[str, Any], check: bool) -> tuple[list[str], list[str]]:
+def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
     """All that comes before the first change; the paths that are written, and those that are removed."""
     drop_dead_lock(host, given["takes_over"], check)
     written = begin(host, given["seals"], given["owner"], given["lock_seconds"], check, given["alone"])
@@ -203,13 +225,13 @@ def start(host: Host, given: dict[str, Any], check: bool) -> tuple[list[str], li
     return written, removed
 
 
-def _same(old: dict[str, Any] | None, new: dict[str, Any]) -> bool:
+def _same(old: seals.Record | None, new: seals.Record) -> bool:
     return old is not None and {k: v for k, v in old.items() if k not in _VOLATILE} == {
         k: v for k, v in new.items() if k not in _VOLATILE
     }
 
 
-def seal(host: Host, wanted: dict[str, Any], check: bool) -> list[str]:
+def seal(host: Host, wanted: dict[str, sealing.Wanted], check: bool) -> list[str]:
     """Write the seals that are not there as they should be; their paths."""
     _refuse_newer(host, sorted(wanted))
     units = {unit for given in wanted.values() for unit in (given.get("manages") or {}).get("services") or []}
@@ -231,7 +253,7 @@ def seal(host: Host, wanted: dict[str, Any], check: bool) -> list[str]:
     return written
 
 
-def prove(host: Host, proof: dict[str, Any], check: bool) -> list[str]:
+def prove(host: Host, proof: Proof, check: bool) -> list[str]:
     """Write the record of the proof when it differs; its path."""
     record = dict(proof, schema=seals.SCHEMA)
     if proof.get("verdict") == "pass" and not check:

@@ -119,6 +119,8 @@ installed:
   sample: [torch==2.14.1+cu130, filelock==4.2.11]
 """
 
+from typing import cast
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
@@ -148,7 +150,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    options = {**module.params, "credentials": redact.taken(module)}
+    options = cast("wheels.Options", {**module.params, "credentials": redact.taken(module)})
     if module.check_mode:
         known = bool(options["wheels"])
         as_locked = known and wheels.as_locked(options)

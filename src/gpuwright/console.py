@@ -87,7 +87,7 @@ def error(text: str, suggestions: Iterable[str] = ()) -> None:
         note(f"  hint: {clean(suggestion)}")
 
 
-def json_document(document: Mapping[str, Any]) -> None:
+def json_document(document: Mapping[str, object]) -> None:
     """Print the one JSON document of `--json`."""
     text = json.dumps(redact().document(document), indent=2, sort_keys=False, ensure_ascii=False, default=str)
     # What json leaves as it is although a terminal acts on it; in JSON it stands in a string, or nowhere.

@@ -10,7 +10,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from gpuwright import console, paths
 
@@ -56,15 +56,25 @@ class _MayHoldSecretError(_NotPreparedError):
     """The run had something that must not be written to a file; the text names it."""
 
 
+class Resume(TypedDict, total=False):
+    """How a run goes on after a boot, or why it does not (``refused``)."""
+
+    refused: str
+    command: list[str]
+    program: dict[str, str]
+    files: dict[str, object]
+    environment: dict[str, str]
+
+
 @dataclass(frozen=True)
 class _Variables:
     """User variables that may be written: words for `-e`, and the content of files."""
 
     words: tuple[str, ...] = ()
-    documents: tuple[dict[str, Any], ...] = ()
+    documents: tuple[dict[str, object], ...] = ()
 
 
-def prepare(args: argparse.Namespace, wanted: Request, environment: Mapping[str, str]) -> dict[str, Any] | None:
+def prepare(args: argparse.Namespace, wanted: Request, environment: Mapping[str, str]) -> Resume | None:
     """What the role `reboot` writes: the command, its files and its environment; or why there is none, as `refused`.
 
     None where the run is none that is continued: another verb, hosts of an inventory, `--no-reboot`.
@@ -81,12 +91,12 @@ def prepare(args: argparse.Namespace, wanted: Request, environment: Mapping[str,
         return {"refused": str(reason)}
 
 
-def _prepared(args: argparse.Namespace, wanted: Request, environment: Mapping[str, str]) -> dict[str, Any]:
+def _prepared(args: argparse.Namespace, wanted: Request, environment: Mapping[str, str]) -> Resume:
     if args.vault_password_file:
         raise _MayHoldSecretError("the run had --vault-password-file, so its variables may hold secrets")
     options = list(_ansible_options(args.ansible_options))
     variables = _user_variables(args.extra_vars)
-    files: dict[str, Any] = {}
+    files: dict[str, object] = {}
     words: list[str] = []
     for option, name in (("--wish", "gpuwright_wish"), ("--lock", "gpuwright_lock")):
         if wanted.extra_vars.get(name):
@@ -178,7 +188,7 @@ def _user_variables(given: Sequence[str]) -> _Variables:
         _MayHoldSecretError: a name is not known, or a value is a template or encrypted.
     """
     words: list[str] = []
-    documents: list[dict[str, Any]] = []
+    documents: list[dict[str, object]] = []
     for word in given:
         content = _document(word)
         _refuse_unknown(content)
@@ -189,7 +199,7 @@ def _user_variables(given: Sequence[str]) -> _Variables:
     return _Variables(tuple(words), tuple(documents))
 
 
-def _document(word: str) -> dict[str, Any]:
+def _document(word: str) -> dict[str, object]:
     """The variables of one `-e`, as Ansible reads it."""
     import yaml
     from ansible.errors import AnsibleError
@@ -210,7 +220,7 @@ def _document(word: str) -> dict[str, Any]:
     return {str(name): value for name, value in content.items()}
 
 
-def _refuse_unknown(content: Mapping[str, Any]) -> None:
+def _refuse_unknown(content: Mapping[str, object]) -> None:
     public = _public_variables()
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import plain
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.lock import Lock
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Answer, RulesAge
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import Description
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import Situation
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
@@ -46,11 +49,11 @@ class Question:
     arch: str | None = None
     assume: Sequence[str] = ()
     wants: Sequence[str] = ()
-    wish: Mapping[str, Any] = field(default_factory=dict)
+    wish: Mapping[str, object] = field(default_factory=dict)
     facts: Facts | None = None
 
 
-def resolve(question: Question) -> dict[str, Any]:
+def resolve(question: Question) -> Answer:
     """Ask the resolver; the answer is the contract's JSON of `resolve --json`.
 
     Raises:
@@ -60,8 +63,7 @@ def resolve(question: Question) -> dict[str, Any]:
         from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules
 
         where, wished = _asked(question)
-        answer: dict[str, Any] = resolver.resolve(where, wished, rules.load_rules())
-        return answer
+        return resolver.resolve(where, wished, rules.load_rules())
 
 
 def _asked(question: Question) -> tuple[Situation, Wish]:
@@ -77,7 +79,7 @@ def _asked(question: Question) -> tuple[Situation, Wish]:
     return where, wished
 
 
-def find_cards(pattern: str | None, few: int | None = None) -> list[dict[str, Any]]:
+def find_cards(pattern: str | None, few: int | None = None) -> list[Description]:
     """The cards the rules know whose name or PCI id matches; of more than `few`, PyTorch alone of the frameworks.
 
     Raises:
@@ -87,8 +89,7 @@ def find_cards(pattern: str | None, few: int | None = None) -> list[dict[str, An
         from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
         from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import catalogue
 
-        found: list[dict[str, Any]] = catalogue.find(pattern, rules.load_rules(), few=few)
-        return found
+        return catalogue.find(pattern, rules.load_rules(), few=few)
 
 
 def fleet() -> ModuleType:
@@ -99,16 +100,15 @@ def fleet() -> ModuleType:
     return fleet
 
 
-def rules_age() -> dict[str, Any]:
+def rules_age() -> RulesAge:
     """The date of the rules, and how many days old they are today."""
     paths.make_collection_importable()
     from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
 
-    state: dict[str, Any] = rules.age(rules.load_rules(), date.today())  # noqa: DTZ011 - days, not moments
-    return state
+    return rules.age(rules.load_rules(), date.today())  # noqa: DTZ011 - days, not moments
 
 
-def check_wish(wants: Sequence[str], variables: Mapping[str, Any]) -> None:
+def check_wish(wants: Sequence[str], variables: Mapping[str, object]) -> None:
     """Refuse a wish that cannot be understood before any host is asked.
 
     Raises:
@@ -194,7 +194,7 @@ def aggregate(
         raise Failed(f"the report in {run_dir} cannot be written: {error.strerror or error}") from error
 
 
-def read_variables(name: str) -> dict[str, Any]:
+def read_variables(name: str) -> dict[str, object]:
     """The variables of a `--wish` file.
 
     Raises:
@@ -235,7 +235,7 @@ def read_facts(name: str) -> Facts:
     return admitted
 
 
-def read_lock(name: str) -> dict[str, Any]:
+def read_lock(name: str) -> Lock:
     """A lock file, checked: this version can hold hosts to it.
 
     Raises:
@@ -244,8 +244,7 @@ def read_lock(name: str) -> dict[str, Any]:
     with _their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 
-        document: dict[str, Any] = lock.load(name)
-        return document
+        return lock.load(name)
 
 
 def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> list[str]:
@@ -285,7 +284,7 @@ def _read(name: str, what: str) -> str:
         raise BadInput(f"{what} {name} cannot be read: {reason}") from error
 
 
-def _read_json(name: str, what: str) -> dict[str, Any]:
+def _read_json(name: str, what: str) -> dict[str, object]:
     try:
         document = json.loads(_read(name, what))
     except json.JSONDecodeError as error:

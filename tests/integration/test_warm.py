@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_a_host_that_stays_costs_at_most_20_kb(ready_node: Node) -> None:
     run = ready_node.up()
     assert run.report, str(run)
     report = json.loads((run.report / "report.json").read_text())
-    empty = {**report, "hosts": {}, "simulated": False}
+    empty: Any = {**report, "hosts": {}, "simulated": False}
     sizes = {
         "documents": sum(path.stat().st_size for kind in ("facts", "plans") for path in (run.report / kind).iterdir()),
         "report.json": len(json.dumps(report["hosts"])),

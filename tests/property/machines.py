@@ -73,7 +73,7 @@ def situation_of(question: Question, wish: Wish) -> Situation:
     )
 
 
-def answer_to(question: Question) -> dict[str, Any]:
+def answer_to(question: Question) -> Any:
     """The resolver's answer."""
     wish = wish_of(question)
     return resolver.resolve(situation_of(question, wish), wish, RULES)
@@ -202,7 +202,7 @@ _days = st.sampled_from(DAYS).map(date.isoformat)
 
 
 @st.composite
-def described(draw: st.DrawFn) -> dict[str, Any]:
+def described(draw: st.DrawFn) -> Any:
     """A machine in words, as --gpu, --os, --arch and --assume give it."""
     optional = {
         "kernel": st.sampled_from(KERNELS),
@@ -231,7 +231,7 @@ def _several(names: Sequence[str]) -> st.SearchStrategy[list[str]]:
 
 
 @st.composite
-def observed(draw: st.DrawFn) -> dict[str, Any]:
+def observed(draw: st.DrawFn) -> Any:
     """A machine that was looked at; parts of what node_facts sees may be unknown."""
     facts = copy.deepcopy(FACTS)
     system = naive.row("systems", "rows", os=draw(st.sampled_from(_SYSTEMS)))
@@ -277,15 +277,15 @@ def _devices() -> st.SearchStrategy[list[str]]:
     return st.one_of(_several(named), _several(named), _several(named), _several(only))
 
 
-def _device(number: int, device: str) -> dict[str, Any]:
+def _device(number: int, device: str) -> Any:
     bus = f"00000000:{number + 16:02X}:00.0"
     return {"bus_id": bus, "vendor": "10de", "device": device, "class": "0302", "driver": None}
 
 
 @st.composite
-def _drivers(draw: st.DrawFn) -> dict[str, Any]:
+def _drivers(draw: st.DrawFn) -> Any:
     """The part `driver`: mostly none; else one that works, or packages or a .run file of one that does not."""
-    nothing: dict[str, Any] = copy.deepcopy(FACTS["driver"])
+    nothing: Any = copy.deepcopy(FACTS["driver"])
     if draw(st.integers(0, 2)):
         return nothing
     version = draw(st.sampled_from(BUILDS))
@@ -312,7 +312,7 @@ def _drivers(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def _seals(draw: st.DrawFn) -> dict[str, Any]:
+def _seals(draw: st.DrawFn) -> Any:
     """The part `seals`: mostly none; else that of a driver that was put there, or found there, by an earlier run."""
     if draw(st.integers(0, 3)):
         return {}

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.gate.schema import SchemaError, compile_definitions
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -108,9 +109,9 @@ RECORDS = [
 ]
 
 
-def schema_at(path: tuple[Any, ...]) -> dict[str, Any]:
+def schema_at(path: tuple[Any, ...]) -> Any:
     """The schema of a place in the facts."""
-    schema: dict[str, Any] = DEFINITIONS["facts"]
+    schema: Any = DEFINITIONS["facts"]
     for key in path:
         schema = container(schema, key)
         schema = (
@@ -121,13 +122,13 @@ def schema_at(path: tuple[Any, ...]) -> dict[str, Any]:
     return resolved(schema)
 
 
-def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+def resolved(schema: Any) -> Any:
     while "$ref" in schema:
         schema = DEFINITIONS[schema["$ref"].removeprefix("#/$defs/")]
     return schema
 
 
-def container(schema: dict[str, Any], key: Any) -> dict[str, Any]:
+def container(schema: Any, key: Any) -> Any:
     """The schema, or the one of several, that has an entry of this name."""
     schema = resolved(schema)
     branches = [container(each, key) for each in schema["anyOf"]] if "anyOf" in schema else [schema]
@@ -137,7 +138,7 @@ def container(schema: dict[str, Any], key: Any) -> dict[str, Any]:
     return (named or fitting)[-1] if named or fitting else {}
 
 
-def allowed(schema: dict[str, Any], depth: int = 3) -> st.SearchStrategy[Any]:
+def allowed(schema: Any, depth: int = 3) -> st.SearchStrategy[Any]:
     """Values that a schema allows, small ones and those at its edges."""
     schema = resolved(schema)
     if "anyOf" in schema:
@@ -148,7 +149,7 @@ def allowed(schema: dict[str, Any], depth: int = 3) -> st.SearchStrategy[Any]:
     return st.one_of([of_type(name, schema, depth) for name in types])
 
 
-def of_type(name: str, schema: dict[str, Any], depth: int) -> st.SearchStrategy[Any]:
+def of_type(name: str, schema: Any, depth: int) -> st.SearchStrategy[Any]:
     if name == "string":
         return text(schema)
     if name in ("integer", "number"):
@@ -163,7 +164,7 @@ def of_type(name: str, schema: dict[str, Any], depth: int) -> st.SearchStrategy[
     return st.booleans() if name == "boolean" else st.none()
 
 
-def text(schema: dict[str, Any]) -> st.SearchStrategy[str]:
+def text(schema: Any) -> st.SearchStrategy[str]:
     most = schema["maxLength"]
     if "pattern" not in schema:
         return st.one_of(st.text(max_size=min(20, most)), st.just("x" * most))
@@ -172,7 +173,7 @@ def text(schema: dict[str, Any]) -> st.SearchStrategy[str]:
     return st.one_of(st.sampled_from(fitting), drawn) if fitting else drawn
 
 
-def entries(schema: dict[str, Any], depth: int) -> st.SearchStrategy[dict[str, Any]]:
+def entries(schema: Any, depth: int) -> st.SearchStrategy[dict[str, Any]]:
     known, required = schema.get("properties", {}), schema.get("required", [])
     fixed = {key: allowed(known[key], max(depth - 1, 0)) for key in required}
     optional = (
@@ -203,7 +204,7 @@ def at(facts: Any, path: tuple[Any, ...]) -> Any:
 
 
 @st.composite
-def hostile_facts(draw: st.DrawFn, attacks: bool = True) -> dict[str, Any]:
+def hostile_facts(draw: st.DrawFn, attacks: bool = True) -> Any:
     """Facts of an honest node in which one to four places have another value, or are gone."""
     number, first = draw(st.one_of(st.sampled_from(PLACES), st.sampled_from(RECORDS)))
     others = st.sampled_from([path for each, path in RECORDS if each == number])
@@ -302,7 +303,7 @@ def test_so_it_does_for_the_other_modules(name: str, data: st.DataObject) -> Non
         ({"anyOf": [], "type": "null"}, "nothing stands beside an anyOf"),
     ],
 )
-def test_a_schema_that_is_not_understood_or_has_no_limit_is_an_error(schema: dict[str, Any], told: str) -> None:
+def test_a_schema_that_is_not_understood_or_has_no_limit_is_an_error(schema: Any, told: str) -> None:
     with pytest.raises(SchemaError, match=re.escape(told)):
         compile_definitions({"$defs": {"a": schema}})
 
@@ -334,13 +335,13 @@ def test_what_comes_through_can_be_planned(verb: str, facts: Any, number: int, i
         planned = drafted if isinstance(drafted, dict) else finish(drafted, honest.INDEX if index else None)
     document.describe(planned)
     if verb == "status":
-        drift.status(admitted, planned)
-    records.ended_in_plan(planned)
+        drift.status(admitted, cast("Plan", planned))
+    records.ended_in_plan(cast("Plan", planned))
     assert planned["from_controller"] is None
 
 
 @given(index=allowed(DEFINITIONS["package_index"]), facts=st.sampled_from(FACTS))
-def test_any_answer_of_an_index_that_comes_through_can_be_planned_with(index: dict[str, Any], facts: Any) -> None:
+def test_any_answer_of_an_index_that_comes_through_can_be_planned_with(index: Any, facts: Any) -> None:
     index["failed"] = False
     admitted = json.loads(gate.admit("package_index", json.dumps(index)))
     request = Request(host="node", today=date(2026, 11, 20), verb="up")

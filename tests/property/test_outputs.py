@@ -158,7 +158,7 @@ def _fio(text: str) -> Any:
 
 
 def _kernel_log(text: str) -> Any:
-    log = {"lines": 1, "whole": True, "why": None, **kernel_log.events(text.split("\n"))}
+    log: Any = {"lines": 1, "whole": True, "why": None, **kernel_log.events(text.split("\n"))}
     return judge_kernel_log.judge(log, RULES)
 
 

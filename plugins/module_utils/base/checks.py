@@ -22,7 +22,7 @@ action   one of :data:`ACTIONS`    remedy    one sentence: what a person does no
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, cast
+from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, Optional, TypedDict, Union, cast
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -60,6 +60,19 @@ EVIDENCE_LIMIT = 600
 #: Beyond it (or no number at all) a value is told in words.
 MOST = 1e18
 
+
+class Rest(TypedDict, total=False):
+    """What a check has beside its name, its status, its severity and its reason."""
+
+    measured: object
+    expected: object
+    unit: Optional[str]
+    gpu: Union[str, int, None]
+    evidence: Optional[str]
+    action: Optional[str]
+    remedy: Optional[str]
+
+
 # Control characters (but not tab and newline), the C1 block and the marks that turn the direction of text:
 # output of a broken program must not move a terminal's cursor nor hide what a report says.
 _UNPRINTABLE = re.compile(
@@ -78,7 +91,7 @@ def clean(text: object, limit: int = EVIDENCE_LIMIT) -> Optional[str]:
     return readable or None
 
 
-def make(check_id: str, status: str, severity: str = "critical", **rest: Any) -> Check:
+def make(check_id: str, status: str, severity: str = "critical", **rest: object) -> Check:
     """One check with every key.
 
     Raises:
@@ -91,40 +104,41 @@ def make(check_id: str, status: str, severity: str = "critical", **rest: Any) ->
     action = rest.get("action")
     if action is not None:
         _refuse_unknown("action", action, ACTIONS)
-    check: Dict[str, Any] = dict.fromkeys(KEYS)
+    check: Dict[str, object] = dict.fromkeys(KEYS)
     check.update(rest)
     check.update({"id": check_id, "status": status, "severity": severity})
     for key in ("evidence", "reason", "measured"):
         # What a node says goes on to terminals, logs and web pages.
         if isinstance(check[key], (str, bytes)):
             check[key] = clean(check[key])
-    if isinstance(check["measured"], (int, float)) and not abs(check["measured"]) <= MOST:
+    measured = check["measured"]
+    if isinstance(measured, (int, float)) and not abs(measured) <= MOST:
         # A broken card or disk may measure it, and JSON has no number for it.
-        check["measured"] = f"{check['measured']:g}" if isinstance(check["measured"], float) else "beyond any measure"
+        check["measured"] = f"{measured:g}" if isinstance(measured, float) else "beyond any measure"
     return cast("Check", check)
 
 
-def passed(check_id: str, severity: str = "critical", **rest: Any) -> Check:
+def passed(check_id: str, severity: str = "critical", **rest: object) -> Check:
     """A check whose measurement is what it should be."""
     return make(check_id, "pass", severity, **rest)
 
 
-def failed(check_id: str, severity: str = "critical", **rest: Any) -> Check:
+def failed(check_id: str, severity: str = "critical", **rest: object) -> Check:
     """A check that is not met: ``warn`` for severity info and warning, ``fail`` for critical and fatal."""
     return make(check_id, "fail" if severity in ("critical", "fatal") else "warn", severity, **rest)
 
 
-def skipped(check_id: str, reason: str, severity: str = "critical", **rest: Any) -> Check:
+def skipped(check_id: str, reason: str, severity: str = "critical", **rest: object) -> Check:
     """A check that does not apply to this host or card, with the reason."""
     return make(check_id, "skip", severity, reason=reason, **rest)
 
 
-def incomplete(check_id: str, reason: str, severity: str = "critical", **rest: Any) -> Check:
+def incomplete(check_id: str, reason: str, severity: str = "critical", **rest: object) -> Check:
     """A check that could not be made: a missing tool or fact is never *fine*."""
     return make(check_id, "incomplete", severity, reason=reason, **rest)
 
 
-def judged(check_id: str, ok: bool, severity: str = "critical", **rest: Any) -> Check:
+def judged(check_id: str, ok: bool, severity: str = "critical", **rest: object) -> Check:
     """``passed`` or ``failed``; a passing check carries neither action nor remedy."""
     if ok:
         rest.pop("action", None)
@@ -148,9 +162,9 @@ def verdict(checks: Iterable[Check]) -> str:
     return "pass"
 
 
-def with_verdict(answer: Dict[str, Any]) -> Dict[str, Any]:
+def with_verdict(answer: Mapping[str, object]) -> Dict[str, object]:
     """The answer of a module that proves something, with the verdict beside its ``checks``."""
-    return {**answer, "verdict": verdict(answer["checks"])}
+    return {**answer, "verdict": verdict(cast("Iterable[Check]", answer["checks"]))}
 
 
 def counts(checks: Iterable[Check]) -> Dict[str, int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import stat as stat_module
-from typing import Any, Callable, Sequence, TypeVar
+from typing import Callable, Sequence, TypeVar, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
@@ -47,7 +47,7 @@ class Host:
         self.machine = machine or (os.uname().machine if self.live else None)
         self.unknown_facts: dict[str, str] = {}
         self._runner = runner
-        self._memory: dict[str, Any] = {}
+        self._memory: dict[str, object] = {}
 
     def unknown(self, fact: str, reason: str) -> None:
         """Note that `fact` (a dotted path into the observation) could not be seen. The first reason stays."""
@@ -57,8 +57,7 @@ class Host:
         """The value of `produce()`, computed at the first call and shared between observers."""
         if key not in self._memory:
             self._memory[key] = produce()
-        value: T = self._memory[key]
-        return value
+        return cast("T", self._memory[key])
 
     # Paths
 

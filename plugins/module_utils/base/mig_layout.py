@@ -16,12 +16,28 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, List, Mapping, Tuple, TypedDict
 
 # Python 3.8 runs this too: the aliases below are evaluated.
 Answer = Tuple[int, str]
 Runner = Callable[[List[str]], Answer]
-Cards = List[Dict[str, Any]]
+
+
+class Wished(TypedDict):
+    """Layout of a card."""
+
+    bus_id: str
+    profiles: List[str]
+
+
+class State(TypedDict):
+    """State of a card, see :func:`observe`."""
+
+    current: bool | None
+    pending: bool | None
+    profiles: List[str]
+    busy: List[str]
+
 
 FAILED, BUSY, PENDING = 1, 2, 3
 _CARD = re.compile(r"^GPU \d+: .*\(UUID: (GPU-[0-9a-f-]+)\)")
@@ -85,12 +101,12 @@ def _asked(smi: Runner, argv: list[str]) -> str:
     return text
 
 
-def observe(smi: Runner) -> dict[str, dict[str, Any]]:
+def observe(smi: Runner) -> dict[str, State]:
     """State of each card by bus id: `current` and `pending` (None where it knows no MIG), `profiles`, `busy` (names of processes
     that compute: all but those of the desktop).
     """
     listed = parse_list(_asked(smi, ["-L"]))
-    cards = {}
+    cards: dict[str, State] = {}
     for gpu in _document(_asked(smi, ["-q", "-x"])).findall("gpu"):
         names = [
             info.findtext("process_name") or "?"
@@ -123,14 +139,14 @@ def _flag(text: str | None) -> bool | None:
     return {"Enabled": True, "Disabled": False}.get(text or "")
 
 
-def is_right(state: dict[str, Any], wished: list[str]) -> bool:
+def is_right(state: Mapping[str, Any], wished: list[str]) -> bool:
     """Whether a card is parted as wished."""
     if not wished:
         return not state["current"] and not state["pending"]
     return bool(state["current"]) and sorted(state["profiles"]) == sorted(wished)
 
 
-def apply(cards: Cards, smi: Runner = run) -> list[str]:
+def apply(cards: List[Wished], smi: Runner = run) -> list[str]:
     """Bring the cards to their layout; what was changed, in words. Refused as a whole, before the first change, where one of the
     cards to change computes. Raises LayoutError.
     """
@@ -156,7 +172,7 @@ def apply(cards: Cards, smi: Runner = run) -> list[str]:
     return [_bring(smi, bus_id, state, wished) for bus_id, state, wished in wrong]
 
 
-def _bring(smi: Runner, bus_id: str, state: dict[str, Any], wished: list[str]) -> str:
+def _bring(smi: Runner, bus_id: str, state: State, wished: list[str]) -> str:
     if state["current"]:
         _clear(smi, bus_id)
     if state["current"] != bool(wished) or state["pending"] != bool(wished):
@@ -189,8 +205,7 @@ def _switch(smi: Runner, bus_id: str, on: bool) -> None:
 
 
 def _mode(smi: Runner, bus_id: str) -> bool | None:
-    found: bool | None = observe(smi)[bus_id]["current"]
-    return found
+    return observe(smi)[bus_id]["current"]
 
 
 def main(arguments: list[str]) -> int:

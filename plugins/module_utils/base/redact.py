@@ -195,7 +195,7 @@ def access(url: str, known: Iterable[Mapping[str, str]]) -> Credentials | None:
 
 
 #: The option of a module that takes credentials.
-OPTION: dict[str, Any] = {
+OPTION: dict[str, object] = {
     "type": "list",
     "elements": "dict",
     "default": [],

@@ -18,7 +18,7 @@ import resource
 import select
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
@@ -234,7 +234,7 @@ def probe(path: str, say: Any) -> None:
         return
     for index in range(driver.integer("cuDeviceGetCount")):
         say("begin", index=index)
-        facts: Dict[str, Any] = {"index": index}
+        facts: Dict[str, object] = {"index": index}
         try:
             _use(driver, index, facts)
         except _Failed as failure:
@@ -243,7 +243,7 @@ def probe(path: str, say: Any) -> None:
     say("end")
 
 
-def _use(driver: _Driver, index: int, facts: Dict[str, Any]) -> None:
+def _use(driver: _Driver, index: int, facts: Dict[str, object]) -> None:
     """Name the card, then make a context, fill a piece of its memory there and read it back."""
     device = driver.integer("cuDeviceGet", index)
     total = ctypes.c_size_t()
@@ -283,10 +283,34 @@ def _fill_and_read(driver: _Driver) -> bool:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+class CallFailure(TypedDict, total=False):
+    """What a call of CUDA returned."""
+
+    call: str
+    code: int
+    name: Optional[str]
+
+
+class Step(TypedDict, total=False):
+    """What the child says of one step (``step``: library, init, begin, device, end)."""
+
+    step: str
+    error: str
+    version: int
+    count: int
+    failure: CallFailure
+    index: int
+    name: str
+    memory_total_mib: int
+    compute_capability: str
+    pci_bus_id: str
+    right: bool
+
+
 class Answer(NamedTuple):
     """What the child said and how it ended: ``code`` of exit, ``signal`` that killed it, or ``hung``."""
 
-    steps: List[Dict[str, Any]]
+    steps: List[Step]
     code: Optional[int]
     signal: Optional[int]
     hung: bool
@@ -362,8 +386,8 @@ def _reap(child: int, seconds: float) -> Optional[int]:
         time.sleep(0.02)
 
 
-def _steps(text: str) -> List[Dict[str, Any]]:
-    steps = []
+def _steps(text: str) -> List[Step]:
+    steps: List[Step] = []
     for line in text.splitlines():
         with contextlib.suppress(ValueError):
             steps.append(json.loads(line))
@@ -435,7 +459,7 @@ def _broken_off(check_id: str, answer: Answer, timeout: float, index: Optional[i
     )
 
 
-def _from_code(check_id: str, failure: Dict[str, Any], gpu: Optional[str]) -> Check:
+def _from_code(check_id: str, failure: CallFailure, gpu: Optional[str]) -> Check:
     error = explain(failure["code"], failure.get("name"))
     return checks.make(
         check_id,
@@ -488,7 +512,7 @@ def _judge_count(count: int, expected: Optional[int]) -> Check:
     )
 
 
-def _judge_device(device: Dict[str, Any]) -> Check:
+def _judge_device(device: Step) -> Check:
     gpu = "{} ({})".format(device["index"], device.get("pci_bus_id") or "no bus id")
     if "failure" in device:
         return _from_code("cuda.compute", device["failure"], gpu)

@@ -17,7 +17,7 @@ import re
 import signal
 import stat
 import tempfile
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_json
@@ -278,6 +278,26 @@ def run_fio(argv: Sequence[str], directory: str, timeout: float) -> run.Result:
 Runner = Callable[[Sequence[str], str, float], run.Result]
 
 
+class Measured(TypedDict, total=False):
+    """Run of one part, see :func:`measure`, with its numbers where it has some."""
+
+    document: Optional[fio_json.Document]
+    error: Optional[str]
+    argv: List[str]
+    engine: str
+    direct: bool
+    seconds: float
+    rc: Optional[int]
+    passed_over: List[str]
+    version: str
+    iops: float
+    bw_bytes: float
+    io_bytes: float
+    total_ios: float
+    runtime_ms: float
+    clat_ns: fio_json.Latency
+
+
 def measure(
     executable: str,
     directory: str,
@@ -285,7 +305,7 @@ def measure(
     engines: Sequence[str],
     timeout: Optional[float] = None,
     runner: Runner = run_fio,
-) -> Iterator[Tuple[Part, Dict[str, Any]]]:
+) -> Iterator[Tuple[Part, Measured]]:
     """Run the parts one after the other, each in its own private directory.
 
     Yields:
@@ -306,9 +326,9 @@ def _first_that_works(
     direct: bool,
     timeout: Optional[float],
     runner: Runner,
-) -> Dict[str, Any]:
+) -> Measured:
     """Try the engines in their order: one may be listed and still be forbidden here (seccomp, sysctl)."""
-    result: Dict[str, Any] = {}
+    result: Measured = {}
     passed_over: List[str] = []
     for engine in engines:
         argv = command(executable, part, engine, direct)
@@ -325,7 +345,7 @@ def _first_that_works(
     return result
 
 
-def _read(outcome: run.Result) -> Dict[str, Any]:
+def _read(outcome: run.Result) -> Measured:
     if outcome.error:
         return {"document": None, "error": outcome.error}
     try:
@@ -338,7 +358,7 @@ def _read(outcome: run.Result) -> Dict[str, Any]:
 _OF_THE_ENGINE = (errno.ENOSYS, errno.EPERM, errno.ENOMEM, errno.EAGAIN, -1)
 
 
-def _fault_of_engine(result: Dict[str, Any]) -> Optional[str]:
+def _fault_of_engine(result: Measured) -> Optional[str]:
     """What the engine lacks where another one may do; ``None`` where the answer stands: an error of the disk is one."""
     document = result["document"]
     if document is None:

@@ -16,16 +16,57 @@ import json
 import math
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
-Document = Dict[str, Any]
-Measurement = Dict[str, Any]
 
+class Latency(TypedDict):
+    """Latency of one direction, in nanoseconds; ``percentiles`` by their number."""
+
+    min: float
+    mean: float
+    max: float
+    stddev: float
+    percentiles: Dict[str, float]
+
+
+class Measurement(TypedDict):
+    """What one direction moved; see :func:`parse`."""
+
+    iops: float
+    bw_bytes: float
+    io_bytes: float
+    total_ios: float
+    runtime_ms: float
+    clat_ns: Latency
+
+
+class JobError(TypedDict):
+    """Error of a job; ``errno`` is None for one that is no number."""
+
+    job: str
+    errno: Optional[int]
+    message: str
+
+
+class Document(TypedDict):
+    """Result of a run of fio; see :func:`parse`."""
+
+    version: str
+    jobs: int
+    read: Optional[Measurement]
+    write: Optional[Measurement]
+    errors: List[JobError]
+    messages: List[str]
+    ended: Optional[str]
+
+
+#: An object of fio's JSON, before it was looked at.
+Raw = Mapping[str, object]
 
 #: Characters that are read. A result of ours has 10,000, one with every bin of its latencies (``json+``) 500,000.
 MOST_CHARACTERS = 2 * 1024**2
@@ -54,7 +95,7 @@ class FioError(Exception):
     """What fio printed is no result; the text is a sentence for a person."""
 
 
-def parse(text: Any, stderr: Any = "", rc: Optional[int] = 0) -> Document:
+def parse(text: object, stderr: object = "", rc: Optional[int] = 0) -> Document:
     """The result of a run of fio.
 
     Args:
@@ -76,8 +117,8 @@ def parse(text: Any, stderr: Any = "", rc: Optional[int] = 0) -> Document:
     """
     decoded, said = _decode(text).lstrip("\ufeff"), _decode(stderr)
     document, messages = _cut_out(decoded, said, rc)
-    jobs = document.get("jobs")
-    if not isinstance(jobs, list) or not isinstance(document.get("fio version"), str):
+    jobs, version = document.get("jobs"), document.get("fio version")
+    if not isinstance(jobs, list) or not isinstance(version, str):
         raise FioError(
             "expected fio's JSON with its version and jobs, and found keys: {}".format(
                 ", ".join(sorted(document))[:400]
@@ -94,7 +135,7 @@ def parse(text: Any, stderr: Any = "", rc: Optional[int] = 0) -> Document:
         for name in ("read", "write", "trim")
     }
     return {
-        "version": document["fio version"][:100],
+        "version": version[:100],
         "jobs": len(jobs),
         "read": _aggregate(sides["read"]),
         "write": _aggregate(sides["write"]),
@@ -104,7 +145,7 @@ def parse(text: Any, stderr: Any = "", rc: Optional[int] = 0) -> Document:
     }
 
 
-def _decode(text: Any) -> str:
+def _decode(text: object) -> str:
     """At most one character more than is read; what is beyond says nothing but that it is too much."""
     decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text or "")
     return decoded[: MOST_CHARACTERS + 1]
@@ -114,7 +155,7 @@ def _decode(text: Any) -> str:
 _NOT_A_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
-def _cut_out(text: str, stderr: str, rc: Optional[int]) -> tuple[Document, List[str]]:
+def _cut_out(text: str, stderr: str, rc: Optional[int]) -> tuple[Raw, List[str]]:
     """The document, and the lines around it (notes, errors of threads, the normal report)."""
     if max(len(text), len(stderr)) > MOST_CHARACTERS:
         raise FioError(f"fio printed more than {MOST_CHARACTERS} characters, which is no result of ours")
@@ -161,7 +202,7 @@ _OF_A_DIRECTION = (
 _JUDGED = frozenset((*_OF_A_JOB, *_OF_A_DIRECTION))
 
 
-def _once(pairs: List[Tuple[str, Any]]) -> Document:
+def _once(pairs: List[Tuple[str, object]]) -> Raw:
     """An object. Raises FioError where something that is judged stands there twice with different values."""
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -209,7 +250,7 @@ def _ended(messages: Sequence[str], rc: Optional[int]) -> Optional[str]:
     return _killed(rc) or ("fio did not end by itself" if rc is None else f"fio ended with exit status {rc}")
 
 
-def _figure(raw: Mapping[str, Any], name: str, where: str, required: bool = True) -> float:
+def _figure(raw: Raw, name: str, where: str, required: bool = True) -> float:
     """A figure of a disk: a number from 0 to :data:`MOST`, which some versions give as text. 0.0 for one that may be absent and is.
 
     Raises:
@@ -219,8 +260,8 @@ def _figure(raw: Mapping[str, Any], name: str, where: str, required: bool = True
     if value is None and not required:
         return 0.0
     try:
-        number = math.nan if isinstance(value, bool) or value is None else float(value)
-    except (TypeError, ValueError, OverflowError):
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
         number = math.nan
     if not 0 <= number <= MOST:
         found = "is missing" if value is None else "is " + _told(value)
@@ -228,7 +269,7 @@ def _figure(raw: Mapping[str, Any], name: str, where: str, required: bool = True
     return number
 
 
-def _told(value: Any) -> str:
+def _told(value: object) -> str:
     """A value that is not what it should be, for a person."""
     return "a list or an object" if isinstance(value, (list, dict)) else repr(value)[:60]
 
@@ -237,9 +278,9 @@ _SIZE = re.compile(r"^(\d{1,12})([kmg]?)(?:i?b)?$", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
-def _request(common: Any, job: Mapping[str, Any]) -> Optional[int]:
+def _request(common: object, job: Raw) -> Optional[int]:
     """The bytes of a request, where the job has one size for all and the document names it."""
-    options: Dict[str, Any] = {}
+    options: Dict[str, object] = {}
     for each in (common, job.get("job options")):
         options.update(each if isinstance(each, dict) else {})
     size = _SIZE.match(str(options.get("bs", options.get("blocksize", ""))))
@@ -248,9 +289,9 @@ def _request(common: Any, job: Mapping[str, Any]) -> Optional[int]:
     return int(size.group(1)) * _UNITS[size.group(2).lower()] or None
 
 
-def _refuse_negative(raw: Mapping[str, Any], direction: str) -> None:
+def _refuse_negative(raw: Raw, direction: str) -> None:
     """Raises FioError for a number below 0 anywhere in a direction of a job: fio measures nothing that could be."""
-    left: List[Tuple[str, Any]] = [(direction, raw)]
+    left: List[Tuple[str, object]] = [(direction, raw)]
     while left:
         where, value = left.pop()
         if isinstance(value, dict):
@@ -265,7 +306,7 @@ def _refuse_negative(raw: Mapping[str, Any], direction: str) -> None:
             )
 
 
-def _refuse_contradictions(raw: Mapping[str, Any], side: Measurement, direction: str, request: Optional[int]) -> None:
+def _refuse_contradictions(raw: Raw, side: Measurement, direction: str, request: Optional[int]) -> None:
     """Raises FioError where the figures of one direction cannot all be right: fio makes its rates of what it counts.
 
     The run time is whole milliseconds, and old versions round rates down to whole KiB and whole operations.
@@ -292,7 +333,7 @@ def _refuse_contradictions(raw: Mapping[str, Any], side: Measurement, direction:
         )
 
 
-def _side(job: Mapping[str, Any], direction: str, request: Optional[int] = None) -> Optional[Measurement]:
+def _side(job: Raw, direction: str, request: Optional[int] = None) -> Optional[Measurement]:
     """One direction of one job; ``None`` when it moved nothing. ``request`` are the bytes of each request, where they are known.
 
     Raises:
@@ -316,7 +357,7 @@ def _side(job: Mapping[str, Any], direction: str, request: Optional[int] = None)
     if idle:
         moved = ", ".join(name for name, value in counted.items() if value)
         raise FioError(f"the figures of fio contradict each other: {direction} has {moved}, and its {idle[0]} is 0")
-    side = {
+    side: Measurement = {
         "iops": counted["iops"],
         "bw_bytes": counted[rate] * (1 if rate == "bw_bytes" else 1024),
         "io_bytes": int(counted["io_bytes"] * kibibyte),
@@ -328,7 +369,7 @@ def _side(job: Mapping[str, Any], direction: str, request: Optional[int] = None)
     return side
 
 
-def _latency(side: Mapping[str, Any], name: str, direction: str, to_ns: int) -> Dict[str, Any]:
+def _latency(side: Raw, name: str, direction: str, to_ns: int) -> Latency:
     """The latency of a direction that moved data. Raises FioError."""
     raw, where = side.get(name), f"{direction}.{name}"
     percentiles = raw.get("percentile", {}) if isinstance(raw, dict) else None
@@ -358,19 +399,25 @@ def _aggregate(sides: List[Optional[Measurement]]) -> Optional[Measurement]:
     moved = [side for side in sides if side is not None]
     if not moved:
         return None
-    rates = {name: sum(side[name] for side in moved) for name in ("iops", "bw_bytes", "io_bytes", "total_ios")}
+    rates = {
+        "iops": sum(side["iops"] for side in moved),
+        "bw_bytes": sum(side["bw_bytes"] for side in moved),
+        "io_bytes": sum(side["io_bytes"] for side in moved),
+        "total_ios": sum(side["total_ios"] for side in moved),
+    }
     for name in rates:
         _figure(rates, name, "all jobs")
     return {
-        **rates,
         "iops": round(rates["iops"], 2),
         "bw_bytes": int(rates["bw_bytes"]),
+        "io_bytes": rates["io_bytes"],
+        "total_ios": rates["total_ios"],
         "runtime_ms": max(side["runtime_ms"] for side in moved),
         "clat_ns": _worst_latency(moved),
     }
 
 
-def _worst_latency(moved: List[Measurement]) -> Dict[str, Any]:
+def _worst_latency(moved: List[Measurement]) -> Latency:
     latencies = [side["clat_ns"] for side in moved]
     weights = [side["total_ios"] or 1 for side in moved]
     keys = sorted({key for latency in latencies for key in latency["percentiles"]}, key=float)
@@ -384,9 +431,9 @@ def _worst_latency(moved: List[Measurement]) -> Dict[str, Any]:
     }
 
 
-def _errors(jobs: Sequence[Mapping[str, Any]], messages: Sequence[str]) -> List[Dict[str, Any]]:
+def _errors(jobs: Sequence[Raw], messages: Sequence[str]) -> List[JobError]:
     """The distinct errors, of the jobs and of what fio said beside them. One that is no number is an error too."""
-    told: List[Dict[str, Any]] = []
+    told: List[JobError] = []
     for job in jobs:
         name = _told(job.get("jobname"))
         # With continue_on_error the first error stands beside an "error" of 0.
@@ -405,14 +452,14 @@ def _errors(jobs: Sequence[Mapping[str, Any]], messages: Sequence[str]) -> List[
             words = request.group(1)
             known = [number for number in OUTCOMES if number > 0 and words.startswith(os.strerror(number))]
             told.append(_error("", known[0] if known else words))
-    distinct: Dict[Any, Dict[str, Any]] = {}
+    distinct: Dict[Optional[int], JobError] = {}
     for error in told:
         if error["errno"] != 0:
             distinct.setdefault(error["errno"], error)
     return list(distinct.values())
 
 
-def _error(job: str, value: Any) -> Dict[str, Any]:
+def _error(job: str, value: object) -> JobError:
     """One value of an error as :func:`parse` gives it; its ``errno`` is 0 where it says that there was none."""
     number = value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31 else None
     if number is None:
@@ -505,6 +552,11 @@ def expected_of(part: str, disk_class: Optional[str], floor: Optional[float] = N
     return result
 
 
+def side_of(part: str, document: Document) -> Optional[Measurement]:
+    """The direction of a document that a part is about."""
+    return document["write"] if part == "seqwrite" else document["read"]
+
+
 def judge(
     part: str,
     document: Document,
@@ -531,11 +583,11 @@ def judge(
     unusable = _unusable(check_id, part, document, wanted_seconds)
     if unusable is not None:
         return [unusable]
-    side: Measurement = document["write" if part == "seqwrite" else "read"]
+    side = cast("Measurement", side_of(part, document))
     random = part.startswith("randread")
     measured = side["iops"] if random else side["bw_bytes"]
     expected = expected_of(part, disk_class, floor)
-    rest: Dict[str, Any] = {
+    rest: checks.Rest = {
         "unit": "IOPS" if random else "MB/s",
         "measured": _shown(measured, random),
         "expected": {key: _shown(value, random) for key, value in expected.items()} or None,
@@ -555,7 +607,7 @@ def _judge_floor(
     floor: Optional[float],
     disk_class: Optional[str],
     buffered: bool,
-    rest: Dict[str, Any],
+    rest: checks.Rest,
 ) -> Check:
     if buffered:
         return checks.failed(
@@ -595,7 +647,7 @@ def _unusable(check_id: str, part: str, document: Document, wanted_seconds: Opti
     evidence = "; ".join(document["messages"]) or None
     for error in document["errors"]:
         known = OUTCOMES.get(
-            error["errno"],
+            error["errno"] or 0,
             {
                 "status": "incomplete",
                 "action": "none",
@@ -612,7 +664,7 @@ def _unusable(check_id: str, part: str, document: Document, wanted_seconds: Opti
             measured=error["message"],
             evidence=evidence,
         )
-    side = document["write" if part == "seqwrite" else "read"]
+    side = side_of(part, document)
     again = "run it again; look for what ended fio (a time limit, the out-of-memory killer, a lost connection)"
     if document["ended"]:
         reason = f"{document['ended']}: its figures are not those of a whole run"

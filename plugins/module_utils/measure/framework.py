@@ -13,7 +13,19 @@ import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypedDict,
+    Union,
+    cast,
+)
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, About
@@ -79,7 +91,7 @@ say("import", version=str(getattr(module, "__version__", "")))
 SUM = float(256**3)
 
 # The facts of each step; the sum of a broken card may be no number of JSON, and then is the word for it.
-_FACTS: Dict[str, Dict[str, Any]] = {
+_FACTS: Dict[str, Dict[str, Union[type, Tuple[type, ...]]]] = {
     "user": {},
     "start": {},
     "import": {"version": str},
@@ -88,6 +100,22 @@ _FACTS: Dict[str, Dict[str, Any]] = {
     "end": {},
 }
 _LONGEST_STEP = 100_000
+
+
+class Step(TypedDict, total=False):
+    """What the program says of one step (``step``: a key of :data:`_FACTS`)."""
+
+    step: str
+    version: str
+    cuda: Optional[str]
+    cudnn: Optional[int]
+    available: bool
+    count: int
+    device: str
+    sum: Union[float, str]
+    name: str
+    error: str
+
 
 _ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -172,7 +200,7 @@ def judge_files(path: str, damage: Sequence[str]) -> Check:
 
     The check names the environment in its ``evidence``: from there the next plan knows what is to be built anew.
     """
-    rest: Dict[str, Any] = {"measured": len(damage), "expected": 0, "unit": "files", "evidence": path}
+    rest: checks.Rest = {"measured": len(damage), "expected": 0, "unit": "files", "evidence": path}
     if not damage:
         return checks.passed("framework.files", reason=path, **rest)
     reason = f"{path} is damaged: {', '.join(damage)}"
@@ -232,11 +260,12 @@ def versions_of(text: str) -> Dict[str, str]:
     """What a framework said of itself: ``version``, and ``cuda`` and ``cudnn`` where it runs with them."""
     found: Dict[str, str] = {}
     for step in steps_of(text):
-        for key in ("version", "cuda"):
-            if step.get(key) and step["step"] in ("import", "cuda"):
-                found[key] = str(step[key])
-        if isinstance(step.get("cudnn"), int) and step["cudnn"] > 0:
-            found["cudnn"] = cudnn_text(step["cudnn"])
+        if step["step"] in ("import", "cuda"):
+            told = {"version": step.get("version"), "cuda": step.get("cuda")}
+            found.update({key: str(value) for key, value in told.items() if value})
+        cudnn = step.get("cudnn")
+        if isinstance(cudnn, int) and cudnn > 0:
+            found["cudnn"] = cudnn_text(cudnn)
     return found
 
 
@@ -246,9 +275,9 @@ def cudnn_text(number: int) -> str:
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
-def steps_of(text: str) -> List[Dict[str, Any]]:
+def steps_of(text: str) -> List[Step]:
     """The steps that were told, in their order, whatever else was printed; one that is cut off or lacks a fact was not told."""
-    steps = []
+    steps: List[Step] = []
     for line in text.splitlines():
         if line.startswith(MARK) and len(line) < _LONGEST_STEP:
             try:
@@ -256,11 +285,11 @@ def steps_of(text: str) -> List[Dict[str, Any]]:
             except (ValueError, RecursionError):
                 continue
             if isinstance(step, dict) and _whole(step):
-                steps.append(step)
+                steps.append(cast("Step", step))
     return steps
 
 
-def _whole(step: Dict[str, Any]) -> bool:
+def _whole(step: Mapping[str, object]) -> bool:
     """Whether a step has the facts that are read of it, each of its kind."""
     name = step.get("step")
     if name in ("import", "compute") and isinstance(step.get("error"), str):
@@ -297,7 +326,7 @@ def judge(
     return result
 
 
-def _not_imported(framework: About, python: str, answer: Any, steps: Dict[str, Any]) -> Check:
+def _not_imported(framework: About, python: str, answer: Any, steps: Mapping[str, Step]) -> Check:
     """The interpreter is missing (nothing was tried), or the import failed, crashed or hung."""
     if "import" in steps:
         error = str(steps["import"]["error"])
@@ -357,8 +386,8 @@ def _judge_version(framework: About, found: str, wanted: Optional[str]) -> Check
 
 def _judge_cuda(
     framework: About,
-    imported: Dict[str, Any],
-    told: Optional[Dict[str, Any]],
+    imported: Step,
+    told: Optional[Step],
     expect_cuda: bool,
     expected_gpus: Optional[int],
     answer: Any,
@@ -368,7 +397,7 @@ def _judge_cuda(
     if told is None:
         return _broken_off(framework, answer, "framework.cuda")
     built = imported.get("cuda")
-    rest: Dict[str, Any] = {"measured": told["count"], "expected": expected_gpus, "unit": "cards"}
+    rest: checks.Rest = {"measured": told["count"], "expected": expected_gpus, "unit": "cards"}
     if not built:
         return checks.failed(
             "framework.cuda",
@@ -409,7 +438,7 @@ def _cuda_trouble(text: str) -> Tuple[str, str, str]:
     )
 
 
-def _judge_compute(step: Dict[str, Any], expect_cuda: bool) -> Check:
+def _judge_compute(step: Step, expect_cuda: bool) -> Check:
     device = str(step["device"])
     gpu = None if device == "cpu" else device
     if device == "cpu" and expect_cuda:

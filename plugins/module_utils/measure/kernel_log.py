@@ -9,7 +9,7 @@ The log is read as dmesg or the journal shows it; what stands before the driver'
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Match, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Match, NamedTuple, Optional, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result, run
 
@@ -91,7 +91,38 @@ def _whole(lines: Sequence[str]) -> bool:
     return any(_BOOTED in line for line in lines[:50]) or any(_LOADED in line for line in lines)
 
 
-def events(lines: Sequence[str]) -> Dict[str, Any]:
+class _Event(TypedDict):
+    kind: str
+    code: int
+    bus_id: str
+    count: int
+    fatal: bool
+    message: str
+
+
+class Event(_Event, total=False):
+    """An error of the log; ``again``: told by a line that only repeats it."""
+
+    again: bool
+
+
+class Events(TypedDict):
+    """What :func:`events` returns."""
+
+    events: List[Event]
+    earlier: int
+    more: int
+
+
+class Seen(Events):
+    """What the module kernel_log answers."""
+
+    lines: int
+    whole: bool
+    why: Optional[str]
+
+
+def events(lines: Sequence[str]) -> Events:
     """The numbered errors of the log.
 
     Returns:
@@ -102,8 +133,8 @@ def events(lines: Sequence[str]) -> Dict[str, Any]:
         ``earlier``: how many errors came before, under a driver that is not the one that runs.
         ``more``: how many could not be told apart, beyond :data:`MOST_EVENTS`.
     """
-    found: Dict[Tuple[str, int, str], Dict[str, Any]] = {}
-    while_loading: Dict[Tuple[str, int, str], Dict[str, Any]] = {}
+    found: Dict[Tuple[str, int, str], Event] = {}
+    while_loading: Dict[Tuple[str, int, str], Event] = {}
     earlier = more = left = 0
     refused: Optional[Match[str]] = None
     for line in lines:
@@ -130,7 +161,9 @@ def events(lines: Sequence[str]) -> Dict[str, Any]:
         if known is not None and again:
             continue
         if known is not None:
-            known.update(count=known["count"] + 1, fatal=known["fatal"] or event["fatal"], message=event["message"])
+            known["count"] += 1
+            known["fatal"] = known["fatal"] or event["fatal"]
+            known["message"] = event["message"]
         elif len(found) < MOST_EVENTS:
             found[key] = event
         else:
@@ -138,7 +171,7 @@ def events(lines: Sequence[str]) -> Dict[str, Any]:
     return {"events": list(found.values()), "earlier": earlier, "more": more}
 
 
-def _event(line: str) -> Optional[Dict[str, Any]]:
+def _event(line: str) -> Optional[Event]:
     """The error that one line tells of; None for any other line."""
     if "NVRM: " not in line and "SXid" not in line:
         return None
@@ -152,17 +185,17 @@ def _event(line: str) -> Optional[Dict[str, Any]]:
     return _made("sxid" if sxid else "xid", int(code or _FALLEN_XID), (domain, bus, device, function), match.group(0))
 
 
-def _not_started(line: str) -> Optional[Dict[str, Any]]:
+def _not_started(line: str) -> Optional[Event]:
     """A card that the driver could not start. The second line of it counts only where the log has lost the first."""
     match = _INIT.search(line) if " failed" in line else None
     if match is None:
         return None
     domain, bus, device, function, words, _rest = match.groups()
     event = _made("init", 0, (domain, bus, device, function), match.group(0))
-    return event if words == "RmInitAdapter" else dict(event, again=True)
+    return event if words == "RmInitAdapter" else {**event, "again": True}
 
 
-def _gone(line: str, refused: Optional[Match[str]]) -> Optional[Dict[str, Any]]:
+def _gone(line: str, refused: Optional[Match[str]]) -> Optional[Event]:
     """A card that is off the bus, by a line that does not name it itself; ``refused`` are the words before, which do."""
     found = line.find("NVRM: ")
     if found < 0 or _OFF not in line:
@@ -174,7 +207,7 @@ def _gone(line: str, refused: Optional[Match[str]]) -> Optional[Dict[str, Any]]:
     return _made("xid", _FALLEN_XID, refused.groups(), named + words)
 
 
-def _made(kind: str, code: int, place: Sequence[Optional[str]], message: str) -> Dict[str, Any]:
+def _made(kind: str, code: int, place: Sequence[Optional[str]], message: str) -> Event:
     domain, bus, device, function = place
     return {
         "kind": kind,

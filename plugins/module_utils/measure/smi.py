@@ -17,11 +17,19 @@ from __future__ import annotations
 import itertools
 import re
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, cast
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple, cast
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, SmiData
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Card,
+        CardMig,
+        Process,
+        RemappedRows,
+        RetiredPages,
+        SmiData,
+    )
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.smi_judge import Expected
 
 
 class SmiError(Exception):
@@ -221,7 +229,7 @@ _MOST_BESIDE = 100_000
 _MOST_OF_A_LINE = 500
 
 
-def parse_xml(text: Any) -> SmiData:
+def parse_xml(text: object) -> SmiData:
     """The answer of ``nvidia-smi -q -x`` as plain data.
 
     Args:
@@ -264,7 +272,7 @@ def _some(element: ET.Element, path: str, most: int) -> List[ET.Element]:
     return found
 
 
-def _cut_out(text: Any) -> Tuple[str, List[str]]:
+def _cut_out(text: object) -> Tuple[str, List[str]]:
     """The document and the lines around it."""
     decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     if len(decoded) > _MOST_CHARACTERS:
@@ -426,30 +434,31 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
 def _gpu(index: int, element: ET.Element) -> Card:
     """One card: the table above, and what takes more than one value to tell."""
     read = _Reader(element)
-    gpu: Dict[str, Any] = {"index": index, "clocks": {}, "fabric": {}, "pcie": {}, "ecc": {}}
+    values: Dict[str, object] = {}
+    groups: Dict[str, Dict[str, object]] = {"clocks": {}, "fabric": {}, "pcie": {}, "ecc": {}}
     for key, how, paths in _VALUES:
-        group, dot, name = key.partition(".")
-        place, name = (gpu[group], name) if dot else (gpu, key)
+        group, _dot, name = key.rpartition(".")
+        place = groups[group] if group else values
         place[name] = getattr(read, how)(*paths)
-    gpu["pci_bus_id"] = _bus_id(read)
-    gpu["pci_id"] = _pci_id(read.text("pci/pci_device_id"))
+    values["pci_bus_id"] = _bus_id(read)
+    values["pci_id"] = _pci_id(read.text("pci/pci_device_id"))
     # "None" is an answer here: nothing has to be done.
     action = read.raw("gpu_recovery_action")
-    gpu["recovery_action"] = None if is_not_applicable(action) and action != "None" else action
+    values["recovery_action"] = None if is_not_applicable(action) and action != "None" else action
     # 65535 is the counter's way of saying that it does not count.
-    gpu["pcie"]["replays"] = None if gpu["pcie"]["replays"] == 65535 else gpu["pcie"]["replays"]
-    if gpu["memory_total_mib"] == 0:
+    groups["pcie"]["replays"] = None if groups["pcie"]["replays"] == 65535 else groups["pcie"]["replays"]
+    if values["memory_total_mib"] == 0:
         read.refuse("fb_memory_usage/total", "0 MiB")
-    gpu["fabric"]["other"] = _other_health(read)
-    gpu["ecc"].update(_ecc_counts(read))
-    gpu["mig"] = _mig(read)
-    gpu["retired_pages"] = _retired_pages(read)
-    gpu["remapped_rows"] = _remapped_rows(read)
-    gpu["processes"] = _processes(element)
-    gpu["throttle"] = _throttle(read)
-    gpu["errors"] = _with_told_errors(read)
+    groups["fabric"]["other"] = _other_health(read)
+    groups["ecc"].update(_ecc_counts(read))
+    values["mig"] = _mig(read)
+    values["retired_pages"] = _retired_pages(read)
+    values["remapped_rows"] = _remapped_rows(read)
+    values["processes"] = _processes(element)
+    values["throttle"] = _throttle(read)
+    values["errors"] = _with_told_errors(read)
     # Filled by a table: that each key is there is for the gate's schema to say, which a test holds real cards against.
-    return cast("Card", gpu)
+    return cast("Card", {"index": index, **groups, **values})
 
 
 # Where words of an error say nothing of the card: eight good RTX 4090 had an addressing mode "Unknown Error" with driver 535.154, a
@@ -503,9 +512,9 @@ def _pci_id(text: Optional[str]) -> Optional[str]:
     return None if match is None else "{1}:{0}".format(*match.groups()).lower()
 
 
-def _ecc_counts(read: _Reader) -> Dict[str, Any]:
+def _ecc_counts(read: _Reader) -> Dict[str, Optional[int]]:
     """Errors by life time: *volatile* since the driver was loaded, *aggregate* over the card's life."""
-    counts: Dict[str, Any] = {}
+    counts: Dict[str, Optional[int]] = {}
     for life in ("volatile", "aggregate"):
         base = "ecc_errors/" + life + "/"
         sram = read.total(
@@ -549,7 +558,7 @@ def _other_health(read: _Reader) -> Optional[str]:
     return text or None
 
 
-def _retired_pages(read: _Reader) -> Optional[Dict[str, Any]]:
+def _retired_pages(read: _Reader) -> Optional[RetiredPages]:
     """Pages that Volta and older take out of use; ``None`` where the card does not do that.
 
     ``pending_retirement`` (375) and ``pending_blacklist`` (430) can both be there; either of them counts.
@@ -564,10 +573,10 @@ def _retired_pages(read: _Reader) -> Optional[Dict[str, Any]]:
     return {"single_bit": single, "double_bit": double, "pending": pending}
 
 
-def _remapped_rows(read: _Reader) -> Optional[Dict[str, Any]]:
+def _remapped_rows(read: _Reader) -> Optional[RemappedRows]:
     """Rows that Ampere and newer replace; ``None`` where the card does not do that (the tag then holds ``N/A``)."""
     base = "remapped_rows/"
-    rows: Dict[str, Any] = {
+    rows: RemappedRows = {
         "correctable": read.integer(base + "remapped_row_corr"),
         "uncorrectable": read.integer(base + "remapped_row_unc"),
         "pending": read.flag(base + "remapped_row_pending"),
@@ -583,7 +592,7 @@ def _remapped_rows(read: _Reader) -> Optional[Dict[str, Any]]:
     return rows
 
 
-def _mig(read: _Reader) -> Dict[str, Any]:
+def _mig(read: _Reader) -> CardMig:
     """The mode, and the instances with the errors of their memory that could not be corrected."""
     devices = []
     for device in _some(read.element, "mig_devices/mig_device", _MOST_INSTANCES):
@@ -656,12 +665,12 @@ def _throttle(read: _Reader) -> Optional[List[str]]:
     return active if seen else None
 
 
-def _processes(element: ET.Element) -> List[Dict[str, Any]]:
+def _processes(element: ET.Element) -> List[Process]:
     """Processes on the card; ``type`` is C (compute), G (graphics), C+G or M+C (multi-process service).
 
     Old drivers list only those that compute, in ``compute_processes`` and without a type.
     """
-    processes = []
+    processes: List[Process] = []
     for path, kind in (("processes/process_info", None), ("compute_processes/process_info", "C")):
         for info in _some(element, path, _MOST_PROCESSES):
             read = _Reader(info)
@@ -683,7 +692,7 @@ def _processes(element: ET.Element) -> List[Dict[str, Any]]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def judge(data: SmiData, expected: Optional[Dict[str, Any]] = None) -> List[Check]:
+def judge(data: SmiData, expected: Optional[Expected] = None) -> List[Check]:
     """Every check that one answer of nvidia-smi allows; see :func:`smi_judge.judge` for ``expected``."""
     from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
 

@@ -13,7 +13,19 @@ is written beside its constant.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Pattern,
+    Sequence,
+    Tuple,
+    TypedDict,
+)
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake, smi_messages
@@ -28,7 +40,28 @@ if TYPE_CHECKING:
         SmiData,
     )
 
-Expected = Mapping[str, Any]
+
+class Expected(TypedDict, total=False):
+    """What the cards are held against; see :func:`judge`."""
+
+    count: Optional[int]
+    names: Optional[Sequence[str]]
+    bus_ids: Sequence[str]
+    ignore: Sequence[str]
+    driver: Optional[str]
+    min_driver: Optional[str]
+    pcie_lanes: Mapping[str, int]
+    pcie_gen: int
+    max_temperature_c: int
+    max_memory_temperature_c: int
+    power_limit_w: float
+    compute_mode: str
+    persistence: bool
+    mig: bool
+    ecc: bool
+    idle: bool
+    under_load: bool
+
 
 REMAPPED_ROWS_LIMIT = 512
 RETIRED_PAGES_WARN = 60
@@ -117,7 +150,7 @@ def judge_count(data: SmiData, expected: Expected) -> Check:
     attached = data.get("attached_gpus")
     wanted = expected.get("count")
     missing = _missing_bus_ids(data["gpus"], expected.get("bus_ids"))
-    rest: Dict[str, Any] = {
+    rest: checks.Rest = {
         "measured": found,
         "expected": wanted,
         "unit": "cards",
@@ -138,13 +171,13 @@ def judge_count(data: SmiData, expected: Expected) -> Check:
         return _cards_missing("nvidia-smi does not see every card that is on the PCI bus", missing, rest)
     if attached is not None and attached != found:
         reason = f"nvidia-smi says that {attached} cards are attached and describes {found}"
-        return _cards_missing(reason, missing, dict(rest, expected=attached))
+        return _cards_missing(reason, missing, {**rest, "expected": attached})
     if not found:
         return _cards_missing("nvidia-smi sees no card", missing, rest)
     return checks.passed("gpu.count", reason="every card answers", **rest)
 
 
-def _cards_missing(reason: str, missing: Sequence[str], rest: Dict[str, Any]) -> Check:
+def _cards_missing(reason: str, missing: Sequence[str], rest: checks.Rest) -> Check:
     where = " (missing: {})".format(", ".join(missing)) if missing else ""
     return checks.failed(
         "gpu.count",
@@ -165,7 +198,7 @@ def judge_models(gpus: Sequence[Card], expected: Expected) -> Check:
     """The cards are those that the inventory names."""
     names = [str(gpu.get("name") or "unreadable") for gpu in gpus]
     wanted = [str(name) for name in expected.get("names") or ()]
-    rest: Dict[str, Any] = {"measured": names, "expected": wanted or None}
+    rest: checks.Rest = {"measured": names, "expected": wanted or None}
     if not names or None in [gpu.get("name") for gpu in gpus]:
         return checks.incomplete(
             "gpu.model", "there is no card, or one whose model could not be read", "warning", **rest
@@ -231,7 +264,7 @@ def judge_driver(version: Optional[str], expected: Expected) -> List[Check]:
 
 
 def _judge_version(check_id: str, version: Optional[str], wanted: str, severity: str, exact: bool) -> Check:
-    rest: Dict[str, Any] = {"measured": version, "expected": wanted}
+    rest: checks.Rest = {"measured": version, "expected": wanted}
     if not version:
         return checks.incomplete(check_id, "nvidia-smi names no driver version", severity, **rest)
     ok = dotted.belongs(version, wanted) if exact else dotted.at_least(version, wanted)
@@ -286,7 +319,7 @@ def _judge_untold(gpus: Sequence[Card], errors: Mapping[str, str]) -> List[Check
     return [checks.incomplete("smi.readable", reason, action="install", remedy=remedy)]
 
 
-def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, **rest: Any) -> Check:
+def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, gpu: Optional[str] = None) -> Check:
     """The check that fails because of values which are errors; the first known sentence among them names the cause.
 
     Where the driver only could not tell the lists that go with a card (clocks that it offers, processes), the card is not blamed, and
@@ -304,7 +337,7 @@ def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, **rest: A
             evidence=text,
             action="none",
             remedy="run 'nvidia-smi -q' as root; where the error stays, look in the kernel log for Xid 79, 119 and 120 and reboot the host",
-            **rest,
+            gpu=gpu,
         )
     return checks.failed(
         check_id,
@@ -315,7 +348,7 @@ def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, **rest: A
         evidence=text,
         action=trouble.action if trouble else "reboot",
         remedy=trouble.remedy if trouble else "look in the kernel log for Xid 79, 119 and 120; reboot the host",
-        **rest,
+        gpu=gpu,
     )
 
 
@@ -397,8 +430,8 @@ def _flag(gpu: Card, value: Optional[bool], rule: Rule) -> Check:
     return _ruled(gpu, value, False, not value, rule)
 
 
-def _ruled(gpu: Card, value: Any, expected: Any, ok: bool, rule: Rule) -> Check:
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": value, "expected": expected, "unit": rule.unit}
+def _ruled(gpu: Card, value: object, expected: object, ok: bool, rule: Rule) -> Check:
+    rest: checks.Rest = {"gpu": label(gpu), "measured": value, "expected": expected, "unit": rule.unit}
     if value is None:
         return checks.skipped(rule.check_id, rule.absent, rule.severity, **rest)
     return checks.judged(
@@ -490,7 +523,7 @@ def _is(kind: Pattern[str], gpu: Card) -> bool:
 
 def _judge_ecc_mode(gpu: Card, expected: Expected) -> Check:
     current, pending, wanted = gpu["ecc"]["mode"], gpu["ecc"]["pending"], expected.get("ecc")
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": _on_off(current), "expected": _on_off(wanted)}
+    rest: checks.Rest = {"gpu": label(gpu), "measured": _on_off(current), "expected": _on_off(wanted)}
     if current is None:
         return checks.skipped(
             "ecc.mode", "the card has no error-correcting memory that can be switched", "warning", **rest
@@ -637,7 +670,7 @@ def _judge_temperature(gpu: Card, expected: Expected) -> List[Check]:
 def _judge_gpu_temperature(gpu: Card, expected: Expected) -> Check:
     value, slow, margin = gpu["temperature_c"], gpu["temperature_slow_c"], gpu["temperature_margin_c"]
     wanted = expected.get("max_temperature_c")
-    rest: Dict[str, Any] = {"gpu": label(gpu), "unit": "°C", "action": "check_hardware", "remedy": _COOL}
+    rest: checks.Rest = {"gpu": label(gpu), "unit": "°C", "action": "check_hardware", "remedy": _COOL}
     if value is None:
         return _judge_margin(gpu, rest)
     shutdown = _shutdown_temperature(gpu, value)
@@ -672,7 +705,7 @@ def _judge_gpu_temperature(gpu: Card, expected: Expected) -> Check:
     )
 
 
-def _judge_margin(gpu: Card, rest: Dict[str, Any]) -> Check:
+def _judge_margin(gpu: Card, rest: checks.Rest) -> Check:
     """Of a card that tells no temperature: how far it is from where it slows down and shuts itself down, where it tells that."""
     margin, last = gpu["temperature_margin_c"], _shutdown_margin(gpu)
     if margin is None or margin > TEMPERATURE_MARGIN_C:
@@ -795,7 +828,7 @@ def _judge_power(gpu: Card, expected: Expected) -> List[Check]:
 
 def _judge_power_limit(gpu: Card, limit: float, default: float, wanted: Optional[float]) -> Check:
     """A lowered limit is often wanted (heat, noise, power supply), so without a wish it is only told."""
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": limit, "expected": wanted or default, "unit": "W"}
+    rest: checks.Rest = {"gpu": label(gpu), "measured": limit, "expected": wanted or default, "unit": "W"}
     if wanted is None:
         note = None if abs(limit - default) < 1 else f"the power limit differs from the card's default of {default:g} W"
         return checks.passed("gpu.power_limit", "info", reason=note, **rest)
@@ -831,7 +864,7 @@ def _judge_fan(gpu: Card, _expected: Expected) -> List[Check]:
 
 def _judge_persistence(gpu: Card, expected: Expected) -> List[Check]:
     mode, wanted = gpu["persistence_mode"], expected.get("persistence")
-    rest: Dict[str, Any] = {
+    rest: checks.Rest = {
         "gpu": label(gpu),
         "measured": _on_off(mode),
         "expected": _on_off(True if wanted is None else wanted),
@@ -927,7 +960,7 @@ def _is_ill(entry: str) -> bool:
 
 def _judge_mig(gpu: Card, expected: Expected) -> List[Check]:
     current, pending, wanted = gpu["mig"]["current"], gpu["mig"]["pending"], expected.get("mig")
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": _on_off(current), "expected": _on_off(wanted)}
+    rest: checks.Rest = {"gpu": label(gpu), "measured": _on_off(current), "expected": _on_off(wanted)}
     if current is None:
         return [checks.skipped("gpu.mig", "the card cannot be partitioned (MIG)", "warning", **rest)]
     if pending is not None and pending != current:
@@ -962,7 +995,7 @@ _EXCLUSIVE = ("warning", "the compute mode keeps several processes from sharing 
 
 def _judge_compute_mode(gpu: Card, expected: Expected) -> List[Check]:
     mode = gpu["compute_mode"]
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": mode, "expected": "Default"}
+    rest: checks.Rest = {"gpu": label(gpu), "measured": mode, "expected": "Default"}
     if mode is None:
         return [checks.skipped("gpu.mode.compute", "the card has no compute mode", "warning", **rest)]
     ok = mode in ("Default", expected.get("compute_mode"))
@@ -1009,7 +1042,7 @@ def _judge_idle(gpu: Card, expected: Expected) -> List[Check]:
     busy = computing(gpu)
     desktop = len(gpu["processes"]) - len(busy)
     names = ", ".join("{} (pid {})".format(process["name"] or "unnamed", process["pid"]) for process in busy[:10])
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": len(busy), "unit": "computing processes"}
+    rest: checks.Rest = {"gpu": label(gpu), "measured": len(busy), "unit": "computing processes"}
     if not busy:
         note = f"{desktop} processes of the desktop do not count" if desktop else None
         return [checks.passed("gpu.idle", "warning", reason=note, **rest)]
@@ -1038,7 +1071,7 @@ def judge_pcie_width(gpu: Card, expected: Expected, cards: int = 1) -> Check:
     """
     width, maximum = gpu["pcie"]["width"], gpu["pcie"]["width_max"]
     wanted = _right_lanes(gpu, expected.get("pcie_lanes") or {})
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": width, "unit": "lanes"}
+    rest: checks.Rest = {"gpu": label(gpu), "measured": width, "unit": "lanes"}
     target = wanted or maximum
     if width is None or target is None:
         return checks.skipped("pcie.width", "the card tells no PCIe width, as in a virtual machine", gpu=label(gpu))
@@ -1075,7 +1108,7 @@ def _judge_pcie(gpu: Card, expected: Expected) -> List[Check]:
 def _judge_pcie_generation(gpu: Card, expected: Expected) -> Check:
     """An idle card lowers its link to the first generation, so it is held against the maximum only under load."""
     now, best = gpu["pcie"]["gen"], expected.get("pcie_gen") or gpu["pcie"]["gen_max"]
-    rest: Dict[str, Any] = {"gpu": label(gpu), "measured": now, "expected": best, "unit": "generation"}
+    rest: checks.Rest = {"gpu": label(gpu), "measured": now, "expected": best, "unit": "generation"}
     if now is None or best is None:
         return checks.skipped(
             "pcie.gen", "the card tells no PCIe generation, as in a virtual machine", "warning", **rest

@@ -279,7 +279,7 @@ def read_answer(
 
     Never raises, whatever the program printed. Data may come together with a failed check: one lost card of eight.
     """
-    rest: Dict[str, Any] = {"measured": rc, "expected": 0, "unit": "exit status"}
+    rest: checks.Rest = {"measured": rc, "expected": 0, "unit": "exit status"}
     shown = _text(stdout) + "\n" + _text(stderr)
     data: Optional[SmiData] = None
     unreadable: Optional[smi.SmiError] = None
@@ -315,7 +315,7 @@ def read_answer(
     return data, checks.passed("smi.runs", reason="nvidia-smi answered", **rest)
 
 
-def _troubled(trouble: Trouble, evidence: Optional[str], rest: Dict[str, Any]) -> Check:
+def _troubled(trouble: Trouble, evidence: Optional[str], rest: checks.Rest) -> Check:
     return checks.make(
         "smi.runs",
         trouble.status,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Iterable, Mapping, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -47,7 +47,7 @@ SCHEMA = 1
 TIMEOUT = 20
 
 
-def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:
+def _named_in_seals(found: Mapping[str, seals.Record | seals.SealError], kind: str) -> list[str]:
     """Units or environments that readable seals name."""
     names = set()
     for seal in found.values():
@@ -56,12 +56,14 @@ def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:
     return sorted(names)
 
 
-def _verified(host: Host, found: Mapping[str, Any], states: Mapping[str, Service]) -> dict[str, Seal]:
+def _verified(
+    host: Host, found: Mapping[str, seals.Record | seals.SealError], states: Mapping[str, Service]
+) -> dict[str, Seal]:
     """The part `seals`."""
     judged: dict[str, Seal] = {}
     for component, seal in found.items():
         verdict = seals.verify(host, seal, packages.installed(host), states)
-        told: Mapping[str, Any] = seal if isinstance(seal, dict) else {}
+        told: seals.Record = seal if isinstance(seal, dict) else {}
         judged[component] = {
             "state": verdict.state,
             "reason": verdict.reason,
@@ -75,7 +77,18 @@ def _verified(host: Host, found: Mapping[str, Any], states: Mapping[str, Service
     return judged
 
 
-def answer(given: Mapping[str, Any]) -> dict[str, Any]:
+class Options(TypedDict, total=False):
+    """The options of the module node_facts."""
+
+    root: str
+    timeout: float
+    full: bool
+    environments: list[str]
+    history: bool
+    initramfs: bool
+
+
+def answer(given: Options) -> dict[str, object]:
     """What the module node_facts answers; `given`: its options, those that are not there have their defaults."""
     root = os.path.expanduser(os.path.expandvars(given.get("root") or "/"))
     host = Host(root=root, timeout=given.get("timeout") or TIMEOUT, full=bool(given.get("full")))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import configparser
 import re
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import TYPE_CHECKING, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -40,7 +40,7 @@ def parse_rpm(text: str) -> dict[str, Package]:
     """
     packages: dict[str, Package] = {}
     # Keys of the versions that were compared: a long one is not taken apart again for each line.
-    newest: dict[str, Any] = {}
+    newest: dict[str, tuple[tuple[int, int, str], ...]] = {}
     for line in text.splitlines():
         fields = line.split("\t")
         if len(fields) != _FIELDS:

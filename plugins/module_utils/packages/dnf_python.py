@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from types import ModuleType
-from typing import Any, Callable, Mapping
+from typing import Callable, Mapping, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
@@ -22,6 +22,16 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf
 PYTHONS = ("/usr/libexec/platform-python", "/usr/bin/python3")
 NONE = "no Python of this machine has dnf's bindings; looked at " + ", ".join(PYTHONS)
 _FUTURE = "from __future__ import annotations\n"
+
+
+class Outcome(TypedDict, total=False):
+    """How a transaction of dnf ended, see :func:`carry_out`."""
+
+    installed: list[str]
+    removed: list[str]
+    refused: str
+    others: list[str]
+    failed: str
 
 
 def program(part: ModuleType) -> str:
@@ -38,8 +48,8 @@ def python_of_dnf(runner: Callable[..., Result], timeout: float) -> str | None:
 
 
 def carry_out(
-    transaction: Mapping[str, Any], timeout: float, runner: Callable[..., Result] = run_module.run
-) -> dict[str, Any]:
+    transaction: Mapping[str, object], timeout: float, runner: Callable[..., Result] = run_module.run
+) -> Outcome:
     """What dnf_exactly answers: ``installed`` and ``removed``; else ``refused`` (nothing was changed) or ``failed``, with the reason."""
     python = python_of_dnf(runner, timeout)
     if python is None:
@@ -54,7 +64,7 @@ def carry_out(
         if not result.ok:
             return {"failed": (result.error or result.err.strip() or f"dnf ended with status {result.rc}")[-1500:]}
         with open(path + ".answer", encoding="utf-8") as stream:
-            answer: dict[str, Any] = json.load(stream)
+            answer: Outcome = json.load(stream)
         return answer
     finally:
         shutil.rmtree(directory, ignore_errors=True)

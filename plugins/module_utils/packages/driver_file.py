@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, Mapping
+from typing import TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError, download
 
@@ -15,11 +15,21 @@ _BLOCK = 1 << 20
 _HAS_IT_NOT = (401, 403, 404)
 
 
+class Options(TypedDict):
+    """The options of the module."""
+
+    addresses: list[str]
+    sha256: str
+    path: str
+    timeout: float
+    credentials: list[dict[str, str]]
+
+
 class DriverFileError(Exception):
     """No address has the file, or it is not the expected one; the text says what was expected, what was found and what to do."""
 
 
-def install(options: Mapping[str, Any], check: bool) -> bool:
+def install(options: Options, check: bool) -> bool:
     """Bring the expected file to its place; whether it was, or in check mode would be, written.
 
     Raises DriverFileError, FetchError, OSError.
@@ -52,7 +62,7 @@ def sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-def _fetched(options: Mapping[str, Any], part: str) -> tuple[str, str]:
+def _fetched(options: Options, part: str) -> tuple[str, str]:
     """The address that had the file, which lies at `part` now, and its SHA-256. Raises DriverFileError, FetchError."""
     refusals = []
     for url in options["addresses"]:
@@ -67,7 +77,7 @@ def _fetched(options: Mapping[str, Any], part: str) -> tuple[str, str]:
     )
 
 
-def _download(url: str, part: str, options: Mapping[str, Any]) -> str | FetchError:
+def _download(url: str, part: str, options: Options) -> str | FetchError:
     """SHA-256 of what an address has, or its word that it has nothing. Raises FetchError."""
     try:
         return download(url, part, options["timeout"], options["credentials"])

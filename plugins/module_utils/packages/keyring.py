@@ -6,12 +6,37 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Any, Mapping
+from typing import TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import fetch
 
 _MODE = 0o644
+
+
+class _Options(TypedDict):
+    url: str
+    fingerprint: str
+    path: str
+    timeout: float
+
+
+class Options(_Options, total=False):
+    """The options of the module."""
+
+    form: str
+    credentials: list[dict[str, str]]
+
+
+class _Change(TypedDict):
+    changed: bool
+    fingerprint: str
+
+
+class Answer(_Change):
+    """What the module answers."""
+
+    previous: list[str]
 
 
 def present(path: str, armour: bool = False) -> tuple[list[str], bool]:
@@ -50,12 +75,12 @@ def write(path: str, data: bytes, mode: int = _MODE) -> None:
         raise
 
 
-def install(options: Mapping[str, Any], check: bool) -> dict[str, Any]:
+def install(options: Options, check: bool) -> Answer:
     """Bring the file to hold exactly the expected key; the module's answer. Raises KeyFileError, FetchError, OSError."""
     wanted = openpgp.normalise(options["fingerprint"])
     armour = options.get("form") == "armoured"
     previous, usable = present(options["path"], armour)
-    answer = {"changed": False, "fingerprint": wanted, "previous": previous}
+    answer: Answer = {"changed": False, "fingerprint": wanted, "previous": previous}
     if openpgp.of_text(wanted):
         return {**answer, **_by_text(options, check, wanted, armour, previous if usable else [])}
     if usable and set(previous) == {wanted}:
@@ -67,7 +92,7 @@ def install(options: Mapping[str, Any], check: bool) -> dict[str, Any]:
     return answer
 
 
-def _by_text(options: Mapping[str, Any], check: bool, wanted: str, armour: bool, usable: list[str]) -> dict[str, Any]:
+def _by_text(options: Options, check: bool, wanted: str, armour: bool, usable: list[str]) -> _Change:
     """The answer about a key that is known by the text of its file: a keyring does not tell it, so the file is fetched each time.
 
     `usable`: fingerprints of the keyring that is there. In check mode they stand for the file.

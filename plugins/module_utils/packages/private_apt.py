@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 import time
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -24,6 +24,15 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.versions impor
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages as package_files
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError, fetch
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import (
+        IndexProblem,
+        PackageIndex,
+        PackageInstall,
+        PackageVersions,
+    )
 
 _LISTS = "/var/lib/apt/lists"
 _SOURCES = "/etc/apt/sources.list"
@@ -56,6 +65,36 @@ _KEEP_PRIORITY = 1001
 """Above 1000: the kept version is the candidate even where a newer one is installed."""
 
 
+class RepositoryKey(TypedDict, total=False):
+    """Key of an asked repository."""
+
+    url: str
+    fingerprint: str
+    path: str
+
+
+Exclusion = TypedDict("Exclusion", {"release": "str | None", "packages": "list[str]", "except": "list[str]"})
+
+
+class _Repository(TypedDict):
+    name: str
+    uris: list[str]
+
+
+class Repository(_Repository, total=False):
+    """Asked repository, as the resolver names it."""
+
+    suites: list[str]
+    components: list[str]
+    key: RepositoryKey | None
+    signed: str
+    signed_by: str | None
+    exclude: Exclusion | None
+
+
+Coming = TypedDict("Coming", {"name": "str", "version": "str", "from": "str | None"})
+
+
 class Problem(NamedTuple):
     """Why a question has no full answer."""
 
@@ -69,18 +108,18 @@ class Problem(NamedTuple):
     source: str | None = None
     """Id of a repository of the machine in dnf, which leaves it out by that; apt works without one that does not answer."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> IndexProblem:
         """As the module returns it."""
-        return dict(self._asdict())
+        return cast("IndexProblem", dict(self._asdict()))
 
 
 # Texts that apt writes
 
 
-def parse_policy(text: str) -> dict[str, dict[str, Any]]:
+def parse_policy(text: str) -> dict[str, PackageVersions]:
     """Candidate and versions of each package that `apt-cache policy` knows; versions that only dpkg's status has are left out."""
-    found: dict[str, dict[str, Any]] = {}
-    entry: dict[str, Any] = {"candidate": None, "versions": []}
+    found: dict[str, PackageVersions] = {}
+    entry: PackageVersions = {"candidate": None, "versions": []}
     version = None
     for line in text.splitlines():
         if re.match(r"^\S+:$", line):
@@ -101,9 +140,10 @@ def parse_policy(text: str) -> dict[str, dict[str, Any]]:
     return {name: seen for name, seen in found.items() if seen["candidate"] or seen["versions"]}
 
 
-def parse_simulation(text: str) -> tuple[list[dict[str, Any]], list[str]]:
+def parse_simulation(text: str) -> tuple[list[Coming], list[str]]:
     """What `apt-get -s install` would install (name, version, and the version it replaces) and the names it would remove."""
-    install, remove = [], []
+    install: list[Coming] = []
+    remove: list[str] = []
     for line in text.splitlines():
         found = re.match(r"^Inst (\S+) (?:\[([^\]]*)\] )?\((\S+) ", line)
         if found:
@@ -241,7 +281,7 @@ def with_expected_key(found: Problem, fingerprint: str | None) -> Problem:
 # What is written into the private directory
 
 
-def source_stanza(repository: Mapping[str, Any], keyring: str | None) -> str:
+def source_stanza(repository: Repository, keyring: str | None) -> str:
     """A source in deb822 format (sources.list(5))."""
     lines = [
         "Types: deb",
@@ -264,12 +304,12 @@ def auth_conf(credentials: Sequence[Mapping[str, str]]) -> str:
     return "".join(lines)
 
 
-def _places(repository: Mapping[str, Any]) -> set[tuple[str, str]]:
+def _places(repository: Repository | PackageSource) -> set[tuple[str, str]]:
     return {(uri.rstrip("/"), suite) for uri in repository["uris"] for suite in repository.get("suites") or ["/"]}
 
 
 def without(
-    text: str, path: str, asked: set[tuple[str, str]], kept: Callable[[Mapping[str, Any]], bool] | None = None
+    text: str, path: str, asked: set[tuple[str, str]], kept: Callable[[PackageSource], bool] | None = None
 ) -> str:
     """A file of sources without those that lie at a place that is asked for anyway.
 
@@ -313,13 +353,13 @@ def of_versions(path: str, start: str) -> set[tuple[str, str]]:
     return found
 
 
-def barred(repositories: Sequence[Mapping[str, Any]]) -> str:
+def barred(repositories: Sequence[Repository]) -> str:
     """Preferences that keep packages out of repositories from which they do not come, as the role repositories writes them."""
     form = "Package: {0}\nPin: release {1}\nPin-Priority: {2}\n"
     rows = []
     for repository in repositories:
-        out = repository.get("exclude") or {}
-        if out.get("release"):
+        out = repository.get("exclude")
+        if out and out["release"]:
             rows += [form.format(name, out["release"], 500) for name in out["except"]]
             rows += [form.format(name, out["release"], -1) for name in out["packages"]]
     return "\n".join(rows)
@@ -437,7 +477,7 @@ class PrivateApt:
 
     # Making the state
 
-    def _key(self, repository: Mapping[str, Any]) -> str | None:
+    def _key(self, repository: Repository) -> str | None:
         """Keyring for a repository, checked against its fingerprint; None when it has none of its own. Raises KeyFileError, FetchError."""
         key = repository.get("key")
         if not key:
@@ -458,12 +498,12 @@ class PrivateApt:
             out.write(keyring)
         return path
 
-    def _trusted(self, repositories: Sequence[Mapping[str, Any]]) -> list[str]:
+    def _trusted(self, repositories: Sequence[Repository]) -> list[str]:
         """Stanzas of the repositories whose key is the right one; the others become problems."""
         stanzas = (self._stanza(repository) for repository in repositories)
         return [stanza for stanza in stanzas if stanza is not None]
 
-    def _stanza(self, repository: Mapping[str, Any]) -> str | None:
+    def _stanza(self, repository: Repository) -> str | None:
         name = repository["name"]
         try:
             return source_stanza(repository, self._key(repository))
@@ -479,7 +519,7 @@ class PrivateApt:
         A source of the machine whose components are not all among the asked ones stays: the asked one adds to it.
         """
 
-        def kept(source: Mapping[str, Any]) -> bool:
+        def kept(source: PackageSource) -> bool:
             return bool(set(source["components"]) - components)
 
         _write(self._at("sources.list"), without(_text(_SOURCES), _SOURCES, asked, kept))
@@ -489,7 +529,7 @@ class PrivateApt:
                     path = os.path.join(_SOURCE_PARTS, name)
                     _write(self._at("sources.list.d", name), without(_text(path), path, asked, kept))
 
-    def _copy_preferences(self, repositories: Sequence[Mapping[str, Any]]) -> None:
+    def _copy_preferences(self, repositories: Sequence[Repository]) -> None:
         """The machine's own files of preferences, without those of the asked repositories: what these keep out is asked for anew."""
         ours = {"gpuwright-" + repository["name"] for repository in repositories}
         for name in os.listdir(_PREFERENCE_PARTS) if os.path.isdir(_PREFERENCE_PARTS) else ():
@@ -553,9 +593,7 @@ class PrivateApt:
         told = finished(own)
         return _STATUS if told == own else _write(self._at("status"), told)
 
-    def prepare(
-        self, repositories: Sequence[Mapping[str, Any]], keep: Mapping[str, str], origin: Sequence[str] = ()
-    ) -> bool:
+    def prepare(self, repositories: Sequence[Repository], keep: Mapping[str, str], origin: Sequence[str] = ()) -> bool:
         """Make the state and fetch the indexes. Whether apt can be asked; what went wrong is in `problems`.
 
         `origin`: addresses of the repository that "every package" of `keep` comes from; it may come from any where there is none.
@@ -628,7 +666,7 @@ class PrivateApt:
         others = {name: version for name, version in keep.items() if name != EVERY_PACKAGE}
         return {**dict.fromkeys(sorted(named), start), **others}
 
-    def _update(self, repositories: Sequence[Mapping[str, Any]]) -> bool:
+    def _update(self, repositories: Sequence[Repository]) -> bool:
         result = self.apt("apt-get", "update")
         if result.error:
             self.problems.append(
@@ -645,7 +683,7 @@ class PrivateApt:
 
     # Asking
 
-    def policy(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def policy(self, names: Sequence[str]) -> dict[str, PackageVersions]:
         """Candidate and versions of packages that are known."""
         result = self.apt("apt-cache", "policy", *names)
         if result.error:
@@ -664,7 +702,7 @@ class PrivateApt:
 
     def simulate(
         self, wanted: Sequence[str], recommends: bool, *options: str
-    ) -> tuple[list[dict[str, Any]], list[str]]:
+    ) -> tuple[list[PackageInstall], list[str]]:
         """What installing `wanted` (name, name=version, or name- for one that goes) would install and remove."""
         flag = "--install-recommends" if recommends else "--no-install-recommends"
         result = self.apt("apt-get", "-s", "-q", flag, *MAY_MOVE, *options, "install", *wanted)
@@ -682,11 +720,11 @@ class PrivateApt:
         )
         downloads = parse_sizes(shown.out if shown else "", "Size")
         sizes = installed_sizes(shown.out if shown else "")
+        rows: list[PackageInstall] = []
         for item in install:
             short = item["name"].split(":")[0]
-            item["download_bytes"] = downloads.get(short)
-            item["installed_bytes"] = sizes.get(short)
-        return install, remove
+            rows.append({**item, "download_bytes": downloads.get(short), "installed_bytes": sizes.get(short)})
+        return rows, remove
 
     def come_from(self, wanted: Sequence[str], recommends: bool) -> list[str] | None:
         """The addresses of the files that installing `wanted` would download; None where apt does not say."""
@@ -726,7 +764,7 @@ def _split(wanted: str) -> tuple[str, str | None]:
     return name, version if equals else None
 
 
-def nothing() -> dict[str, Any]:
+def nothing() -> PackageIndex:
     """The answer of the module package_index before anything is known."""
     return {
         "packages": {},
@@ -742,7 +780,7 @@ def nothing() -> dict[str, Any]:
 
 
 def ask(  # noqa: PLR0913 - each is an option of the module
-    repositories: Sequence[Mapping[str, Any]],
+    repositories: Sequence[Repository],
     wanted: Sequence[str],
     keep: Mapping[str, str],
     timeout: float,
@@ -753,7 +791,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     credentials: Sequence[Mapping[str, str]] = (),
     origin: Sequence[str] = (),
     replaced: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> PackageIndex:
     """The answer of the module package_index: versions, what would be installed and removed, bytes, problems."""
     answer = nothing()
     with PrivateApt(timeout, runner, getter, credentials) as apt:
@@ -777,11 +815,11 @@ def ask(  # noqa: PLR0913 - each is an option of the module
                 apt.judge_others(there, recommends)
         answer["problems"] = [item.as_dict() for item in apt.problems]
     if not any(item["kind"] in ("unsolvable", "timeout") and item["needed"] for item in answer["problems"]):
-        answer.update(_bytes(answer))
+        answer["download_bytes"], answer["disk_bytes"] = _bytes(answer)
     return answer
 
 
-def _offered(known: Mapping[str, Mapping[str, Any]], wanted: str, problems: list[Problem]) -> bool:
+def _offered(known: Mapping[str, PackageVersions], wanted: str, problems: list[Problem]) -> bool:
     """Whether a package (in this version) is to be had; if not it becomes a problem."""
     name, version = _split(wanted)
     entry = known.get(name)
@@ -796,7 +834,7 @@ def _offered(known: Mapping[str, Mapping[str, Any]], wanted: str, problems: list
     return True
 
 
-def _bytes(answer: Mapping[str, Any]) -> dict[str, int | None]:
+def _bytes(answer: PackageIndex) -> tuple[int | None, int | None]:
     """Bytes to download, and bytes more on disk afterwards."""
     downloads = [item["download_bytes"] for item in answer["install"]]
     sizes = [item["installed_bytes"] for item in answer["install"]]
@@ -805,7 +843,10 @@ def _bytes(answer: Mapping[str, Any]) -> dict[str, int | None]:
     )
     gone = sum(present.get(item["name"].split(":")[0], 0) for item in answer["install"] if item["from"])
     gone += sum(present.get(name.split(":")[0], 0) for name in answer["remove"])
-    return {
-        "download_bytes": None if None in downloads else sum(downloads),
-        "disk_bytes": None if None in sizes else sum(sizes) - gone,
-    }
+    return (_sum(downloads), None if None in sizes else (_sum(sizes) or 0) - gone)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """The sum; None where one of the values is not known."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)

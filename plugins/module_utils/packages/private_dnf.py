@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 import time
-from typing import Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
@@ -27,7 +27,19 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
     private_apt,
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError, fetch
-from ansible_collections.gpuwright.node.plugins.module_utils.packages.private_apt import Problem, problem
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.private_apt import (
+    Problem,
+    Repository,
+    RepositoryKey,
+    problem,
+)
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import (
+        PackageIndex,
+        PackageInstall,
+        PackageVersions,
+    )
 
 _HEADERS = re.compile(r"^(?P<kernel>kernel(?:-64k|-rt)?)-devel-(?P<matched>matched-)?\d")
 _HEADERS_REMEDY = (
@@ -37,6 +49,43 @@ _HEADERS_REMEDY = (
 # Only a matched package is there without a version too, for the newest kernel (plugin_utils/resolver/systems.py, headers_of_newest).
 _NEWEST_REMEDY = "or allow the newest (-e nvidia_driver_allow_kernel=true); "
 _BROKEN_REMEDY = "correct that entry or remove it: dnf installs nothing, or nothing from there, before that"
+
+
+class Trusted(TypedDict):
+    """Repository as dnf_question takes it."""
+
+    name: str
+    uris: list[str]
+    key: str | None
+    signed: str
+    username: str
+    password: str
+
+
+class _Trouble(TypedDict):
+    kind: str
+    text: str
+    repository: str | None
+    package: str | None
+
+
+class Trouble(_Trouble, total=False):
+    """Problem as dnf_question tells it."""
+
+    needed: bool
+    source: str | None
+
+
+class Told(TypedDict):
+    """What dnf_question answers."""
+
+    packages: dict[str, PackageVersions]
+    others: dict[str, list[str]]
+    install: list[PackageInstall]
+    remove: list[str]
+    enabled: list[str]
+    freed_bytes: int
+    problems: list[Trouble]
 
 
 class PrivateDnf:
@@ -67,7 +116,7 @@ class PrivateDnf:
     def _left(self) -> float:
         return max(1.0, self._end - time.monotonic())
 
-    def _key(self, repository: Mapping[str, Any]) -> str | None:
+    def _key(self, repository: Repository) -> str | None:
         """The key file of a repository, checked against its fingerprint. Raises KeyFileError, FetchError."""
         key = repository.get("key")
         if not key:
@@ -79,9 +128,9 @@ class PrivateDnf:
             out.write(openpgp.armour(keyring))
         return path
 
-    def trusted(self, repositories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def trusted(self, repositories: Sequence[Repository]) -> list[Trusted]:
         """The repositories whose key is the right one; the others become problems."""
-        found = []
+        found: list[Trusted] = []
         for repository in repositories:
             name = repository["name"]
             try:
@@ -106,7 +155,7 @@ class PrivateDnf:
             )
         return found
 
-    def ask(self, question: Mapping[str, Any]) -> dict[str, Any] | None:
+    def ask(self, question: Mapping[str, object]) -> Told | None:
         """dnf's answer; None where there is none, with the reason in `problems`."""
         python = dnf_python.python_of_dnf(self._run, self._left())
         if python is None:
@@ -119,7 +168,7 @@ class PrivateDnf:
             [python, "-I", "-", path], timeout=self._left(), stdin=dnf_python.program(dnf_question).encode()
         )
         if result.ok:
-            answer: dict[str, Any] = json.loads(result.out)
+            answer: Told = json.loads(result.out)
             return answer
         said = (result.error or result.err.strip() or f"dnf ended with status {result.rc}")[-1500:]
         late = result.rc is None and "did not answer" in said
@@ -128,7 +177,7 @@ class PrivateDnf:
 
 
 def ask(  # noqa: PLR0913 - each is an option of the module
-    repositories: Sequence[Mapping[str, Any]],
+    repositories: Sequence[Repository],
     wanted: Sequence[str],
     keep: Mapping[str, str],
     timeout: float,
@@ -138,7 +187,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     also: Sequence[str] = (),
     credentials: Sequence[Mapping[str, str]] = (),
     builders: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> PackageIndex:
     """The answer of the module package_index, see there; of the same form as that of private_apt."""
     answer = private_apt.nothing()
     with PrivateDnf(timeout, runner, getter, credentials) as dnf:
@@ -152,17 +201,19 @@ def ask(  # noqa: PLR0913 - each is an option of the module
         }
         told = dnf.ask(question) if wanted else None
         keys = {repository["name"]: repository.get("key") or {} for repository in repositories}
-        problems = [*dnf.problems, *(_problem(row, keys) for row in (told or {}).get("problems", ()))]
+        problems = [*dnf.problems, *(_problem(row, keys) for row in (told.get("problems", ()) if told else ()))]
     answer["problems"] = [item.as_dict() for item in problems]
     if told is not None:
-        answer.update({key: told[key] for key in ("packages", "others", "install", "remove", "enabled")})
+        answer["packages"], answer["others"] = told["packages"], told["others"]
+        answer["install"], answer["remove"] = told["install"], told["remove"]
+        answer["enabled"] = told["enabled"]
         if not any(item.needed and item.kind in ("broken-source", "unsolvable", "timeout") for item in problems):
-            answer["download_bytes"] = sum(row["download_bytes"] for row in told["install"])
-            answer["disk_bytes"] = sum(row["installed_bytes"] for row in told["install"]) - told["freed_bytes"]
+            answer["download_bytes"] = sum(row["download_bytes"] or 0 for row in told["install"])
+            answer["disk_bytes"] = sum(row["installed_bytes"] or 0 for row in told["install"]) - told["freed_bytes"]
     return answer
 
 
-def _problem(row: Mapping[str, Any], keys: Mapping[str, Mapping[str, Any]]) -> Problem:
+def _problem(row: Trouble, keys: Mapping[str, RepositoryKey]) -> Problem:
     """A problem of dnf with the usual remedy for its kind, and the key that was expected where a signature is bad."""
     found = problem(row["kind"], row["text"], row["repository"])
     found = found._replace(package=row["package"], needed=row.get("needed", True), source=row.get("source"))

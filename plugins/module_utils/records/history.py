@@ -13,7 +13,7 @@ run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Mapping, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -21,14 +21,27 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import pack
 from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import History
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, FailedDriver, History, Runfile
 
 # What the role repair leaves behind of a kernel without a module, and what it says in each file.
 _REPAIR = ("/etc/default/grub.d/gpuwright.cfg", "/etc/dkms/*.conf", "/etc/dkms/no-autoinstall")
 _OURS = "Written by gpuwright (role repair)"
 
 
-def read(host: Host) -> dict[str, Any]:
+class Kept(TypedDict):
+    """The record, as :func:`read` gives it."""
+
+    original: DriverState | None
+    failed: list[FailedDriver]
+    proven: str | None
+    states: list[DriverState]
+    brought: dict[str, str]
+    files: list[str]
+    before: list[str] | None
+    streams: dict[str, str] | None
+
+
+def read(host: Host) -> Kept:
     """The record; an empty one where there is none. Raises SealError for one that cannot be read."""
     record = seals.read_object(host, paths.HISTORY) or {}
     return {
@@ -54,7 +67,7 @@ def observe(host: Host, full: bool = False) -> History | None:
     except seals.SealError as exc:
         host.unknown("history", str(exc))
         return None
-    drivers = [state.get("version") for state in record["states"]]
+    drivers: list[str | None] = [state.get("version") for state in record["states"]]
     if not full:
         return {"drivers": drivers, "failed": record["failed"]}
     from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
@@ -85,35 +98,35 @@ def observe(host: Host, full: bool = False) -> History | None:
     }
 
 
-def sealed_files(found: list[dict[str, Any]]) -> set[str]:
+def sealed_files(found: list[seals.Record]) -> set[str]:
     """Paths of the files that seals name."""
     return {path for seal in found for path in seal.get("files") or {}}
 
 
-def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Whether two states are one driver: the same packages; of NVIDIA's file, which leaves no packages, the same build and flavour."""
     if "runfile" not in (one.get("source"), other.get("source")):
         return bool(one.get("packages") == other.get("packages"))
     return is_build(one, other)
 
 
-def is_build(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def is_build(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Whether two mean one build of the driver, however it is pinned and held."""
     return all(one.get(key) == other.get(key) for key in ("source", "version", "modules"))
 
 
-def is_driver(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def is_driver(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Whether two mean one driver for one kernel."""
     return is_build(one, other) and one.get("kernel") == other.get("kernel")
 
 
-def file_of(stack: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def file_of(stack: Mapping[str, object] | None) -> Runfile | None:
     """NVIDIA's file that a driver's part of the stack comes from, where it can be fetched or kept: with a checksum."""
-    file: Mapping[str, Any] = (stack or {}).get("runfile") or {}
-    return file if file.get("sha256") else None
+    file = cast("Runfile | None", (stack or {}).get("runfile"))
+    return file if file and file.get("sha256") else None
 
 
-def copy_names(state: Mapping[str, Any], name: str, version: str) -> list[str]:
+def copy_names(state: Mapping[str, object], name: str, version: str) -> list[str]:
     """What the file of a state's package may be called: as apt, or dnf, calls it in its cache."""
     arch = state.get("arch")
     if state.get("manager") == "dnf":

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Iterator, Mapping
+from typing import TYPE_CHECKING, Iterator, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 from ansible_collections.gpuwright.node.plugins.module_utils.records import history, sealing, seals
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, FailedDriver
 
 _CACHES = ("/var/cache/apt/archives/*.deb", "/var/cache/dnf/*/packages/*.rpm")
 _MOST = 2
@@ -21,9 +25,9 @@ _MOST_FAILED = 8
 
 def begin(
     host: Host,
-    state: Mapping[str, Any] | None,
-    installed: Mapping[str, Any],
-    failed: Mapping[str, Any] | None = None,
+    state: DriverState | None,
+    installed: Mapping[str, Package],
+    failed: FailedDriver | None = None,
     brings: Mapping[str, str] | None = None,
 ) -> None:
     """Remember, before the first change, the driver that works, and the packages that are there; before the return from a driver, that
@@ -45,10 +49,10 @@ def begin(
     if record["streams"] is None:
         record["streams"] = rpm.streams(host)
     if state and not record["original"] and not _ours(state):
-        record["original"] = dict(state)
+        record["original"] = state.copy()
     if state:
         others = [each for each in record["states"] if not history.same(each, state)]
-        record["states"] = [dict(state), *others][:_MOST]
+        record["states"] = [state.copy(), *others][:_MOST]
     if failed:
         record["failed"] = _with_failed(host, record["failed"], failed)
     _write(host, record)
@@ -63,15 +67,16 @@ def works(host: Host, version: str | None) -> None:
         _write(host, dict(record, failed=left, proven=version))
 
 
-def _with_failed(host: Host, rows: list[dict[str, Any]], driver: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _with_failed(host: Host, rows: list[FailedDriver], driver: FailedDriver) -> list[FailedDriver]:
     """The drivers that failed, this one (``version``, ``modules``, ``source``, ``kernel``, ``reason``, ``time``) first. What its build
     said is kept too: the return takes that away with the driver.
     """
     others = [each for each in rows if not history.is_driver(each, driver)]
-    return [dict(driver, log=_keep_log(host, driver)), *others][:_MOST_FAILED]
+    this: FailedDriver = {**driver, "log": _keep_log(host, driver)}
+    return [this, *others][:_MOST_FAILED]
 
 
-def _keep_log(host: Host, driver: Mapping[str, Any]) -> str | None:
+def _keep_log(host: Host, driver: FailedDriver) -> str | None:
     """Copy what DKMS, or NVIDIA's installer, wrote of the build; the path of the copy, None where there is nothing."""
     found = list(host.glob(f"/var/lib/dkms/*/{driver['version']}/build/make.log"))
     if driver["source"] == "runfile":
@@ -92,12 +97,12 @@ def forget(host: Host, check: bool = False) -> list[str]:
     return there
 
 
-def _ours(state: Mapping[str, Any]) -> bool:
+def _ours(state: DriverState) -> bool:
     """Whether gpuwright installed this driver, and did not adopt it."""
     return bool(state.get("stack")) and not state["stack"].get("adopted")
 
 
-def end(host: Host, installed: Mapping[str, Any]) -> None:
+def end(host: Host, installed: Mapping[str, Package]) -> None:
     """Note which packages the run brought, and the files that are sealed now: another driver's seal names others."""
     record = history.read(host)
     if record["before"] is None:
@@ -110,11 +115,11 @@ def end(host: Host, installed: Mapping[str, Any]) -> None:
     _write(host, dict(record, brought=brought, files=files, before=None))
 
 
-def _write(host: Host, record: Mapping[str, Any]) -> None:
+def _write(host: Host, record: Mapping[str, object]) -> None:
     sealing.write_object(host, paths.HISTORY, dict(record, schema=seals.SCHEMA))
 
 
-def _keep_copies(host: Host, states: list[dict[str, Any]]) -> None:
+def _keep_copies(host: Host, states: list[DriverState]) -> None:
     """Keep the packages of the remembered drivers that the package manager still has in its cache, and NVIDIA's files of theirs and of
     the one that is sealed, which the role put there; those of others go.
 
@@ -138,9 +143,10 @@ def _keep_copies(host: Host, states: list[dict[str, Any]]) -> None:
         os.unlink(host.at(f"{paths.PACKAGES}/{name}"))
 
 
-def _stacks(host: Host, states: list[dict[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _stacks(host: Host, states: list[DriverState]) -> Iterator[Mapping[str, object]]:
     """The driver's part of the stack of each state, and of its seal or of the mark of a run in its place."""
-    yield from (state.get("stack") or {} for state in states)
+    stacks: list[Mapping[str, object] | None] = [state.get("stack") for state in states]
+    yield from filter(None, stacks)
     try:
         seal = seals.read(host, "nvidia_driver") or {}
     except seals.SealError:

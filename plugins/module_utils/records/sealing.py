@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict, TypeVar
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, redact, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
     from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import RunLock
+
+
+T = TypeVar("T")
+
+
+class Wanted(TypedDict, total=False):
+    """What is to be sealed of a component, or marked while it changes."""
+
+    digest: str
+    stack: Mapping[str, object] | None
+    gpus: list[str]
+    manages: Mapping[str, Sequence[str]]
 
 
 def from_iso(text: str) -> float:
@@ -35,10 +47,10 @@ def from_iso(text: str) -> float:
 def make(
     host: Host,
     component: str,
-    given: Mapping[str, Any],
+    given: Wanted,
     installed: Mapping[str, Package],
     services: Mapping[str, Service],
-) -> dict[str, Any]:
+) -> seals.Record:
     """A seal with the real values of the node.
 
     `given`: digest, stack, gpus, manages (files, light_files, packages, services, environments). `installed`: packages by name.
@@ -47,8 +59,8 @@ def make(
     manages = given.get("manages") or {}
     missing: list[str] = []
 
-    def each(kind: str, look: Any) -> dict[str, Any]:
-        values = {}
+    def each(kind: str, look: Callable[[str], T | None]) -> dict[str, T | None]:
+        values: dict[str, T | None] = {}
         for name in manages.get(kind) or []:
             values[name] = look(name)
             if values[name] is None:
@@ -79,9 +91,7 @@ def make(
     return seal
 
 
-def begun(
-    component: str, given: Mapping[str, Any], present: Mapping[str, Any] | None, alone: bool = False
-) -> dict[str, Any]:
+def begun(component: str, given: Wanted, present: seals.Record | None, alone: bool = False) -> seals.Record:
     """What stands in place of a seal while a run changes its component; after a role that was used alone it stays.
 
     It keeps what a later run has to know when this one is cut off: that the component is ours, the cards that were seen, and
@@ -122,7 +132,7 @@ def _make_directory(host: Host, path: str, mode: int) -> str:
     return real
 
 
-def write_object(host: Host, path: str, record: Mapping[str, Any], directory_mode: int = 0o700) -> None:
+def write_object(host: Host, path: str, record: Mapping[str, object], directory_mode: int = 0o700) -> None:
     """Write a record, without credentials, so that it survives a cut of power in whole: temporary file, fsync, rename, fsync of
     the directory.
     """

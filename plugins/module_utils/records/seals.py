@@ -12,7 +12,7 @@ import hashlib
 import json
 import stat as stat_module
 import time
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, NamedTuple, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -30,6 +30,24 @@ _BLOCK = 1 << 20
 _RECORD_LIMIT = 1 << 21
 """Bytes of a record that are read: what is longer is none of ours, and would cost the controller many times its size."""
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+#: A record as it was read on the node: it passed no gate, and another version may have written it (docs/adr/0012).
+Record = Dict[str, Any]
+
+
+class LightRecord(TypedDict):
+    """A large file in a seal: size (bytes) and time of change."""
+
+    size: int
+    mtime_ns: int
+
+
+class FileRecord(LightRecord):
+    """A file in a seal."""
+
+    sha256: str
+    mode: str
 
 
 class SealError(Exception):
@@ -54,7 +72,7 @@ def iso(seconds: float) -> str:
 # What is recorded
 
 
-def file_record(host: Host, path: str) -> dict[str, Any] | None:
+def file_record(host: Host, path: str) -> FileRecord | None:
     """Digest, size, time and mode of a file; None when it is not there."""
     found = host.stat(path)
     if found is None:
@@ -74,7 +92,7 @@ def file_record(host: Host, path: str) -> dict[str, Any] | None:
     }
 
 
-def light_record(host: Host, path: str) -> dict[str, Any] | None:
+def light_record(host: Host, path: str) -> LightRecord | None:
     """Size and time of a large file; None when it is not there."""
     found = host.stat(path)
     return None if found is None else {"size": found.st_size, "mtime_ns": found.st_mtime_ns}
@@ -98,7 +116,7 @@ def environment_record(host: Host, path: str) -> str | None:
 # What is compared
 
 
-def _file_difference(host: Host, path: str, sealed: Mapping[str, Any]) -> str | None:
+def _file_difference(host: Host, path: str, sealed: Mapping[str, object]) -> str | None:
     found = host.stat(path)
     if found is None:
         return f"{path} is gone"
@@ -113,7 +131,7 @@ def _file_difference(host: Host, path: str, sealed: Mapping[str, Any]) -> str | 
     return None if record and record["sha256"] == sealed.get("sha256") else f"{path} changed"
 
 
-def _light_difference(host: Host, path: str, sealed: Mapping[str, Any]) -> str | None:
+def _light_difference(host: Host, path: str, sealed: Mapping[str, object]) -> str | None:
     now = light_record(host, path)
     if now is None:
         return f"{path} is gone"
@@ -128,7 +146,7 @@ def _package_difference(name: str, version: str, package: Any) -> str | None:
     return None if package.state == "installed" else f"package {name} is {package.state}"
 
 
-def _service_difference(unit: str, sealed: Mapping[str, Any], state: Service | None) -> str | None:
+def _service_difference(unit: str, sealed: Mapping[str, object], state: Service | None) -> str | None:
     if state is None:
         return f"service {unit} could not be seen"
     for key in ("active", "enabled"):
@@ -139,7 +157,7 @@ def _service_difference(unit: str, sealed: Mapping[str, Any], state: Service | N
     return None
 
 
-def _environment_difference(host: Host, path: str, sealed: Mapping[str, Any]) -> str | None:
+def _environment_difference(host: Host, path: str, sealed: Mapping[str, object]) -> str | None:
     record = environment_record(host, path)
     if record is None:
         return f"environment {path} is gone"
@@ -147,7 +165,7 @@ def _environment_difference(host: Host, path: str, sealed: Mapping[str, Any]) ->
 
 
 def _comparisons(
-    host: Host, seal: Mapping[str, Any], installed: Mapping[str, Package], services: Mapping[str, Service]
+    host: Host, seal: Record, installed: Mapping[str, Package], services: Mapping[str, Service]
 ) -> Iterator[str | None]:
     """Each sealed thing compared, the cheap ones first."""
     for name, version in seal.get("packages", {}).items():
@@ -164,7 +182,7 @@ def _comparisons(
 
 def difference(
     host: Host,
-    seal: Mapping[str, Any],
+    seal: Record,
     installed: Mapping[str, Package],
     services: Mapping[str, Service],
 ) -> str | None:
@@ -172,7 +190,7 @@ def difference(
     return next((text for text in _comparisons(host, seal, installed, services) if text), None)
 
 
-def is_newer(seal: Mapping[str, Any]) -> bool:
+def is_newer(seal: Record) -> bool:
     """Whether a newer gpuwright than this one wrote a seal."""
     schema = seal.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
@@ -182,7 +200,7 @@ def is_newer(seal: Mapping[str, Any]) -> bool:
 
 def verify(
     host: Host,
-    seal: Mapping[str, Any] | SealError,
+    seal: Record | SealError,
     installed: Mapping[str, Package],
     services: Mapping[str, Service],
 ) -> Verdict:
@@ -207,7 +225,7 @@ def verify(
 # Reading
 
 
-def read_object(host: Host, path: str) -> dict[str, Any] | None:
+def read_object(host: Host, path: str) -> Record | None:
     """A record; None when there is none. Raises SealError for one that is no JSON object, no file, or longer than any of ours."""
     found = host.stat(path)
     if found is not None and not stat_module.S_ISREG(found.st_mode):
@@ -236,14 +254,14 @@ def path_of(component: str) -> str:
     return f"{paths.SEALS}/{component}.json"
 
 
-def read(host: Host, component: str) -> dict[str, Any] | None:
+def read(host: Host, component: str) -> Record | None:
     """Seal of a component; None when there is none. Raises SealError."""
     return read_object(host, path_of(component))
 
 
-def read_all(host: Host) -> dict[str, dict[str, Any] | SealError]:
+def read_all(host: Host) -> dict[str, Record | SealError]:
     """All seals of the node by component; unreadable ones as the error."""
-    seals: dict[str, dict[str, Any] | SealError] = {}
+    seals: dict[str, Record | SealError] = {}
     for name in host.names(paths.SEALS, "seals"):
         if name.endswith(".json") and not name.startswith("."):
             component = name[: -len(".json")]

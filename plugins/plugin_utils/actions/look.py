@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -28,11 +28,15 @@ from ..resolver.frameworks import FRAMEWORKS
 from ..rules import hosts
 from ..wish import BadInput, Wish, credentials, settings
 from . import script
-from .node_action import WISH_VARIABLES, NodeAction
+from .node_action import WISH_VARIABLES, NodeAction, Variables
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+
+    from ..model.lock import Lock
+    from ..model.plan import Plan, StoppedBy
+    from ..model.stack import Stack
 
 #: Variables of a run that are no wish.
 RUN_VARIABLES = (
@@ -58,13 +62,13 @@ gc.freeze()
 class Look:
     """A look at one host. ``draft`` is a :class:`Draft`, or the finished plan where the look ended early."""
 
-    def __init__(self, action: NodeAction, task_vars: Mapping[str, Any]) -> None:
+    def __init__(self, action: NodeAction, task_vars: Variables) -> None:
         self.action = action
         self.task_vars = task_vars
         self.host: str = task_vars["inventory_hostname"]
         self.run = self._read(RUN_VARIABLES)
 
-    def _read(self, names: Iterable[str]) -> dict[str, Any]:
+    def _read(self, names: Iterable[str]) -> Variables:
         """The named variables that are set, as their types say."""
         try:
             return settings.read(self.action.variables(self.task_vars, names))
@@ -78,7 +82,7 @@ class Look:
 
     def facts(self) -> Facts:
         """The node's facts: the one remote operation of a warm run."""
-        arguments: dict[str, Any] = {
+        arguments: dict[str, object] = {
             "root": self.run.get("gpuwright_root") or "/",
             # A proof that was asked for looks at every file, too.
             "full": bool(self.run.get("gpuwright_full")) or self.verb == "validate",
@@ -107,21 +111,23 @@ class Look:
         facts: Facts,
         *,
         only: list[str],
-        applied: Mapping[str, Any] | None = None,
+        applied: Stack | None = None,
         absent: Mapping[str, Sequence[str]] | None = None,
-    ) -> Draft | dict[str, Any]:
+    ) -> Draft | Plan:
         """What is to be done, or the finished plan where the wish itself is wrong."""
         request = self._request(only, applied, absent or {})
         try:
-            request = replace(request, lock=self._lock)
-            wish = self._wish(request.lock)
+            held = self._lock
+            request = replace(request, lock=held)
+            wish = self._wish(held)
         except BadInput as error:
-            return document.bad_input(facts, request, error)
+            return cast("Plan", document.bad_input(facts, request, error))
         # A Jetson has what people want by default from its own image: there only what is asked for by name is looked at.
         whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults()
         # A lock has said what is wished of each.
         whole = whole.with_roles(only if request.lock is None else ())
-        return make_draft(facts, whole, RULES, request)
+        drafted = make_draft(facts, whole, RULES, request)
+        return cast("Plan", drafted) if isinstance(drafted, dict) else drafted
 
     def index(self, drafted: Draft) -> PackageIndex | None:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
@@ -143,14 +149,14 @@ class Look:
         }
         return cast("PackageIndex", self.action.on_node("package_index", arguments, self.task_vars))
 
-    def plan(self, facts: Facts, *, only: list[str]) -> dict[str, Any]:
+    def plan(self, facts: Facts, *, only: list[str]) -> Plan:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
         if self.verb == "remove":
-            return removal.take_back(facts, self._request(only, None, {}))
+            return cast("Plan", removal.take_back(facts, self._request(only, None, {})))
         lacking: dict[str, list[str]] = {}
         while True:
             drafted = self.draft(facts, only=only, absent=lacking)
-            if isinstance(drafted, dict):
+            if not isinstance(drafted, Draft):
                 return drafted
             index = self.index(drafted)
             more = index_query.absent(drafted, index) if index else {}
@@ -161,14 +167,15 @@ class Look:
                 drafted = security_floors.to_the_floor(drafted, index, RULES)
                 index = self.index(drafted)
             tighter = index_query.tightened(drafted, index)
-            return finish(tighter, self.index(tighter)) if tighter else finish(drafted, index)
+            plan = finish(tighter, self.index(tighter)) if tighter else finish(drafted, index)
+            return cast("Plan", plan)
 
-    def save(self, kind: str, document: Mapping[str, Any], *, packed: bool = False) -> None:
+    def save(self, kind: str, document: Mapping[str, object], *, packed: bool = False) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
         if self.run_dir:
             run_directory.write_document(self.run_dir / kind, self.host, document, packed=packed)
 
-    def saved(self, kind: str) -> dict[str, Any] | None:
+    def saved(self, kind: str) -> run_directory.Json | None:
         """A document of this host that this run wrote; None where there is none. Raises AnsibleActionFail where it is broken."""
         path = run_directory.document(self.run_dir / kind, self.host) if self.run_dir else None
         if path is None:
@@ -192,30 +199,29 @@ class Look:
         return bool(boolean(self.action.variables(self.task_vars, [name]).get(name) or False, strict=False))
 
     @property
-    def _begun(self) -> dict[str, Any] | None:
+    def _begun(self) -> Plan | None:
         """The plan of this run, for a task of it that goes back; else None."""
-        return self.saved("plans") if self.action.verb == "rollback" else None
+        return cast("Plan | None", self.saved("plans")) if self.action.verb == "rollback" else None
 
     @property
-    def _failure(self) -> dict[str, Any] | None:
+    def _failure(self) -> StoppedBy | None:
         """What stopped this run, for a task of it that goes back; else None."""
-        return self.action.variables(self.task_vars, ["gpuwright_failure"]).get("gpuwright_failure")
+        failure = self.action.variables(self.task_vars, ["gpuwright_failure"]).get("gpuwright_failure")
+        return cast("StoppedBy | None", failure)
 
     @cached_property
-    def _lock(self) -> dict[str, Any] | None:
+    def _lock(self) -> Lock | None:
         """The lock that the host is held to: given as it is, or as a file on the controller. Raises BadInput."""
         given = self.action.variables(self.task_vars, ["gpuwright_lock"]).get("gpuwright_lock")
         if not given:
             return None
         return lock.load(self.action.controller_path(given)) if isinstance(given, str) else lock.check(given)
 
-    def _wish(self, locked: Mapping[str, Any] | None) -> Wish:
+    def _wish(self, locked: Lock | None) -> Wish:
         variables = self.action.variables(self.task_vars, WISH_VARIABLES)
         return Wish.from_variables(variables) if locked is None else lock.as_wish(locked, variables)
 
-    def _request(
-        self, only: list[str], applied: Mapping[str, Any] | None, absent: Mapping[str, Sequence[str]]
-    ) -> Request:
+    def _request(self, only: list[str], applied: Stack | None, absent: Mapping[str, Sequence[str]]) -> Request:
         run = self.run
         return Request(
             host=self.host,
@@ -236,7 +242,7 @@ class Look:
             security=bool(run.get("gpuwright_security")),
         )
 
-    def inputs(self) -> dict[str, dict[str, Any]]:
+    def inputs(self) -> dict[str, Variables]:
         """Variables of each role that are set outside it. Secrets are left out: a digest of one is an oracle for it."""
         inputs = {}
         for name, role in ROLES.items():

@@ -16,6 +16,11 @@ from ansible.plugins.action import ActionBase
 
 from .. import gate, wish
 
+#: Variables of a host, as Ansible hands them over: of any type until they were read.
+Variables = dict[str, Any]
+#: Result of a task or a module, with keys of Ansible's own.
+Result = dict[str, Any]
+
 #: Variables that say what is wished; everything else that a role takes only shapes how it is done.
 WISH_VARIABLES = (*wish.VARIABLES, "gpuwright_wish")
 
@@ -44,7 +49,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         """The verb of this task, where it is another one than the run's."""
         return self._task.args.get("verb") or None
 
-    def variables(self, task_vars: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    def variables(self, task_vars: Variables, names: Iterable[str]) -> Variables:
         """The named variables that are set, templated. Raises AnsibleActionFail with the name of one that cannot be."""
         values = {}
         for name in names:
@@ -63,13 +68,13 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         """A path on the controller as Ansible means it: relative ones lie beside the playbook."""
         return str(self._loader.path_dwim(str(name)))
 
-    def ask(self, module: str, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, module: str, arguments: Mapping[str, object], task_vars: Variables) -> Result:
         """What one of our modules answers on the node: one remote operation. Every answer comes through the gate, a failure too.
 
         Raises AnsibleActionFail where the answer breaks the rules.
         """
         self._asked = (module, str(task_vars.get("inventory_hostname") or "the node"))
-        result: dict[str, Any] = self._execute_module(
+        result: Result = self._execute_module(
             module_name=f"gpuwright.node.{module}",
             module_args=dict(arguments),
             task_vars=dict(task_vars),
@@ -78,8 +83,8 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         return {**result, "msg": refused} if refused else result
 
     def on_node(
-        self, module: str, arguments: Mapping[str, Any], task_vars: Mapping[str, Any], *, script: bytes | None = None
-    ) -> dict[str, Any]:
+        self, module: str, arguments: Mapping[str, object], task_vars: Variables, *, script: bytes | None = None
+    ) -> Result:
         """As `ask`, and the module's failure is this action's failure. `script` is sent in the module's place."""
         self._script = script
         try:
@@ -90,7 +95,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             raise AnsibleActionFail(result.get("msg") or f"{module} failed", result=result)
         return result
 
-    def _configure_module(self, module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> Any:
+    def _configure_module(self, module_name: str, module_args: dict[str, object], task_vars: Variables) -> Any:
         """Ansible's own making of what is sent, from the script where there is one: that counts as the module's file."""
         if self._script is None:
             return super()._configure_module(module_name, module_args, task_vars)
@@ -104,7 +109,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         finally:
             self._shared_loader_obj = loaders
 
-    def _parse_returned_data(self, res: dict[str, Any], profile: str) -> dict[str, Any]:
+    def _parse_returned_data(self, res: Result, profile: str) -> Result:
         """Ansible's own reading of an answer, behind the gate."""
         module, host = self._asked
         try:
@@ -114,7 +119,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             }
         except gate.Refused as error:
             raise AnsibleActionFail(REFUSED.format(host=host, module=module, error=error)) from None
-        result: dict[str, Any] = super()._parse_returned_data({**res, **said}, profile)
+        result: Result = super()._parse_returned_data({**res, **said}, profile)
         return result
 
 
@@ -133,13 +138,13 @@ class ModuleAction(NodeAction):
 
     _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Run the module with the task's arguments. With `async` the answer would be read past the gate: Ansible says so."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
+        result: Result = super().run(tmp, task_vars)
         return {**result, **self.ask(self._task.action.rpartition(".")[2], self._task.args, task_vars or {})}
 
 
-def python_too_old(result: Mapping[str, Any]) -> str | None:
+def python_too_old(result: Mapping[str, object]) -> str | None:
     """What to do where a module failed because the node's Python is older than Ansible's floor; None for any other failure.
 
     RHEL 8 is the case: its platform Python is 3.6. Ansible says so only in the words of that Python, below a traceback.

@@ -244,7 +244,7 @@ def _object(schema: Schema, made: dict[str, Check]) -> Check:
     required, most = schema.get("required", []), _most_entries(schema)
     named = _entries(schema, made)
 
-    def check(value: dict[str, Any]) -> dict[str, Any]:
+    def check(value: dict[str, object]) -> dict[str, object]:
         if len(value) > most:
             raise Mismatch(value, f"at most {most} entries")
         for key in required:

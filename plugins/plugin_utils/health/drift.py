@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ..components import nvidia_driver
 from ..components.base import not_known
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
+    from ..model.plan import DriverVersions, Plan, ProofAge, Status
+
 #: Checks of an observation that say that the driver is another one than it should be, or is not held.
 _CHECKS = ("driver.loaded", "driver.version_match", "driver.next_kernel", "driver.lock", "gpu.on_bus")
 
 _UPSTREAM = re.compile(r"^(?:\d+:)?(\d+(?:\.\d+)+)")
 
 
-def status(facts: Facts, plan: Mapping[str, Any]) -> dict[str, Any]:
+def status(facts: Facts, plan: Plan) -> Status:
     """What is shown of a host.
 
     Returns ``state`` (see :func:`state`), ``versions`` (``kernel``: the module that is loaded; ``user``: the libraries; ``next``: the
@@ -36,7 +38,7 @@ def status(facts: Facts, plan: Mapping[str, Any]) -> dict[str, Any]:
     ``cards``, ``proof`` (``verdict``, ``time``, ``age_seconds``; None where there is none).
     """
     checks = {check["id"]: check for check in plan["checks"]}
-    lock = (checks.get("driver.lock") or {}).get("status")
+    lock = checks["driver.lock"]["status"] if "driver.lock" in checks else None
     drift, unknown, proof = _drift(facts, plan), _unknown(facts, plan), _proof(facts)
     return {
         "state": state(drift, unknown, proof, skipped=bool(plan["skipped"])),
@@ -49,9 +51,7 @@ def status(facts: Facts, plan: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def state(
-    drift: Sequence[str], unknown: Mapping[str, str], proof: Mapping[str, Any] | None, *, skipped: bool = False
-) -> str:
+def state(drift: Sequence[str], unknown: Mapping[str, str], proof: ProofAge | None, *, skipped: bool = False) -> str:
     """A host in one word: ``skip``, ``drift``, the verdict of a last proof that did not pass, ``unknown``, or ``ok``."""
     if skipped:
         return "skip"
@@ -62,7 +62,7 @@ def state(
     return "unknown" if unknown else "ok"
 
 
-def _versions(facts: Facts, plan: Mapping[str, Any]) -> dict[str, str | None]:
+def _versions(facts: Facts, plan: Plan) -> DriverVersions:
     available = facts["kernel"]["available"].get("nvidia")
     return {
         "kernel": facts["driver"]["loaded_version"],
@@ -87,15 +87,15 @@ def _sealed(facts: Facts) -> str | None:
     return None
 
 
-def _resolved(plan: Mapping[str, Any]) -> str | None:
+def _resolved(plan: Plan) -> str | None:
     """What a node without a seal would come to: an exact version only where one was wished."""
-    driver = plan["stack"].get("driver") or {}
-    if driver.get("version") or not driver.get("branch"):
-        return driver.get("version")
-    return f"branch {driver['branch']}"
+    driver = plan["stack"].get("driver")
+    if driver is None:
+        return None
+    return driver["version"] or f"branch {driver['branch']}"
 
 
-def _unknown(facts: Facts, plan: Mapping[str, Any]) -> dict[str, str]:
+def _unknown(facts: Facts, plan: Plan) -> dict[str, str]:
     """What only root may read, and this look could not: nothing of it is taken for fine, or for missing."""
     told = {"seals": "whether the driver is as gpuwright sealed it", "proof": "whether the node was proven"}
     return {
@@ -105,7 +105,7 @@ def _unknown(facts: Facts, plan: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _drift(facts: Facts, plan: Mapping[str, Any]) -> list[str]:
+def _drift(facts: Facts, plan: Plan) -> list[str]:
     """Why the driver is not as it was sealed or wished: what the plan would change of it, and what its checks say."""
     if plan["skipped"]:
         return []
@@ -136,13 +136,13 @@ def _without_repeats(found: list[str]) -> list[str]:
     return kept
 
 
-def _cards(facts: Facts, plan: Mapping[str, Any]) -> list[str]:
+def _cards(facts: Facts, plan: Plan) -> list[str]:
     """Names of the cards: as the rules resolved them, else as nvidia-smi calls them, else their PCI ids."""
-    rows = plan["gpus"] or sections.cards(facts)
-    return [str(row["name"]) for row in rows] or [str(card["device"]) for card in facts["pci"]["gpus"] or ()]
+    named = [str(card["name"]) for card in plan["gpus"]] or [str(card["name"]) for card in sections.cards(facts)]
+    return named or [str(card["device"]) for card in facts["pci"]["gpus"] or ()]
 
 
-def _proof(facts: Facts) -> dict[str, Any] | None:
+def _proof(facts: Facts) -> ProofAge | None:
     proof = facts["proof"]
     if not proof:
         return None

@@ -24,9 +24,27 @@ from . import judge_datacentre, judge_hosts
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, SmiData
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Disk,
+        Facts,
+        FailedBuild,
+        LoadedModule,
+        PciGpu,
+        Smi,
+    )
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, Seal
 
-Expected = Mapping[str, Any]
+    from ..model.stack import Stack
+
+
+class Expected(smi_judge.Expected, total=False):
+    """What a host is held against; see :func:`judge`."""
+
+    proof_max_age: int
+    seals: bool
+    proof: bool
+    gpus: bool
+
 
 MB = 1_000_000
 # The least that is free where the next installation writes; /boot takes a kernel and an initramfs of 60 to 150 MB.
@@ -56,10 +74,10 @@ def judge(facts: Facts, stack: Mapping[str, Any] | None = None, expected: Expect
             ``gpus`` (``False``: cards are not looked at, as when a machine is prepared before they are put in).
     """
     view = View(facts)
-    wanted = dict(expected or {})
+    wanted, wished = cast("Expected", dict(expected or {})), cast("Stack", stack or {})
     result: list[Check] = []
     if wanted.get("gpus") is not False:
-        result += judge_cards(view, stack or {}, wanted)
+        result += judge_cards(view, wished, wanted)
     result += judge_packages(view)
     result += judge_sources(view)
     result += judge_builds(view)
@@ -78,7 +96,7 @@ def judge(facts: Facts, stack: Mapping[str, Any] | None = None, expected: Expect
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def judge_cards(view: View, stack: Mapping[str, Any], expected: Expected) -> list[Check]:
+def judge_cards(view: View, stack: Stack, expected: Expected) -> list[Check]:
     """The cards and the driver; one skipped check on a host that has no card and should have none."""
     reason = view.why_unknown("pci.gpus") if not view.gpus else None
     if reason and view.environment != "wsl":
@@ -100,9 +118,8 @@ def judge_cards(view: View, stack: Mapping[str, Any], expected: Expected) -> lis
 
 
 def _expected_count(expected: Expected) -> int | None:
-    if expected.get("count") is not None:
-        return int(expected["count"])
-    return None
+    count = expected.get("count")
+    return None if count is None else int(count)
 
 
 def judge_bus(view: View, expected: Expected) -> Check:
@@ -110,7 +127,7 @@ def judge_bus(view: View, expected: Expected) -> Check:
     gpus, wanted = _counted(view, expected), _expected_count(expected)
     measured = len(gpus)
     silent = [str(gpu.get("bus_id")) for gpu in gpus if str(gpu.get("revision")).lower() == "ff"]
-    rest: dict[str, Any] = {"measured": measured, "expected": wanted, "unit": "cards", "action": "check_hardware"}
+    rest: checks.Rest = {"measured": measured, "expected": wanted, "unit": "cards", "action": "check_hardware"}
     if silent:
         return checks.failed(
             "gpu.on_bus",
@@ -138,7 +155,7 @@ def judge_bus(view: View, expected: Expected) -> Check:
     return checks.passed("gpu.on_bus", "fatal", measured=measured, expected=wanted, unit="cards")
 
 
-def _counted(view: View, expected: Expected) -> list[Mapping[str, Any]]:
+def _counted(view: View, expected: Expected) -> list[PciGpu]:
     """The cards on the bus without those that are left alone, by bus id or by the model that nvidia-smi names."""
     ignore = [str(entry) for entry in expected.get("ignore") or ()]
     data = view.get("smi.data")
@@ -146,14 +163,14 @@ def _counted(view: View, expected: Expected) -> list[Mapping[str, Any]]:
     models = {str(gpu.get("pci_bus_id")): str(gpu.get("name") or "") for gpu in seen}
     places = {smi.normalise_bus_id(entry) for entry in ignore}
 
-    def left_alone(gpu: Mapping[str, Any]) -> bool:
+    def left_alone(gpu: PciGpu) -> bool:
         place = smi.normalise_bus_id(str(gpu.get("bus_id")))
         return place in places or any(smi_judge.same_model(models.get(place, ""), entry) for entry in ignore)
 
     return [gpu for gpu in view.gpus if not left_alone(gpu)]
 
 
-def judge_driver_loaded(view: View, _stack: Mapping[str, Any]) -> Check:
+def judge_driver_loaded(view: View, _stack: Stack) -> Check:
     """The kernel module is loaded; where it is not, the nearest cause is named."""
     loaded = view.get("kernel.loaded")
     if loaded is None:
@@ -163,7 +180,7 @@ def judge_driver_loaded(view: View, _stack: Mapping[str, Any]) -> Check:
     return checks.failed("driver.loaded", measured="not loaded", **_why_not_loaded(view, loaded))
 
 
-def _why_not_loaded(view: View, loaded: Mapping[str, Any]) -> dict[str, str]:
+def _why_not_loaded(view: View, loaded: Mapping[str, LoadedModule]) -> dict[str, str]:
     if "nouveau" in loaded:
         return {
             "reason": "nouveau holds the card",
@@ -203,10 +220,10 @@ def _why_not_loaded(view: View, loaded: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def judge_version_match(view: View, _stack: Mapping[str, Any]) -> Check:
+def judge_version_match(view: View, _stack: Stack) -> Check:
     """Kernel module and libraries are of one version: they differ after an upgrade under a loaded module."""
     loaded, user = view.get("driver.loaded_version"), view.get("driver.user_version")
-    rest: dict[str, Any] = {"measured": {"module": loaded, "libraries": user}}
+    rest: checks.Rest = {"measured": {"module": loaded, "libraries": user}}
     if loaded is None:
         return checks.skipped("driver.version_match", "the driver is not loaded", **rest)
     if user is None:
@@ -223,7 +240,7 @@ def judge_version_match(view: View, _stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_nouveau(view: View, _stack: Mapping[str, Any]) -> Check:
+def judge_nouveau(view: View, _stack: Stack) -> Check:
     """No other driver holds the card."""
     loaded = view.get("kernel.loaded")
     if loaded is None:
@@ -240,14 +257,14 @@ def judge_nouveau(view: View, _stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_modules(view: View, stack: Mapping[str, Any]) -> Check:
+def judge_modules(view: View, stack: Stack) -> Check:
     """The open or the proprietary modules, as resolved for the cards of this host."""
-    found, driver = view.get("driver.loaded_modules"), stack.get("driver") or {}
-    wanted = driver.get("modules")
-    rest: dict[str, Any] = {"measured": found, "expected": wanted}
+    found, driver = view.get("driver.loaded_modules"), stack.get("driver")
+    wanted = driver["modules"] if driver else None
+    rest: checks.Rest = {"measured": found, "expected": wanted}
     if found is None:
         return checks.skipped("driver.modules", "the driver is not loaded", **rest)
-    if wanted is None or driver.get("adopted"):
+    if driver is None or driver["adopted"]:
         return checks.passed("driver.modules", reason="nothing else was wished", **rest)
     answered = len((view.get("smi.data") or {}).get("gpus") or ())
     severity = "warning" if answered >= len(view.gpus) else "critical"
@@ -262,7 +279,7 @@ def judge_modules(view: View, stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_secure_boot(view: View, _stack: Mapping[str, Any]) -> Check:
+def judge_secure_boot(view: View, _stack: Stack) -> Check:
     """Secure Boot does not keep the module out."""
     if view.environment == "container":
         return checks.skipped("driver.secure_boot", "the kernel is that of the container's host")
@@ -292,7 +309,7 @@ def judge_secure_boot(view: View, _stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_next_kernel(view: View, _stack: Mapping[str, Any]) -> Check:
+def judge_next_kernel(view: View, _stack: Stack) -> Check:
     """The kernel that boots next has a module, and of the version of the libraries."""
     if view.environment == "container":
         return checks.skipped("driver.next_kernel", "the kernel is that of the container's host")
@@ -304,7 +321,7 @@ def judge_next_kernel(view: View, _stack: Mapping[str, Any]) -> Check:
         return checks.skipped("driver.next_kernel", "no NVIDIA driver is installed")
     user = view.get("driver.user_version")
     module = (available.get("nvidia") or {}).get("version")
-    rest: dict[str, Any] = {"measured": module, "expected": user, "evidence": kernel}
+    rest: checks.Rest = {"measured": module, "expected": user, "evidence": kernel}
     if "nvidia" not in available:
         return checks.failed(
             "driver.next_kernel",
@@ -324,12 +341,12 @@ def judge_next_kernel(view: View, _stack: Mapping[str, Any]) -> Check:
     )
 
 
-def judge_lock(view: View, stack: Mapping[str, Any]) -> Check:
+def judge_lock(view: View, stack: Stack) -> Check:
     """Nothing but gpuwright moves the driver: the whole set is locked, and on a full look apt itself says that it is."""
     driver = stack.get("driver")
     if not driver:
         return checks.skipped("driver.lock", "no driver was resolved for this host")
-    if driver.get("adopted"):
+    if driver["adopted"]:
         return checks.skipped("driver.lock", "the driver is adopted: whoever installed it keeps it")
     if view.get("driver.owner") in (None, "none", "unknown"):
         return checks.skipped("driver.lock", "no NVIDIA driver is installed")
@@ -352,7 +369,7 @@ def judge_lock(view: View, stack: Mapping[str, Any]) -> Check:
     )
 
 
-_DRIVER_STEPS: tuple[Callable[[View, Mapping[str, Any]], Check], ...] = (
+_DRIVER_STEPS: tuple[Callable[[View, Stack], Check], ...] = (
     judge_driver_loaded,
     judge_version_match,
     judge_nouveau,
@@ -363,26 +380,26 @@ _DRIVER_STEPS: tuple[Callable[[View, Mapping[str, Any]], Check], ...] = (
 )
 
 
-def judge_smi(view: View, stack: Mapping[str, Any], expected: Expected, foreign_driver: bool = False) -> list[Check]:
+def judge_smi(view: View, stack: Stack, expected: Expected, foreign_driver: bool = False) -> list[Check]:
     """What nvidia-smi said in the observation."""
-    answer = view.get("smi")
-    if not isinstance(answer, Mapping):
+    answer: Smi | None = view.get("smi")
+    if answer is None:
         if view.get("driver.loaded_version") is None and not view.why_unknown("smi"):
             return [checks.skipped("smi.runs", "the driver is not loaded, so nvidia-smi was not asked")]
         return [unknown("smi.runs", view, "smi", "what nvidia-smi says")]
     data = answer.get("data")
     result = [_smi_runs(answer)]
-    if isinstance(data, Mapping):
-        result += smi.judge(cast("SmiData", data), _smi_expectations(view, stack, expected, foreign_driver))
+    if data is not None:
+        result += smi.judge(data, _smi_expectations(view, stack, expected, foreign_driver))
     return result
 
 
-def _smi_runs(answer: Mapping[str, Any]) -> Check:
-    rc, error, data = answer.get("rc"), answer.get("error"), answer.get("data")
-    notes = "\n".join((data or {}).get("notes") or ())
+def _smi_runs(answer: Smi) -> Check:
+    rc, error, data = answer["rc"], answer["error"], answer["data"]
+    notes = "\n".join(data["notes"] if data else ())
     text = "\n".join(part for part in (str(error or ""), notes) if part)
     trouble = smi_messages.explain(rc, text, error)
-    rest: dict[str, Any] = {"measured": rc, "expected": 0, "unit": "exit status", "evidence": text}
+    rest: checks.Rest = {"measured": rc, "expected": 0, "unit": "exit status", "evidence": text}
     if trouble is not None:
         return checks.make(
             "smi.runs",
@@ -395,13 +412,13 @@ def _smi_runs(answer: Mapping[str, Any]) -> Check:
         )
     if data is None:
         if rc == 0:
-            rest.update(measured=None, expected=None, unit=None)  # the status was right, the answer was not
+            rest.update({"measured": None, "expected": None, "unit": None})  # the status was right, the answer was not
         return checks.failed(
             "smi.runs", reason=str(error or "nvidia-smi gave no answer"), remedy="run nvidia-smi -q -x by hand", **rest
         )
     seconds = answer.get("seconds") or 0
     if seconds > smi_messages.SLOW_SECONDS:
-        rest.update(measured=round(seconds, 1), expected=smi_messages.SLOW_SECONDS, unit="s")
+        rest.update({"measured": round(seconds, 1), "expected": smi_messages.SLOW_SECONDS, "unit": "s"})
         return checks.failed(
             "smi.runs",
             "warning",
@@ -413,17 +430,16 @@ def _smi_runs(answer: Mapping[str, Any]) -> Check:
     return checks.passed("smi.runs", **rest)
 
 
-def _smi_expectations(view: View, stack: Mapping[str, Any], expected: Expected, foreign_driver: bool) -> dict[str, Any]:
+def _smi_expectations(view: View, stack: Stack, expected: Expected, foreign_driver: bool) -> smi_judge.Expected:
     """The caller's expectations, completed by the bus and by the stack."""
-    wanted = dict(expected)
-    driver = stack.get("driver") or {}
+    wanted, driver = expected.copy(), stack.get("driver")
     on_bus = [smi.normalise_bus_id(str(gpu.get("bus_id"))) for gpu in _counted(view, expected)]
     if on_bus and not foreign_driver:
         wanted.setdefault("bus_ids", on_bus)
-    if driver.get("minimum"):
+    if driver and driver.get("minimum"):
         wanted.setdefault("min_driver", driver["minimum"])
-    if not driver.get("adopted") and not foreign_driver and (driver.get("version") or driver.get("branch")):
-        wanted.setdefault("driver", driver.get("version") or driver.get("branch"))
+    if driver and not driver["adopted"] and not foreign_driver:
+        wanted.setdefault("driver", driver["version"] or driver["branch"])
     if view.get("display.desktop") or view.environment == "wsl":
         # A desktop keeps the driver loaded by itself, and Windows its own.
         wanted.setdefault("persistence", False)
@@ -477,7 +493,7 @@ def judge_sources(view: View) -> list[Check]:
     broken = view.get("packages.broken_sources")
     manager = view.get("packages.manager")
     until = "nothing can be installed" if manager == "apt" else "dnf installs nothing, or nothing from there"
-    rest: dict[str, Any] = {
+    rest: checks.Rest = {
         "action": "configure",
         "remedy": f"correct that entry or remove the file: until then {until}",
     }
@@ -512,7 +528,7 @@ def judge_builds(view: View) -> list[Check]:
     return result
 
 
-def _build_reason(view: View, build: Mapping[str, Any], kept: Sequence[str]) -> str:
+def _build_reason(view: View, build: FailedBuild, kept: Sequence[str]) -> str:
     """Which build failed, by what, and what the next boot means for it."""
     kernel = build["kernel"]
     said = f" ({build['errors'][0].strip()})" if build["errors"] else ""
@@ -524,7 +540,7 @@ def _build_reason(view: View, build: Mapping[str, Any], kept: Sequence[str]) -> 
     )
 
 
-def _build_remedy(build: Mapping[str, Any], kept: Sequence[str]) -> str:
+def _build_remedy(build: FailedBuild, kept: Sequence[str]) -> str:
     if build["transient"]:
         return f"make room (disk or memory), then {UP.removeprefix('run ')}"
     stay = f"stay on {kept[-1]}, which {UP.removeprefix('run ')} sees to; or " if kept else "boot an older kernel; or "
@@ -542,7 +558,7 @@ def judge_disks(view: View) -> list[Check]:
     return [check for disk in disks for check in _judge_disk(disk)]
 
 
-def _judge_disk(disk: Mapping[str, Any]) -> list[Check]:
+def _judge_disk(disk: Disk) -> list[Check]:
     mount = str(disk.get("mount"))
     if mount not in SPACE:
         return []
@@ -558,7 +574,7 @@ def _judge_disk(disk: Mapping[str, Any]) -> list[Check]:
             )
         )
     free, floor = disk.get("free_bytes"), SPACE[mount]
-    rest: dict[str, Any] = {"expected": floor // MB, "unit": "MB free", "evidence": mount}
+    rest: checks.Rest = {"expected": floor // MB, "unit": "MB free", "evidence": mount}
     if free is None:
         return [
             *result,
@@ -588,12 +604,12 @@ def judge_seals(view: View) -> list[Check]:
     seals = view.get("seals")
     if seals is None:
         return [unknown("seals", view, "seals", "whether something was changed since it was set up")]
-    return [_judge_seal(name, seals[name] or {}) for name in sorted(seals)]
+    return [_judge_seal(name, seals[name]) for name in sorted(seals)]
 
 
-def _judge_seal(name: str, seal: Mapping[str, Any]) -> Check:
+def _judge_seal(name: str, seal: Seal) -> Check:
     state, check_id = seal.get("state"), "seals." + name
-    rest: dict[str, Any] = {"measured": state, "expected": "good"}
+    rest: checks.Rest = {"measured": state, "expected": "good"}
     if state == "good":
         return checks.passed(check_id, **rest)
     if state == "alone":
@@ -620,12 +636,12 @@ def _judge_seal(name: str, seal: Mapping[str, Any]) -> Check:
 
 def judge_proof(view: View, expected: Expected) -> list[Check]:
     """The last proof holds: it passed, for this boot and this driver, and is not old."""
-    proof = view.get("proof")
-    if not isinstance(proof, Mapping):
+    proof: Proof | None = view.get("proof")
+    if proof is None:
         reason = view.why_unknown("proof") or "this host was never proven"
         return [checks.incomplete("proof.age", reason, action="none", remedy="run gpuwright validate")]
     stale = _why_stale(view, proof, int(expected.get("proof_max_age") or MAX_AGE))
-    rest: dict[str, Any] = {"measured": proof.get("time"), "evidence": f"verdict {proof.get('verdict')}"}
+    rest: checks.Rest = {"measured": proof.get("time"), "evidence": f"verdict {proof.get('verdict')}"}
     if stale:
         return [checks.incomplete("proof.age", stale, action="none", remedy="run gpuwright validate", **rest)]
     if proof.get("verdict") != "pass":
@@ -641,7 +657,7 @@ def judge_proof(view: View, expected: Expected) -> list[Check]:
     return [checks.passed("proof.age", **rest)]
 
 
-def _why_stale(view: View, proof: Mapping[str, Any], max_age: int) -> str | None:
+def _why_stale(view: View, proof: Proof, max_age: int) -> str | None:
     if proof.get("boot_id") and view.get("boot.id") and proof["boot_id"] != view.get("boot.id"):
         return "the host was rebooted since its last proof"
     if (

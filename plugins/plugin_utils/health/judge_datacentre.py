@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
+    from ..model.stack import Stack
+
 
 _UP = "run gpuwright up"
 #: PCI class of cards without a display output: those of data centres.
@@ -103,9 +105,10 @@ def _subnet_transport(view: View) -> Check:
     )
 
 
-def judge_peermem(view: View, stack: Mapping[str, Any]) -> list[Check]:
+def judge_peermem(view: View, stack: Stack) -> list[Check]:
     """nvidia-peermem where it is wished; elsewhere it is only named where it could be of use."""
-    wished = bool((stack.get("driver") or {}).get("peermem"))
+    driver = stack.get("driver")
+    wished = bool(driver and driver.get("peermem"))
     loaded = "nvidia_peermem" in (view.get("fabric.modules_loaded") or ())
     if wished:
         check = checks.judged(
@@ -131,9 +134,10 @@ def judge_peermem(view: View, stack: Mapping[str, Any]) -> list[Check]:
     return [checks.skipped("driver.peermem", reason, "info")]
 
 
-def judge_mig(view: View, stack: Mapping[str, Any]) -> list[Check]:
+def judge_mig(view: View, stack: Stack) -> list[Check]:
     """Every card is parted as wished. The instances are gone after each boot; a service brings them back."""
-    if not (stack.get("mig") or {}).get("cards"):
+    layout = stack.get("mig")
+    if not (layout and layout["cards"]):
         return []
     if not (view.get("smi.data") or {}).get("gpus"):
         reason = view.why_unknown("smi") or "nvidia-smi was not asked"

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
@@ -35,7 +35,7 @@ def outside(facts: Facts) -> list[Check]:
         result += _linux_driver(facts, "hide the driver of Windows", "wsl --shutdown in Windows")
         trouble = hosts.windows_trouble(facts)
         if trouble:
-            rest: dict[str, Any] = {"action": "install", "remedy": hosts.WINDOWS_DRIVER}
+            rest: checks.Rest = {"action": "install", "remedy": hosts.WINDOWS_DRIVER}
             result.append(checks.failed("host.windows_driver", "critical", reason=trouble, **rest))
         elif not hosts.driver_of(facts).get("libcuda"):
             reason = "Windows shows no NVIDIA driver to WSL: /usr/lib/wsl/lib has no libcuda.so.1"
@@ -63,7 +63,7 @@ def beside(facts: Facts) -> list[Check]:
             reason = (
                 "the machine has NVIDIA cards, and this container was started without them: there is no libcuda.so.1"
             )
-            rest: dict[str, Any] = {"action": "configure", "remedy": _GIVE_CARDS}
+            rest: checks.Rest = {"action": "configure", "remedy": _GIVE_CARDS}
             result.append(checks.failed("host.container_gpus", "critical", reason=reason, **rest))
     return result
 
@@ -91,7 +91,7 @@ def _linux_driver(facts: Facts, harm: str, then: str) -> list[Check]:
     names = hosts.linux_packages(facts)
     if not names:
         return []
-    rest: dict[str, Any] = {"measured": list(names), "expected": [], "action": "configure"}
+    rest: checks.Rest = {"measured": list(names), "expected": [], "action": "configure"}
     reason = f"packages of a driver for Linux are installed and {harm}: {', '.join(names)}"
     remedy = f"sudo apt-get remove {' '.join(names)}, then {then}"
     return [checks.failed("host.linux_driver", "critical", reason=reason, remedy=remedy, **rest)]

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...module_utils.base import checks
-from ..rules import Rules
+from ..rules import Row, Rules
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Event, Seen
 
 CHECK = "kernel.xid"
 #: Checks that one machine may have; a fault of a fabric writes of every card and switch.
@@ -46,7 +46,7 @@ _FATAL = {"severity": "critical", "action": "reboot"}
 _NOT_FATAL = ("info", "warning")
 
 
-def judge(seen: Mapping[str, Any], rules: Rules) -> list[Check]:
+def judge(seen: Seen, rules: Rules) -> list[Check]:
     """The check :data:`CHECK` for each number of each card, the worst first; one that passes where nothing asks for something.
 
     Args:
@@ -73,7 +73,7 @@ def judge(seen: Mapping[str, Any], rules: Rules) -> list[Check]:
     return bad[:MOST_CHECKS]
 
 
-def _nothing(seen: Mapping[str, Any], notes: list[Check]) -> str:
+def _nothing(seen: Seen, notes: list[Check]) -> str:
     """Why nothing is wrong, and what was read for it."""
     found = (
         "the kernel log names no error of a card" if not notes else "the kernel log names only what asks for nothing"
@@ -88,7 +88,7 @@ _NAMES = {"xid": "Xid {}", "sxid": "SXid {}", "init": "RmInitAdapter failed"}
 _ROWS = {"sxid": [_SXID], "init": [_INIT]}
 
 
-def _judge(event: Mapping[str, Any], rules: Rules) -> Check:
+def _judge(event: Event, rules: Rules) -> Check:
     meaning = _meaning(event, rules)
     name = _NAMES[event["kind"]].format(event["code"])
     unnamed = "" if event["bus_id"] else "; its line names no card"
@@ -106,7 +106,7 @@ def _judge(event: Mapping[str, Any], rules: Rules) -> Check:
     )
 
 
-def _meaning(event: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
+def _meaning(event: Event, rules: Rules) -> Row:
     """The row of an error, with what its own words add: that it is fatal, or which recovery the driver asks for."""
     rows = _ROWS.get(event["kind"]) or [row for row in rules["xid"]["rows"] if event["code"] in row["codes"]]
     meaning = dict(rows[0] if rows else _UNKNOWN)

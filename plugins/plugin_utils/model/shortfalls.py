@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Disk
 
 MIB = 1024**2
 
@@ -22,7 +24,7 @@ class Need(TypedDict):
     files: int
 
 
-def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, Any]], reserve: int) -> list[str]:
+def on_disks(needs: Sequence[Need], disks: Sequence[Disk], reserve: int) -> list[str]:
     """One sentence for each file system that cannot take what will be written to it.
 
     ``needs``: rows of ``what``, ``path``, ``bytes`` and ``files`` (how many, where that is known, else one); several on one file
@@ -30,7 +32,7 @@ def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, An
     ``disks``: as node_facts gives them. ``reserve``: bytes that stay free besides, but not on a /boot of its own, which is small and
     written by nothing else.
     """
-    wanted: dict[str, list[Mapping[str, Any]]] = {}
+    wanted: dict[str, list[Need]] = {}
     sentences = []
     for need in needs:
         if not int(need["bytes"]):
@@ -48,7 +50,7 @@ def on_disks(needs: Sequence[Mapping[str, Any]], disks: Sequence[Mapping[str, An
     return sentences
 
 
-def holding(path: str, disks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def holding(path: str, disks: Iterable[Disk]) -> Disk | None:
     """The file system that holds the path, or will: the one that says so, since links may lead elsewhere; else the one with the longest
     mount point above it.
     """
@@ -60,21 +62,22 @@ def holding(path: str, disks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] 
     return max(above, key=lambda disk: len(disk["mount"]), default=None)
 
 
-def _judge(disk: Mapping[str, Any], needs: Sequence[Mapping[str, Any]], reserve: int) -> list[str]:
+def _judge(disk: Disk, needs: Sequence[Need], reserve: int) -> list[str]:
     things = " and ".join(dict.fromkeys(str(need["what"]) for need in needs))
     if disk.get("read_only"):
         return [f"Expected to write {things} to {disk['mount']}, found it read-only."]
-    if disk.get("free_bytes") is None:
+    free_bytes, free_files = disk.get("free_bytes"), disk.get("free_files")
+    if free_bytes is None:
         return [f"Expected to know the free space of {disk['mount']} for {things}, found it unknown."]
     files_needed = sum(int(need.get("files") or 1) for need in needs)
-    if disk.get("free_files") is not None and disk["free_files"] < files_needed:
+    if free_files is not None and free_files < files_needed:
         return [
-            f"Expected room for {files_needed} more files (inodes) on {disk['mount']} for {things}, found {disk['free_files']}."
+            f"Expected room for {files_needed} more files (inodes) on {disk['mount']} for {things}, found {free_files}."
         ]
     bytes_needed = sum(int(need["bytes"]) for need in needs) + reserve
-    if disk["free_bytes"] >= bytes_needed:
+    if free_bytes >= bytes_needed:
         return []
-    free, needed = disk["free_bytes"] // MIB, -(-bytes_needed // MIB)
+    free, needed = free_bytes // MIB, -(-bytes_needed // MIB)
     return [f"Expected {needed} MiB free on {disk['mount']} for {things}, found {free} MiB."]
 
 

@@ -5,20 +5,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from ...module_utils.base import paths
+from ..model.plan import Plan
+from ..model.report import Resume, Waiting
 
 #: Variables that decide who goes on after the boot, beside those of the run.
 VARIABLES = ("gpuwright_resume", "gpuwright_resume_refused")
 
 
-def of(plan: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+class Afterwards(TypedDict):
+    """What a record says of the boot that is still needed."""
+
+    left: list[Waiting]
+    resume: Resume
+    rescue: list[str]
+
+
+def of(plan: Plan, variables: Mapping[str, object]) -> Afterwards:
     """The parts ``left``, ``resume`` and ``rescue`` of a host's record."""
     return {"left": left(plan), "resume": resume(variables), "rescue": list(plan.get("rescue") or ())}
 
 
-def left(plan: Mapping[str, Any]) -> list[dict[str, str]]:
+def left(plan: Plan) -> list[Waiting]:
     """The components that wait for the boot, in their order. Everything else was applied before it."""
     reason = plan.get("reboot_reason") or "the driver that is loaded is not the one that is installed"
     return [
@@ -27,9 +37,10 @@ def left(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def resume(variables: Mapping[str, Any]) -> dict[str, Any]:
+def resume(variables: Mapping[str, object]) -> Resume:
     """Whether the machine goes on by itself after its boot; where not, why."""
-    given = variables.get("gpuwright_resume") or {}
+    told = variables.get("gpuwright_resume")
+    given = told if isinstance(told, Mapping) else {}
     if not variables.get("gpuwright_local"):
         return _not("only the machine one sits at goes on by itself")
     if variables.get("gpuwright_no_reboot"):
@@ -41,5 +52,5 @@ def resume(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {"prepared": True, "why_not": None, "unit": "gpuwright-resume.service", "report": f"{paths.RESUME}/report"}
 
 
-def _not(why: str) -> dict[str, Any]:
+def _not(why: str) -> Resume:
     return {"prepared": False, "why_not": why, "unit": None, "report": None}

@@ -7,9 +7,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-Plan = Mapping[str, Any]
+from ..model.plan import Plan, Status
 
 HEADINGS = ("state", "hosts", "cards", "in kernel", "libraries", "next boot", "wanted", "held", "proof", "drift")
 NO_DRIVER = "no driver"
@@ -73,8 +72,9 @@ def _grouped(plans: Mapping[str, Plan]) -> list[tuple[list[str], list[Plan]]]:
     groups: dict[str, tuple[list[str], list[Plan]]] = {}
     for host, plan in plans.items():
         status = plan["status"]
-        shown = {**status, "proof": (status["proof"] or {}).get("verdict"), "skipped": plan.get("skipped")}
-        shown["versions"] = {key: value for key, value in status["versions"].items() if key != "next_kernel"}
+        proof, versions = status["proof"], status["versions"]
+        shown = {**status, "proof": proof["verdict"] if proof else None, "skipped": plan.get("skipped")}
+        shown["versions"] = {key: value for key, value in versions.items() if key != "next_kernel"}
         hosts, members = groups.setdefault(json.dumps(shown, sort_keys=True), ([], []))
         hosts.append(host)
         members.append(plan)
@@ -95,13 +95,13 @@ def _row(hosts: Sequence[str], plans: Sequence[Plan]) -> tuple[str, ...]:
     )
 
 
-def _proof(of: Sequence[Mapping[str, Any]]) -> str:
+def _proof(of: Sequence[Status]) -> str:
     """The verdict and the age of the oldest; hosts of a group have the same verdict."""
     known = [status["proof"] for status in of if status["proof"]]
     if not known:
         return "unknown" if "proof" in of[0]["unknown"] else "never"
-    ages = [proof["age_seconds"] for proof in known]
-    return f"{known[0]['verdict']}, {'of unknown age' if None in ages else age(max(ages))}"
+    ages = [proof["age_seconds"] for proof in known if proof["age_seconds"] is not None]
+    return f"{known[0]['verdict']}, {age(max(ages)) if len(ages) == len(known) else 'of unknown age'}"
 
 
 def _names(hosts: Sequence[str], most: int) -> str:

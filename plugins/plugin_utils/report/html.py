@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import jinja2
 
@@ -23,6 +23,9 @@ from ..resolver.parts import PARTS
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+
+    from ..model.plan import Change
+    from ..model.report import Record, Report, Resume
 
 SYMBOLS = {"pass": "✓", "warn": "!", "fail": "✗", "incomplete": "?", "skip": "–", "none": ""}
 WORDS = {
@@ -50,7 +53,38 @@ OPEN_DETAILS = 5
 """So many hosts with trouble are unfolded; the others open at a tap."""
 
 
-def render(report: Mapping[str, Any]) -> str:
+class Host(TypedDict):
+    """What the page shows of a host."""
+
+    name: str
+    verdict: str
+    kind: str
+    rank: int
+    counts: dict[str, int]
+    groups: dict[str, dict[str, str]]
+    problems: list[dict[str, object]]
+    good: list[dict[str, object]]
+    skipped: list[dict[str, object]]
+    facts: list[str]
+    failure: dict[str, str] | None
+    refusals: list[dict[str, str]]
+    changes: list[Change]
+    warnings: list[dict[str, str]]
+    why: list[dict[str, str]]
+    stack: list[dict[str, str]]
+    reboot: bool
+    left: list[str]
+    resume: Resume | None
+    rescue: list[str]
+    simulated: bool
+    skip_reason: str | None
+    temperatures: list[dict[str, object]]
+    latencies: list[dict[str, object]]
+    anchor: NotRequired[str]
+    open: NotRequired[bool]
+
+
+def render(report: Report) -> str:
     """The page of a report."""
     return _template().render(page=page_of(report))
 
@@ -68,7 +102,7 @@ def _template() -> jinja2.Template:
     return environment.get_template("report.html.j2")
 
 
-def page_of(report: Mapping[str, Any]) -> dict[str, Any]:
+def page_of(report: Report) -> dict[str, object]:
     """Everything the template shows."""
     records = report["hosts"].values()
     hosts = sorted(
@@ -91,7 +125,7 @@ def page_of(report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tiles(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _tiles(report: Report) -> list[dict[str, object]]:
     counts = report["counts"]
     kinds = {"unreachable": "fail", "not_reached": "incomplete"}
     shown = ("fail", "unreachable", "incomplete", "not_reached", "pass", "skip")
@@ -103,7 +137,7 @@ def _sorted_groups(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (known.get(name, len(known)), name))
 
 
-def _host(record: Mapping[str, Any]) -> dict[str, Any]:
+def _host(record: Record) -> Host:
     found: list[Check] = list(record["checks"])
     statuses = {check["status"] for check in found}
     kind = record["verdict"]
@@ -126,12 +160,12 @@ def _host(record: Mapping[str, Any]) -> dict[str, Any]:
         "facts": _facts(record),
         "failure": _failure(record["failure"]),
         "refusals": [_entry(entry) for entry in [*record["refusals"], *record["conflicts"]]],
-        "changes": [change for change in record["changes"] if isinstance(change, Mapping)],
+        "changes": record["changes"],
         "warnings": [_entry(entry) for entry in record["warnings"]],
         "why": [_entry(entry) for entry in record["why"]],
         "stack": [_pair(key, value) for key, value in _stack(record["stack"])],
         "reboot": bool(record["reboot"]),
-        "left": [f"{row.get('component')}: {row.get('reason')}" for row in record["left"] if isinstance(row, Mapping)],
+        "left": [f"{row.get('component')}: {row.get('reason')}" for row in record["left"]],
         "resume": record["resume"],
         "rescue": [str(line) for line in record["rescue"]],
         "simulated": bool(record["simulated"]),
@@ -141,7 +175,7 @@ def _host(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _staying(record: Mapping[str, Any]) -> dict[str, Any]:
+def _staying(record: Record) -> dict[str, object]:
     """A row for a host that stays as it is: of each of them a page of its own would say the same."""
     return {
         "name": str(record["host"]),
@@ -197,11 +231,11 @@ def _together(found: Iterable[Check]) -> list[Check]:
     return list(merged.values())
 
 
-def _problem(check: Check) -> dict[str, Any]:
+def _problem(check: Check) -> dict[str, object]:
     return {**check, "measured": show(check["measured"]), "expected": show(check["expected"])}
 
 
-def _names_of(found: Iterable[Check], status: str) -> list[dict[str, Any]]:
+def _names_of(found: Iterable[Check], status: str) -> list[dict[str, object]]:
     """Checks of one status by name, with how often and what was measured where it was once."""
     by_name: dict[str, list[Check]] = {}
     for check in found:
@@ -218,7 +252,7 @@ def _names_of(found: Iterable[Check], status: str) -> list[dict[str, Any]]:
     ]
 
 
-def _skipped(found: Iterable[Check]) -> list[dict[str, Any]]:
+def _skipped(found: Iterable[Check]) -> list[dict[str, object]]:
     """Skipped checks by their reason."""
     by_reason: dict[str, list[str]] = {}
     for check in found:
@@ -248,7 +282,7 @@ def show(value: Any) -> str:
     return str(value)
 
 
-def _floor(value: Mapping[str, Any]) -> str:
+def _floor(value: Mapping[str, object]) -> str:
     parts = []
     if value.get("floor") is not None:
         parts.append(f"at least {show(value['floor'])}")
@@ -262,9 +296,10 @@ def _floor(value: Mapping[str, Any]) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _facts(record: Mapping[str, Any]) -> list[str]:
+def _facts(record: Record) -> list[str]:
     """A line about the host: system, kernel, driver, cards."""
-    summary = record["summary"] if isinstance(record["summary"], Mapping) else {}
+    told: object = record["summary"]
+    summary: Mapping[str, object] = told if isinstance(told, Mapping) else {}
     system, kernel = summary.get("os"), summary.get("kernel")
     driver = summary.get("driver")
     driver = driver.get("loaded_version") if isinstance(driver, Mapping) else driver
@@ -353,7 +388,7 @@ def _pair(key: str, value: Any) -> dict[str, str]:
 HOTTEST_C = 110.0
 
 
-def _temperatures(found: Iterable[Check]) -> list[dict[str, Any]]:
+def _temperatures(found: Iterable[Check]) -> list[dict[str, object]]:
     """A bar a card: its temperature, and a mark where it becomes a warning."""
     bars = []
     for check in found:
@@ -373,12 +408,12 @@ def _temperatures(found: Iterable[Check]) -> list[dict[str, Any]]:
     return bars
 
 
-def _latencies(measurements: Any) -> list[dict[str, Any]]:
+def _latencies(measurements: object) -> list[dict[str, object]]:
     """A group of bars for each part of fio: percentiles of latency, on a logarithmic scale that all parts share."""
     parts = measurements.get("fio") if isinstance(measurements, Mapping) else None
     if not isinstance(parts, Mapping):
         return []
-    groups = []
+    groups: list[dict[str, object]] = []
     for name, part in parts.items():
         latency = part.get("clat_ns") if isinstance(part, Mapping) else None
         percentiles = latency.get("percentiles") if isinstance(latency, Mapping) else None
@@ -392,7 +427,7 @@ def _latencies(measurements: Any) -> list[dict[str, Any]]:
     return groups
 
 
-def _rate(part: Mapping[str, Any]) -> str:
+def _rate(part: Mapping[str, object]) -> str:
     iops, bandwidth = _number(part.get("iops")), _number(part.get("bw_bytes"))
     said = [f"{iops:,.0f} IOPS"] if iops else []
     return ", ".join(said + ([f"{bandwidth / 1e6:,.0f} MB/s"] if bandwidth else []))

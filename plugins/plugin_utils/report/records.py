@@ -4,8 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+
+    from ..model.plan import Plan
+    from ..model.report import Failure, Record
 
 #: Parts of a plan that only its reader wants. ``warnings`` are shown by Ansible itself.
 _REPORTED = ("why", "checks", "proof", "cards", "digests", "manages", "facts_summary", "warnings")
@@ -13,31 +19,32 @@ _REPORTED = ("why", "checks", "proof", "cards", "digests", "manages", "facts_sum
 BEFORE_ANY_CHANGE = ("preflight", "lock")
 
 
-def stays(plan: Mapping[str, Any]) -> bool:
+def stays(plan: Plan) -> bool:
     """Whether the host is right and stays as it is: its plan is its result, and is seldom looked at."""
     return bool(plan["ok"]) and not plan["components"] and not plan["reboot"] and plan["verdict"] in ("pass", "skip")
 
 
-def ended_in_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+def ended_in_plan(plan: Plan) -> Record:
     """A host that no role touched: already right, skipped, refused, or without its cards."""
     return _record(plan, plan["verdict"], plan["checks"], changed=False)
 
 
 def applied(
-    plan: Mapping[str, Any],
+    plan: Plan,
     verdict: str,
-    checks: Sequence[Mapping[str, Any]],
-    failure: Mapping[str, Any] | None,
+    checks: Sequence[Check],
+    failure: Failure | None,
     *,
     reboot: bool,
-) -> dict[str, Any]:
+) -> Record:
     """A host that was worked on: its proof, or what failed. A refusal of the role preflight, or the lock of another run,
     came before any change.
     """
     failed = failure.get("component") if failure is not None else None
     refused = failed == "preflight"
     record = _record(plan, verdict, checks, changed=failed not in BEFORE_ANY_CHANGE)
-    record |= {"failure": dict(failure) if failure else None, "reboot": reboot}
+    record["failure"] = failure.copy() if failure else None
+    record["reboot"] = reboot
     if refused and failure is not None:
         record["refusals"] = [
             {"rule": "preflight", "text": failure["message"], "source": "roles/preflight", "remedy": None},
@@ -45,7 +52,7 @@ def applied(
     return record
 
 
-def as_result(plan: Mapping[str, Any]) -> dict[str, Any]:
+def as_result(plan: Plan) -> dict[str, object]:
     """A plan as the result of a task: what roles act on. The rest is for the report, and a variable of every host is dear.
 
     ``skipped`` means something to Ansible itself (2.21 takes it out of a result): it goes by the name ``left_alone``.
@@ -55,7 +62,7 @@ def as_result(plan: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def sentence(record: Mapping[str, Any]) -> str:
+def sentence(record: Record) -> str:
     """The verdict and its first reason, for a person."""
     if record["failure"]:
         return f"{record['verdict']}: {record['failure']['task']}: {record['failure']['message']}{way_back(record)}"
@@ -66,7 +73,7 @@ def sentence(record: Mapping[str, Any]) -> str:
     return f"{record['verdict']}{first}"
 
 
-def way_back(record: Mapping[str, Any]) -> str:
+def way_back(record: Record) -> str:
     """What became of a node whose new driver failed, as one more sentence; nothing where it did not go back."""
     returned = record.get("returned")
     if not returned:
@@ -77,9 +84,7 @@ def way_back(record: Mapping[str, Any]) -> str:
     return f" The node was returned to driver {returned['version']}, which is {state}."
 
 
-def _record(
-    plan: Mapping[str, Any], verdict: str, checks: Sequence[Mapping[str, Any]], *, changed: bool
-) -> dict[str, Any]:
+def _record(plan: Plan, verdict: str, checks: Sequence[Check], *, changed: bool) -> Record:
     return {
         "host": plan["host"],
         "verdict": verdict,

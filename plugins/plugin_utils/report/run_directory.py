@@ -23,6 +23,9 @@ from urllib.parse import quote, unquote
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership, redact
 
+#: A document that was read from a file: whoever reads it says which it is.
+Json = dict[str, Any]
+
 PLAIN, PACKED = ".json", ".json.gz"
 
 
@@ -91,7 +94,7 @@ def write_json(path: Path, value: Any, *, sync: bool = False) -> None:
     write(path, gzip.compress(content, 6, mtime=0) if path.suffix == ".gz" else content, sync=sync)
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> Json | None:
     """A JSON object that :func:`write_json` wrote; None where it cannot be read."""
     try:
         content = path.read_bytes()
@@ -102,7 +105,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def write_document(
-    folder: Path, host: str, document: Mapping[str, Any], *, packed: bool = False, sync: bool = False
+    folder: Path, host: str, document: Mapping[str, object], *, packed: bool = False, sync: bool = False
 ) -> None:
     """Write what a run has of a host, ``HOST.json``, or ``HOST.json.gz`` where it is seldom looked at."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -140,11 +143,13 @@ def _name(host: str) -> str:
 
 
 def _dumps(value: Any) -> str:
-    options: dict[str, Any] = {"separators": (",", ":"), "default": str, "allow_nan": False}
+    def text(value: object) -> str:
+        return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False)
+
     try:
-        return json.dumps(value, **options)
+        return text(value)
     except ValueError:
-        return json.dumps(_finite(value), **options)
+        return text(_finite(value))
 
 
 def _finite(value: Any) -> Any:

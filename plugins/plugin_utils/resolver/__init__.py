@@ -21,10 +21,11 @@ resolve() below is the table of contents; each decision is a module of this pack
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import Answer, FrameworkEnvironment, Stack
 from ..rules import Row, Rules, age
 from ..wish import Wish
 from . import (
@@ -68,7 +69,7 @@ _GIVEN = (
 OLD = 90
 
 
-def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
+def resolve(situation: Situation, wish: Wish, rules: Rules) -> Answer:
     """Return the answer of `gpuwright resolve --json`: ok with the stack and why, or not ok with conflicts.
 
     Pure: the same arguments give the same answer; nothing is read, not even the clock.
@@ -78,7 +79,7 @@ def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
         stack = forward.where_needed(_decide, situation, wish, rules, log)
     except Unresolved as error:
 
-        def decide(other: Wish) -> dict[str, Any]:
+        def decide(other: Wish) -> Stack:
             return forward.where_needed(_decide, situation, other, rules, Log(rules, trial=True))
 
         better = nearest.remedy(wish, decide, situation, rules)
@@ -107,7 +108,7 @@ def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
     }
 
 
-def stack_for(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any] | None:
+def stack_for(situation: Situation, wish: Wish, rules: Rules) -> Stack | None:
     """Return only the stack of resolve()'s answer, None where there is none: without the search for a better wish."""
     try:
         return forward.where_needed(_decide, situation, wish, rules, Log(rules, trial=True))
@@ -123,7 +124,7 @@ def _age(situation: Situation, log: Log) -> None:
         log.warn("rules.age", text, "compat/*.yaml (updated)")
 
 
-def _remedied(entry: dict[str, str], better: str | None) -> dict[str, str]:
+def _remedied(entry: Entry, better: str | None) -> Entry:
     """Put the wish that works into a conflict; a key that can be given, a card to leave out, other wheels, stay the first remedy, and
     another kernel the second.
     """
@@ -135,7 +136,7 @@ def _remedied(entry: dict[str, str], better: str | None) -> dict[str, str]:
     return {**entry, "remedy": f"{entry['remedy']}; or {better}" if given else better}
 
 
-def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[str, Any]:
+def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
     wish = foreign.allowed(situation, wish, log)
     foreign.name_others(situation, log)
@@ -145,7 +146,7 @@ def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[st
     systems.warn(situation, system, log)
     if not situation.cards:
         return _without_cards(situation, wish, log)
-    stack: dict[str, Any] = {}
+    stack: Stack = {}
     try:
         power = _driver(situation, wish, system, stack, log)
     except Unresolved as error:
@@ -155,19 +156,30 @@ def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[st
     if wish.cuda_compat:
         power = forward.extended(power, situation, rules)
     _toolkits(situation, wish, system, power, stack, log)
-    _put(stack, "mig", log.attempt(mig.choose, situation, wish, log))
+    layout = log.attempt(mig.choose, situation, wish, log)
+    if layout is not None:
+        stack["mig"] = layout
     if wish.container_toolkit:
         stack["container_toolkit"] = container_toolkit.choose(situation, wish, system, stack.get("driver"), log)
-    if wish.frameworks:
-        _put(stack, "frameworks", log.attempt(frameworks.choose, situation, wish, power, log, _built(stack)))
-    if wish.cuda_compat:
-        _put(stack, "cuda_compat", forward.choose(stack, power, log))
-        forward.lead(stack, power, rules)
-    _put(stack, "repositories", log.attempt(repositories.choose, situation, wish, system, stack, log) or [])
+    _environments(situation, wish, power, stack, log)
+    stack["repositories"] = log.attempt(repositories.choose, situation, wish, system, stack, log) or []
     if log.conflicts:
         raise Unresolved(*log.conflicts)
     _floor(stack, rules)
     return stack
+
+
+def _environments(situation: Situation, wish: Wish, power: Power, stack: Stack, log: Log) -> None:
+    """Put the frameworks into the stack as far as they are wished, and what their CUDA needs beside the driver."""
+    if wish.frameworks:
+        found = log.attempt(frameworks.choose, situation, wish, power, log, _built(stack))
+        if found is not None:
+            stack["frameworks"] = cast("list[FrameworkEnvironment]", found)
+    if wish.cuda_compat:
+        compat = forward.choose(stack, power, log)
+        if compat is not None:
+            stack["cuda_compat"] = compat
+        forward.lead(stack, power, log.rules)
 
 
 def _besides(situation: Situation, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
@@ -184,12 +196,12 @@ def _besides(situation: Situation, wish: Wish, system: Row, rules: Rules) -> lis
     return log.conflicts
 
 
-def _built(stack: dict[str, Any]) -> list[str]:
+def _built(stack: Stack) -> list[str]:
     """Return the toolkits of a stack, which what goes on top of it is compiled with."""
     return [entry["version"] for entry in stack.get("cuda", ())]
 
 
-def _floor(stack: dict[str, Any], rules: Rules) -> None:
+def _floor(stack: Stack, rules: Rules) -> None:
     """Raise the driver's minimum to what the chosen toolkits and wheels need."""
     if "driver" not in stack:
         return
@@ -197,10 +209,10 @@ def _floor(stack: dict[str, Any], rules: Rules) -> None:
     asking = [version for version in versions if version and not forward.covers(stack, version)]
     families = [family_floor(dotted.major(version), rules) for version in asking]
     floors = [row["driver"] for row in families if row]
-    stack["driver"]["minimum"] = dotted.highest(stack["driver"]["minimum"], *floors)
+    stack["driver"]["minimum"] = dotted.highest(stack["driver"].get("minimum"), *floors)
 
 
-def _driver(situation: Situation, wish: Wish, system: Row, stack: dict[str, Any], log: Log) -> Power:
+def _driver(situation: Situation, wish: Wish, system: Row, stack: Stack, log: Log) -> Power:
     """Put the driver into the stack and return what it can run; where it is somebody else's, only the latter."""
     if not situation.brings_own_driver:
         chosen = driver.choose(situation, wish, system, log)
@@ -209,7 +221,7 @@ def _driver(situation: Situation, wish: Wish, system: Row, stack: dict[str, Any]
     return foreign.power(situation, wish, system, log)
 
 
-def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack: dict[str, Any], log: Log) -> None:
+def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack: Stack, log: Log) -> None:
     """Put CUDA and its libraries into the stack as far as they are wished; these follow the toolkit's major version."""
     chosen = log.attempt(cuda.choose, situation, wish, system, power, log) if wish.cuda else None
     if chosen:
@@ -221,23 +233,24 @@ def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack
         best = log.attempt(cuda.best, None, situation, system, power, log)
         versions = [best] if best else []
     if versions and wish.cudnn:
-        _put(stack, "cudnn", log.attempt(cudnn.choose, situation, wish, system, versions, log))
+        found = log.attempt(cudnn.choose, situation, wish, system, versions, log)
+        if found is not None:
+            stack["cudnn"] = found
     if versions and wish.nccl:
-        _put(stack, "nccl", log.attempt(nccl.choose, wish, system, versions, log))
+        library = log.attempt(nccl.choose, wish, system, versions, log)
+        if library is not None:
+            stack["nccl"] = library
     if versions and wish.tensorrt:
-        _put(stack, "tensorrt", log.attempt(tensorrt.choose, situation, wish, system, versions, log))
+        engine = log.attempt(tensorrt.choose, situation, wish, system, versions, log)
+        if engine is not None:
+            stack["tensorrt"] = engine
 
 
-def _put(stack: dict[str, Any], key: str, value: Any) -> None:
-    if value is not None:
-        stack[key] = value
-
-
-def _without_cards(situation: Situation, wish: Wish, log: Log) -> dict[str, Any]:
+def _without_cards(situation: Situation, wish: Wish, log: Log) -> Stack:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU."""
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     if not wish.frameworks:
         return {}
-    return {"frameworks": frameworks.choose(situation, wish, None, log)}
+    return {"frameworks": cast("list[FrameworkEnvironment]", frameworks.choose(situation, wish, None, log))}

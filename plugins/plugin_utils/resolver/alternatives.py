@@ -17,13 +17,13 @@ from typing import Any
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU
 
+from ..model.stack import Stack
 from ..rules import Row, Rules
 from ..wish import FrameworkWish, Wish, specifiers
 from . import branch
 from .frameworks import FRAMEWORKS
 from .situation import Situation
 
-Stack = dict[str, Any]
 Change = Callable[[Wish], Wish]
 
 _PLAIN = re.compile(r"^\d+(\.\d+)*$")
@@ -199,7 +199,7 @@ def _python(wish: Wish, rules: Rules) -> Part:
 
 def _library(name: str, wish: Wish, rules: Rules) -> Part:
     key = f"{name}_version"
-    without: dict[str, Any] = {key: None}
+    without: Any = {key: None}
     rows: Sequence[Row] = rules["cudnn"]["versions"] if name == "cudnn" else rules["libraries"][name]
     released = [row["version"] for row in rows if _PLAIN.match(row["version"]) and not row.get("yanked")]
     several = [
@@ -209,9 +209,11 @@ def _library(name: str, wish: Wish, rules: Rules) -> Part:
     open_one = _changed(f"{name} without a version", len(released), **without)
 
     def chosen(stack: Stack) -> Alternative | None:
-        if name not in stack:
+        libraries = {"cudnn": stack.get("cudnn"), "nccl": stack.get("nccl"), "tensorrt": stack.get("tensorrt")}
+        part = libraries[name]
+        if part is None:
             return None
-        version = stack[name]["version"]
+        version = part["version"]
         return _changed(f"{name}={version}", **{key: version}) if version else open_one
 
     return Part(name, lambda each: replace(each, **without), [*several, open_one], chosen)
@@ -263,7 +265,8 @@ def _driver(wish: Wish, rules: Rules, today: date) -> Part:
         return Alternative(text, lambda each: replace(each, driver_branch=name, driver_version=None), step, note)
 
     def chosen(stack: Stack) -> Alternative | None:
-        name = stack.get("driver", {}).get("branch")
+        driver = stack.get("driver")
+        name = driver["branch"] if driver else ""
         return taking(name, 0, _life(rows[name], today)) if name in rows else None
 
     same = [(0, str(wish.driver_branch))] if wish.driver_version else []
@@ -289,7 +292,7 @@ def _life(row: Row, today: date) -> str:
 def _of_driver(key: str, several: Sequence[str], wish: Wish, *, there: bool) -> Part:
     """Make the part of the modules or the source. A driver that is there comes before another source: its own may have no name."""
     name = f"driver_{key}"
-    without: dict[str, Any] = {name: None}
+    without: Any = {name: None}
     others = [each for each in several if each != getattr(wish, name)]
     out = Alternative(f"leave driver-{key} out", lambda each: replace(each, **without))
     ways = [_changed(f"driver-{key}={each}", **{name: each}) for each in others]

@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, DEFAULT
 
 from .. import resolver
+from ..model.stack import Stack
 from ..rules import Row, Rules, gpus
 from ..wish import Wish
 from . import branch, cards, cudnn, targets
@@ -28,22 +29,73 @@ _ON_ARM = re.compile(r"^(G[HB]\d|Jetson)")
 _JETSON = re.compile(r"^Jetson")
 # Of a framework, by Python: version and variant.
 ByPython = dict[str, dict[str, str]]
-_KEYS = (
-    "name",
-    "class",
-    "architecture",
-    "compute_capability",
-    "memory_gb",
-    "nvlink_gbs",
-    "pci",
-    "tdp_w",
-    "bandwidth_gbs",
-)
 
 
-def find(
-    pattern: str | None, rules: Rules, *, today: date | None = None, few: int | None = None
-) -> list[dict[str, Any]]:
+class Limits(TypedDict):
+    """The first and the last version that serve a card; None where nothing limits it."""
+
+    first: str | None
+    last: str | None
+
+
+class Branch(TypedDict):
+    """Driver branch that drives a card."""
+
+    branch: str
+    type: str
+    eol: str | None
+    latest: str | None
+    max_cuda: str
+    modules: list[str]
+    state: str
+
+
+class Drivers(TypedDict):
+    """What drives a card; ``belongs_to``: whoever else brings it."""
+
+    preferred: str | None
+    belongs_to: str | None
+    branches: list[Branch]
+
+
+class Carried(TypedDict):
+    """Driver of a card on a system; None where no source carries one."""
+
+    os: str
+    branch: str | None
+    modules: str | None
+    source: str | None
+
+
+_Class = TypedDict("_Class", {"class": str})
+
+
+class Description(_Class):
+    """What is known of a card and fits it."""
+
+    name: str
+    architecture: str
+    compute_capability: str
+    memory_gb: float | None
+    nvlink_gbs: float | None
+    pci: list[str]
+    tdp_w: float | None
+    bandwidth_gbs: float | None
+    chip: str
+    form: str | None
+    modules: list[str]
+    first_driver: str | None
+    branches: list[str]
+    driver: Drivers
+    systems: list[Carried]
+    cuda: list[str]
+    cudnn: Limits | None
+    pytorch: str | None
+    frameworks: dict[str, ByPython]
+    confirmed: bool
+
+
+def find(pattern: str | None, rules: Rules, *, today: date | None = None, few: int | None = None) -> list[Description]:
     """Return what is known of every card whose name holds the words of the pattern (all cards for None or "").
 
     Of more cards than `few` only the default framework is looked for among the frameworks: the others take twice as long again.
@@ -54,7 +106,7 @@ def find(
     return [describe(row, rules, fits) for row in rows]
 
 
-def describe(row: Row, rules: Rules, fits: Fits | None = None) -> dict[str, Any]:
+def describe(row: Row, rules: Rules, fits: Fits | None = None) -> Description:
     """Return what a person asks about a card: branches that drive it, modules, CUDA, cuDNN, the newest frameworks."""
     fits = fits or Fits(rules)
     card = cards.from_row(row)
@@ -63,7 +115,15 @@ def describe(row: Row, rules: Rules, fits: Fits | None = None) -> dict[str, Any]
     systems = fits.systems(card)
     frameworks = fits.frameworks(card)
     return {
-        **{key: row[key] for key in _KEYS},
+        "name": row["name"],
+        "class": row["class"],
+        "architecture": row["architecture"],
+        "compute_capability": row["compute_capability"],
+        "memory_gb": row["memory_gb"],
+        "nvlink_gbs": row["nvlink_gbs"],
+        "pci": row["pci"],
+        "tdp_w": row["tdp_w"],
+        "bandwidth_gbs": row["bandwidth_gbs"],
         "chip": row["chip"],
         "form": row.get("form"),
         "modules": cards.flavours(card, rules),
@@ -88,14 +148,19 @@ def _newest(found: Iterable[Mapping[str, str]]) -> str | None:
     return f"{newest['version']}+{newest['variant']}" if newest else None
 
 
-def _branch(row: Row, today: date) -> dict[str, Any]:
+def _branch(row: Row, today: date) -> Branch:
     return {
-        **{key: row[key] for key in ("branch", "type", "eol", "latest", "max_cuda", "modules")},
+        "branch": row["branch"],
+        "type": row["type"],
+        "eol": row["eol"],
+        "latest": row["latest"],
+        "max_cuda": row["max_cuda"],
+        "modules": row["modules"],
         "state": branch.lifetime(row, today),
     }
 
 
-def _cudnn(card: Card, rules: Rules) -> dict[str, str | None] | None:
+def _cudnn(card: Card, rules: Rules) -> Limits | None:
     """Return the first and the last cuDNN that serve a card, None where nothing limits it; None where no cuDNN does."""
     capability = card.compute_capability or "0"
     rows = rules["cudnn"]["rows"]
@@ -135,10 +200,10 @@ class Fits:
         self.rules = rules
         self.names = names
         self.today = today or date.today()  # noqa: DTZ011 - ends of life are days, not moments
-        self._systems: dict[Machine, list[dict[str, Any]]] = {}
+        self._systems: dict[Machine, list[Carried]] = {}
         self._frameworks: dict[tuple[Machine, str, str], dict[str, ByPython]] = {}
 
-    def systems(self, card: Card) -> list[dict[str, Any]]:
+    def systems(self, card: Card) -> list[Carried]:
         """Return for each system the branch, modules and source of the driver; None where no source carries one."""
         machine = _machine(replace(card, pci=card.pci if cards.first_builds(card, self.rules) else None))
         if machine not in self._systems:
@@ -150,7 +215,9 @@ class Fits:
         carried = next((each for each in self.systems(card) if each["branch"]), None)
         if carried is None and not _JETSON.match(card.name):
             return {}
-        os, driver = (carried["os"], carried["branch"]) if carried else (self.rules["systems"]["rows"][0]["os"], "")
+        os, driver = self.rules["systems"]["rows"][0]["os"], ""
+        if carried:
+            os, driver = carried["os"], carried["branch"] or ""
         machine = _machine(replace(card, pci=None, first_driver=None, absent=()))
         key = (machine, os, driver)
         if key not in self._frameworks:
@@ -170,18 +237,23 @@ class Fits:
         wish = Wish.from_variables({"gpuwright_want": [name]}, self.rules)
         found = {}
         for python in self.pythons():
-            stack = self._ask(machine, os, wish, python) or {}
-            if stack.get("frameworks"):
+            stack = self._ask(machine, os, wish, python)
+            if stack and stack.get("frameworks"):
                 chosen = stack["frameworks"][0]
                 found[python] = {"version": chosen["version"], "variant": chosen["variant"]}
         return found
 
-    def _system(self, machine: Machine, system: Row) -> dict[str, Any]:
-        driver = (self._ask(machine, system["os"], Wish(), system["python"]) or {}).get("driver")
-        keys = ("branch", "modules", "source")
-        return {"os": system["os"], **{key: driver[key] if driver else None for key in keys}}
+    def _system(self, machine: Machine, system: Row) -> Carried:
+        stack = self._ask(machine, system["os"], Wish(), system["python"])
+        driver = stack.get("driver") if stack else None
+        return {
+            "os": system["os"],
+            "branch": driver["branch"] if driver else None,
+            "modules": driver["modules"] if driver else None,
+            "source": driver["source"] if driver else None,
+        }
 
-    def _ask(self, machine: Machine, os: str, wish: Wish, python: str) -> dict[str, Any] | None:
+    def _ask(self, machine: Machine, os: str, wish: Wish, python: str) -> Stack | None:
         situation = Situation(
             cards=(machine.card,),
             os=os,

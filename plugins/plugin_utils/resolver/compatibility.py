@@ -5,20 +5,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..model.errors import BadInput
+from ..model.stack import Why
 from ..rules import Row, Rules, gpus
 from . import cards, forward, power, targets
 from .log import Log
 from .situation import Card
 
-Reason = dict[str, str]
+
+class Compatibility(TypedDict):
+    """Answer of :func:`compatible`."""
+
+    compatible: bool
+    mode: str
+    package: str | None
+    reasons: list[Why]
 
 
-def compatible(driver_version: str, cuda_version: str, gpu_names: Sequence[str], rules: Rules) -> dict[str, Any]:
+def compatible(driver_version: str, cuda_version: str, gpu_names: Sequence[str], rules: Rules) -> Compatibility:
     """Return compatible, mode (native, minor-version, forward or none), package and reasons with their sources.
 
     driver_version is a branch (580) or a build (580.95.05), cuda_version such as 12.8 or 12.8.1. forward means: only

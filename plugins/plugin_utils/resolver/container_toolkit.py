@@ -5,18 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import ContainerToolkit, Engine
 from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Log
 from .part import TOOLKIT_SOURCE, Held, Part, Stack
 from .situation import Situation
 
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
-def choose(situation: Situation, wish: Wish, system: Row, driver: dict[str, Any] | None, log: Log) -> dict[str, Any]:
+
+def choose(situation: Situation, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> ContainerToolkit:
     """Return version_spec, packages and engine."""
     table = log.rules["container_toolkit"]
     floor = _floor(system, driver, table["floors"])
@@ -32,7 +36,7 @@ def choose(situation: Situation, wish: Wish, system: Row, driver: dict[str, Any]
         text = f"container toolkit from {floor['version']} on: {floor['text']}"
         log.decided("container-toolkit.version", text, log.cite("container_toolkit", floor))
     if system.get("podman") and not situation.docker:
-        engine = {"name": "podman", "packages": list(system["podman"])}
+        engine: Engine = {"name": "podman", "packages": list(system["podman"])}
         text = f"podman, which hands cards to containers by CDI: {system['name']} has no Docker of its own, and none is there"
         log.decided("container-toolkit.engine", text, log.cite("systems", system))
     else:
@@ -51,8 +55,8 @@ def _engine(situation: Situation, system: Row) -> list[str]:
     return packages if ours or not situation.docker else []
 
 
-def _floor(system: Row, driver: dict[str, Any] | None, floors: list[Row]) -> Row:
-    from_distro = bool(driver) and (driver or {}).get("source") == "distro" and system["family"] == "debian"
+def _floor(system: Row, driver: DriverStack | None, floors: list[Row]) -> Row:
+    from_distro = driver is not None and driver["source"] == "distro" and system["family"] == "debian"
     rows = [row for row in floors if row["when"] == "always" or (row["when"] == "debian-distro-driver" and from_distro)]
     return max(rows, key=lambda row: dotted.key(row["version"]))
 

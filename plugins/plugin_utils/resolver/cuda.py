@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import CudaToolkit
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import compilers, targets
@@ -22,7 +23,7 @@ from .situation import Card, Situation
 ANOTHER = "use another CUDA version"
 
 
-def choose(situation: Situation, wish: Wish, system: Row, power: Power, log: Log) -> list[dict[str, Any]]:
+def choose(situation: Situation, wish: Wish, system: Row, power: Power, log: Log) -> list[CudaToolkit]:
     """Return the toolkits of the stack, one for each version that was asked for; the best one for none.
 
     Raises Unresolved with every reason.
@@ -91,14 +92,14 @@ def _elsewhere(cuda: str, situation: Situation, system: Row, log: Log) -> str | 
     return f"CUDA {cuda} is still to be had in {', in '.join(ways)}" if ways else None
 
 
-def _one(version: str | None, situation: Situation, system: Row, power: Power, log: Log) -> dict[str, Any]:
+def _one(version: str | None, situation: Situation, system: Row, power: Power, log: Log) -> CudaToolkit:
     cuda = best(version, situation, system, power, log)
     mode = power.mode(cuda, log.rules)
     major, minor = cuda.split(".")[:2]
     row = component("cuda", log.rules)
     fill = {"{major}": major, "{minor}": minor}
     packages = [_filled(name, fill) for name in row["packages"]]
-    entry = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}
+    entry: CudaToolkit = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}
     if version and len(dotted.key(version)) > 2:
         entry["release"] = version
     _explain(entry, version, power, situation, system, log)
@@ -112,7 +113,7 @@ def _filled(text: str, fill: dict[str, str]) -> str:
 
 
 def _explain(
-    entry: dict[str, Any], version: str | None, power: Power, situation: Situation, system: Row, log: Log
+    entry: CudaToolkit, version: str | None, power: Power, situation: Situation, system: Row, log: Log
 ) -> None:
     cuda = entry["version"]
     rows = [row for row in log.rules["cuda"]["rows"] if row["cuda"] == cuda]

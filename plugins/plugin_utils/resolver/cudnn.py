@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import Cudnn
 from ..rules import Row
 from ..wish import Wish
 from . import part
@@ -17,7 +17,7 @@ from .naming import component, names
 from .situation import Situation
 
 
-def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> Cudnn:
     """Return version (None: the newest of the index) and packages for the CUDA majors in use. Raises Unresolved."""
     majors = sorted({dotted.major(cuda) for cuda in cuda_versions}, key=int)
     last = _ceiling(situation, majors, log)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
@@ -30,6 +30,9 @@ from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .part import Held, Part, Stack
 from .situation import InstalledDriver, Situation
 
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, ModuleKind, StackSource
+
 _END = {
     "ending": "branch {branch} ends on {eol}, within 180 days",
     "unknown": "the end of branch {branch} was not published: a new-feature branch ends when the next one appears",
@@ -41,7 +44,7 @@ _END = {
 class Driver:
     """The driver's part of the stack, and what it can run."""
 
-    stack: dict[str, Any]
+    stack: DriverStack
     power: power.Power
 
 
@@ -87,7 +90,7 @@ def _ours(situation: Situation, wish: Wish, system: Row, rules: Rules) -> bool:
 
     The stack that is in force knows. Without one (a run was cut off before it could seal) the packages tell.
     """
-    if situation.kept:
+    if situation.kept is not None:
         return _was_ours(situation)
     try:
         fresh = _fresh(situation, wish, system, Log(rules))
@@ -97,7 +100,7 @@ def _ours(situation: Situation, wish: Wish, system: Row, rules: Rules) -> bool:
 
 
 def _was_ours(situation: Situation) -> bool:
-    return bool(situation.kept) and not (situation.kept or {}).get("adopted")
+    return situation.kept is not None and not situation.kept["adopted"]
 
 
 def _not_swapped(installed: InstalledDriver, entry: Entry) -> Entry:
@@ -124,7 +127,7 @@ def _preinstalled(situation: Situation, wish: Wish, log: Log) -> Driver:
     """Return the driver that another one looks after, as it is."""
     adopted = _adopted(preinstalled.checked(situation, wish, log), situation, log)
     reason = f"it belongs to {preinstalled.owner_of(situation)}: used and checked, never touched"
-    return replace(adopted, stack={**adopted.stack, "source": preinstalled.SOURCE, "source_reason": reason})
+    return replace(adopted, stack={**adopted.stack, "source": "preinstalled", "source_reason": reason})
 
 
 def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driver:
@@ -136,11 +139,11 @@ def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driv
     log.decided("driver.adopted", text, DESIGN)
     _lifetime(row, situation, log)
     _security(installed.version, log)
-    stack: dict[str, Any] = {
+    stack: DriverStack = {
         "branch": dotted.major(installed.version),
         "version": installed.version,
-        "modules": flavour,
-        "source": installed.source or "unknown",
+        "modules": cast("ModuleKind", flavour),
+        "source": cast("StackSource", installed.source or "unknown"),
         "source_reason": f"adopted from {_origin(installed)}",
         "build": None,
         "set": None,
@@ -156,19 +159,19 @@ def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driv
 
 def _kept(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver | None:
     """Return the branch that is sealed where it still satisfies: only an upgrade moves a node to another one."""
-    if not _was_ours(situation) or wish.driver_branch:
+    if situation.kept is None or not _was_ours(situation) or wish.driver_branch:
         return None
-    kept = situation.kept or {}
-    if situation.moves and not _lives(kept.get("branch"), situation, log.rules):
+    kept = situation.kept
+    if situation.moves and not _lives(kept["branch"], situation, log.rules):
         return None
-    same = replace(wish, driver_branch=kept.get("branch"), driver_modules=wish.driver_modules or kept.get("modules"))
+    same = replace(wish, driver_branch=kept["branch"], driver_modules=wish.driver_modules or kept["modules"])
     trial = Log(log.rules)
     try:
         found = _fresh(situation, same, system, trial)
     except Unresolved:
         return None
     log.decided(
-        "driver.kept", f"branch {kept.get('branch')} is sealed on this machine and still satisfies the wish", DESIGN
+        "driver.kept", f"branch {kept['branch']} is sealed on this machine and still satisfies the wish", DESIGN
     )
     log.why += trial.why
     log.warnings += trial.warnings
@@ -189,23 +192,26 @@ def _fresh(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
     chosen = package_set.choose(situation, wish, log)
     names_of = runfile.of_driver if candidate.source == "runfile" else packages.of_driver
     names = names_of(candidate, chosen, situation, wish, system, log.rules)
-    version = names.pop("version", wish.driver_version)
+    version = names.get("version", wish.driver_version)
     _explain(candidate, origin, wish, situation, log)
     _warn(candidate, names["build"], version or candidate.build, situation, log)
-    fabric.explain(names.get("fabric", {}), situation, log)
-    stack = {
+    fabric.explain(names.get("fabric"), situation, log)
+    reason = situation.kept.get("source_reason") if situation.kept else None
+    rest = {key: value for key, value in names.items() if key not in ("version", "build")}
+    made = {
         "branch": candidate.branch,
         "version": version,
         "modules": candidate.modules,
         "source": candidate.source,
-        "source_reason": (situation.kept or {}).get("source_reason") or origin.reason,
-        "build": names.pop("build"),
+        "source_reason": reason or origin.reason,
+        "build": names["build"],
         "set": chosen,
-        **names,
+        **rest,
         "minimum": candidate.minimum,
         "adopted": False,
         **({"peermem": True} if wish.driver_peermem else {}),
     }
+    stack = cast("DriverStack", made)
     displaced = runfile.displaced(situation, wish, candidate.source)
     if displaced:
         stack["displaces"] = displaced

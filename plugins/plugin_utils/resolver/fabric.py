@@ -8,7 +8,7 @@ The packages of the driver's own version (fabric manager, NSCQ, IMEX) are told a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..rules import Row, Rules
 from ..wish import Wish
@@ -16,21 +16,24 @@ from .branch import Candidate
 from .log import Log, Unresolved, conflict
 from .situation import Situation
 
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverFabric
+
 MANAGER = "nvidia-fabricmanager.service"
 SOURCE = "compat/packages.yaml (fabric_manager, nscq, imex, nvlink5)"
 #: Where a site names the nodes that share memory.
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
 
 
-def choose(candidate: Candidate, situation: Situation, wish: Wish, system: Row, rules: Rules) -> dict[str, Any]:
-    """Return packages, those of them that follow the driver's version exactly, services and kernel modules; empty where there is
+def choose(candidate: Candidate, situation: Situation, wish: Wish, system: Row, rules: Rules) -> DriverFabric | None:
+    """Return packages, those of them that follow the driver's version exactly, services and kernel modules; None where there is
     no NVSwitch and no rack.
 
     Raises Unresolved where the source of the driver has not what the fabric needs.
     """
     rack = _is_rack(situation, wish)
     if not (situation.nvswitch or situation.nvlink5 or rack):
-        return {}
+        return None
     exact: list[str] = []
     services: list[str] = []
     loaded: list[str] = []
@@ -46,7 +49,7 @@ def choose(candidate: Candidate, situation: Situation, wish: Wish, system: Row, 
     return {"packages": [*exact, *others], "exact": exact, "services": services, "modules": list(loaded)}
 
 
-def flavoured(chosen: dict[str, Any], candidate: Candidate, package_set: str, system: Row) -> None:
+def flavoured(chosen: DriverFabric | None, candidate: Candidate, package_set: str, system: Row) -> None:
     """Raise Unresolved where Ubuntu's packages of the fabric would stand beside its desktop packages: they need the build's
     nvidia-kernel-common of the flavour -server, which excludes the desktop's.
     """
@@ -60,14 +63,14 @@ def flavoured(chosen: dict[str, Any], candidate: Candidate, package_set: str, sy
     )
 
 
-def explain(chosen: dict[str, Any], situation: Situation, log: Log) -> None:
+def explain(chosen: DriverFabric | None, situation: Situation, log: Log) -> None:
     """Say why the packages are there, and what is left to the site."""
     if situation.assumed.get("nvswitch"):
         text = f"{len(situation.cards)} cards of the form SXM are a board with NVSwitches; say --assume nvswitch=false where there are none"
         log.decided("driver.fabric-assumed", text, "compat/gpus.yaml (boards)")
-    if MANAGER in chosen.get("services", ()):
+    if chosen and MANAGER in chosen["services"]:
         log.decided("driver.fabric", "the NVSwitches need the fabric manager, of exactly the driver's version", SOURCE)
-    if any(name.startswith("nvidia-imex") for name in chosen.get("packages", ())):
+    if any(name.startswith("nvidia-imex") for name in (chosen["packages"] if chosen else ())):
         text = (
             f"nvidia-imex is installed and not started: the addresses of the rack's nodes have to be in {NODES} first"
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..model.stack import Exclusion
 from ..rules import Row, hosts
 from ..wish import Wish
 from . import branch, cuda, keys
@@ -165,7 +166,7 @@ def repository(situation: Situation, system: Row, log: Log) -> Row:
     return candidate
 
 
-def barred(driver_packages: list[str], other: list[str]) -> dict[str, Any]:
+def barred(driver_packages: list[str], other: list[str]) -> Exclusion:
     """Return what apt must not install where the driver is not ours, from whichever source: drivers for Linux, and what pulls them in."""
     packages = [*_PULLS_DRIVER, *(name for name in driver_packages if name not in _PULLS_DRIVER)]
     return {"release": None, "packages": packages, "except": other}

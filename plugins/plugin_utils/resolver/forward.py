@@ -7,12 +7,12 @@ Never unasked. With cuda-compat=auto it is taken only where nothing works withou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import CudaCompat, Stack
 from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict
@@ -21,7 +21,6 @@ from .part import CUDA_SOURCE, Held, Part
 from .power import Power
 from .situation import Card, Situation
 
-Stack = dict[str, Any]
 Decide = Callable[[Situation, Wish, Rules, Log], Stack]
 
 # Reasons that a newer driver would take away: the package brings the part of one that CUDA needs.
@@ -94,13 +93,13 @@ def lifts(cuda: str | None, branch: str, situation: Situation, rules: Rules) -> 
     return any(dotted.belongs(each, cuda) or dotted.belongs(cuda, each) for each in found)
 
 
-def covers(stack: Mapping[str, Any], cuda: str) -> bool:
+def covers(stack: Stack, cuda: str) -> bool:
     """Say whether it is the stack's cuda-compat that runs a CUDA version: it then asks nothing of the driver."""
     compat = stack.get("cuda_compat")
     return compat is not None and dotted.major(cuda) == dotted.major(compat["version"])
 
 
-def choose(stack: Mapping[str, Any], power: Power, log: Log) -> dict[str, Any] | None:
+def choose(stack: Stack, power: Power, log: Log) -> CudaCompat | None:
     """Return the package for the newest CUDA of the stack that the driver alone does not run; None where there is none."""
     chosen = [entry["version"] for entry in stack.get("cuda", ())]
     chosen += [entry["cuda"] for entry in stack.get("frameworks", ()) if entry["cuda"]]

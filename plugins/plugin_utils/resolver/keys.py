@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from .log import Entry, conflict
@@ -50,7 +48,7 @@ def obstacles(situation: Situation, wish: Wish, system: Row, rules: Rules) -> li
     return []
 
 
-def fingerprint(name: str, wish: Wish, row: dict[str, Any] | None) -> str | None:
+def fingerprint(name: str, wish: Wish, row: Row | None) -> str | None:
     """Return what to know the key by: the fingerprint that was given for an upstream, else the rules', or the text of its file."""
     given = wish.repository_keys.get(name)
     if given:
@@ -58,7 +56,7 @@ def fingerprint(name: str, wish: Wish, row: dict[str, Any] | None) -> str | None
     return _expected(row) if row else None
 
 
-def _expected(row: dict[str, Any]) -> str | None:
+def _expected(row: Row) -> str | None:
     """Return a key's fingerprint; where nobody read it, the hash of its file's text, as module_utils/packages/openpgp.py takes it."""
     text = row.get("text_sha256")
     return row["fingerprint"] or (f"text-sha256:{text}:{row['id']}" if text else None)

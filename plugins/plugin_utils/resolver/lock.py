@@ -11,19 +11,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 from .. import resolver
 from ..model import shortfalls
 from ..model.errors import BadInput
+from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
+from ..model.stack import Conflict, FrameworkEnvironment, Repository, Stack
 from ..rules import Rules
 from ..wish import VARIABLES, WORDS, Wish, plain
 from .log import conflict
 from .part import Part
 from .parts import PARTS
 from .situation import Situation
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: Version of the format. A file with a higher one may mean what this version does not know.
 SCHEMA = 1
@@ -92,7 +97,7 @@ def make(
     wants: Sequence[str],
     version: str,
     hashes: Sequence[tuple[str, str]] = (),
-) -> dict[str, Any]:
+) -> Lock:
     """Return the lock of a wish that resolves. Where it leaves a version open, the rules' newest is taken.
 
     wants is the wish in words, version is gpuwright's own, hashes are the names and the texts of files that say with hashes which
@@ -117,12 +122,12 @@ def make(
     }
 
 
-def text(document: Mapping[str, Any]) -> str:
+def text(document: Lock) -> str:
     """Return the bytes of a lock file: the same for the same lock, an entry a line."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def left_open(document: Mapping[str, Any]) -> list[str]:
+def left_open(document: Lock) -> list[str]:
     """Return the parts of a lock without an exact version, as --want calls them: the rules know none. An index decides there."""
     stack = document["stack"]
     there = [part for part in PARTS if part.key in stack]
@@ -131,7 +136,7 @@ def left_open(document: Mapping[str, Any]) -> list[str]:
     return found + [part.want for part, row in rows if part.is_open(row)]
 
 
-def _stack(stack: Mapping[str, Any]) -> dict[str, Any]:
+def _stack(stack: Stack) -> LockStack:
     """Return the part of an answer's stack that a lock holds a node to.
 
     Packages of the kernel (headers, prebuilt modules) follow each node's kernel and are left out, so is the container engine,
@@ -151,12 +156,12 @@ def _held(part: Part, value: Any) -> Any:
     return found
 
 
-def _only(row: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+def _only(row: Mapping[str, Any], shape: Mapping[str, object]) -> dict[str, object]:
     asked = {key: kind for key, kind in shape.items() if not key.endswith("?")}
     return {key: list(row.get(key) or ()) if isinstance(kind, list) else row.get(key) for key, kind in asked.items()}
 
 
-def _hashed(stack: dict[str, Any], hashes: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _hashed(stack: LockStack, hashes: Sequence[tuple[str, str]]) -> LockStack:
     """Return the stack of a lock whose frameworks have the wheels that files name. Raises BadInput."""
     for name, content in hashes:
         found = _pins(name, content)
@@ -196,24 +201,25 @@ def _pins(name: str, content: str) -> list[wheels.Wheel]:
     return found
 
 
-def with_wheels(document: Mapping[str, Any] | None, stack: Mapping[str, Any]) -> dict[str, Any]:
+def with_wheels(document: Mapping[str, Any] | None, stack: Stack) -> Stack:
     """Return a node's stack with the wheels that the lock it is held to names, where it names any."""
-    locked = _by_name((document or {}).get("stack", {}).get("frameworks") or ())
-    if "frameworks" not in stack or not any("wheels" in framework for framework in locked.values()):
-        return dict(stack)
-    held = [
-        {**each, "wheels": locked[each["name"]]["wheels"]} if "wheels" in locked.get(each["name"], {}) else each
-        for each in stack["frameworks"]
+    frameworks: Sequence[LockFramework] = (document or {}).get("stack", {}).get("frameworks") or ()
+    named = {each["name"]: each["wheels"] for each in frameworks if "wheels" in each}
+    if "frameworks" not in stack or not named:
+        return stack.copy()
+    held: list[FrameworkEnvironment] = [
+        {**each, "wheels": named[each["name"]]} if each["name"] in named else each for each in stack["frameworks"]
     ]
     return {**stack, "frameworks": held}
 
 
-def _repository(row: Mapping[str, Any]) -> dict[str, Any]:
+def _repository(row: Repository) -> dict[str, object]:
     kept = _only(row, SHAPE["stack"]["repositories"][0])
-    return {**kept, "fingerprint": (row.get("key") or {}).get("fingerprint")}
+    key = row.get("key")
+    return {**kept, "fingerprint": key["fingerprint"] if key else None}
 
 
-def _machine(situation: Situation) -> dict[str, Any]:
+def _machine(situation: Situation) -> LockMachine:
     """Return what decided of a machine, as a lock remembers it."""
     return {
         "gpus": [card.name for card in situation.cards],
@@ -231,7 +237,7 @@ def _machine(situation: Situation) -> dict[str, Any]:
 # exact versions ----------------------------------------------------------------------------------------
 
 
-def _exactly(stack: Mapping[str, Any], situation: Situation, rules: Rules) -> dict[str, Any]:
+def _exactly(stack: Stack, situation: Situation, rules: Rules) -> LockStack:
     """Return a stack in which every version that was left open is the newest that the rules know."""
     return {part.key: part.exactly(stack, part.key, situation, rules) for part in PARTS if stack.get(part.key)}
 
@@ -239,7 +245,7 @@ def _exactly(stack: Mapping[str, Any], situation: Situation, rules: Rules) -> di
 # reading one -------------------------------------------------------------------------------------------
 
 
-def load(name: str) -> dict[str, Any]:
+def load(name: str) -> Lock:
     """Return the lock in a file. Raises BadInput where it is not there, broken, or not a lock that this version reads."""
     what = f"the lock file {name}"
     try:
@@ -255,7 +261,7 @@ def load(name: str) -> dict[str, Any]:
     return check(document, what)
 
 
-def check(document: Any, what: str = "gpuwright_lock") -> dict[str, Any]:
+def check(document: Any, what: str = "gpuwright_lock") -> Lock:
     """Return a lock that this version can hold a node to. Raises BadInput for anything else, with the place of the mistake."""
     again = ["gpuwright resolve --lock FILE writes one"]
     if not isinstance(document, Mapping) or "lock" not in document:
@@ -273,7 +279,7 @@ def check(document: Any, what: str = "gpuwright_lock") -> dict[str, Any]:
     if mistake:
         raise BadInput(f"{what}: {mistake}", again)
     Wish.from_wants(as_wants(document["stack"]))
-    return dict(document)
+    return cast("Lock", dict(document))
 
 
 def _mistakes(value: Any, kind: Any, place: str) -> Iterator[str]:
@@ -294,7 +300,7 @@ def _mistakes(value: Any, kind: Any, place: str) -> Iterator[str]:
             yield f"{place} has to be plain text, found the template {value!r}"
 
 
-def _mistakes_of_mapping(value: Any, kind: Mapping[str, Any], place: str) -> Iterator[str]:
+def _mistakes_of_mapping(value: Any, kind: Mapping[str, object], place: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{place} has to be a mapping, found {type(value).__name__}"
         return
@@ -311,7 +317,7 @@ def _mistakes_of_mapping(value: Any, kind: Mapping[str, Any], place: str) -> Ite
             yield f"{below} is missing"
 
 
-def _not_wheels(stack: Mapping[str, Any]) -> Iterator[str]:
+def _not_wheels(stack: LockStack) -> Iterator[str]:
     """Yield each wheel that is not one: it becomes a line of a file that pip reads."""
     for framework in stack.get("frameworks") or ():
         for row in framework.get("wheels") or ():
@@ -328,7 +334,7 @@ def _is(value: Any, kind: type) -> bool:
 # asking for what one names -----------------------------------------------------------------------------
 
 
-def as_wish(document: Mapping[str, Any], variables: Mapping[str, Any]) -> Wish:
+def as_wish(document: Lock, variables: Mapping[str, object]) -> Wish:
     """Return the wish that asks for what a lock names, on a host with these variables.
 
     A lock speaks alone about versions: of the variables only those of the host itself are read. Raises BadInput where the
@@ -341,7 +347,7 @@ def as_wish(document: Mapping[str, Any], variables: Mapping[str, Any]) -> Wish:
     return Wish.from_variables(host).overlaid(Wish.from_wants(as_wants(document["stack"])))
 
 
-def as_wants(stack: Mapping[str, Any]) -> list[str]:
+def as_wants(stack: LockStack) -> list[str]:
     """Return the stack of a lock as --want takes it."""
     return [want for part in PARTS if stack.get(part.key) for want in part.wants(stack[part.key])]
 
@@ -350,48 +356,46 @@ def as_wants(stack: Mapping[str, Any]) -> list[str]:
 
 
 def unresolved(
-    document: Mapping[str, Any], situation: Situation, conflicts: Sequence[Mapping[str, Any]], rules: Rules
-) -> list[dict[str, Any]]:
+    document: Mapping[str, Any], situation: Situation, conflicts: Sequence[Conflict], rules: Rules
+) -> list[Any]:
     """Return why a node cannot be held to a lock whose versions do not resolve on it."""
-    if _without_its_cards(document, situation):
-        return [_refused(document, situation, rules)]
-    rows = ({**entry, "remedy": f"in a lock of its own: {entry['remedy']}"} for entry in conflicts)
-    return [_refused(document, situation, rules), *rows]
+    held = cast("Lock", document)
+    if _without_its_cards(held, situation):
+        return [_refused(held, situation, rules)]
+    rows: list[Conflict] = [{**entry, "remedy": f"in a lock of its own: {entry['remedy']}"} for entry in conflicts]
+    return [_refused(held, situation, rules), *rows]
 
 
-def differences(
-    document: Mapping[str, Any], situation: Situation, stack: Mapping[str, Any], rules: Rules
-) -> list[dict[str, Any]]:
+def differences(document: Mapping[str, Any], situation: Situation, stack: Stack, rules: Rules) -> list[Any]:
     """Return why a node cannot be held to a lock, and a conflict for everything of its stack that is not the lock's; empty
     where it can.
     """
-    theirs, ours = document["stack"], _stack(stack)
-    adopted = bool((stack.get("driver") or {}).get("adopted"))
+    held = cast("Lock", document)
+    theirs, ours, driver = held["stack"], _stack(stack), stack.get("driver")
+    adopted = driver is not None and driver["adopted"]
     found = []
     for part in PARTS:
         for what, wanted, got in _unlike(part, theirs.get(part.key), ours.get(part.key), adopted=adopted):
             text = f"{part.title}{what}: the lock has {wanted}, this node resolves to {got}"
             found.append(conflict(f"lock.{part.want}", text, "the lock", "hold this node to a lock of its own"))
-    if found and _without_its_cards(document, situation):
-        return [_refused(document, situation, rules)]
-    first = [_refused(document, situation, rules)] if found else []
+    if found and _without_its_cards(held, situation):
+        return [_refused(held, situation, rules)]
+    first = [_refused(held, situation, rules)] if found else []
     return [*first, *_foreign_driver(theirs.get("driver"), stack.get("driver"), situation), *found]
 
 
-def _without_its_cards(document: Mapping[str, Any], situation: Situation) -> bool:
+def _without_its_cards(document: Lock, situation: Situation) -> bool:
     """Say whether a lock for cards meets a node that has none: that is the whole reason, whatever else it brings about."""
     return bool(document["question"]["gpus"]) and not situation.cards
 
 
-def _refused(document: Mapping[str, Any], situation: Situation, rules: Rules) -> dict[str, Any]:
+def _refused(document: Lock, situation: Situation, rules: Rules) -> Conflict:
     """Return the conflict that says why and what to do; those behind it say what differs."""
     text = f"the lock cannot be held on this node{_because(document, situation, rules)}"
     return conflict("lock.node", text, "the lock", _remedy(document, situation))
 
 
-def _foreign_driver(
-    theirs: Mapping[str, Any] | None, ours: Mapping[str, Any] | None, situation: Situation
-) -> list[dict[str, Any]]:
+def _foreign_driver(theirs: LockDriver | None, ours: DriverStack | None, situation: Situation) -> list[Conflict]:
     """Return the conflict where a driver would be installed over one that no package manager brought. A lock that was made
     elsewhere does not know of it, so it is not taken for somebody asking for that.
     """
@@ -444,9 +448,10 @@ def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _because(document: Mapping[str, Any], situation: Situation, rules: Rules) -> str:
+def _because(document: Lock, situation: Situation, rules: Rules) -> str:
     """Return why a node may come out otherwise than the lock, as the end of a sentence: another machine, other rules."""
-    theirs, ours = document["question"], _machine(situation)
+    theirs: Mapping[str, object] = document["question"]
+    ours: Mapping[str, object] = _machine(situation)
     unlike = [key for key in _MACHINE if _differ(key, theirs[key], ours[key])]
     other_rules = document["rules"]["digest"] != rules["digest"]
     # Kernels differ everywhere and decide seldom: named only where nothing else is left.
@@ -482,7 +487,7 @@ def _words(value: Any) -> str:
     return "unknown" if value is None else str(value)
 
 
-def _remedy(document: Mapping[str, Any], situation: Situation) -> str:
+def _remedy(document: Lock, situation: Situation) -> str:
     """Return the command that makes a lock for this node; it needs no network, so it can be run anywhere."""
     cards = " ".join(f"--gpu '{name}'" for name in dict.fromkeys(card.name for card in situation.cards))
     wants = " ".join(f"--want '{want}'" for want in document["question"]["want"])

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
+from ..model.stack import Mig, MigCard
 from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict
@@ -16,7 +16,7 @@ from .situation import Card, Situation
 _TABLE = "compat/mig.yaml"
 
 
-def choose(situation: Situation, wish: Wish, log: Log) -> dict[str, Any] | None:
+def choose(situation: Situation, wish: Wish, log: Log) -> Mig | None:
     """Return None without a wish, else `cards`: place and profiles of each card that the layout speaks of, largest profiles first;
     no profiles: MIG off.
 
@@ -25,7 +25,7 @@ def choose(situation: Situation, wish: Wish, log: Log) -> dict[str, Any] | None:
     if not wish.mig_layout:
         return None
     entries = _strangers(situation, wish)
-    cards: list[dict[str, Any]] = []
+    cards: list[MigCard] = []
     told: list[tuple[str, list[str]]] = []
     for index, card in enumerate(situation.cards):
         profiles = _wished(index, card, situation, wish)

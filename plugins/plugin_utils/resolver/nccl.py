@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import Nccl
 from ..rules import Row
 from ..wish import Wish
 from . import part
@@ -16,7 +16,7 @@ from .log import Log, Unresolved, conflict
 from .naming import component, names
 
 
-def choose(wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+def choose(wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> Nccl:
     """Return version (None: the newest of the index), packages and the CUDA major they are built for. Raises Unresolved.
 
     One name serves all CUDA versions: the newest major version in use is the one that counts.

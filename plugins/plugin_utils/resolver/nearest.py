@@ -15,9 +15,10 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
+from ..model.stack import Stack
 from ..rules import Rules
 from ..wish import Wish
-from .alternatives import Alternative, Part, Stack, parts
+from .alternatives import Alternative, Part, parts
 from .log import Unresolved
 from .situation import Situation
 

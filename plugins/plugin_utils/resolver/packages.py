@@ -4,14 +4,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ..model.stack import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import fabric, kernel_flavours, systems
 from .branch import Candidate
 from .log import Unresolved, conflict
 from .situation import Situation
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
+        DriverPin,
+        PrecompiledModule,
+    )
 
 
 def of_driver(
@@ -21,7 +28,7 @@ def of_driver(
     wish: Wish,
     system: Row,
     rules: Rules,
-) -> dict[str, Any]:
+) -> DriverNames:
     """Return packages (in install order), pin, build, kernel_module and headers of a driver.
 
     Raises Unresolved where no names are known.
@@ -32,14 +39,14 @@ def of_driver(
     headers = systems.headers(situation, system, rules)
     switched = fabric.choose(candidate, situation, wish, system, rules)
     fabric.flavoured(switched, candidate, package_set, system)
-    beside = switched.get("packages", [])
+    beside = switched["packages"] if switched else []
     # Modules built for each kernel follow the kernel; held back, the next kernel would boot without a driver. Their names
     # carry the branch, which is lock enough.
     pin = _pin(candidate, wish, [] if row["build"] == "prebuilt-signed" else [*names, *beside], system, rules)
-    before = [pin[key] for key in ("package", "plugin") if key in pin]
+    before = [name for name in (pin.get("package"), pin.get("plugin")) if name]
     if row["build"] == "dkms":
         before.append(headers)
-    result: dict[str, Any] = {
+    result: DriverNames = {
         "packages": [*before, *([of_next["package"]] if of_next else []), *names, *beside],
         "pin": pin,
         "build": row["build"],
@@ -76,7 +83,7 @@ def _filled(name: str, candidate: Candidate, situation: Situation, system: Row) 
     return [plain.replace("{series}", series) for series in kernel_flavours.every_series(situation, system)]
 
 
-def _module_of_next(row: Row, candidate: Candidate, situation: Situation) -> dict[str, str] | None:
+def _module_of_next(row: Row, candidate: Candidate, situation: Situation) -> PrecompiledModule | None:
     """Return the package with the signed module of exactly the kernel that boots next: the series' own may lag behind it."""
     if row["build"] != "prebuilt-signed" or situation.installed is None or not situation.kernel:
         return None
@@ -87,7 +94,7 @@ def _module_of_next(row: Row, candidate: Candidate, situation: Situation) -> dic
     return {"kernel": situation.kernel, "package": package}
 
 
-def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: Rules) -> dict[str, Any]:
+def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: Rules) -> DriverPin:
     """Return what locks the driver: holds, and NVIDIA's pinning package where there is one.
 
     The pinning package alone would not do. That of a branch leaves its builds free: an upgrade of everything would still move the driver
@@ -99,7 +106,7 @@ def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: 
         if row["from"] == candidate.source and system["family"] in row["families"] and _in(candidate.branch, row):
             package = row["package"].replace("{version}", wish.driver_version or candidate.branch)
             return {"package": package, "hold": held}
-    pin: dict[str, Any] = {"hold": held}
+    pin: DriverPin = {"hold": held}
     stream = _stream(candidate, system, rules)
     if stream:
         pin["stream"] = stream

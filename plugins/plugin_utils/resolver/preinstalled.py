@@ -21,8 +21,8 @@ def applies(situation: Situation, wish: Wish) -> bool:
     """
     if wish.driver_source:
         return wish.driver_source == SOURCE
-    kept = situation.kept or {}
-    ours = bool(kept) and not kept.get("adopted")
+    kept = situation.kept
+    ours = kept is not None and not kept["adopted"]
     return situation.image is not None and not ours
 
 

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
+from ..model.stack import Builder, Repository, Stack
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import foreign, keys, source_files, systems, upstreams
@@ -17,6 +17,10 @@ from .naming import RPM_FAMILY
 from .part import CUDA_SOURCE, TOOLKIT_SOURCE
 from .parts import PARTS
 from .situation import Situation
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 KEYRINGS = "/usr/share/keyrings"
 LISTS = "/etc/apt/sources.list.d"
@@ -32,34 +36,32 @@ _DRIVER_PACKAGES = ["cuda-drivers*", "libcuda1*", "libnvidia-*", "nvidia-*", "xs
 _NOT_DRIVER = ["libnvidia-container*", "nvidia-container-toolkit*", "libnvidia-nscq*"]
 
 
-def choose(situation: Situation, wish: Wish, system: Row, stack: Mapping[str, Any], log: Log) -> list[dict[str, Any]]:
+def choose(situation: Situation, wish: Wish, system: Row, stack: Stack, log: Log) -> list[Repository]:
     """Return the package sources for a stack. Raises Unresolved where one cannot be trusted."""
-    driver = stack.get("driver") or {}
-    installs = bool(driver) and not driver["adopted"]
-    found = []
-    if installs and driver["source"] == "distro":
-        found += _of_host(situation, system, driver, log)
+    driver = stack.get("driver")
+    installed = None if driver is None or driver["adopted"] else driver
+    found: list[Repository] = []
+    if installed and installed["source"] == "distro":
+        found += _of_host(situation, system, installed, log)
     # Where only NVIDIA's CUDA repository is mirrored, the mirror answers for the container toolkit too.
     shared = "nvidia" in wish.mirrors and TOOLKIT_SOURCE not in wish.mirrors
     sources = {part.source for part in PARTS if part.key in stack}
     toolkit, libraries = TOOLKIT_SOURCE in sources, CUDA_SOURCE in sources
-    barred = installs and driver["source"] == "distro" and _has_cuda(situation)
-    if (installs and driver["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
+    barred = installed is not None and installed["source"] == "distro" and _has_cuda(situation)
+    if (installed and installed["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
         found.append(_cuda(situation, wish, system, driver, log))
     if toolkit and not shared:
         found.append(_toolkit(situation, wish, system, log))
-    if installs and driver["build"] == "dkms" and system.get("epel") and not _has_epel(situation):
+    if installed and installed.get("build") == "dkms" and system.get("epel") and not _has_epel(situation):
         found.append(_epel(situation, wish, system, log))
-    return [_displacing(each, situation, driver if installs else {}, log) for each in found]
+    return [_displacing(each, situation, installed, log) for each in found]
 
 
-def _displacing(
-    repository: dict[str, Any], situation: Situation, driver: Mapping[str, Any], log: Log
-) -> dict[str, Any]:
+def _displacing(repository: Repository, situation: Situation, driver: DriverStack | None, log: Log) -> Repository:
     """Add the files of the host that are in a vendor's repository's way; without any, the repository as it is."""
     if repository["components"]:
         return repository
-    offers = repository["name"] == CUDA_SOURCE and driver.get("source") == "nvidia"
+    offers = repository["name"] == CUDA_SOURCE and driver is not None and driver["source"] == "nvidia"
     found = source_files.in_the_way(repository, situation.package_sources, driver=offers)
     for each in found:
         text = f"{each['file']} is moved to {paths.BACKUP}: {each['reason']}"
@@ -67,7 +69,7 @@ def _displacing(
     return {**repository, "displaces": found} if found else repository
 
 
-def _cuda(situation: Situation, wish: Wish, system: Row, driver: Mapping[str, Any], log: Log) -> dict[str, Any]:
+def _cuda(situation: Situation, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> Repository:
     out = keys.obstacles(situation, wish, system, log.rules)
     if out:
         raise Unresolved(*out)
@@ -91,7 +93,7 @@ def _has_cuda(situation: Situation) -> bool:
     return any(each["file"] == f"{LISTS}/gpuwright-nvidia-cuda.sources" for each in situation.package_sources or ())
 
 
-def _toolkit(situation: Situation, wish: Wish, system: Row, log: Log) -> dict[str, Any]:
+def _toolkit(situation: Situation, wish: Wish, system: Row, log: Log) -> Repository:
     rpm = system["family"] == RPM_FAMILY
     base = upstreams.url(TOOLKIT_SOURCE, wish, log.rules, f"{TOOLKIT_SOURCE}-rpm" if rpm else TOOLKIT_SOURCE)
     row = keys.by_id("F796ECB0", log.rules)
@@ -110,7 +112,7 @@ def _has_epel(situation: Situation) -> bool:
     return any(each["enabled"] and each.get("name") == "epel" for each in sources)
 
 
-def builders(situation: Situation, rules: Rules) -> list[dict[str, Any]]:
+def builders(situation: Situation, rules: Rules) -> list[Builder]:
     """Return the repositories of the system that packages of EPEL may need, and that the machine has without having them enabled, each
     with the steps that enable this one for good.
     """
@@ -124,7 +126,7 @@ def builders(situation: Situation, rules: Rules) -> list[dict[str, Any]]:
     ]
 
 
-def _epel(situation: Situation, wish: Wish, system: Row, log: Log) -> dict[str, Any]:
+def _epel(situation: Situation, wish: Wish, system: Row, log: Log) -> Repository:
     row = keys.by_id(system["epel"].upper(), log.rules)
     base = upstreams.url("epel", wish, log.rules)
     fingerprint = keys.fingerprint("epel", wish, row)
@@ -136,7 +138,7 @@ def _epel(situation: Situation, wish: Wish, system: Row, log: Log) -> dict[str, 
 
 def _source(
     name: str, upstream: str, uri: str, key_url: str, fingerprint: str | None, system: Row, signed: str = "packages"
-) -> dict[str, Any]:
+) -> Repository:
     """Return a vendor's package source. ``signed``: what of an rpm repository its key signs; of apt's it is always the index."""
     if system["family"] == RPM_FAMILY:
         path = f"{RPM_KEYS}/RPM-GPG-KEY-gpuwright-{name}"
@@ -164,7 +166,7 @@ def _source(
 # the distribution's own --------------------------------------------------------------------------------
 
 
-def _of_host(situation: Situation, system: Row, driver: Mapping[str, Any], log: Log) -> list[dict[str, Any]]:
+def _of_host(situation: Situation, system: Row, driver: DriverStack, log: Log) -> list[Repository]:
     """Return the components of the distribution that carry its driver, from the mirror that the host uses already."""
     carried = systems.distro_driver(system, driver["branch"], log.rules)
     if system["family"] == RPM_FAMILY:
@@ -180,9 +182,8 @@ def _of_host(situation: Situation, system: Row, driver: Mapping[str, Any], log: 
         text = f"none of this machine's package sources is the archive of {system['name']} ({system['codename']}, main)"
         remedy = "add the archive to the machine's sources, or use driver-source=nvidia"
         raise Unresolved(conflict("repository.no-archive", text, "the machine's facts", remedy))
-    archive: Mapping[str, Any] = (
-        sources[0] if sources else {"uris": [], "suites": [system["codename"]], "signed_by": None}
-    )
+    archive = sources[0] if sources else None
+    suites = archive["suites"] if archive else [system["codename"]]
     name = "distro-non-free" if system["family"] == "debian" else "distro-restricted"
     text = f"{', '.join(needed)} of {system['name']}, from the mirror that the machine uses"
     log.decided("repository.distro", text, "the machine's facts")
@@ -191,16 +192,16 @@ def _of_host(situation: Situation, system: Row, driver: Mapping[str, Any], log: 
             "name": name,
             "upstream": None,
             "from_host": True,
-            "uris": list(archive["uris"]),
-            "suites": [suite for suite in archive["suites"] if not suite.endswith("-security")],
+            "uris": list(archive["uris"]) if archive else [],
+            "suites": [suite for suite in suites if not suite.endswith("-security")],
             "components": needed,
-            "signed_by": archive["signed_by"],
+            "signed_by": archive["signed_by"] if archive else None,
             "file": f"{LISTS}/gpuwright-{name}.sources",
         },
     ]
 
 
-def _signed_of_host(situation: Situation, system: Row, log: Log) -> list[dict[str, Any]]:
+def _signed_of_host(situation: Situation, system: Row, log: Log) -> list[Repository]:
     """Return nothing: the distribution's repository with signed modules is one that the machine has. Raises Unresolved.
 
     It comes with a subscription or with a package of the distribution, which only its administrator can choose.
@@ -220,7 +221,7 @@ def _signed_of_host(situation: Situation, system: Row, log: Log) -> list[dict[st
     return []
 
 
-def _is_archive(source: Mapping[str, Any], system: Row) -> bool:
+def _is_archive(source: PackageSource, system: Row) -> bool:
     """Say whether a package source of the host is the distribution's archive itself (neither security nor a stranger's)."""
     return bool(
         source["enabled"]

@@ -8,10 +8,11 @@ compat/runfile.yaml has the arguments of the installer by branch. A file is neve
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import systems, upstreams
@@ -30,7 +31,7 @@ def serves(branch: str, rules: Rules) -> bool:
 
 def of_driver(
     candidate: Candidate, package_set: str, situation: Situation, wish: Wish, system: Row, rules: Rules
-) -> dict[str, Any]:
+) -> DriverNames:
     """Return version, packages, pin, build, kernel_module, headers and runfile of a driver that a file brings.
 
     runfile: its name, its addresses in the order in which they are tried (or the path that was given), its SHA256 (None
@@ -100,8 +101,8 @@ def _version(candidate: Candidate, situation: Situation, wish: Wish, rules: Rule
     """
     if wish.driver_version:
         return wish.driver_version
-    kept = situation.kept or {}
-    version = kept.get("version") if kept.get("source") == "runfile" and not kept.get("adopted") else None
+    kept = situation.kept
+    version = kept["version"] if kept and kept["source"] == "runfile" and not kept["adopted"] else None
     if version and dotted.major(version) == candidate.branch and dotted.at_least(version, candidate.minimum or version):
         return (
             max(_checked(candidate.branch, situation, rules), str(version), key=dotted.key)
@@ -131,8 +132,8 @@ def _checksum(version: str, situation: Situation, wish: Wish, rules: Rules) -> s
     for row in rules["runfile"]["checksums"]:
         if (row["version"], row["arch"]) == (version, situation.arch):
             return str(row["sha256"])
-    kept = (situation.kept or {}).get("runfile") or {}
-    if kept.get("sha256") and (situation.kept or {}).get("version") == version:
+    kept = situation.kept.get("runfile") if situation.kept else None
+    if situation.kept and kept and kept["sha256"] and situation.kept["version"] == version:
         return str(kept["sha256"])
     if situation.driver_owner == "runfile" and situation.driver and situation.driver.version == version:
         return None

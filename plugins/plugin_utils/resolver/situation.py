@@ -11,22 +11,42 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..model import sections
 from ..model.errors import BadInput
+from ..model.stack import CardName
 from ..rules import Row, Rules, gpus, hosts
 from ..wish import Wish
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, PciGpu
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        DriverImage,
+        Facts,
+        PackageSource,
+        PciGpu,
+    )
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 ASSUMPTIONS = ("secure_boot", "kernel", "desktop", "python", "wsl", "nvswitch", "glibc", "windows_driver")
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "sbsa": "aarch64"}
 _BY_MAJOR = ("rhel", "rocky", "almalinux")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+class Said(TypedDict, total=False):
+    """What --assume says, by the names of ASSUMPTIONS."""
+
+    secure_boot: bool
+    kernel: str
+    desktop: bool
+    python: str
+    wsl: bool
+    nvswitch: bool
+    glibc: str
+    windows_driver: str
 
 
 @dataclass(frozen=True)
@@ -48,7 +68,7 @@ class Card:
     known: bool = True
     confirmed: bool = True
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> CardName:
         """Return what an answer says of a card."""
         return {"name": self.name, "architecture": self.architecture, "compute_capability": self.compute_capability}
 
@@ -100,18 +120,18 @@ class Situation:
     driver_owner: str | None = None
     driver_source: str | None = None
     cuda_reported: str | None = None
-    kept: Mapping[str, Any] | None = None
+    kept: DriverStack | None = None
     moves: bool = False
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     installed: Mapping[str, str] | None = None
     docker: str | None = None
     gcc: str | None = None
-    package_sources: tuple[Mapping[str, Any], ...] | None = None
-    assumed: Mapping[str, Any] = field(default_factory=dict)
+    package_sources: tuple[PackageSource, ...] | None = None
+    assumed: Mapping[str, str | bool] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     foreign: hosts.Foreign = field(default_factory=hosts.Foreign)
     kernels: tuple[str, ...] = ()
-    image: Mapping[str, Any] | None = None
+    image: DriverImage | None = None
     release: str | None = None
     derived: Row | None = None
 
@@ -166,7 +186,7 @@ def situation_from_facts(
         driver_owner=facts["driver"]["owner"],
         driver_source=facts["driver"]["source"],
         cuda_reported=_cuda_reported(facts),
-        kept=previous if previous is not None else _sealed_driver(facts),
+        kept=cast("DriverStack", previous) if previous is not None else _sealed_driver(facts),
         absent=dict(absent) if isinstance(absent, Mapping) else dict.fromkeys(absent, ()),
         installed=facts["packages"]["installed"] or {},
         docker=_docker(facts),
@@ -300,8 +320,8 @@ def _cuda_reported(facts: Facts) -> str | None:
     return version if version and dotted.key(version) else None
 
 
-def _sealed_driver(facts: Facts) -> Mapping[str, Any] | None:
-    return sections.sealed_stack(facts, "nvidia_driver") or None
+def _sealed_driver(facts: Facts) -> DriverStack | None:
+    return cast("DriverStack | None", sections.sealed_stack(facts, "nvidia_driver") or None)
 
 
 def _docker(facts: Facts) -> str | None:
@@ -316,7 +336,7 @@ def situation_from_options(
     gpus: Sequence[str],
     os: str | None,
     arch: str | None,
-    assume: Mapping[str, Any] | Iterable[str] | None,
+    assume: Mapping[str, object] | Iterable[str] | None,
     rules: Rules,
     *,
     today: date | None = None,
@@ -331,7 +351,7 @@ def situation_from_options(
     cards = tuple(_card_of_name(gpu, rules) for gpu in gpus)
     machine = architecture(arch or ("aarch64" if _all_embedded(cards) else platform.machine()))
     system = next((row for row in rules["systems"]["rows"] if row["os"] == name), None)
-    assumed: dict[str, Any] = {}
+    assumed: dict[str, str | bool] = {}
     if not os:
         assumed["os"] = name
     if not arch:
@@ -401,21 +421,21 @@ def _this_os() -> str:
     return "-".join(values.get(key, "unknown").strip('"') for key in ("ID", "VERSION_ID"))
 
 
-def _said(said: Mapping[str, Any], key: str, default: bool, assumed: dict[str, Any]) -> bool:
+def _said(said: Mapping[str, object], key: str, default: bool, assumed: dict[str, str | bool]) -> bool:
     if key not in said:
         assumed[key] = default
     return bool(said.get(key, default))
 
 
-def _assumptions(assume: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any]:
-    pairs: list[tuple[str, Any]]
+def _assumptions(assume: Mapping[str, object] | Iterable[str] | None) -> Said:
+    pairs: list[tuple[str, object]]
     if assume is None:
         pairs = []
     elif isinstance(assume, Mapping):
         pairs = list(assume.items())
     else:
         pairs = [_pair(text) for text in assume]
-    return {key: _assumption(key, value) for key, value in pairs}
+    return cast("Said", {key: _assumption(key, value) for key, value in pairs})
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -429,7 +449,7 @@ def _examples(key: str) -> list[str]:
     return {"kernel": ["kernel=6.8"], "windows_driver": ["windows_driver=582.53"]}.get(key, [])
 
 
-def _assumption(key: str, value: Any) -> Any:
+def _assumption(key: str, value: object) -> str | bool:
     if key not in ASSUMPTIONS:
         near = difflib.get_close_matches(key, ASSUMPTIONS, n=3, cutoff=0.4) or list(ASSUMPTIONS)
         raise BadInput(f"nothing depends on the assumption {key!r}", near)

@@ -56,7 +56,7 @@ def _order(situation: Situation, wish: Wish, system: Row, rules: Rules) -> Seque
 
 def _present(situation: Situation) -> str | None:
     """Return the source of what is in force: of the stack that was applied, else of the packages that are there."""
-    kept = (situation.kept or {}).get("source")
+    kept = situation.kept["source"] if situation.kept else None
     if kept in ("nvidia", "distro", "runfile"):
         return str(kept)
     packaged = situation.driver_owner == "packages" and situation.driver_source in ("nvidia", "distro")

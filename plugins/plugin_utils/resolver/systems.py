@@ -96,7 +96,8 @@ def headers(situation: Situation, system: Row, rules: Rules) -> str:
         # There is one version of it at a time, and DKMS is content with any: naming another would move it.
         return f"{matched['devel']}-{matched['kernel']}"
     alone = headers_alone(name, situation.kernel)
-    kept = (situation.kept or {}).get("headers") == alone and name not in (situation.installed or {})
+    sealed = situation.kept.get("headers") if situation.kept else None
+    kept = sealed == alone and name not in (situation.installed or {})
     return alone if alone and (kept or f"headers={name}" in situation.absent) else name
 
 

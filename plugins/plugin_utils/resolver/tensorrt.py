@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import TensorRt
 from ..rules import Row
 from ..wish import Wish
 from . import part
@@ -17,7 +17,7 @@ from .naming import component, names
 from .situation import Card, Situation
 
 
-def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> TensorRt:
     """Return version (None: the newest of its generation in the index), packages and the CUDA major they are built for.
 
     The newest release that serves every card and has packages for CUDA is taken. Raises Unresolved.

@@ -13,7 +13,10 @@ from collections.abc import Callable
 from datetime import date
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+if TYPE_CHECKING:
+    from ..model.stack import RulesAge
 
 Rules = dict[str, Any]
 Row = dict[str, Any]
@@ -33,7 +36,7 @@ def load_rules() -> Rules:
     return rules
 
 
-def age(rules: Rules, today: date) -> dict[str, Any]:
+def age(rules: Rules, today: date) -> RulesAge:
     """Return the date of the rules and how many days old they are."""
     generated = str(rules["generated"])
     return {"generated": generated, "age_days": max((today - date.fromisoformat(generated)).days, 0)}

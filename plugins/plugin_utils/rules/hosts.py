@@ -10,12 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from . import Row, Rules
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Card,
+        Driver,
+        Facts,
+        OtherGpu,
+        Pci,
+        PciGpu,
+        ReservedGpu,
+        SmiData,
+    )
 
 
 #: How to have systemd in WSL: it is off in distributions that were installed before it became the default.
@@ -56,7 +65,8 @@ class Foreign:
 
 def from_facts(facts: Facts) -> Foreign:
     """Take from an observation what is not gpuwright's."""
-    where, bus, data = kind_of(facts), _part(facts, "pci"), _part(_part(facts, "smi"), "data")
+    where, bus = kind_of(facts), cast("Pci", _part(facts, "pci"))
+    data = cast("SmiData", _part(_part(facts, "smi"), "data"))
     virtual = list(bus.get("vgpus") or ())
     detail = str(_part(facts, "environment").get("detail") or "")
     return Foreign(
@@ -71,7 +81,7 @@ def from_facts(facts: Facts) -> Foreign:
     )
 
 
-def _part(facts: Any, name: str) -> Mapping[str, Any]:
+def _part(facts: Mapping[str, object], name: str) -> Mapping[str, object]:
     """Return a part of an observation; an empty one where nobody could look."""
     part = facts.get(name)
     return part if isinstance(part, Mapping) else {}
@@ -79,25 +89,26 @@ def _part(facts: Any, name: str) -> Mapping[str, Any]:
 
 def kind_of(facts: Facts) -> str | None:
     """Return bare, vm, container, wsl or jetson; None where it is not known."""
-    return _part(facts, "environment").get("kind")
+    kind = _part(facts, "environment").get("kind")
+    return None if kind is None else str(kind)
 
 
-def driver_of(facts: Facts) -> Mapping[str, Any]:
-    """Return the part `driver` of an observation."""
-    return _part(facts, "driver")
+def driver_of(facts: Facts) -> Driver:
+    """Return the part `driver` of an observation; without any key where nobody could look."""
+    return cast("Driver", _part(facts, "driver"))
 
 
-def cards_of(facts: Facts) -> Sequence[Any]:
+def cards_of(facts: Facts) -> Sequence[PciGpu]:
     """Return the NVIDIA GPUs of an observation."""
-    return _part(facts, "pci").get("gpus") or ()
+    return cast("Pci", _part(facts, "pci")).get("gpus") or ()
 
 
-def _is_virtual(gpu: Mapping[str, Any]) -> bool:
+def _is_virtual(gpu: Card) -> bool:
     """Say whether nvidia-smi calls a card virtual: by its mode, or by the profile in its name."""
     return gpu.get("virtualization_mode") == "VGPU" or bool(_PROFILE.search(str(gpu.get("name") or "")))
 
 
-def named(device: Mapping[str, Any]) -> str:
+def named(device: OtherGpu | ReservedGpu) -> str:
     """Return a device as a person calls it: vendor, name where the system has a list of names, PCI id and place."""
     vendor = _VENDORS.get(str(device["vendor"]), "unknown vendor")
     name = f" {device['name']}" if device.get("name") else " GPU"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, exits, knowledge, show
 
@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
-Card = dict[str, Any]
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import (
+        Branch,
+        Carried,
+        Drivers,
+        Limits,
+    )
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import (
+        Description as Card,
+    )
 
 # As many cards are shown at length; more are a table.
 _FEW = 3
@@ -80,8 +88,13 @@ def _page(card: Card, width: int) -> None:
 def _facts(card: Card) -> Iterator[tuple[str, str]]:
     form = f", {card['form']}" if card["form"] else ""
     yield "card", f"{card['architecture']} ({card['chip']}), compute capability {card['compute_capability']}{form}"
-    figures = (("memory_gb", "GB memory"), ("tdp_w", "W"), ("bandwidth_gbs", "GB/s"), ("nvlink_gbs", "GB/s NVLink"))
-    yield "figures", ", ".join(f"{card[key]} {unit}" for key, unit in figures if card[key])
+    figures = (
+        (card["memory_gb"], "GB memory"),
+        (card["tdp_w"], "W"),
+        (card["bandwidth_gbs"], "GB/s"),
+        (card["nvlink_gbs"], "GB/s NVLink"),
+    )
+    yield "figures", ", ".join(f"{figure} {unit}" for figure, unit in figures if figure)
     yield "PCI id", " ".join(card["pci"])
     yield "driver", _driver(card)
     yield "modules", " or ".join(card["modules"]) + (" (preferred first)" if len(card["modules"]) > 1 else "")
@@ -106,11 +119,11 @@ def _driver(card: Card) -> str:
     return "; ".join(part for part in (_preferred(driver) or none, first, ended, unsafe) if part)
 
 
-def _preferred(driver: Mapping[str, Any]) -> str:
+def _preferred(driver: Drivers) -> str:
     return f"{driver['preferred']} preferred" if driver["preferred"] else ""
 
 
-def _systems(systems: Sequence[Mapping[str, Any]]) -> str:
+def _systems(systems: Sequence[Carried]) -> str:
     texts: dict[str, list[str]] = {}
     for each in (each for each in systems if each["branch"]):
         texts.setdefault(f"{each['branch']} {each['modules']} from {each['source']}", []).append(each["os"])
@@ -119,7 +132,7 @@ def _systems(systems: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join([*parts, f"none for {', '.join(left)}"] if left else parts)
 
 
-def _lives(branch: Mapping[str, Any]) -> bool:
+def _lives(branch: Branch) -> bool:
     """Whether a branch may still get a build; one of which no build was ever seen does not."""
     return branch["state"] != "ended" and bool(branch["latest"])
 
@@ -130,14 +143,14 @@ def _branches(card: Card) -> list[tuple[str, ...]]:
     return [_branch(each, card) for each in reversed(card["driver"]["branches"]) if _lives(each)]
 
 
-def _branch(branch: Mapping[str, Any], card: Card) -> tuple[str, ...]:
+def _branch(branch: Branch, card: Card) -> tuple[str, ...]:
     preferred = "preferred" if branch["branch"] == card["driver"]["preferred"] else ""
     words = ", ".join(word for word in (preferred, _STATES[branch["state"]]) if word)
     cuda = f"to {branch['max_cuda']}"
-    return branch["branch"], branch["type"], branch["eol"] or "-", branch["latest"], cuda, words
+    return branch["branch"], branch["type"], branch["eol"] or "-", branch["latest"] or "-", cuda, words
 
 
-def _cudnn(limits: Mapping[str, Any] | None) -> str:
+def _cudnn(limits: Limits | None) -> str:
     if limits is None:
         return "none serves it"
     first = f"from {limits['first']} on" if limits["first"] else ""

@@ -10,7 +10,7 @@ import stat
 import tempfile
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, exits, knowledge
 from gpuwright.errors import BadInput
@@ -147,9 +147,9 @@ def _host(host: str) -> Iterator[str]:
             yield f"  {name}: {json.dumps(value)}"
 
 
-def _of_this_machine() -> dict[str, Any]:
+def _of_this_machine() -> dict[str, str | bool]:
     """As a run without an inventory takes it. Root needs no sudo, and a root shell in a container often has none."""
-    entry: dict[str, Any] = local_inventory(has_system_python=True)["all"]["hosts"][_LOCAL]
+    entry = local_inventory(has_system_python=True)["all"]["hosts"][_LOCAL]
     return {**entry, "ansible_become": "{{ lookup('ansible.builtin.pipe', 'id -u') != '0' }}"}
 
 

@@ -29,9 +29,7 @@ def _own_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "offence", lambda _path: None)
 
 
-def prepared(
-    tmp_path: Path, *words: str, wish: dict[str, Any] | None = None, lock: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def prepared(tmp_path: Path, *words: str, wish: Any = None, lock: Any = None) -> Any:
     args = parse(["up", *words])
     way = Privilege(become=False, privileged=True)
     wanted = request.build(args, run_dir=tmp_path, playbook="site", privilege=way, wish=wish or {}, lock=lock)

@@ -91,7 +91,7 @@ def test_a_hosts_time_is_its_own_and_not_its_waves() -> None:
     assert said == ["[quick] cuda: done (4 s)", "[slow] cuda: done (90 s)"]
 
 
-def planned() -> dict[str, Any]:
+def planned() -> Any:
     """What the action `plan` answers of a driver that is 412 MB to download."""
     packages = [
         {"name": "a", "download_bytes": 400_000_000},
@@ -102,7 +102,8 @@ def planned() -> dict[str, Any]:
         {"component": "nvidia_driver", "packages": packages[:1]},
         {"component": "nvidia_driver", "packages": packages[1:]},
     ]
-    return records.as_result({"skipped": None, "changes": changes, "digests": {}})
+    made: Any = {"skipped": None, "changes": changes, "digests": {}}
+    return records.as_result(made)
 
 
 def test_a_long_step_says_every_half_minute_that_it_lives() -> None:
@@ -260,7 +261,7 @@ def test_durations_are_for_people(value: float, expected: str) -> None:
         ({"msg": ""}, UNREACHABLE + "no answer"),
     ],
 )
-def test_an_unreachable_host_is_told_in_peoples_words(result: dict[str, Any], expected: str) -> None:
+def test_an_unreachable_host_is_told_in_peoples_words(result: Any, expected: str) -> None:
     assert reasons.unreachable(result) == expected
 
 
@@ -288,7 +289,7 @@ def test_an_unreachable_host_is_told_in_peoples_words(result: dict[str, Any], ex
         ({}, "failed without a message"),
     ],
 )
-def test_a_failed_task_is_told_in_peoples_words(result: dict[str, Any], expected: str) -> None:
+def test_a_failed_task_is_told_in_peoples_words(result: Any, expected: str) -> None:
     assert reasons.failure(result) == expected
 
 

@@ -29,14 +29,14 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def asked(environment: Path, *requirements: str, **options: Any) -> dict[str, Any]:
+def asked(environment: Path, *requirements: str, **options: Any) -> Any:
     """The module's options, for the function behind it."""
     given = {"environment": str(environment), "requirements": list(requirements), "record": True}
     empty: dict[str, Any] = {name: [] for name in ("constraints", "wheels", "credentials", "from_source")}
     return {**given, **empty, "index_url": None, "dependencies_url": None, "pip": None, **options}
 
 
-def install(environment: Path, *requirements: str, **options: Any) -> dict[str, Any]:
+def install(environment: Path, *requirements: str, **options: Any) -> Any:
     return call(wheels, environment=str(environment), requirements=list(requirements), **options)
 
 

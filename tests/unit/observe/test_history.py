@@ -25,11 +25,11 @@ CACHE = "/var/cache/apt/archives"
 OURS = {"branch": "580", "adopted": False}
 
 
-def state(version: str, **changes: Any) -> dict[str, Any]:
+def state(version: str, **changes: Any) -> Any:
     return {"version": version, "packages": {"libcuda1": f"{version}-1"}, "stack": OURS, "arch": "amd64", **changes}
 
 
-def begin(node: Tree, remembered: dict[str, Any] | None = None) -> None:
+def begin(node: Tree, remembered: Any = None) -> None:
     host = node.host()
     remembering.begin(host, remembered, packages.installed(host))
 
@@ -98,7 +98,9 @@ def test_the_driver_of_somebody_else_is_kept_for_good(node: Tree) -> None:
     begin(node, state("535", stack={}))
     for version in ("1", "2", "3"):
         begin(node, state(version))
-    assert history.read(node.host())["original"]["version"] == "535"
+    original = history.read(node.host())["original"]
+    assert original
+    assert original["version"] == "535"
 
 
 def test_one_that_gpuwright_installed_is_not_somebody_elses(node: Tree) -> None:
@@ -143,10 +145,10 @@ def test_files_of_a_driver_that_another_one_took_the_place_of_are_not_forgotten(
 
 
 def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_proven(node: Tree) -> None:
-    row = {"version": "2", "modules": "open", "source": "nvidia", "kernel": "6.12", "reason": "r", "time": "t"}
+    row: Any = {"version": "2", "modules": "open", "source": "nvidia", "kernel": "6.12", "reason": "r", "time": "t"}
     node.file("/var/lib/dkms/nvidia/2/build/make.log", "too few arguments")
     node.file("/var/lib/dkms/nvidia/1/build/make.log", "another one")
-    for failed in (row, row, {**row, "version": "3"}):
+    for failed in (row, row, row | {"version": "3"}):
         remembering.begin(node.host(), None, {}, failed)
     assert [each["version"] for each in seen(node)["failed"]] == ["3", "2"]
     assert [each["log"] for each in seen(node)["failed"]] == [None, f"{paths.FAILED}/2-6.12.log"]

@@ -48,12 +48,12 @@ class Dnf:
         return Result(0, json.dumps(self.told), "", 0.0, None)
 
 
-def repository(**more: Any) -> dict[str, Any]:
+def repository(**more: Any) -> Any:
     key = {"url": "http://m.example/key", "fingerprint": FINGERPRINT, "path": "/none"}
     return {"name": "nvidia-cuda", "uris": ["http://m.example/"], "key": key, "signed": "packages", **more}
 
 
-def asked(dnf: Dnf, *, key: bytes = ARMOURED, **more: Any) -> dict[str, Any]:
+def asked(dnf: Dnf, *, key: bytes = ARMOURED, **more: Any) -> Any:
     wanted = ["nvidia-driver-cuda"]
     return private_dnf.ask([repository(**more)], wanted, {"/./": "580."}, 5, runner=dnf, getter=lambda *_: key)
 

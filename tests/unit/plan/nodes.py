@@ -191,6 +191,21 @@ def smi(
     return {"rc": rc, "seconds": 0.1, "error": None, "data": data if rc == 0 else None, **more}
 
 
+def driver_stack(**changes: Any) -> Any:
+    """The driver's part of a stack."""
+    whole: dict[str, Any] = {
+        "branch": "580",
+        "version": None,
+        "modules": "open",
+        "source": "nvidia",
+        "packages": [],
+        "pin": {},
+        "kernel_module": "nvidia",
+        "adopted": False,
+    }
+    return {**whole, **changes}
+
+
 def index(**changes: Any) -> Any:
     """What a package index answers that has nothing; of type Any, as the facts are."""
     nothing: dict[str, Any] = {"download_bytes": 0, "disk_bytes": 0, "exchange": None, "packages": {}, "others": {}}

@@ -103,7 +103,7 @@ def test_a_package_that_was_moved_goes_back_although_it_lost_its_hold_too() -> N
 
 
 def lock_check(facts: Any, **driver: Any) -> Check:
-    stack = {"driver": {"branch": "580", "adopted": False, "pin": HOLDS, **driver}}
+    stack = {"driver": nodes.driver_stack(**{"pin": HOLDS, **driver})}
     (check,) = [each for each in judge.judge(facts, stack) if each["id"] == "driver.lock"]
     return check
 
@@ -132,11 +132,11 @@ def test_an_apt_that_did_not_answer_is_incomplete() -> None:
 # --- drift ------------------------------------------------------------------------------------------------------------
 
 
-def told(facts: Any) -> dict[str, Any]:
+def told(facts: Any) -> Any:
     return drift.status(facts, plan(facts, verb="status"))
 
 
-def sealed() -> dict[str, Any]:
+def sealed() -> Any:
     """A proven node whose seal knows the versions of its packages."""
     facts = proven(nodes.provisioned())
     facts["seals"]["nvidia_driver"] |= {

@@ -59,7 +59,7 @@ def hgx() -> dict[str, Any]:
         "peermem_module": "nvidia-peermem",
     }
     # Ours, and not adopted: a seal says so.
-    stack = {"branch": "580", "modules": "open", "source": "nvidia"}
+    stack = nodes.driver_stack()
     facts["seals"] = {"nvidia_driver": {"state": "good", "digest": "other", "stack": stack, "gpus": [], "packages": {}}}
     return facts
 

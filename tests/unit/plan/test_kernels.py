@@ -162,7 +162,8 @@ def test_the_builder_of_each_system_is_found_and_the_steps_name_it(
 ) -> None:
     rules = load_rules()
     where = situation_from_options([], f"{system}-{version}", "x86_64", {}, rules)
-    found = repositories.builders(replace(where, package_sources=({"name": name, "enabled": False},)), rules)
+    source: Any = {"name": name, "enabled": False}
+    found = repositories.builders(replace(where, package_sources=(source,)), rules)
     assert [(row["repository"], row["steps"]) for row in found] == [(name, steps + name)]
 
 

@@ -39,19 +39,19 @@ def machine(*cards: str, system: str = "debian-13", arch: str = "x86_64", **assu
     return situation_from_options(cards or ("H100",), system, arch, assume, load_rules(), today=TODAY)
 
 
-def made(*wants: str, where: Situation | None = None) -> dict[str, Any]:
+def made(*wants: str, where: Situation | None = None) -> Any:
     """The lock of a wish, as it comes back from its file."""
     chosen = wants or WANTS
     document = lock.make(where or machine(), Wish.from_wants(chosen), load_rules(), wants=chosen, version="0.1.0")
     return dict(lock.check(json.loads(lock.text(document))))
 
 
-def drafted(document: dict[str, Any], facts: Any | None = None, **variables: Any) -> Draft | dict[str, Any]:
+def drafted(document: Any, facts: Any | None = None, **variables: Any) -> Draft | dict[str, Any]:
     asked = lock.as_wish(document, variables)
     return make_draft(facts or nodes.bare(), asked, load_rules(), request(lock=document))
 
 
-def conflicts(document: dict[str, Any], facts: Any) -> dict[str, str]:
+def conflicts(document: Any, facts: Any) -> dict[str, str]:
     """The reasons by rule why a node is not held to a lock."""
     plan = drafted(document, facts)
     assert isinstance(plan, dict)
@@ -61,8 +61,8 @@ def conflicts(document: dict[str, Any], facts: Any) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def schema() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((ROOT / "docs" / "lock.schema.json").read_text(encoding="utf-8"))
+def schema() -> Any:
+    loaded: Any = json.loads((ROOT / "docs" / "lock.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(loaded)
     return loaded
 
@@ -82,7 +82,7 @@ def schema() -> dict[str, Any]:
     ],
 )
 def test_a_lock_keeps_its_schema_and_names_every_version_exactly(
-    schema: dict[str, Any], where: Situation, wants: tuple[str, ...]
+    schema: Any, where: Situation, wants: tuple[str, ...]
 ) -> None:
     document = made(*wants, where=where)
     jsonschema.Draft202012Validator(schema).validate(document)
@@ -98,7 +98,7 @@ def test_a_lock_keeps_its_schema_and_names_every_version_exactly(
 
 
 @pytest.mark.parametrize("wants", [("nccl", "tensorrt", "cuda=12.9"), ("tensorflow", "jax[cuda12]", "dali")])
-def test_libraries_and_every_framework_can_be_locked(schema: dict[str, Any], wants: tuple[str, ...]) -> None:
+def test_libraries_and_every_framework_can_be_locked(schema: Any, wants: tuple[str, ...]) -> None:
     document = made(*wants, where=machine("A100", system="ubuntu-22.04"))
     jsonschema.Draft202012Validator(schema).validate(document)
     stack = resolver.resolve(machine("A100", system="ubuntu-22.04"), lock.as_wish(document, {}), load_rules())
@@ -155,7 +155,7 @@ def test_nothing_is_locked_where_nothing_resolves() -> None:
 # --- with hashes ------------------------------------------------------------------------------------------------------
 
 
-def recorded(framework: dict[str, Any], **others: str) -> str:
+def recorded(framework: Any, **others: str) -> str:
     """The file that an environment with the wheels of a framework has; `others` are more of them."""
     pins = [
         *framework["requirements"],
@@ -166,7 +166,7 @@ def recorded(framework: dict[str, Any], **others: str) -> str:
     return "# By gpuwright\n" + "\n".join(rows) + "\n"
 
 
-def hashed(*wants: str, **others: str) -> dict[str, Any]:
+def hashed(*wants: str, **others: str) -> Any:
     """The lock of PyTorch with the wheels of an environment."""
     content = recorded(made(*wants or WANTS)["stack"]["frameworks"][0], **{"filelock": "4.2.11", **others})
     document = lock.make(
@@ -175,7 +175,7 @@ def hashed(*wants: str, **others: str) -> dict[str, Any]:
     return dict(lock.check(json.loads(lock.text(document))))
 
 
-def test_the_wheels_of_an_environment_are_locked_with_their_hashes(schema: dict[str, Any]) -> None:
+def test_the_wheels_of_an_environment_are_locked_with_their_hashes(schema: Any) -> None:
     document = hashed()
     jsonschema.Draft202012Validator(schema).validate(document)
     (framework,) = document["stack"]["frameworks"]
@@ -246,7 +246,7 @@ def test_wheels_that_break_a_constraint_are_those_of_another_stack() -> None:
         ("sha256", []),
     ],
 )
-def test_a_locked_wheel_cannot_be_a_line_of_another_kind(schema: dict[str, Any], key: str, value: Any) -> None:
+def test_a_locked_wheel_cannot_be_a_line_of_another_kind(schema: Any, key: str, value: Any) -> None:
     document = hashed()
     document["stack"]["frameworks"][0]["wheels"][0][key] = value
     with pytest.raises(BadInput, match=r"a wheel with a name, a version or a SHA-256 that is none"):
@@ -258,7 +258,7 @@ def test_a_locked_wheel_cannot_be_a_line_of_another_kind(schema: dict[str, Any],
 
 
 def without(*path: str) -> Callable[[dict[str, Any]], None]:
-    def change(document: dict[str, Any]) -> None:
+    def change(document: Any) -> None:
         for key in path[:-1]:
             document = document[key]
         del document[path[-1]]
@@ -267,7 +267,7 @@ def without(*path: str) -> Callable[[dict[str, Any]], None]:
 
 
 def with_value(value: Any, *path: str) -> Callable[[dict[str, Any]], None]:
-    def change(document: dict[str, Any]) -> None:
+    def change(document: Any) -> None:
         for key in path[:-1]:
             document = document[key]
         document[path[-1]] = value
@@ -290,7 +290,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("told", MISTAKES)
-def test_a_broken_lock_is_bad_input_with_the_place_of_the_mistake(told: str, schema: dict[str, Any]) -> None:
+def test_a_broken_lock_is_bad_input_with_the_place_of_the_mistake(told: str, schema: Any) -> None:
     document = copy.deepcopy(made())
     MISTAKES[told](document)
     with pytest.raises(BadInput) as caught:
@@ -337,7 +337,7 @@ def test_a_lock_file_that_is_not_there_or_cannot_be_read_is_bad_input(tmp_path: 
         lock.load(str(tmp_path))
 
 
-def test_the_published_schema_and_the_reader_say_the_same(schema: dict[str, Any]) -> None:
+def test_the_published_schema_and_the_reader_say_the_same(schema: Any) -> None:
     assert _of_schema(schema, schema["$defs"]) == _of_shape(lock.SHAPE)
 
 
@@ -350,7 +350,7 @@ def _of_shape(kind: Any) -> Any:
     return sorted(names[each] for each in (kind if isinstance(kind, tuple) else (kind,)))
 
 
-def _of_schema(part: dict[str, Any], definitions: dict[str, Any]) -> Any:
+def _of_schema(part: Any, definitions: Any) -> Any:
     if "$ref" in part:
         part = definitions[part["$ref"].rsplit("/", 1)[1]]
     if "const" in part:
@@ -469,7 +469,7 @@ def test_a_value_that_differs_is_named_with_both_sides(part: str, key: str, valu
     assert (value[0] if isinstance(value, list) else value) in found["text"]
 
 
-def differing(document: dict[str, Any], where: Situation) -> str:
+def differing(document: Any, where: Situation) -> str:
     """Why a node differs, where the lock was changed by hand."""
     stack = resolver.resolve(where, lock.as_wish(document, {}), load_rules())["stack"]
     document["stack"]["frameworks"][0]["constraints"] = ["numpy<2"]
@@ -541,7 +541,7 @@ def test_a_node_without_cards_is_told_only_that_the_lock_is_for_another_machine(
 # --- where its index cannot -------------------------------------------------------------------------------------------
 
 
-def refusals(document: dict[str, Any], **offered: str | None) -> dict[str, dict[str, Any]]:
+def refusals(document: Any, **offered: str | None) -> dict[str, dict[str, Any]]:
     draft = drafted(document)
     assert isinstance(draft, Draft), draft
     index = index_of(draft, **{**_exact(document, draft), **offered})
@@ -549,7 +549,7 @@ def refusals(document: dict[str, Any], **offered: str | None) -> dict[str, dict[
     return {row["rule"]: row for row in plan["refusals"]}
 
 
-def _exact(document: dict[str, Any], draft: Draft) -> dict[str, str]:
+def _exact(document: Any, draft: Draft) -> dict[str, str]:
     """An index that has all the versions of a lock."""
     stack = document["stack"]
     exact = {

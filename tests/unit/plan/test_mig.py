@@ -92,7 +92,7 @@ def test_the_component_comes_after_the_driver_and_before_what_hands_out_cards() 
 @pytest.mark.parametrize(("profiles", "status"), [(("3g.40gb", "3g.40gb"), "pass"), (("7g.80gb",), "fail")])
 def test_the_doctor_judges_the_layout(profiles: tuple[str, ...], status: str) -> None:
     facts = parted(*profiles)
-    cards = [
+    cards: list[Any] = [
         {"index": index, "bus_id": card["bus_id"], "name": "H100 SXM5 80GB", "profiles": ["3g.40gb", "3g.40gb"]}
         for index, card in enumerate(facts["pci"]["gpus"])
     ]
@@ -103,4 +103,5 @@ def test_the_doctor_judges_the_layout(profiles: tuple[str, ...], status: str) ->
 
 def test_a_lock_leaves_the_layout_to_the_host() -> None:
     assert {"mig_layout", "nvidia_driver_peermem", "nvidia_driver_imex"} <= set(lock.HOST_VARIABLES)
-    assert lock.as_wish({"stack": {}}, {"mig_layout": LAYOUT}).mig_layout == {"all": ("3g.40gb", "3g.40gb")}
+    empty: Any = {"stack": {}}
+    assert lock.as_wish(empty, {"mig_layout": LAYOUT}).mig_layout == {"all": ("3g.40gb", "3g.40gb")}

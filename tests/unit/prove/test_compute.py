@@ -53,13 +53,12 @@ def library(tmp_path: Path) -> Any:
     return build
 
 
-def prove(path: str, timeout: int = 20, **changes: Any) -> dict[str, Any]:
-    params = {"library": path, "timeout": timeout, "expected_gpus": None, "min_cuda": None, **changes}
-    result: dict[str, Any] = gpu_compute.prove(params)
-    return result
+def prove(path: str, timeout: int = 20, **changes: Any) -> Any:
+    params: Any = {"library": path, "timeout": timeout, "expected_gpus": None, "min_cuda": None, **changes}
+    return gpu_compute.prove(params)
 
 
-def of(result: dict[str, Any], check_id: str) -> Check:
+def of(result: Any, check_id: str) -> Check:
     return next(check for check in result["checks"] if check["id"] == check_id)
 
 
@@ -183,7 +182,7 @@ def environment(tmp_path: Path) -> Any:
 
 
 def check_framework(python: str, timeout: int = 30, **changes: Any) -> dict[str, Any]:
-    params = {
+    params: Any = {
         "name": "pytorch",
         "python": python,
         "timeout": timeout,
@@ -191,7 +190,7 @@ def check_framework(python: str, timeout: int = 30, **changes: Any) -> dict[str,
         "expect_cuda": True,
         "expected_gpus": None,
     }
-    result: dict[str, Any] = framework_check.prove({**params, **changes}, ask_as_user=let_in)
+    result: dict[str, Any] = framework_check.prove(params | changes, ask_as_user=let_in)
     return result
 
 

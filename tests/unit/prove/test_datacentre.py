@@ -62,7 +62,7 @@ def test_peermem_is_named_where_it_could_be_of_use_and_judged_where_it_is_wished
     adapters = {"network_adapters": ["00000000:78:00.0"]}
     assert checks(hgx(pci=adapters))["driver.peermem"]["status"] == "skip"
     assert "driver.peermem" not in checks(hgx())
-    wished = {"driver": {"peermem": True, "pin": {}}}
+    wished = {"driver": nodes.driver_stack(modules=None, peermem=True)}
     assert checks(hgx(fabric={"modules_loaded": []}), wished)["driver.peermem"]["status"] == "warn"
     assert checks(hgx(fabric={"modules_loaded": ["nvidia_peermem"]}), wished)["driver.peermem"]["status"] == "pass"
 

@@ -80,12 +80,12 @@ def environment(tmp_path: Path) -> Any:
 
 
 def prove(name: str, python: str, **changes: Any) -> dict[str, Any]:
-    params = {"name": name, "python": python, "timeout": 30, "expected_version": None, "expect_cuda": True}
-    result: dict[str, Any] = framework_check.prove({**params, "expected_gpus": None, **changes}, ask_as_user=let_in)
+    params: Any = {"name": name, "python": python, "timeout": 30, "expected_version": None, "expect_cuda": True}
+    result: dict[str, Any] = framework_check.prove(params | {"expected_gpus": None} | changes, ask_as_user=let_in)
     return result
 
 
-def of(result: dict[str, Any], check_id: str) -> Check:
+def of(result: Any, check_id: str) -> Check:
     return next(check for check in result["checks"] if check["id"] == check_id)
 
 
@@ -322,18 +322,18 @@ def test_who_may_not_become_another_user_is_told_and_proves_nothing(tmp_path: Pa
 
 def test_the_proof_asks_as_a_user_too(opened: Path) -> None:
     (opened / "bin").chmod(0o700)
-    params = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
-    result = framework_check.prove({**params, "expect_cuda": False, "expected_gpus": None})
+    params: Any = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
+    result = framework_check.prove(params | {"expect_cuda": False, "expected_gpus": None})
     assert of(result, "framework.import")["status"] == "pass"
     assert of(result, "framework.user")["status"] == "fail"
 
 
 def test_the_proof_looks_at_every_file_that_pip_installed(opened: Path) -> None:
     (site,) = opened.glob("lib/python3*/site-packages")
-    params = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
+    params: Any = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
 
     def files() -> Check:
-        return of(framework_check.prove({**params, "expect_cuda": False, "expected_gpus": None}), "framework.files")
+        return of(framework_check.prove(params | {"expect_cuda": False, "expected_gpus": None}), "framework.files")
 
     (site / "torch-2.14.1.dist-info").mkdir()
     (site / "torch-2.14.1.dist-info/RECORD").write_text("torch/deep/in.py,,2\ntorch-2.14.1.dist-info/RECORD,,\n")

@@ -9,19 +9,12 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
+from tests.unit.plan import nodes
 
 #: Any: a test changes them to what no type allows, too.
 Facts = Any
 ById = Callable[[list[Check]], dict[str, Check]]
-STACK = {
-    "driver": {
-        "branch": "580",
-        "modules": "open",
-        "minimum": "525.60.13",
-        "adopted": False,
-        "pin": {"hold": ["libcuda1"]},
-    }
-}
+STACK = {"driver": nodes.driver_stack(minimum="525.60.13", pin={"hold": ["libcuda1"]})}
 
 
 def put(facts: Facts, path: str, value: Any) -> Facts:

@@ -214,7 +214,7 @@ def test_a_lost_card_is_noticed_with_exit_status_zero(document: Callable[[str], 
     ],
 )
 def test_missing_cards_are_found_by_number_and_by_place(
-    parsed: Parsed, by_id: ById, expected: dict[str, object], status: str
+    parsed: Parsed, by_id: ById, expected: Any, status: str
 ) -> None:
     assert by_id(smi.judge(parsed("h100_580.xml"), expected))["gpu.count"]["status"] == status
 
@@ -265,7 +265,7 @@ def test_the_width_of_the_link_is_judged_by_wish_and_company(
 ) -> None:
     gpu = parsed("h100_580.xml")["gpus"][0]
     gpu["pcie"]["width"] = width
-    expected = {"pcie_lanes": {"all": wanted}} if wanted else {}
+    expected: Any = {"pcie_lanes": {"all": wanted}} if wanted else {}
     assert smi_judge.judge_pcie_width(gpu, expected, cards)["status"] == status
 
 
@@ -296,7 +296,7 @@ def test_the_generation_of_the_link_is_judged_under_load(parsed: Parsed, by_id: 
     ],
 )
 def test_temperature_is_held_against_margin_threshold_or_wish(
-    parsed: Parsed, by_id: ById, change: dict[str, int | None], expected: dict[str, int], status: str
+    parsed: Parsed, by_id: ById, change: dict[str, int | None], expected: Any, status: str
 ) -> None:
     data = parsed("h100_580.xml")
     for gpu in data["gpus"]:
@@ -540,7 +540,7 @@ def test_what_the_card_asks_for_is_passed_on(
     ],
 )
 def test_driver_versions_are_compared_as_numbers(
-    parsed: Parsed, by_id: ById, wish: dict[str, str], check_id: str, status: str
+    parsed: Parsed, by_id: ById, wish: Any, check_id: str, status: str
 ) -> None:
     assert by_id(smi.judge(parsed("h100_580.xml"), wish))[check_id]["status"] == status
 
@@ -626,7 +626,7 @@ def test_a_file_that_cannot_be_executed_is_not_called_missing(tmp_path: Path, mo
     params = {**dict.fromkeys(nvidia_smi.EXPECTATIONS), "executable": str(program), "timeout": 5}
     check = nvidia_smi.prove(params)["checks"][0]
     assert check["status"] == "incomplete"
-    assert "not installed" not in check["reason"]
+    assert "not installed" not in str(check["reason"])
 
 
 def test_a_hang_fails() -> None:

@@ -36,7 +36,14 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("actions", ("action", "filter", "plugin_utils.actions")),
     (
         "base of the command line",
-        ("gpuwright", "gpuwright.console", "gpuwright.errors", "gpuwright.exits", "gpuwright.paths"),
+        (
+            "gpuwright",
+            "gpuwright.console",
+            "gpuwright.errors",
+            "gpuwright.events",
+            "gpuwright.exits",
+            "gpuwright.paths",
+        ),
     ),
     (
         "command line",

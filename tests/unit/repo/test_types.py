@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 import typing
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,9 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils import check, facts, index, seal
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import lock as lock_types
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from tests.unit.plan import nodes
 from tools import build_types
 
@@ -59,6 +64,31 @@ def test_the_type_of_the_index_leaves_out_what_every_answer_has() -> None:
     assert set(index.PackageIndex.__annotations__) == there - build_types.ENVELOPE
 
 
+@pytest.mark.parametrize(
+    ("made", "shape"),
+    [
+        (lock_types.Lock, lock.SHAPE),
+        (lock_types.LockRules, lock.SHAPE["rules"]),
+        (lock_types.LockQuestion, lock.SHAPE["question"]),
+        (lock_types.LockStack, lock.SHAPE["stack"]),
+        (lock_types.LockDriver, lock.SHAPE["stack"]["driver?"]),
+        (lock_types.LockToolkit, lock.SHAPE["stack"]["cuda?"][0]),
+        (lock_types.LockFramework, lock.SHAPE["stack"]["frameworks?"][0]),
+        (lock_types.LockRepository, lock.SHAPE["stack"]["repositories"][0]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_type_of_a_lock_has_the_keys_of_its_shape(made: Any, shape: dict[str, Any]) -> None:
+    assert set(made.__annotations__) == {key.rstrip("?") for key in shape}
+
+
+def test_the_types_of_a_report_have_the_keys_of_its_schema() -> None:
+    schema = json.loads((ROOT / "docs/report.schema.json").read_text(encoding="utf-8"))
+    assert set(report.Report.__annotations__) == set(schema["properties"])
+    host = schema["$defs"]["host"]
+    assert set(host["properties"]) <= set(report.Record.__annotations__)
+
+
 def test_annotations_can_be_evaluated() -> None:
     for module in (check, seal, facts, index):
         for name, made in vars(module).items():
@@ -91,3 +121,34 @@ def test_two_types_of_one_name_are_refused() -> None:
     assert types.of({"title": "A", "enum": ["x", None]}, "a") == "A | None"
     with pytest.raises(build_types.SourceError, match="b: there is another type A"):
         types.of({"title": "A", "enum": ["y"]}, "b")
+
+
+MYPY = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+#: By module, or by all below one, that an Any may stand in it.
+EXCEPTED = [name for row in MYPY["overrides"] if row.get("disallow_any_explicit") is False for name in row["module"]]
+#: What is not shipped.
+UNSHIPPED = {"tests.*", "tools.*", "benchmarks.*", "noxfile"}
+
+
+def files_of(module: str) -> list[Path]:
+    """The files of an excepted module, or of all below one."""
+    base = module.removesuffix(".*").replace(".", "/")
+    place = ROOT / ("src" if module.startswith("gpuwright") else "collections") / base
+    if module.endswith(".*"):
+        return sorted(place.rglob("*.py"))
+    return [path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()]
+
+
+def test_a_module_has_no_any_of_its_own_but_where_a_reason_is_given() -> None:
+    assert MYPY["disallow_any_explicit"] is True
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    blocks = [block for block in text.split("[[tool.mypy.overrides]]") if "disallow_any_explicit = false" in block]
+    assert [block for block in blocks if not block.startswith("\n# ")] == []
+    assert len(EXCEPTED) == len(set(EXCEPTED))
+
+
+@pytest.mark.parametrize("module", sorted({*EXCEPTED} - UNSHIPPED))
+def test_an_exception_from_named_data_is_still_one(module: str) -> None:
+    files = files_of(module)
+    assert files
+    assert any(re.search(r"\bAny\b|Callable\[\.\.\.", path.read_text(encoding="utf-8")) for path in files)

@@ -18,7 +18,7 @@ from tests.unit.plan import nodes
 
 TODAY = date(2026, 11, 20)
 
-Resolve = Callable[..., dict[str, Any]]
+Resolve = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
@@ -28,16 +28,16 @@ def _refusals_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def rules() -> dict[str, Any]:
+def rules() -> Any:
     return load_rules()
 
 
-def answering(rules: dict[str, Any]) -> Resolve:
+def answering(rules: Any) -> Resolve:
     """The answers by these rules."""
 
     def run(
         gpus: str | list[str], os: str, *wants: str, arch: str = "x86_64", today: date = TODAY, **assume: Any
-    ) -> dict[str, Any]:
+    ) -> Any:
         cards = [gpus] if isinstance(gpus, str) else gpus
         variables = assume.pop("wish", {})
         where = situation.situation_from_options(cards, os, arch, assume, rules, today=today)
@@ -48,13 +48,13 @@ def answering(rules: dict[str, Any]) -> Resolve:
 
 
 @pytest.fixture
-def resolve(rules: dict[str, Any]) -> Resolve:
+def resolve(rules: Any) -> Resolve:
     """resolve("H100", "debian-13", "cuda", "pytorch", kernel="6.8", wish={...}): the answer for a described machine."""
     return answering(rules)
 
 
 @pytest.fixture
-def resolve_without_key(rules: dict[str, Any]) -> Resolve:
+def resolve_without_key(rules: Any) -> Resolve:
     """The same where nothing is known of the key of NVIDIA's repository for release 10 of Red Hat's systems."""
     known = copy.deepcopy(rules)
     (row,) = [row for row in known["upstreams"]["keys"] if row["id"] == "CDF6BA43"]
@@ -90,10 +90,10 @@ def facts() -> Any:
 
 
 @pytest.fixture
-def answer(rules: dict[str, Any]) -> Resolve:
+def answer(rules: Any) -> Resolve:
     """answer(facts, "pytorch", wish={...}, previous=..., absent=...): the answer for an observed machine."""
 
-    def run(seen: Any, *wants: str, wish: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    def run(seen: Any, *wants: str, wish: Any = None, **options: Any) -> Any:
         wished = Wish.from_variables({**(wish or {}), "gpuwright_want": list(wants)}, rules)
         where = situation.situation_from_facts(seen, wished, rules, today=TODAY, **options)
         return resolver.resolve(where, wished, rules)

@@ -216,6 +216,7 @@ def test_what_fits_an_old_card_stops_where_its_support_does(rules: dict[str, Any
     assert card["cuda"][-1] == "12.9"
     assert card["cudnn"] == {"first": None, "last": "9.10.2.21"}
     (kepler,) = catalogue.find("K80", rules, today=TODAY)
+    assert kepler["cudnn"]
     assert kepler["cudnn"]["last"] == "8.7.0.84"
     assert [each["os"] for each in kepler["systems"] if each["branch"]] == [
         "ubuntu-22.04",

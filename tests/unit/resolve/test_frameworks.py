@@ -20,23 +20,23 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, specifiers
 from tests.property import remedies
 
-Resolve = Callable[..., dict[str, Any]]
+Resolve = Callable[..., Any]
 NAMES = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime")
 
 
-def environment(answer: dict[str, Any], name: str | None = None) -> dict[str, Any]:
+def environment(answer: Any, name: str | None = None) -> Any:
     assert answer["ok"], answer
-    found: list[dict[str, Any]] = answer["stack"]["frameworks"]
+    found: list[Any] = answer["stack"]["frameworks"]
     return next(each for each in found if name in (None, each["name"]))
 
 
-def pins(entry: dict[str, Any]) -> dict[str, str]:
+def pins(entry: Any) -> dict[str, str]:
     """The constraints by package."""
     parts = [re.match(r"[a-z0-9-]+", constraint) for constraint in entry["constraints"]]
     return {part[0]: text[part.end() :] for part, text in zip(parts, entry["constraints"], strict=True) if part}
 
 
-def rules_of(entries: list[dict[str, Any]]) -> set[str]:
+def rules_of(entries: list[Any]) -> set[str]:
     return {entry["rule"] for entry in entries}
 
 
@@ -54,14 +54,12 @@ def rules_of(entries: list[dict[str, Any]]) -> set[str]:
         ("libraries", "nccl"),
     ],
 )
-def test_releases_stand_in_their_order_for_the_last_is_taken_for_the_newest(
-    rules: dict[str, Any], table: str, rows: str
-) -> None:
+def test_releases_stand_in_their_order_for_the_last_is_taken_for_the_newest(rules: Any, table: str, rows: str) -> None:
     versions = [row["version"] for row in rules[table][rows]]
     assert versions == sorted(versions, key=dotted.key)
 
 
-def test_every_variant_of_jax_has_its_plugin(rules: dict[str, Any]) -> None:
+def test_every_variant_of_jax_has_its_plugin(rules: Any) -> None:
     plugins = {(row["variant"], row["version"]) for row in rules["jax"]["plugins"]}
     needed = {(variant, row["plugins"][variant]) for row in rules["jax"]["releases"] for variant in row["extras"]}
     assert needed <= plugins
@@ -154,7 +152,7 @@ def test_dali_is_left_out_where_there_is_no_card(resolve: Resolve) -> None:
     assert any("dali" in entry["text"] for entry in answer["warnings"])
 
 
-def test_a_release_that_was_withdrawn_is_passed_over(rules: dict[str, Any]) -> None:
+def test_a_release_that_was_withdrawn_is_passed_over(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     changed["jax"]["releases"][-1]["yanked"] = True
     where = situation.situation_from_options(
@@ -164,7 +162,7 @@ def test_a_release_that_was_withdrawn_is_passed_over(rules: dict[str, Any]) -> N
     assert environment(answer)["version"] == rules["jax"]["releases"][-2]["version"]
 
 
-def test_what_is_not_confirmed_is_given_only_on_request_and_with_a_warning(rules: dict[str, Any]) -> None:
+def test_what_is_not_confirmed_is_given_only_on_request_and_with_a_warning(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     changed["tensorflow"]["releases"][-1]["confirmed"] = False
     where = situation.situation_from_options(
@@ -203,7 +201,7 @@ def test_why_a_range_is_closed_where_it_is_is_said(resolve: Resolve) -> None:
     assert "compat/jax.yaml" in new["source"]
 
 
-def test_a_newer_card_gets_the_newest_cudnn_of_the_range(resolve: Resolve, rules: dict[str, Any]) -> None:
+def test_a_newer_card_gets_the_newest_cudnn_of_the_range(resolve: Resolve, rules: Any) -> None:
     newest = rules["cudnn"]["versions"][-1]["version"]
     assert pins(environment(resolve("H100", "ubuntu-24.04", "tensorflow")))["nvidia-cudnn-cu12"] == f"=={newest}"
 
@@ -256,7 +254,7 @@ CARDS = ("GTX 980", "GTX 1080 Ti", "V100", "T4", "A100", "RTX 4090", "H100", "B2
 @pytest.mark.parametrize("os", ["ubuntu-22.04", "ubuntu-24.04", "debian-12"])
 @pytest.mark.parametrize("name", NAMES)
 def test_constraints_are_always_there_and_hold_what_the_card_can_do(
-    resolve: Resolve, rules: dict[str, Any], card: str, os: str, name: str
+    resolve: Resolve, rules: Any, card: str, os: str, name: str
 ) -> None:
     answer = resolve(card, os, name)
     if not answer["ok"]:
@@ -362,7 +360,7 @@ def test_a_driver_that_cannot_be_had_hides_no_other_reason(resolve: Resolve) -> 
     assert {"driver.card", "cuda.card", "frameworks.card"} <= rules_of(answer["conflicts"])
 
 
-def test_cards_without_a_release_in_common_are_named_as_a_pair(rules: dict[str, Any]) -> None:
+def test_cards_without_a_release_in_common_are_named_as_a_pair(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     source = changed["tensorflow"]["limits"][0]
     changed["tensorflow"]["limits"] = [
@@ -408,7 +406,7 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("card", "os", "wants"), IMPOSSIBLE)
-def test_the_wish_that_is_suggested_resolves(rules: dict[str, Any], card: str, os: str, wants: list[str]) -> None:
+def test_the_wish_that_is_suggested_resolves(rules: Any, card: str, os: str, wants: list[str]) -> None:
     where = situation.situation_from_options([card], os, "x86_64", None, rules, today=date(2026, 11, 20))
     wish = Wish.from_wants(wants, rules)
     answer = resolver.resolve(where, wish, rules)
@@ -416,7 +414,7 @@ def test_the_wish_that_is_suggested_resolves(rules: dict[str, Any], card: str, o
     assert remedies.followed(wish, answer["conflicts"], rules), "each of them was resolved as well"
 
 
-def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: dict[str, Any]) -> None:
+def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: Any) -> None:
     where = situation.situation_from_options(
         ["H100"], "ubuntu-24.04", "x86_64", {"python": "3.10,3.13"}, rules, today=date(2026, 11, 20)
     )
@@ -441,7 +439,7 @@ def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: dict[s
     ],
 )
 def test_the_newest_release_for_a_card_is_known_whatever_the_driver(
-    rules: dict[str, Any], card: str, name: str, newest: str | None
+    rules: Any, card: str, name: str, newest: str | None
 ) -> None:
     found = frameworks.newest_for([cards.from_row(gpus.identify(card, rules))], "x86_64", rules, name)
     assert found == newest
@@ -520,7 +518,7 @@ def test_jax_of_before_blackwell_is_refused_there_or_said_to_be_unknown(
         assert "ends with Hopper" in resolve_text(answer)
 
 
-def resolve_text(answer: dict[str, Any]) -> str:
+def resolve_text(answer: Any) -> str:
     return " ".join(each["text"] for each in answer["conflicts"])
 
 
@@ -555,17 +553,17 @@ def test_what_is_not_confirmed_of_a_build_of_dali_is_told(resolve: Resolve) -> N
 # what is not as wished on a node -----------------------------------------------------------------------
 
 
-def reasons(entry: dict[str, Any], packages: dict[str, str], python: str = "3.12.3") -> list[str]:
+def reasons(entry: Any, packages: dict[str, str], python: str = "3.12.3") -> list[str]:
     return told(entry, {entry["path"]: {"python": python, "packages": packages}} if packages else {})
 
 
-def told(entry: dict[str, Any], environments: dict[str, Any]) -> list[str]:
+def told(entry: Any, environments: Any) -> list[str]:
     interpreters = [{"version": "3.12.3"}]
     facts: Any = {"environments": environments, "python": {"interpreters": interpreters}, "os": {"family": "debian"}}
     return [found.reason for found in component.findings(Context(facts=facts, stack={"frameworks": [entry]}))]
 
 
-def installed(entry: dict[str, Any]) -> dict[str, str]:
+def installed(entry: Any) -> dict[str, str]:
     return {re.split(r"[\[=]", pin)[0]: pin.split("==")[1] for pin in entry["requirements"]}
 
 
@@ -702,9 +700,7 @@ def test_the_systems_own_python_is_taken_where_the_release_has_no_wheels_for_a_n
 @pytest.mark.parametrize(
     ("there", "taken"), [("3.9,3.11", "3.11"), ("3.9,3.13", "3.13"), ("3.9,3.13,3.12", "3.12"), ("3.9,3.8", "3.12")]
 )
-def test_a_newer_python_that_is_there_is_taken_before_one_is_installed(
-    rules: dict[str, Any], there: str, taken: str
-) -> None:
+def test_a_newer_python_that_is_there_is_taken_before_one_is_installed(rules: Any, there: str, taken: str) -> None:
     where = situation.situation_from_options(["H100"], "rocky-9", "x86_64", {"python": there}, rules)
     answer = resolver.resolve(where, Wish.from_wants(["pytorch"], rules), rules)
     assert environment(answer)["interpreter"] == taken

@@ -189,7 +189,11 @@ def test_the_modules_answer_and_log_without_credentials(
         )
         assert key["failed"]
         assert mirror.url in key["msg"]
-        row = {"name": "x", "uris": [f"{mirror.url}/"], "key": {"url": f"{mirror.url}/key", "fingerprint": "A" * 40}}
+        row: Any = {
+            "name": "x",
+            "uris": [f"{mirror.url}/"],
+            "key": {"url": f"{mirror.url}/key", "fingerprint": "A" * 40},
+        }
         index = run_module(package_index, repositories=[row], packages=[], credentials=[access], timeout=10)
         listed: Any = {**ROW, "key": {**KEY, "url": f"{mirror.url}/key"}, "file": "/x"}
         source = sources.source(listed, "apt", with_access=True)
@@ -248,10 +252,10 @@ def test_dnf_is_asked_with_the_credentials_of_the_repository() -> None:
         given.append(json.loads(Path(argv[-1]).read_text()))
         return type("Result", (), {"ok": False, "error": "no", "err": "", "rc": 1})()
 
-    row = {"name": "x", "uris": ["http://mirror.example/cuda/x/"], "key": None}
+    row: Any = {"name": "x", "uris": ["http://mirror.example/cuda/x/"], "key": None}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dnf_python, "python_of_dnf", lambda *_: "python3")
-        private_dnf.ask([row, {**row, "uris": ["http://b/"]}], ["p"], {}, 5, runner=runner, credentials=[ACCESS])
+        private_dnf.ask([row, row | {"uris": ["http://b/"]}], ["p"], {}, 5, runner=runner, credentials=[ACCESS])
     assert [(each["username"], each["password"]) for each in given[0]["repositories"]] == [("me", SECRET), ("", "")]
 
 

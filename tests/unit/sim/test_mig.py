@@ -55,7 +55,7 @@ class Cards:
         except mig.MigError as error:
             return error.status, str(error)
 
-    def wish(self, *profiles: str, card: int = 0) -> list[dict[str, Any]]:
+    def wish(self, *profiles: str, card: int = 0) -> list[Any]:
         return [{"bus_id": self.places[card], "profiles": list(profiles)}]
 
     def there(self, card: int = 0) -> list[str]:
