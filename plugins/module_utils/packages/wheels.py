@@ -43,6 +43,8 @@ _NOT_FETCHED = re.compile(r"Could not fetch URL (.+) - skipping$", re.MULTILINE)
 _OTHER_FILE = re.compile(r"^ +(\S+==\S+|\S+) from (\S+)", re.MULTILINE)
 
 Runner = Callable[..., Result]
+# The module's.
+Options = Mapping[str, Any]
 
 
 class Wheel(NamedTuple):
@@ -83,7 +85,7 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def turns(options: Mapping[str, Any]) -> list[Turn]:
+def turns(options: Options) -> list[Turn]:
     """The runs of pip that bring the requirements, or the locked wheels, each from the one index that it belongs to."""
     own, rest = options["requirements"], options["dependencies_url"]
     urls = [options["index_url"]] if options["index_url"] else []
@@ -97,11 +99,11 @@ def turns(options: Mapping[str, Any]) -> list[Turn]:
     return [Turn(own, urls, False, False), Turn(own, [rest], True, False)]
 
 
-def _locked(options: Mapping[str, Any]) -> list[Wheel]:
+def _locked(options: Options) -> list[Wheel]:
     return [Wheel(normalise(each["name"]), each["version"], tuple(each["sha256"])) for each in options["wheels"]]
 
 
-def as_locked(options: Mapping[str, Any]) -> bool:
+def as_locked(options: Options) -> bool:
     """Whether an environment is made of the locked wheels, each by one of its hashes, and of nothing else that is known."""
     there = python_envs.distributions(Host(), options["environment"])
     made_of = {
@@ -133,7 +135,7 @@ def _with_credentials(url: str, credentials: Iterable[Mapping[str, str]]) -> str
     return url.replace("://", f"://{who}@", 1)
 
 
-def install(options: Mapping[str, Any], run: Runner = run_module.run) -> dict[str, Any]:
+def install(options: Options, run: Runner = run_module.run) -> dict[str, Any]:
     """Bring an environment to hold the requirements, or the locked wheels; the module's answer. Raises PipError, OSError."""
     if options["wheels"] and as_locked(options):
         return {"changed": False, "installed": []}
@@ -168,7 +170,7 @@ def _untouched_or_not(environment: str) -> Iterator[None]:
         raise
 
 
-def _bring_pip(options: Mapping[str, Any], directory: str, run: Runner) -> bool:
+def _bring_pip(options: Options, directory: str, run: Runner) -> bool:
     """Bring the environment's pip to the version that it has to have at the least; whether it was replaced."""
     least = options["pip"]
     there = python_envs.distributions(Host(), options["environment"]).get("pip", "0")
@@ -180,7 +182,7 @@ def _bring_pip(options: Mapping[str, Any], directory: str, run: Runner) -> bool:
     return _turn(Turn(requirements, urls, True, False), {**options, **plain}, directory, run)
 
 
-def _turn(turn: Turn, options: Mapping[str, Any], directory: str, run: Runner) -> bool:
+def _turn(turn: Turn, options: Options, directory: str, run: Runner) -> bool:
     """Run pip, where it gives up once more without its cache (a damaged file in it fails every time); whether it installed anything."""
     files = {
         "pip.conf": configuration(turn.urls, options["credentials"]),
@@ -206,7 +208,7 @@ def _turn(turn: Turn, options: Mapping[str, Any], directory: str, run: Runner) -
     return "Successfully installed" in done.out
 
 
-def command(turn: Turn, options: Mapping[str, Any], directory: str) -> list[str]:
+def command(turn: Turn, options: Options, directory: str) -> list[str]:
     """The command line of one run of pip."""
     argv = [os.path.join(options["environment"], "bin/python"), "-I", "-m", "pip", "--isolated"]
     argv += ["--disable-pip-version-check", "--no-input", "--log", os.path.join(directory, "log")]
@@ -222,7 +224,7 @@ def command(turn: Turn, options: Mapping[str, Any], directory: str) -> list[str]
     return argv + (["--report", os.path.join(directory, "report")] if options["record"] else [])
 
 
-def why(done: Result, log: str, turn: Turn, options: Mapping[str, Any]) -> str:
+def why(done: Result, log: str, turn: Turn, options: Options) -> str:
     """What was expected of pip, what was found, and what to do."""
     where, environment = " and ".join(turn.urls) or "the index of the host", options["environment"]
     lacking = _NOWHERE.search(done.err)
