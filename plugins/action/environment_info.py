@@ -8,19 +8,19 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
 
 
-class ActionModule(NodeAction):
+class ActionModule(ModuleAction):
     """The module on the node, behind the gate, and the judgement here."""
-
-    _requires_connection = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Look, judge, and say what is to be done. Fails with the component's own words where the run must not go on."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
+        result = super().run(tmp, task_vars)
+        if result.get("failed"):
+            return result
         given = self._task.args
         wished: frameworks.Wished = {
             "path": given["path"],
@@ -31,13 +31,12 @@ class ActionModule(NodeAction):
             "loader_path": given.get("loader_path"),
             "rebuild": bool(given.get("rebuild")),
         }
-        answer = self.on_node("environment_info", given, task_vars or {})
         try:
             judge = frameworks.installed if given.get("installed") else frameworks.look
-            found = judge(wished, answer["environment"])
+            found = judge(wished, result["environment"])
         except Refusal as error:
             raise AnsibleActionFail(str(error)) from None
         if not self._task.check_mode or found["right"]:
-            return {**result, "changed": False, **found}
+            return {**result, **found}
         would = f"Would install {', '.join(found['unmet'])} into {wished['path']}"
-        return {**result, "changed": True, "msg": would, **found}
+        return {**result, **found, "changed": True, "msg": would}

@@ -85,6 +85,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+environment:
+  description: What was seen.
+  returned: success
+  type: dict
 right:
   description: Whether nothing is to be done.
   returned: success

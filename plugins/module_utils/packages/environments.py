@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, Callable, Mapping, Sequence, TypedDict
+from typing import Callable, Sequence, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
@@ -59,7 +59,7 @@ def mark(path: str) -> str:
     return os.path.join(os.path.dirname(path), "." + os.path.basename(path) + ".unfinished")
 
 
-def look(options: Mapping[str, Any], host: Host | None = None, run: Runner = run_module.run) -> Environment:
+def look(options: wheels.Options, host: Host | None = None, run: Runner = run_module.run) -> Environment:
     """Look at the environment ``options["path"]`` for a Python of the version ``options["interpreter"]``; nothing is changed."""
     host, path = host or Host(), options["path"]
     seen = python_envs.environment(host, path)

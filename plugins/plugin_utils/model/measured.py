@@ -4,14 +4,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 
-def checks(results: Iterable[Mapping[str, Any]]) -> Iterator[Check]:
+class Result(TypedDict, total=False):
+    """What a task registered; with a loop, a result a turn."""
+
+    checks: list[Check]
+    results: list[Result]
+
+
+def checks(results: Iterable[Result]) -> Iterator[Check]:
     """The checks of results of tasks, in their order: a loop has one a turn, and what was skipped has none."""
     for result in results:
         yield from result.get("checks") or ()

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ...module_utils.base import checks as checking
 from ..components import package_calls
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..components import Context
-    from ..components.base import Plan, Step
+    from ..components.base import Plan, Stack, Step
     from ..model.work import PackageCall
     from .request import Request
 
 #: Variables that are set for each role.
-Inputs = Mapping[str, Mapping[str, Any]]
+Inputs = Mapping[str, Mapping[str, object]]
 #: What is no component, and has work too: its name in a plan.
 NAME = "validate"
 #: Machines on which the log of the kernel is the one that the driver of the cards writes into, and which load modules of their own.
@@ -86,7 +86,7 @@ class Measurements(TypedDict):
     smi: Smi | None
     log: bool
     compute: list[Compute]
-    frameworks: list[Framework]
+    environments: list[Framework]
     gaps: list[Check]
 
 
@@ -100,7 +100,7 @@ def measure(context: Context, plan: Plan) -> Measurements:
         "smi": _smi(context, plan) if cards and _has_smi(context.facts) else None,
         "log": cards and _own_kernel(context.facts),
         "compute": _compute(context, plan) if cards else [],
-        "frameworks": [] if context.provision_only or given["pending"] else _frameworks(context, plan),
+        "environments": [] if context.provision_only or given["pending"] else _frameworks(context, plan),
         "gaps": _gaps(context, plan, cards=cards),
     }
 
@@ -167,7 +167,7 @@ def _smi(context: Context, plan: Plan) -> Smi:
     ids = [] if plan["given"]["ignore"] else [card["bus_id"] for card in facts["pci"]["gpus"] or ()]
     # Where the driver is Windows', its nvidia-smi is in no directory that a shell without login looks into.
     options: Smi = {"executable": facts["driver"]["nvidia_smi"] or "nvidia-smi"}
-    wanted: dict[str, Any] = {
+    wanted: dict[str, object] = {
         "expected_gpus": _count(plan),
         "expected_names": expected.get("names"),
         "expected_bus_ids": ids,
@@ -200,7 +200,7 @@ def _frameworks(context: Context, plan: Plan) -> list[Framework]:
     return [_framework(framework, context, plan) for framework in context.stack.get("frameworks") or ()]
 
 
-def _framework(framework: Mapping[str, Any], context: Context, plan: Plan) -> Framework:
+def _framework(framework: Stack, context: Context, plan: Plan) -> Framework:
     with_cards = bool(framework.get("cuda"))
     options: Framework = {
         "name": framework["name"],

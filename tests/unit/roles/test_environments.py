@@ -39,12 +39,11 @@ def seen(**changes: Any) -> Any:
     }  # fmt: skip
 
 
-def nothing(changes: Mapping[str, Any] | None = None) -> Any:
-    """An environment that is not there, with what is told besides."""
-    return {
-        **seen(made=False, place="nothing", packages={}, pip={"rc": None, "out": "No such file"}),
-        **(changes or {}),
-    }
+def nothing(**changes: Any) -> Any:
+    """A place in which nothing is."""
+    return seen(
+        **{"made": False, "place": "nothing", "packages": {}, "pip": {"rc": None, "out": "No such file"}, **changes}
+    )
 
 
 def test_an_environment_that_is_right_is_left_alone() -> None:
@@ -114,14 +113,14 @@ def test_one_that_is_made_of_the_wheels_of_the_lock_stays() -> None:
 @pytest.mark.parametrize("rc", [1, None])
 def test_the_package_that_makes_environments_is_only_asked_for_where_one_is_made(rc: int | None) -> None:
     lacking = {"maker": {"rc": rc, "out": "No module named ensurepip"}}
-    assert frameworks.look(wished(), nothing(lacking))["lacks_maker"]
+    assert frameworks.look(wished(), nothing(**lacking))["lacks_maker"]
     assert not frameworks.look(wished(), seen(**lacking))["lacks_maker"]
 
 
 @pytest.mark.parametrize("asked", ["pip", "maker"])
 def test_a_python_that_dies_is_no_answer(asked: str) -> None:
     with pytest.raises(Refusal, match=r"^Expected .*Found: killed\. What to do: "):
-        frameworks.look(wished(), nothing({asked: {"rc": -11, "out": "killed"}}))
+        frameworks.look(wished(), nothing(**{asked: {"rc": -11, "out": "killed"}}))
 
 
 @pytest.mark.parametrize("place", [{"others": 2}, {"place": "other"}])
@@ -129,11 +128,11 @@ def test_what_is_somebody_elses_is_refused(place: Mapping[str, Any]) -> None:
     with pytest.raises(
         Refusal, match=r"^Expected .* Found \d other files in it\. What to do: move them away, or set frameworks_path"
     ):
-        frameworks.look(wished(), nothing({"place": "directory", **place}))
+        frameworks.look(wished(), nothing(**{"place": "directory", **place}))
 
 
 def test_an_empty_directory_is_filled() -> None:
-    assert frameworks.look(wished(), nothing({"place": "directory"}))["command"]
+    assert frameworks.look(wished(), nothing(place="directory"))["command"]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_cards_with_a_driver_and_a_framework_are_measured_without_a_gap() -> Non
     }  # fmt: skip
     assert found["log"]
     assert found["compute"] == [{"expected_gpus": 2, "environment": {}}]
-    assert found["frameworks"] == [
+    assert found["environments"] == [
         {"name": "pytorch", "python": "/opt/gpuwright/pytorch/bin/python", "expected_version": "2.14.1+cu130", "expect_cuda": True,
          "expected_gpus": 2, "environment": {}},
     ]  # fmt: skip
@@ -74,7 +74,7 @@ def test_where_nothing_is_expected_one_card_is_enough() -> None:
     assert found["smi"]
     assert "expected_gpus" not in found["smi"]
     assert found["compute"] == [{"environment": {}}]
-    assert "expected_gpus" not in found["frameworks"][0]
+    assert "expected_gpus" not in found["environments"][0]
 
 
 def test_ignored_cards_need_not_answer() -> None:
@@ -101,7 +101,7 @@ def test_of_parted_cards_a_program_sees_one_instance() -> None:
         {"environment": {}},
         {"min_cuda": "13.0", "environment": {"LD_LIBRARY_PATH": COMPAT}},
     ]
-    assert "expected_gpus" not in found["frameworks"][0]
+    assert "expected_gpus" not in found["environments"][0]
 
 
 def test_cuda_by_way_of_cuda_compat_is_computed_with_too() -> None:
@@ -110,11 +110,11 @@ def test_cuda_by_way_of_cuda_compat_is_computed_with_too() -> None:
     first = {"LD_LIBRARY_PATH": COMPAT}
     assert found["compute"][1] == {"expected_gpus": 2, "min_cuda": "13.0", "environment": first}
     assert found["compute"][0]["environment"] == {}
-    assert found["frameworks"][0]["environment"] == first
+    assert found["environments"][0]["environment"] == first
 
 
 def test_a_framework_for_the_processor_is_asked_for_no_card() -> None:
-    (framework,) = measured(stack={"frameworks": [{**PYTORCH, "cuda": None}]})["frameworks"]
+    (framework,) = measured(stack={"frameworks": [{**PYTORCH, "cuda": None}]})["environments"]
     assert framework["expect_cuda"] is False
     assert "expected_gpus" not in framework
 
@@ -168,7 +168,7 @@ def test_cards_that_cannot_be_measured_are_told_with_the_reason(
     changes: dict[str, Any], status: str, reason: str, action: str, remedy: str | None
 ) -> None:
     found = measured(**changes)
-    assert (found["smi"], found["log"], found["compute"], found["frameworks"]) == (None, False, [], [])
+    assert (found["smi"], found["log"], found["compute"], found["environments"]) == (None, False, [], [])
     assert told(found) == dict.fromkeys(CARDS, (status, reason))
     assert {(check["action"], check["remedy"], check["severity"]) for check in found["gaps"]} == {
         (action, remedy, "critical")
@@ -178,7 +178,7 @@ def test_cards_that_cannot_be_measured_are_told_with_the_reason(
 
 def test_without_a_card_a_framework_is_still_measured() -> None:
     found = measured(cpu_only=True, stack={"frameworks": [{**PYTORCH, "cuda": None}]})
-    assert (found["smi"], found["compute"], len(found["frameworks"])) == (None, [], 1)
+    assert (found["smi"], found["compute"], len(found["environments"])) == (None, [], 1)
     reason = "the machine has no NVIDIA card and none is expected"
     assert told(found) == dict.fromkeys(CARDS[:2], ("skip", reason))
 
@@ -223,7 +223,7 @@ def test_tools_come_from_the_plan_alone() -> None:
 
 # --- what was measured ----------------------------------------------------------------------------------------------------
 
-FILTERS = FilterModule().filters()
+FILTERS: dict[str, Any] = dict(FilterModule().filters())
 
 
 def check(id_: str, status: str, reason: str = "so", remedy: str | None = None) -> dict[str, Any]:
