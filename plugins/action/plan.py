@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible.errors import AnsibleActionFail
+
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
@@ -27,8 +30,8 @@ class ActionModule(NodeAction):
         """Look at the node, plan, and keep both for the run's report."""
         super().run(tmp, task_vars)
         look = Look(self, task_vars or {})
+        only = self._only()
         facts = look.facts()
-        only = list(self._task.args.get("components") or ())
         try:
             plan = look.plan(facts, only=only)
         except Exception:
@@ -49,6 +52,16 @@ class ActionModule(NodeAction):
         if not stays and (not plan["components"] or not plan["ok"] or look.verb == "doctor"):
             look.save("hosts", records.ended_in_plan(plan))
         return self._answer(plan, alone="components" in self._task.args)
+
+    def _only(self) -> list[str]:
+        """The components that are planned alone; none where all are. Raises AnsibleActionFail for a name that is none."""
+        only = list(self._task.args.get("components") or ())
+        unknown = [str(name) for name in only if name not in COMPONENTS]
+        if unknown:
+            raise AnsibleActionFail(
+                f"components: expected names of {', '.join(COMPONENTS)}; found {', '.join(unknown)}"
+            )
+        return only
 
     def _answer(self, plan: Plan, *, alone: bool) -> Result:
         """The plan as the task's result; Ansible shows its warnings as texts.

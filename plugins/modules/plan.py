@@ -25,11 +25,10 @@ options:
     choices: [up, plan, upgrade, rollback, remove, validate, doctor]
   components:
     description:
-      - Plan these components only, for a role that is used alone; an empty list means all of them. The task then fails only where the plan
-        cannot be carried out, and not where the node is not healthy.
+      - Plan these components only, by the names of their roles, for a role that is used alone; an empty list means all of them. The task
+        then fails only where the plan cannot be carried out, and not where the node is not healthy.
     type: list
     elements: str
-    choices: [repair, nvidia_driver, nouveau_blacklist, mig, cuda, container_toolkit, frameworks, reboot]
 seealso:
   - module: gpuwright.node.node_facts
   - module: gpuwright.node.package_index

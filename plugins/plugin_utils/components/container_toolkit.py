@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ansible.module_utils.parsing.convert_bool import boolean
-
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, dotted
 
 from ..model import sections
@@ -62,6 +60,8 @@ _DEFAULT_RUNTIME = {"default-runtime": "nvidia"}
 _VALIDATES = "23.0"
 #: What its role changes.
 TOUCHES = frozenset({"packages", "services"})
+#: As YAML and Ansible say it.
+_YES = ("true", "yes", "on", "y", "t", "1")
 
 
 class Toolkit(Work):
@@ -274,7 +274,7 @@ def installed(context: Context, plan: Plan) -> Installed:
     merged = _merged(context, docker, check=bool(plan["given"].get("check"))) if _docker(context) else []
     stale = _docker(context) and bool(docker["active"]) and (bool(merged) or docker["config_loaded"] is False)
     restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
-    always = boolean(restart, strict=False)
+    always = str(restart).lower() in _YES
     return {
         "places": [
             *(Place(path=_directory(file["path"]), state="directory", mode="0755") for file in (*merged, *setting)),

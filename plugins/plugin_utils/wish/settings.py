@@ -70,6 +70,7 @@ KEPT = frozenset(
         "resume_refused",
         "returned",
         "run",
+        "sealed",
         "way_back",
     )
 )

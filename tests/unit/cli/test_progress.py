@@ -193,7 +193,7 @@ def test_a_host_that_was_rescued_goes_on() -> None:
 def test_what_helps_with_a_black_screen_is_read_before_the_reboot() -> None:
     told: list[str] = []
     state = progress.State(tell=told.append)
-    tasks = yaml.safe_load((Path(__file__).parents[3] / "roles/reboot/tasks/main.yml").read_text())
+    tasks = yaml.safe_load((Path(__file__).parents[3] / "roles/reboot/tasks/boot_shown.yml").read_text())
     (task,) = [row["name"] for row in tasks if "rescue" in str(row.get("ansible.builtin.debug"))]
     state.take(event("runner_on_ok", "desk", task=task, role="reboot", res={"msg": ["ssh to desk", "press e"]}))
     state.take(event("runner_on_ok", "desk", task="Other", role="reboot", res={"msg": ["not this"]}))

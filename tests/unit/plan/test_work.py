@@ -483,5 +483,5 @@ def test_the_specification_for_containers_follows_where_its_unit_exists(enabled:
 def test_each_step_belongs_to_a_task_of_its_role() -> None:
     for name in ("nouveau_blacklist", "cuda", "container_toolkit", "mig"):
         text = "".join(path.read_text() for path in (ROOT / "roles" / name / "tasks").glob("*.yml"))
-        steps: Mapping[str, object] = getattr(COMPONENTS[name], "STEPS")  # noqa: B009 - the protocol does not have it yet
+        steps = COMPONENTS[name].steps
         assert set(re.findall(r"^ +step: (\w+)$", text, re.MULTILINE)) == set(steps) - {"begin"}

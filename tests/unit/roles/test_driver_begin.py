@@ -163,7 +163,7 @@ def test_the_package_sources_are_added_before_a_driver_of_ours() -> None:
     ]
     made = plan()
     made["stack"]["repositories"] = rows
-    assert step("begin", made=made)["repositories"] == ["nvidia-cuda", "nvidia-container-toolkit"]
+    assert step("begin", made=made)["repositories"] == ["nvidia-cuda"]
     made["stack"]["driver"]["adopted"] = True
     assert step("begin", made=made)["repositories"] == []
 

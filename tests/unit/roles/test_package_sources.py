@@ -250,9 +250,9 @@ def test_a_source_that_the_host_has_by_its_own_is_used_as_it_is(
 
 def test_a_source_is_added_by_the_first_component_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def component(*names: str) -> Any:
-        return type("Room", (), {"STEPS": {"begin": lambda *_: {"repositories": list(names)}}})
+        return type("Room", (), {"steps": {"begin": lambda *_: {"repositories": list(names)}}})
 
-    rooms = {"one": component("a", "b"), "two": component("b", "c"), "three": type("Room", (), {})}
+    rooms = {"one": component("a", "b"), "two": component("b", "c"), "three": type("Room", (), {"steps": {}})}
     monkeypatch.setattr(work, "COMPONENTS", rooms)
     found = work.of_plan({"components": ["one", "two", "three"], "remove": None, "manages": {}}, _context())
     assert {name: found[name] for name in ("one", "two")} == {
