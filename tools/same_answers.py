@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 _PLUGINS = "ansible_collections.gpuwright.node.plugins."
+_PLAN = _PLUGINS + "plugin_utils.plan"
 _PLANNER = _PLUGINS + "plugin_utils.plan.planner"
 _OLD_PLANNER = _PLUGINS + "plugin_utils.planner"
 #: Where each function that is asked is; of several places the first that is there. What moves gets its new place in front of the old one.
@@ -45,17 +46,18 @@ ENTRY_POINTS: dict[str, tuple[str, ...]] = {
         f"{_PLUGINS}plugin_utils.situation:situation_from_facts",
     ),
     "resolve": (f"{_PLUGINS}plugin_utils.resolver:resolve",),
-    "request": (f"{_PLANNER}:Request", f"{_OLD_PLANNER}:Request"),
-    "draft": (f"{_PLANNER}:draft", f"{_OLD_PLANNER}:draft"),
-    "absent": (f"{_PLANNER}:absent", f"{_OLD_PLANNER}:absent"),
-    "tightened": (f"{_PLANNER}:tightened", f"{_OLD_PLANNER}:tightened"),
-    "finish": (f"{_PLANNER}:finish", f"{_OLD_PLANNER}:finish"),
-    "take_back": (f"{_PLANNER}:take_back", f"{_OLD_PLANNER}:take_back"),
+    "request": (f"{_PLAN}.request:Request", f"{_PLANNER}:Request", f"{_OLD_PLANNER}:Request"),
+    "draft": (f"{_PLAN}.draft:make_draft", f"{_PLANNER}:draft", f"{_OLD_PLANNER}:draft"),
+    "absent": (f"{_PLAN}.index_query:absent", f"{_PLANNER}:absent", f"{_OLD_PLANNER}:absent"),
+    "tightened": (f"{_PLAN}.index_query:tightened", f"{_PLANNER}:tightened", f"{_OLD_PLANNER}:tightened"),
+    "finish": (f"{_PLAN}.finish:finish", f"{_PLANNER}:finish", f"{_OLD_PLANNER}:finish"),
+    "take_back": (f"{_PLAN}.removal:take_back", f"{_PLANNER}:take_back", f"{_OLD_PLANNER}:take_back"),
     "to_the_floor": (
+        f"{_PLAN}.security_floors:to_the_floor",
         f"{_PLUGINS}plugin_utils.plan.upgrading:to_the_floor",
         f"{_PLUGINS}plugin_utils.upgrading:to_the_floor",
     ),
-    "stack_part": (f"{_PLANNER}:stack_part", f"{_OLD_PLANNER}:stack_part"),
+    "stack_part": (f"{_PLAN}.sealing:stack_part", f"{_PLANNER}:stack_part", f"{_OLD_PLANNER}:stack_part"),
     "status": (f"{_PLUGINS}plugin_utils.health.drift:status", f"{_PLUGINS}plugin_utils.drift:status"),
     "record": (f"{_PLUGINS}plugin_utils.report.records:ended_in_plan", f"{_PLUGINS}plugin_utils.records:ended_in_plan"),
     "judge": (f"{_PLUGINS}plugin_utils.health.judge:judge", f"{_PLUGINS}plugin_utils.judge:judge"),

@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 Entry = Callable[[str], Any]
@@ -263,14 +264,26 @@ class Recorder:
         }
         for name, note in notes.items():
             function = self.entry(name)
-            module, _separator, attribute = places[name][0].partition(":")
-            setattr(importlib.import_module(module), attribute, self.outermost(function, note))
+            module, attribute = next(place for place in map(_there, places[name]) if place is not None)
+            setattr(module, attribute, self.outermost(function, note))
         wish = self.entry("wish")
         for step in ("with_defaults", "with_roles"):
             setattr(wish, step, self.outermost(getattr(wish, step), self.stepped(step)))
         wish.overlaid = self.outermost(wish.overlaid, self.overlaid)
         for maker in ("from_variables", "from_wants"):
             setattr(wish, maker, staticmethod(self.outermost(getattr(wish, maker), self.made_wish)))
+
+
+def _there(place: str) -> tuple[ModuleType, str] | None:
+    """The module of a place and the name of its function; None where this tree does not have it."""
+    module, _separator, attribute = place.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        return None
+    return (found, attribute) if hasattr(found, attribute) else None
 
 
 def fields_of(request: Any) -> dict[str, Any]:
@@ -302,6 +315,9 @@ def index_for(drafted: Any, every: str = "/./") -> dict[str, Any]:
         "download_bytes": 1000 * len(rows),
         "disk_bytes": 5000 * len(rows),
         "problems": [],
+        "enabled": [],
+        "others": {},
+        "remove": [],
     }
 
 

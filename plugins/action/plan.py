@@ -10,7 +10,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owne
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 
 if TYPE_CHECKING:
@@ -65,5 +65,5 @@ class ActionModule(NodeAction):
         if self._task.check_mode:
             result["changed"] = bool(plan["components"])
             if self._task.diff:
-                result["diff"] = [{"prepared": planner.describe(plan)}]
+                result["diff"] = [{"prepared": document.describe(plan)}]
         return result

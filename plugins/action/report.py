@@ -14,7 +14,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.planner import APPLYING
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import APPLYING
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import fleet, run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings

@@ -14,7 +14,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, notices, removal, sealing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import afterwards, records
 
 if TYPE_CHECKING:
@@ -44,16 +46,16 @@ class ActionModule(NodeAction):
         facts, begun = look.facts(), self._plan(look)
         # What the index lacked when the run was planned it lacks now too.
         drafted = look.draft(facts, only=[], applied=begun["stack"], absent=begun.get("absent"))
-        if not isinstance(drafted, planner.Draft):
+        if not isinstance(drafted, Draft):
             raise AnsibleActionFail(f"did not converge: {drafted['why_not']}")
-        left = planner.right(drafted)
+        left = sealing.right(drafted)
         if left:
             reasons = "; ".join(finding.reason for finding in left)
             raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
-        plan = cast("Plan", planner.finish(drafted, None))
-        seals = {name: self._record(name, plan, facts) for name in planner.to_seal(plan, begun["components"], facts)}
+        plan = cast("Plan", finish(drafted, None))
+        seals = {name: self._record(name, plan, facts) for name in sealing.to_seal(plan, begun["components"], facts)}
         self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
-        told = [row for row in begun["warnings"] if row["rule"] in planner.OF_THE_INDEX]
+        told = [row for row in begun["warnings"] if row["rule"] in notices.OF_THE_INDEX]
         look.save("sealed", {**plan, "changes": begun["changes"], "warnings": told + plan["warnings"]})
         return {"changed": False, "sealed": sorted(seals)}
 
@@ -71,8 +73,8 @@ class ActionModule(NodeAction):
     def _record(name: str, plan: Plan, facts: Facts) -> dict[str, object]:
         return {
             "digest": plan["digests"][name],
-            "stack": planner.stack_part(name, plan["stack"]),
-            "gpus": planner.card_ids(facts),
+            "stack": sealing.stack_part(name, plan["stack"]),
+            "gpus": sealing.card_ids(facts),
             "manages": plan["manages"][name],
         }
 
@@ -118,8 +120,8 @@ class ActionModule(NodeAction):
             record["returned"] = cast("Returned", returned | {"verdict": checking.verdict(checks) if back else "fail"})
         if failure is None or back:
             facts = look.facts()
-            record["gpus"] = planner.cards(facts)
-            record["summary"] = cast("FactsSummary", planner.summary(facts))
+            record["gpus"] = document.cards(facts)
+            record["summary"] = cast("FactsSummary", document.summary(facts))
             record["measurements"] = dict(arguments.get("measurements") or {})
             self.on_node(
                 "node_seal",
@@ -148,5 +150,5 @@ def _proof(plan: Plan, verdict: str, checks: list[Check], facts: Facts) -> Proof
         "driver": facts["driver"]["loaded_version"],
         "stack_digest": plan["stack_digest"],
         "checks": checks,
-        "gpus": [{"uuid": card["uuid"], "name": card["name"]} for card in planner.cards(facts)],
+        "gpus": [{"uuid": card["uuid"], "name": card["name"]} for card in document.cards(facts)],
     }

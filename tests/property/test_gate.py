@@ -21,7 +21,10 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.gate.schema import SchemaError, compile_definitions
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
@@ -323,14 +326,14 @@ def test_what_comes_through_can_be_planned(verb: str, facts: Any, number: int, i
         admitted = through(facts)
     except gate.Refused:
         reject()
-    request = planner.Request(host="node", today=date(2026, 11, 20), verb=verb, local=bool(number))
+    request = Request(host="node", today=date(2026, 11, 20), verb=verb, local=bool(number))
     if verb == "remove":
-        planned = planner.take_back(admitted, request)
+        planned = removal.take_back(admitted, request)
         removal.left(admitted, ())
     else:
-        drafted = planner.draft(admitted, WISHES[number], RULES, request)
-        planned = drafted if isinstance(drafted, dict) else planner.finish(drafted, honest.INDEX if index else None)
-    planner.describe(planned)
+        drafted = make_draft(admitted, WISHES[number], RULES, request)
+        planned = drafted if isinstance(drafted, dict) else finish(drafted, honest.INDEX if index else None)
+    document.describe(planned)
     if verb == "status":
         drift.status(admitted, cast("Plan", planned))
     records.ended_in_plan(cast("Plan", planned))
@@ -341,9 +344,9 @@ def test_what_comes_through_can_be_planned(verb: str, facts: Any, number: int, i
 def test_any_answer_of_an_index_that_comes_through_can_be_planned_with(index: Any, facts: Any) -> None:
     index["failed"] = False
     admitted = json.loads(gate.admit("package_index", json.dumps(index)))
-    request = planner.Request(host="node", today=date(2026, 11, 20), verb="up")
-    drafted = planner.draft(through(facts), WISHES[0], RULES, request)
-    assert isinstance(drafted, planner.Draft)
-    planner.absent(drafted, admitted)
-    planner.tightened(drafted, admitted)
-    planner.finish(drafted, admitted)
+    request = Request(host="node", today=date(2026, 11, 20), verb="up")
+    drafted = make_draft(through(facts), WISHES[0], RULES, request)
+    assert isinstance(drafted, Draft)
+    index_query.absent(drafted, admitted)
+    index_query.tightened(drafted, admitted)
+    finish(drafted, admitted)

@@ -16,7 +16,10 @@ from ansible.errors import AnsibleActionFail
 
 from .. import rules
 from ..components.nvidia_driver import exchange
-from ..plan import planner, upgrading
+from ..plan import document, index_query, removal, security_floors
+from ..plan.draft import Draft, make_draft
+from ..plan.finish import finish
+from ..plan.request import APPLYING, PROOF_MAX_AGE, WITH_HISTORY, Request
 from ..report import run_directory
 from ..resolver import lock
 from ..resolver.frameworks import FRAMEWORKS
@@ -55,7 +58,7 @@ gc.freeze()
 
 
 class Look:
-    """A look at one host. ``draft`` is a :class:`planner.Draft`, or the finished plan where the look ended early."""
+    """A look at one host. ``draft`` is a :class:`Draft`, or the finished plan where the look ended early."""
 
     def __init__(self, action: NodeAction, task_vars: Variables) -> None:
         self.action = action
@@ -84,7 +87,7 @@ class Look:
             "initramfs": True,
         }
         arguments["environments"] = self._environments()
-        if self.verb in planner.WITH_HISTORY:
+        if self.verb in WITH_HISTORY:
             arguments["history"] = True
         if self.run.get("gpuwright_command_timeout"):
             arguments["timeout"] = self.run["gpuwright_command_timeout"]
@@ -108,7 +111,7 @@ class Look:
         only: list[str],
         applied: Stack | None = None,
         absent: Mapping[str, Sequence[str]] | None = None,
-    ) -> planner.Draft | Plan:
+    ) -> Draft | Plan:
         """What is to be done, or the finished plan where the wish itself is wrong."""
         request = self._request(only, applied, absent or {})
         try:
@@ -116,19 +119,19 @@ class Look:
             request = replace(request, lock=held)
             wish = self._wish(held)
         except BadInput as error:
-            return cast("Plan", planner.bad_input(facts, request, error))
+            return cast("Plan", document.bad_input(facts, request, error))
         # A Jetson has what people want by default from its own image: there only what is asked for by name is looked at.
         whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults()
         # A lock has said what is wished of each.
         whole = whole.with_roles(only if request.lock is None else ())
-        drafted = planner.draft(facts, whole, RULES, request)
+        drafted = make_draft(facts, whole, RULES, request)
         return cast("Plan", drafted) if isinstance(drafted, dict) else drafted
 
-    def index(self, drafted: planner.Draft) -> PackageIndex | None:
+    def index(self, drafted: Draft) -> PackageIndex | None:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
         verb only judges what is there.
         """
-        if not drafted.packages or drafted.request.verb not in (*planner.APPLYING, "plan"):
+        if not drafted.packages or drafted.request.verb not in (*APPLYING, "plan"):
             return None
         repositories = drafted.context.stack.get("repositories") or []
         addresses = [url for row in repositories for url in (*row["uris"], (row.get("key") or {}).get("url")) if url]
@@ -147,22 +150,22 @@ class Look:
     def plan(self, facts: Facts, *, only: list[str]) -> Plan:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
         if self.verb == "remove":
-            return cast("Plan", planner.take_back(facts, self._request(only, None, {})))
+            return cast("Plan", removal.take_back(facts, self._request(only, None, {})))
         lacking: dict[str, list[str]] = {}
         while True:
             drafted = self.draft(facts, only=only, absent=lacking)
-            if not isinstance(drafted, planner.Draft):
+            if not isinstance(drafted, Draft):
                 return drafted
             index = self.index(drafted)
-            more = planner.absent(drafted, index) if index else {}
+            more = index_query.absent(drafted, index) if index else {}
             if more:
                 lacking |= more
                 continue
             if drafted.request.security and index:
-                drafted = upgrading.to_the_floor(drafted, index, RULES)
+                drafted = security_floors.to_the_floor(drafted, index, RULES)
                 index = self.index(drafted)
-            tighter = planner.tightened(drafted, index)
-            plan = planner.finish(tighter, self.index(tighter)) if tighter else planner.finish(drafted, index)
+            tighter = index_query.tightened(drafted, index)
+            plan = finish(tighter, self.index(tighter)) if tighter else finish(drafted, index)
             return cast("Plan", plan)
 
     def save(self, kind: str, document: Mapping[str, object], *, packed: bool = False) -> None:
@@ -212,16 +215,16 @@ class Look:
         variables = self.action.variables(self.task_vars, WISH_VARIABLES)
         return Wish.from_variables(variables) if locked is None else lock.as_wish(locked, variables)
 
-    def _request(self, only: list[str], applied: Stack | None, absent: Mapping[str, Sequence[str]]) -> planner.Request:
+    def _request(self, only: list[str], applied: Stack | None, absent: Mapping[str, Sequence[str]]) -> Request:
         run = self.run
-        return planner.Request(
+        return Request(
             host=self.host,
             today=datetime.now(tz=UTC).date(),
             local=bool(run.get("gpuwright_local")),
             full=bool(run.get("gpuwright_full")) and applied is None,
             verb=self.verb,
             only=only,
-            proof_max_age=run.get("gpuwright_proof_max_age") or planner.PROOF_MAX_AGE,
+            proof_max_age=run.get("gpuwright_proof_max_age") or PROOF_MAX_AGE,
             inputs=self._role_inputs(),
             role_digests={name: role["digest"] for name, role in ROLES.items()},
             applied=applied,

@@ -1,19 +1,28 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a component is: the one shape that the planner, the seals and the roles agree on.
+"""What a component is: the one shape that the plan, the seals and the roles agree on.
 
-A component is a named part of the node's wished state (the driver, the toolkits …). Its module here answers three
-questions from the observation alone; its role in ``roles/`` does the work.
+A component is a named part of the node's wished state (the driver, the toolkits …). Its module here answers from the observation, the
+stack and the rules alone, as its ``COMPONENT`` says; its role in ``roles/`` does the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ..rules import Rules
+    from ..wish import Wish
+    from .demand import Demand
+    from .view import View
+
+#: What the resolver decided, by part.
+Stack = Mapping[str, Any]
 
 #: Where files of the host that were in the way are kept, below their whole path.
 BACKUP = "/var/lib/gpuwright/backup"
@@ -94,22 +103,85 @@ class Manages:
         }
 
 
-class Component(Protocol):
-    """The functions that each module of this package offers."""
+@dataclass(frozen=True)
+class Need:
+    """What a change writes below a path: bytes, and files where their number is known."""
 
-    def wanted(self, context: Context) -> bool:
-        """Is this component part of the wished state of this node?"""
+    path: str
+    size: int
+    files: int = 0
 
-    def findings(self, context: Context) -> list[Finding]:
-        """What is not as wished; empty when the outcome is right."""
 
-    def manages(self, context: Context) -> Manages:
-        """What the seal records once the outcome is right."""
+def _none(*_arguments: Any) -> tuple[()]:
+    """The answer of a component that has nothing of what it is asked for."""
+    return ()
 
-    def inputs(self, context: Context) -> Mapping[str, Any]:
-        """The part of the stack that, when it changes, makes the component's seal stale. Versions that only the
-        package index decided are left out: `up` keeps a sealed version that still satisfies the wish.
-        """
+
+def _no_keys(*_arguments: Any) -> dict[str, Any]:
+    return {}
+
+
+def _not(*_arguments: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Component:
+    """All that the loop asks of a component. One says what it has; what it leaves out is its default here.
+
+    name: of the component, its role and its seal.
+    wanted: is it part of the wished state of this node?
+    findings: what is not as wished; empty when the outcome is right.
+    inputs: the part of the stack that, when it changes, makes the seal stale. Versions that only the package index decided are left out:
+        `up` keeps a sealed version that still satisfies the wish.
+    manages: what the seal records once the outcome is right; None where nothing stays behind that could be sealed.
+    adoption: the finding for an outcome that is right, that another one brought, and that has no seal; an upgrade leaves it alone.
+    parts: its keys of the stack. The first one stands in its seal.
+    services: whether its role enables or restarts a service of systemd.
+    boot: whether its role makes an initramfs.
+    mends: whether it finishes what a cut left of a transaction, so that another transaction of the packages has to take its place.
+    version_prefixes: what versions of packages have to begin with, by name. ``aim``: the version that an upgrade aims at.
+    versioned: its packages that carry its own version.
+    members: packages that are there and go to its version without being named.
+    security: its name in compat/security.yaml. branch: the one of which a security floor has to be, None for any.
+    demands: what it asks of the package index. also: names under which the index may have other versions of it.
+    space: what one of its changes writes beside packages.
+    judge: checks of what is there.
+    merged: files of the host's own that it writes into; `remove` takes out what it put there.
+    removes: its keys of what the role `remove` does. ``files``: those that go.
+    package_units: units that come with a package and go with it.
+    """
+
+    name: str
+    wanted: Callable[[Context], bool]
+    findings: Callable[[Context], list[Finding]]
+    inputs: Callable[[Context], Mapping[str, Any]] = _no_keys
+    manages: Callable[[Context], Manages] | None = None
+    adoption: Callable[[Context], Finding | None] = _not
+    parts: Sequence[str] = ()
+    services: bool = False
+    boot: bool = False
+    mends: bool = False
+    version_prefixes: Callable[[Stack, str | None], Mapping[str, str]] = _no_keys
+    versioned: Callable[[Context], Sequence[str]] = _none
+    members: Callable[[Context], Sequence[str]] = _none
+    security: str | None = None
+    branch: Callable[[Stack], str | None] = _not
+    demands: Callable[[Stack, Wish], Sequence[Demand]] = _none
+    also: Callable[[Stack, Rules], Sequence[str]] = _none
+    space: Callable[[Mapping[str, Any], Context], Sequence[Need]] = _none
+    judge: Callable[[View, Stack], Sequence[Check]] = _none
+    merged: Sequence[str] = ()
+    removes: Callable[[Facts, Sequence[str]], Mapping[str, Any]] = _no_keys
+    package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def sealed(self, context: Context) -> Manages:
+        """What its seal records; nothing where it leaves none."""
+        return self.manages(context) if self.manages else Manages()
+
+    def stack_part(self, stack: Stack) -> Any:
+        """Its part of the stack, as its seal carries it."""
+        return next((stack[part] for part in self.parts[:1] if stack.get(part)), {})
 
 
 def not_known(facts: Facts, fact: str, what: str) -> str:

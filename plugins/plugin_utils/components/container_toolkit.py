@@ -5,11 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 from ..model import sections
-from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
+from ..wish import Wish
+from .base import Component, Context, Finding, Manages, Stack, missing_packages, repository_files, repository_findings
+from .demand import Demand
+from .view import UP, View, unknown
 
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+NAME = "container_toolkit"
 OWN_SOURCE = "nvidia-container-toolkit"
 DAEMON_JSON = "/etc/docker/daemon.json"
 SERVICE = "docker.service"
@@ -20,7 +30,7 @@ _CDI_KNOWS = ("nvidia", "nvidia-current")
 
 
 def wanted(context: Context) -> bool:
-    return "container_toolkit" in context.stack
+    return NAME in context.stack
 
 
 def findings(context: Context) -> list[Finding]:
@@ -95,7 +105,7 @@ def toolkit_packages(context: Context) -> list[str]:
     return list(context.stack["container_toolkit"]["packages"])
 
 
-def version_prefixes(stack: Mapping[str, Any], aim: str | None = None) -> dict[str, str]:
+def version_prefixes(stack: Stack, aim: str | None = None) -> dict[str, str]:
     """What the packages' versions begin with, where one was asked for (1.19.1 exactly, or any 1.19) or is aimed at."""
     toolkit = stack.get("container_toolkit") or {}
     if aim:
@@ -151,3 +161,82 @@ def _configuration_findings(context: Context) -> list[Finding]:
     if state and state["active"] in ("inactive", "failed"):
         found.append(Finding("configure", f"Docker is {state['active']}", services=[SERVICE]))
     return found
+
+
+def demands(stack: Stack, _wish: Wish) -> list[Demand]:
+    """Return the toolkit as the package index has to have it."""
+    toolkit = stack.get(NAME)
+    if not toolkit:
+        return []
+    specifier = toolkit["version_spec"]
+    relation = specifier[:2] if specifier.startswith(">=") else "="
+    version = specifier.lstrip("=>").removesuffix(".*")
+    return [
+        Demand(
+            "container-toolkit",
+            version,
+            toolkit["packages"],
+            lambda _name, found: fits(found, specifier),
+            relation=relation,
+        )
+    ]
+
+
+def judge(view: View, stack: Stack) -> list[Check]:
+    """Docker's configuration can be read, is the one that runs, and knows the NVIDIA runtime where it should."""
+    docker = view.get("containers.docker")
+    if not isinstance(docker, Mapping):
+        if view.why_unknown("containers"):
+            return [unknown("container.daemon_json", view, "containers", "how Docker is configured", "warning")]
+        return []
+    if not docker.get("installed"):
+        return [checks.skipped("container.daemon_json", "Docker is not installed", "warning")]
+    if docker.get("daemon_json_error"):
+        return [
+            checks.failed(
+                "container.daemon_json",
+                reason="Docker's daemon.json cannot be read: Docker will not start with it",
+                evidence=docker["daemon_json_error"],
+                action="configure",
+                remedy="correct /etc/docker/daemon.json; gpuwright keeps the copy that it found beside it",
+            )
+        ]
+    if NAME in stack and not has_runtime(docker):
+        return [_docker_warning("Docker does not know the NVIDIA runtime", UP)]
+    if docker.get("config_loaded") is False:
+        return [
+            _docker_warning(
+                "Docker has not read its configuration since it changed", "restart Docker when its containers may stop"
+            )
+        ]
+    return [checks.passed("container.daemon_json", "warning")]
+
+
+def _docker_warning(reason: str, remedy: str) -> Check:
+    return checks.failed("container.daemon_json", "warning", reason=reason, action="configure", remedy=remedy)
+
+
+def _removes(facts: Facts, _files: Sequence[str]) -> dict[str, bool]:
+    return {"docker": NAME in (sections.history(facts).get("components") or ())}
+
+
+COMPONENT = Component(
+    NAME,
+    wanted,
+    findings,
+    inputs,
+    manages,
+    parts=(NAME,),
+    services=True,
+    version_prefixes=version_prefixes,
+    versioned=toolkit_packages,
+    security="container-toolkit",
+    demands=demands,
+    judge=judge,
+    merged=(DAEMON_JSON,),
+    removes=_removes,
+    # dpkg's purge takes the link away, rpm leaves it.
+    package_units={
+        "nvidia-container-toolkit-base": ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"),
+    },
+)

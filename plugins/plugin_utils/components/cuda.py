@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
-from .nvidia_driver import continues
+from ..resolver.naming import component
+from ..rules import Rules
+from ..wish import Wish
+from .base import Component, Context, Finding, Manages, Stack, missing_packages, repository_files, repository_findings
+from .demand import Demand, begins, continues
 
 SOURCES = ["nvidia-cuda"]
 # Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
@@ -47,7 +50,7 @@ def inputs(context: Context) -> Mapping[str, Any]:
     return {"packages": _packages(context)}
 
 
-def version_prefixes(stack: Mapping[str, Any]) -> dict[str, str]:
+def version_prefixes(stack: Stack, _aim: str | None = None) -> dict[str, str]:
     """What the packages' versions begin with: an exact version that was asked for (cuda=12.8.1, cudnn=9.10.2), and the CUDA
     that a library was built for where one name serves several (2.30.7-1+cuda13.2). A star stands for anything.
     """
@@ -115,3 +118,60 @@ def _packages(context: Context) -> list[str]:
 def _present(context: Context) -> str | None:
     versions = [toolkit["version"] for toolkit in context.facts["cuda"]["toolkits"] or ()]
     return ", ".join(filter(None, versions)) or None
+
+
+def _is_toolkit(name: str) -> bool:
+    return name.startswith("cuda-toolkit-")
+
+
+def demands(stack: Stack, wish: Wish) -> list[Demand]:
+    """Return the toolkits, their libraries and the package of forward compatibility as the package index has to have them."""
+    starts = version_prefixes(stack)
+    found = [
+        Demand(
+            "cuda",
+            toolkit.get("release") or toolkit["version"],
+            toolkit["packages"],
+            begins(starts),
+            bool(toolkit.get("release")),
+            again=f"cuda={'.'.join((toolkit.get('release') or toolkit['version']).split('.')[:2])}",
+            of=_is_toolkit,
+        )
+        for toolkit in stack.get("cuda") or ()
+    ]
+    for name in _LIBRARIES:
+        library = stack.get(name)
+        if library and library.get("packages"):
+            fixed = bool(getattr(wish, f"{name}_version", None))
+            version, packages = library.get("version") or "", library["packages"]
+            found.append(Demand(name, version, packages, begins(starts), fixed, cuda=library.get("cuda")))
+    compat = stack.get("cuda_compat")
+    if compat:
+        found.append(Demand("cuda-compat", compat["version"], [compat["package"]], lambda _name, _found: True))
+    return found
+
+
+def _also(stack: Stack, rules: Rules) -> list[str]:
+    """Return the names of every toolkit that there is: each carries its version in its name."""
+    if not stack.get("cuda"):
+        return []
+    row = component("cuda", rules)
+    minors = dict.fromkeys(each["cuda"] for each in rules["cuda"]["rows"])
+    return [
+        name.replace("{major}", cuda.split(".")[0]).replace("{minor}", cuda.split(".")[1])
+        for cuda in minors
+        for name in row["packages"]
+    ]
+
+
+COMPONENT = Component(
+    "cuda",
+    wanted,
+    findings,
+    inputs,
+    manages,
+    parts=_PARTS,
+    version_prefixes=version_prefixes,
+    demands=demands,
+    also=_also,
+)

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ..wish import specifiers
-from .base import Context, Finding, Manages
+from ..wish import Wish, specifiers
+from .base import Component, Context, Finding, Manages, Need, Stack
+from .demand import Demand
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 # Packages of which an environment has one set: what another variant left behind is loaded too. The role makes the environment anew then.
 _ONE_OF = re.compile(r"(jax-cuda\d+-(plugin|pjrt)|nvidia-dali-cuda\d+)$")
+NAME = "frameworks"
+#: Bytes (as preflight_framework_mib has them) and files of an environment with PyTorch and its CUDA libraries; assumed, with a margin.
+FRAMEWORK_BYTES = 6144 * 1024**2
+FRAMEWORK_FILES = 40_000
 
 
 def wanted(context: Context) -> bool:
@@ -156,3 +161,24 @@ def _kept(limit: str, present: Mapping[str, str]) -> bool:
     if version is None or not specifiers.is_range(specifier):
         return True
     return specifiers.matches(version.split("+", 1)[0], specifier)
+
+
+def _any(_name: str, _found: str) -> bool:
+    return True
+
+
+def demands(stack: Stack, wish: Wish) -> list[Demand]:
+    """Return the Pythons that the environments run on: those that come with a package are in minor releases of the system, or not."""
+    versions = dict.fromkeys(str(framework["interpreter"]) for framework in stack.get("frameworks") or ())
+    return [
+        Demand("python", version, interpreters(version), _any, bool(wish.python), refused=False) for version in versions
+    ]
+
+
+def _space(change: Mapping[str, Any], context: Context) -> list[Need]:
+    """What an environment that is made takes; one for the processor is smaller."""
+    size = FRAMEWORK_BYTES // (6 if context.cpu_only else 1)
+    return [Need(path, size, FRAMEWORK_FILES) for path in change["files"][:1]]
+
+
+COMPONENT = Component(NAME, wanted, findings, inputs, manages, parts=("frameworks",), demands=demands, space=_space)

@@ -4,17 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout
 
 from ..model import sections
-from .base import Context, Finding, Manages
+from .base import Component, Context, Finding, Manages, Stack
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
 
+NAME = "mig"
 SERVICE = "gpuwright-mig.service"
 LAYOUT = "/etc/gpuwright/mig.json"
 PROGRAM = "/usr/local/libexec/gpuwright/mig_layout.py"
@@ -37,7 +38,7 @@ def inputs(context: Context) -> Mapping[str, Any]:
     return {"cards": context.stack["mig"]["cards"]}
 
 
-def wrong_cards(facts: Facts, stack: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def wrong_cards(facts: Facts, stack: Stack) -> list[tuple[str, str, str]]:
     """Cards that are not parted as wished: place, what is there, what is wished. A card whose mode waits for a reset is none: only
     a boot helps it. Nothing where nvidia-smi was not asked.
     """
@@ -80,3 +81,22 @@ def _service_findings(context: Context) -> list[Finding]:
         return []
     reason = "no service brings the MIG layout back after a boot"
     return [Finding("configure", reason, files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE])]
+
+
+def take_back(facts: Facts) -> list[Finding]:
+    """The cards that gpuwright parted and that are not whole again."""
+    parted = wrong_cards(facts, {"mig": {"cards": _whole(facts)}})
+    return [Finding("remove", f"{bus_id} is parted", there, wished) for bus_id, there, wished in parted]
+
+
+def _whole(facts: Facts) -> list[dict[str, Any]]:
+    """The layout in which the cards that gpuwright parted are whole again."""
+    stack = sections.sealed_stack(facts, NAME)
+    return [{"bus_id": card["bus_id"], "profiles": []} for card in stack.get("cards") or () if card["bus_id"]]
+
+
+def _removes(facts: Facts, _files: Sequence[str]) -> dict[str, Any]:
+    return {"mig": _whole(facts)}
+
+
+COMPONENT = Component(NAME, wanted, findings, inputs, manages, parts=("mig",), services=True, removes=_removes)

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from .base import Context, Finding, Manages, not_known
+from .base import Component, Context, Finding, Manages, not_known
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 #: dracut takes the machine's modprobe.d only where it is told to, in every initramfs from then on.
@@ -54,3 +57,10 @@ def _sealed(context: Context) -> bool:
     """A good seal covers the initramfs by size and time, so its content was not unpacked again to look."""
     seal = (context.facts["seals"] or {}).get("nouveau_blacklist")
     return bool(seal and seal["state"] == "good")
+
+
+def _removes(_facts: Facts, files: Sequence[str]) -> dict[str, bool]:
+    return {"initramfs": BLACKLIST in files}
+
+
+COMPONENT = Component("nouveau_blacklist", wanted, findings, inputs, manages, boot=True, removes=_removes)

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from . import nvidia_driver
-from .base import Context, Finding, Manages
+from .base import Component, Context, Finding
+
+NAME = "reboot"
 
 
 def wanted(context: Context) -> bool:
@@ -20,10 +19,5 @@ def findings(context: Context) -> list[Finding]:
     return [Finding("configure", f"reboot: {reason}")] if reason else []
 
 
-def manages(context: Context) -> Manages:
-    """A boot leaves nothing that could be sealed: the proof names its boot id instead."""
-    return Manages()
-
-
-def inputs(context: Context) -> Mapping[str, Any]:
-    return {}
+# A boot leaves nothing that could be sealed: the proof names its boot id instead.
+COMPONENT = Component(NAME, wanted, findings)

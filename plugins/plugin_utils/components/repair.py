@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .base import Context, Finding, Manages
+from .base import Component, Context, Finding
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, FailedBuild
@@ -62,10 +61,4 @@ def _setting(build: FailedBuild) -> str:
     return f"/etc/dkms/{build['module']}-{build['version']}-{build['kernel']}.conf"
 
 
-def manages(context: Context) -> Manages:
-    """Nothing stays behind that could be sealed."""
-    return Manages()
-
-
-def inputs(context: Context) -> Mapping[str, Any]:
-    return {}
+COMPONENT = Component("repair", wanted, findings, mends=True)

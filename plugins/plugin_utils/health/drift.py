@@ -75,7 +75,7 @@ def _versions(facts: Facts, plan: Plan) -> DriverVersions:
 
 def _sealed(facts: Facts) -> str | None:
     """The version that the node was sealed with."""
-    seal, driver = sections.seal(facts, "nvidia_driver"), sections.sealed_stack(facts, "nvidia_driver")
+    seal, driver = sections.seal(facts, nvidia_driver.NAME), sections.sealed_stack(facts, "nvidia_driver")
     packages = (seal["packages"] if seal else None) or {}
     if not driver or driver.get("adopted") or not packages:
         return driver.get("version")
@@ -111,7 +111,7 @@ def _drift(facts: Facts, plan: Plan) -> list[str]:
         return []
     found = [] if not plan["error"] else [str(plan["error"])]
     found += [str(row["text"]) for row in (*plan["conflicts"], *plan["refusals"])]
-    changes = [change for change in plan["changes"] if change["component"] == "nvidia_driver"]
+    changes = [change for change in plan["changes"] if change["component"] == nvidia_driver.NAME]
     if facts["seals"] is None:  # that the driver is to be sealed is then no more than that nobody could look
         changes = [change for change in changes if change["action"] != "adopt"]
     found += [str(change["reason"]) for change in changes]

@@ -16,8 +16,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge, smi_messages
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import judge_files
 
-from ..components import container_toolkit
+from ..components import COMPONENTS
 from ..components.nvidia_driver import driver_lock, secure_boot
+from ..components.view import UP, View, unknown
 from ..rules import hosts
 from . import judge_datacentre, judge_hosts
 
@@ -58,48 +59,10 @@ SPACE = {
 PROOF_MAX_AGE = 30 * 24 * 3600
 """Seconds after which a proof is old, unless ``proof_max_age`` says otherwise."""
 
-UP = "run gpuwright up"
 _NOT_ON_BUS = (
     "power the host off and on, then reseat the card and check its power cables; if it was taken out, correct "
     "gpuwright_gpus_expected in the inventory"
 )
-
-
-class View:
-    """An observation, read by dotted paths; what is unknown keeps its reason."""
-
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
-        self.unknown: Mapping[str, str] = facts.get("unknown") or {}
-
-    def get(self, path: str) -> Any:
-        """The value at a path, ``None`` where any step of it is missing."""
-        value: Any = self.facts
-        for step in path.split("."):
-            if not isinstance(value, Mapping):
-                return None
-            value = value.get(step)
-        return value
-
-    def why_unknown(self, path: str) -> str | None:
-        """Why a fact is not known: the reason of the path itself, of what holds it, or of something inside it."""
-        steps = path.split(".")
-        for length in range(len(steps), 0, -1):
-            reason = self.unknown.get(".".join(steps[:length]))
-            if reason:
-                return reason
-        inside = [reason for key, reason in self.unknown.items() if key.startswith(path + ".")]
-        return inside[0] if inside else None
-
-    @property
-    def gpus(self) -> list[PciGpu]:
-        """The NVIDIA GPUs on the PCI bus."""
-        return list(self.get("pci.gpus") or ())
-
-    @property
-    def environment(self) -> str:
-        """bare, vm, container, wsl or jetson."""
-        return str(self.get("environment.kind") or "bare")
 
 
 def judge(
@@ -123,7 +86,8 @@ def judge(
     result += judge_sources(view)
     result += judge_builds(view)
     result += judge_disks(view)
-    result += judge_container(view, wished)
+    for component in COMPONENTS.values():
+        result += component.judge(view, wished)
     result += judge_environments(view, wished)
     if wanted.get("seals") is not False:
         result += judge_seals(view)
@@ -215,7 +179,7 @@ def judge_driver_loaded(view: View, _stack: Stack) -> Check:
     """The kernel module is loaded; where it is not, the nearest cause is named."""
     loaded = view.get("kernel.loaded")
     if loaded is None:
-        return _unknown("driver.loaded", view, "kernel.loaded", "which kernel modules are loaded")
+        return unknown("driver.loaded", view, "kernel.loaded", "which kernel modules are loaded")
     if "nvidia" in loaded:
         return checks.passed("driver.loaded", measured=view.get("driver.loaded_version"))
     return checks.failed("driver.loaded", measured="not loaded", **_why_not_loaded(view, loaded))
@@ -285,7 +249,7 @@ def judge_nouveau(view: View, _stack: Stack) -> Check:
     """No other driver holds the card."""
     loaded = view.get("kernel.loaded")
     if loaded is None:
-        return _unknown("driver.nouveau_absent", view, "kernel.loaded", "which kernel modules are loaded")
+        return unknown("driver.nouveau_absent", view, "kernel.loaded", "which kernel modules are loaded")
     others = sorted(name for name in loaded if name == "nouveau" or name.startswith("nova"))
     return checks.judged(
         "driver.nouveau_absent",
@@ -333,7 +297,7 @@ def judge_secure_boot(view: View, _stack: Stack) -> Check:
             "driver.secure_boot", measured="on" if state else None, reason="the kernel accepted the module"
         )
     if state is None:
-        return _unknown("driver.secure_boot", view, "boot.secure_boot", "whether Secure Boot is on")
+        return unknown("driver.secure_boot", view, "boot.secure_boot", "whether Secure Boot is on")
     signer = available.get("signer")
     if not available:
         return checks.skipped("driver.secure_boot", "there is no module yet that could be signed", measured="on")
@@ -357,7 +321,7 @@ def judge_next_kernel(view: View, _stack: Stack) -> Check:
     kernel, available = view.get("kernel.next"), view.get("kernel.available")
     if kernel is None or available is None:
         path = "kernel.next" if kernel is None else "kernel.available"
-        return _unknown("driver.next_kernel", view, path, "whether the next kernel has a module")
+        return unknown("driver.next_kernel", view, path, "whether the next kernel has a module")
     if view.get("driver.owner") == "none":
         return checks.skipped("driver.next_kernel", "no NVIDIA driver is installed")
     user = view.get("driver.user_version")
@@ -392,9 +356,9 @@ def judge_lock(view: View, stack: Stack) -> Check:
     if view.get("driver.owner") in (None, "none", "unknown"):
         return checks.skipped("driver.lock", "no NVIDIA driver is installed")
     if not isinstance(view.get("packages"), Mapping) or view.why_unknown("packages.installed"):
-        return _unknown("driver.lock", view, "packages.installed", "whether the driver's packages are locked")
+        return unknown("driver.lock", view, "packages.installed", "whether the driver's packages are locked")
     if view.why_unknown("driver.would_move"):
-        return _unknown("driver.lock", view, "driver.would_move", "what an upgrade of everything would move")
+        return unknown("driver.lock", view, "driver.would_move", "what an upgrade of everything would move")
     found, moving = driver_lock.differences(view.facts, driver["pin"]), driver_lock.moving(view.facts)
     if moving:
         found.append(f"apt-get dist-upgrade would move {', '.join(moving)}")
@@ -427,7 +391,7 @@ def judge_smi(view: View, stack: Stack, expected: Expected, foreign_driver: bool
     if answer is None:
         if view.get("driver.loaded_version") is None and not view.why_unknown("smi"):
             return [checks.skipped("smi.runs", "the driver is not loaded, so nvidia-smi was not asked")]
-        return [_unknown("smi.runs", view, "smi", "what nvidia-smi says")]
+        return [unknown("smi.runs", view, "smi", "what nvidia-smi says")]
     data = answer.get("data")
     result = [_smi_runs(answer)]
     if data is not None:
@@ -500,7 +464,7 @@ def judge_packages(view: View) -> list[Check]:
     result = []
     if interrupted is None:
         result.append(
-            _unknown("packages.interrupted", view, "packages.interrupted", "whether an installation was cut off")
+            unknown("packages.interrupted", view, "packages.interrupted", "whether an installation was cut off")
         )
     else:
         result.append(
@@ -595,7 +559,7 @@ def judge_disks(view: View) -> list[Check]:
     """Room for the next kernel and the next installation, and a root that can be written."""
     disks = view.get("disks")
     if disks is None:
-        return [_unknown("disk.space", view, "disks", "how much space is free")]
+        return [unknown("disk.space", view, "disks", "how much space is free")]
     return [check for disk in disks for check in _judge_disk(disk)]
 
 
@@ -640,40 +604,6 @@ def _judge_disk(disk: Disk) -> list[Check]:
     return result
 
 
-def judge_container(view: View, stack: Stack) -> list[Check]:
-    """Docker's configuration can be read, is the one that runs, and knows the NVIDIA runtime where it should."""
-    docker = view.get("containers.docker")
-    if not isinstance(docker, Mapping):
-        if view.why_unknown("containers"):
-            return [_unknown("container.daemon_json", view, "containers", "how Docker is configured", "warning")]
-        return []
-    if not docker.get("installed"):
-        return [checks.skipped("container.daemon_json", "Docker is not installed", "warning")]
-    if docker.get("daemon_json_error"):
-        return [
-            checks.failed(
-                "container.daemon_json",
-                reason="Docker's daemon.json cannot be read: Docker will not start with it",
-                evidence=docker["daemon_json_error"],
-                action="configure",
-                remedy="correct /etc/docker/daemon.json; gpuwright keeps the copy that it found beside it",
-            )
-        ]
-    if "container_toolkit" in stack and not container_toolkit.has_runtime(docker):
-        return [_docker_warning("Docker does not know the NVIDIA runtime", UP)]
-    if docker.get("config_loaded") is False:
-        return [
-            _docker_warning(
-                "Docker has not read its configuration since it changed", "restart Docker when its containers may stop"
-            )
-        ]
-    return [checks.passed("container.daemon_json", "warning")]
-
-
-def _docker_warning(reason: str, remedy: str) -> Check:
-    return checks.failed("container.daemon_json", "warning", reason=reason, action="configure", remedy=remedy)
-
-
 def judge_environments(view: View, stack: Stack) -> list[Check]:
     """What pip installed for each framework is still there; an environment that is not made yet has nothing to judge."""
     environments = view.get("environments") or {}
@@ -689,7 +619,7 @@ def judge_seals(view: View) -> list[Check]:
     """What gpuwright set up is still as it left it."""
     seals = view.get("seals")
     if seals is None:
-        return [_unknown("seals", view, "seals", "whether something was changed since it was set up")]
+        return [unknown("seals", view, "seals", "whether something was changed since it was set up")]
     return [_judge_seal(name, seals[name]) for name in sorted(seals)]
 
 
@@ -766,16 +696,3 @@ def _time(text: Any) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _unknown(check_id: str, view: View, path: str, what: str, severity: str = "critical") -> Check:
-    """An incomplete check with the observation's own reason."""
-    reason = view.why_unknown(path) or "the observation does not tell"
-    return checks.incomplete(check_id, f"it is not known {what}: {reason}", severity, remedy=_remedy_for(reason))
-
-
-def _remedy_for(reason: str) -> str:
-    lacking: Sequence[str] = ("permission", "root", "privilege")
-    return (
-        "run with become" if any(word in reason.lower() for word in lacking) else "see the reason, then observe again"
-    )

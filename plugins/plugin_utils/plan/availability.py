@@ -9,23 +9,21 @@ that was asked for is :func:`missing`: the node is refused, and told which versi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ..components import container_toolkit, cuda, frameworks, nvidia_driver
-from ..components.nvidia_driver import continues, signed_modules
+from ..components import COMPONENTS
+from ..components.base import Stack
+from ..components.demand import Demand, continues
 from ..model import index_answer
-from ..resolver.naming import component
 from ..rules import Rules
 from ..wish import Wish
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex, PackageInstall
-
-Stack = Mapping[str, Any]
 
 #: A driver package with its branch: nvidia-utils-580-server, libnvidia-cfg1-580, linux-modules-nvidia-580-open-generic.
 _BRANCH_IN_NAME = re.compile(
@@ -33,40 +31,6 @@ _BRANCH_IN_NAME = re.compile(
 )
 #: Versions that a sentence names.
 _NAMED = 6
-#: The interpreter of the environments.
-PYTHON = "python"
-#: Libraries of NVIDIA's repository: part of the stack, and where the wish has their version.
-LIBRARIES = {"cudnn": "cudnn_version", "nccl": "nccl_version", "tensorrt": "tensorrt_version"}
-
-
-@dataclass(frozen=True)
-class Demand:
-    """A part of the stack as the package index has to have it.
-
-    ``want`` and ``version`` are as --want takes them. ``fixed``: the wish says so, nothing else may be taken. ``relation``
-    stands between the two. ``accepts`` says of a package and a version whether they will do. ``cuda``: the CUDA major that a
-    library is built for, where packages of one name are built for several. ``branch``: the one that a
-    distribution's driver has to be of.
-    """
-
-    want: str
-    version: str
-    packages: Sequence[str]
-    accepts: Callable[[str, str], bool]
-    fixed: bool = True
-    relation: str = "="
-    cuda: str | None = None
-    branch: str | None = None
-
-    @property
-    def key(self) -> str:
-        """The part as it is called where the rules choose again."""
-        return f"{self.want}={self.version}"
-
-    @property
-    def text(self) -> str:
-        """The part for a person."""
-        return f"{self.want}{self.relation}{self.version}" if self.version else self.want
 
 
 @dataclass(frozen=True)
@@ -79,107 +43,8 @@ class Missing:
 
 
 def demands(stack: Stack, wish: Wish) -> list[Demand]:
-    """Return what a stack asks of the package index, in the order of its parts."""
-    return [
-        *_driver(stack),
-        *_toolkits(stack),
-        *_libraries(stack, wish),
-        *_container_toolkit(stack),
-        *_pythons(stack, wish),
-    ]
-
-
-def _driver(stack: Stack) -> list[Demand]:
-    driver = stack.get("driver")
-    if driver is None or driver["adopted"]:
-        return []
-    start = nvidia_driver.version_prefix(driver)
-    carriers = [] if driver["source"] == "runfile" else nvidia_driver.carriers(driver)
-    of_next = signed_modules.package_of_next(stack)
-    # The pinning package of an exact build carries the build in its name.
-    first = [name for name in driver["packages"] if name in carriers]
-    names = [
-        *first,
-        *(
-            name
-            for name in driver["packages"]
-            if name not in carriers and not name.startswith(nvidia_driver.HEADERS) and name != of_next
-        ),
-    ]
-    version, fixed = driver.get("version"), bool(driver.get("version"))
-    return [
-        Demand(
-            "driver",
-            version or driver["branch"],
-            names,
-            lambda name, found: name not in carriers or continues(found, start),
-            fixed,
-            branch=driver["branch"] if driver["source"] == "distro" else None,
-        )
-    ]
-
-
-def _toolkits(stack: Stack) -> list[Demand]:
-    starts = cuda.version_prefixes(stack)
-    return [
-        Demand(
-            "cuda",
-            toolkit.get("release") or toolkit["version"],
-            toolkit["packages"],
-            _begins(starts),
-            bool(toolkit.get("release")),
-        )
-        for toolkit in stack.get("cuda") or ()
-    ]
-
-
-def _libraries(stack: Stack, wish: Wish) -> list[Demand]:
-    starts = cuda.version_prefixes(stack)
-    found = []
-    for name, wished in LIBRARIES.items():
-        library = stack.get(name)
-        if library and library.get("packages"):
-            fixed = bool(getattr(wish, wished, None))
-            version, packages = library.get("version") or "", library["packages"]
-            found.append(Demand(name, version, packages, _begins(starts), fixed, cuda=library.get("cuda")))
-    compat = stack.get("cuda_compat")
-    if compat:
-        found.append(Demand("cuda-compat", compat["version"], [compat["package"]], lambda _name, _found: True))
-    return found
-
-
-def _begins(starts: Mapping[str, str]) -> Callable[[str, str], bool]:
-    return lambda name, found: continues(found, starts.get(name, ""))
-
-
-def _container_toolkit(stack: Stack) -> list[Demand]:
-    toolkit = stack.get("container_toolkit")
-    if not toolkit:
-        return []
-    specifier = toolkit["version_spec"]
-    relation = specifier[:2] if specifier.startswith(">=") else "="
-    version = specifier.lstrip("=>").removesuffix(".*")
-    return [
-        Demand(
-            "container-toolkit",
-            version,
-            toolkit["packages"],
-            lambda _name, found: container_toolkit.fits(found, specifier),
-            relation=relation,
-        )
-    ]
-
-
-def _pythons(stack: Stack, wish: Wish) -> list[Demand]:
-    """Return the Pythons that the environments run on: those that come with a package are in minor releases of the system, or not."""
-    versions = dict.fromkeys(str(framework["interpreter"]) for framework in stack.get("frameworks") or ())
-    return [
-        Demand(PYTHON, version, frameworks.interpreters(version), lambda _name, _found: True, bool(wish.python))
-        for version in versions
-    ]
-
-
-# held against the index --------------------------------------------------------------------------------
+    """Return what a stack asks of the package index, in the order of the components."""
+    return [demand for component in COMPONENTS.values() for demand in component.demands(stack, wish)]
 
 
 def answered(index: PackageIndex) -> bool:
@@ -199,12 +64,12 @@ def absent(asked: Iterable[Demand], index: PackageIndex, packages: Sequence[str]
     found = {}
     for demand in asked:
         wrong = _wrong(demand, index, packages)
-        if not wrong or (demand.fixed and demand.want != "cuda"):
+        if not wrong or (demand.fixed and demand.again is None):
             continue
         gone = any(not index_answer.candidate(index, name) for name in wrong)
-        if demand.want == "cuda":
+        if demand.again is not None:
             if gone:
-                found[f"cuda={'.'.join(demand.version.split('.')[:2])}"] = offers(demand, index)
+                found[demand.again] = offers(demand, index)
         elif demand.version:
             found[demand.key] = _of_another_branch(demand, wrong, index) or offers(demand, index)
     return found
@@ -215,7 +80,7 @@ def missing(asked: Iterable[Demand], index: PackageIndex, packages: Sequence[str
     found = []
     for demand in asked:
         wrong = _wrong(demand, index, packages)
-        if wrong and demand.want != PYTHON:
+        if wrong and demand.refused:
             there = offers(demand, index)
             instead = ", ".join(_of_another_branch(demand, wrong, index)) or _instead(demand, index, there)
             found.append(Missing(demand, instead, there[0] if there else None))
@@ -229,10 +94,7 @@ def offers(demand: Demand, index: PackageIndex) -> list[str]:
         version for name in names[:1] for version in index["packages"][name]["versions"] if _for_cuda(version, demand)
     ]
     seen += [
-        version
-        for name, versions in (index.get("others") or {}).items()
-        if _is_of(name, demand)
-        for version in versions
+        version for name, versions in (index.get("others") or {}).items() if demand.of(name) for version in versions
     ]
     upstream = dict.fromkeys(version.split(":", 1)[-1].split("-", 1)[0] for version in seen)
     versions = sorted((each for each in upstream if dotted.key(each)), key=dotted.key, reverse=True)
@@ -241,40 +103,8 @@ def offers(demand: Demand, index: PackageIndex) -> list[str]:
 
 
 def also(stack: Stack, rules: Rules) -> list[str]:
-    """Return the names under which other versions of the stack's parts would be found: toolkits and old drivers carry theirs
-    in the name.
-    """
-    names = []
-    if stack.get("cuda"):
-        row = component("cuda", rules)
-        minors = dict.fromkeys(each["cuda"] for each in rules["cuda"]["rows"])
-        names += [
-            name.replace("{major}", cuda.split(".")[0]).replace("{minor}", cuda.split(".")[1])
-            for cuda in minors
-            for name in row["packages"]
-        ]
-    driver = stack.get("driver")
-    if driver and not driver["adopted"]:
-        branches = [row["branch"] for row in rules["driver_branches"]["rows"]]
-        names += [
-            each
-            for name in driver["packages"]
-            if not name.startswith(("linux-", "kernel-", "python3-", "nvidia-driver-pinning-"))
-            for each in _of_branches(name, driver["branch"], branches)
-        ]
-    return sorted(set(names))
-
-
-def _of_branches(name: str, branch: str, branches: Iterable[str]) -> list[str]:
-    """Return a driver package's names in other branches: libnvidia-compute-580 gives libnvidia-compute-570 and libnvidia-compute."""
-    if f"-{branch}" not in name:
-        return [f"{name}-{other}" for other in branches]
-    return [name.replace(f"-{branch}", ""), *(name.replace(f"-{branch}", f"-{other}") for other in branches)]
-
-
-def _is_of(name: str, demand: Demand) -> bool:
-    """Say whether a package that was asked for besides is of this part."""
-    return name.startswith("cuda-toolkit-") == (demand.want == "cuda") and demand.want in ("cuda", "driver")
+    """Return the names under which other versions of the stack's parts would be found."""
+    return sorted({name for component in COMPONENTS.values() for name in component.also(stack, rules)})
 
 
 def _for_cuda(version: str, demand: Demand) -> bool:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.base import checks
 from ...module_utils.records.history import file_of
-from ..components import Finding, mig, nouveau_blacklist
-from ..components.nvidia_driver import runfile
+from ..components import COMPONENTS, Context, Finding, frameworks, mig, nvidia_driver, reboot
+from ..components.base import not_known
+from ..components.nvidia_driver import runfile, way_back
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
-from . import way_back
+from . import document, refusals
+from .request import APPLYING, Request
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -27,13 +29,15 @@ if TYPE_CHECKING:
 
 
 #: Files that a seal names and that are the host's own: what was merged into them is taken out again.
-MERGED = ("/etc/docker/daemon.json",)
+MERGED = tuple(path for component in COMPONENTS.values() for path in component.merged)
 #: What a machine boots from stays, whoever brought it: another program may have updated the kernel while a run was at work.
 BOOTS = re.compile(
     r"(linux-(image|modules(?!-nvidia)|base)|kernel(-64k|-rt)?(-core|-modules.*)?(-\d+[.].*)?$|grub|shim|systemd-boot|initramfs-tools|dracut)"
 )
-#: What keeps CDI fresh: it comes with the toolkit, and its role enables it. dpkg's purge takes the link away, rpm leaves it.
-REFRESHES = ("nvidia-container-toolkit-base", ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"))
+_OTHERS_RECORD = (
+    "nothing was removed; look who changed /var/lib/gpuwright on the node, take the name out of history.json and the seals there, "
+    "and run again"
+)
 #: Where the host's own files lie that were in the way.
 BACKUP = "/var/lib/gpuwright/backup"
 
@@ -116,27 +120,49 @@ def _goes_up(path: str) -> bool:
     return any(part in (".", "..") for part in path.split("/"))
 
 
+def take_back(facts: Facts, request: Request) -> dict[str, Any]:
+    """The plan of a node from which everything goes that gpuwright brought."""
+    found = findings(facts)
+    reason = reboot_reason(facts)
+    plan = document.base(facts, request)
+    plan["changes"] = [document.change(name, each, {}, {}) for name, rows in found.items() for each in rows]
+    plan["components"] = ["remove", *([reboot.NAME] if reason else [])] if found else []
+    plan["remove"] = work(facts)
+    plan["restore"] = plan["remove"]["restore"]
+    plan |= {"reboot": reason is not None and bool(found), "reboot_reason": reason}
+    unread = "history" in facts["unknown"]
+    if unread:
+        plan["checks"] = [checks.incomplete("removal.left", not_known(facts, "history", "what gpuwright brought"))]
+    elif not found:
+        plan["checks"] = [check(facts)]
+    context = Context(facts=facts, stack={})
+    plan["refusals"] = refusals.of_privileges(context) if (found or unread) and request.verb in APPLYING else []
+    plan["refusals"] += [document.refusal("record-foreign", text, _OTHERS_RECORD) for text in foreign(facts)]
+    plan["ok"] = not plan["refusals"]
+    return document.judged(plan, request)
+
+
 def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding]]:
     """What there is to take back, by component; nothing where gpuwright never was. ``kept``: packages that stay all the same."""
     history = sections.history(facts)
     found: dict[str, list[Finding]] = {}
-    parted = mig.wrong_cards(facts, {"mig": {"cards": _whole(facts)}})
+    parted = mig.take_back(facts)
     if parted:
-        found["mig"] = [Finding("remove", f"{bus_id} is parted", there, wished) for bus_id, there, wished in parted]
+        found[mig.NAME] = parted
     original = history.get("original")
     if original and _replaced(original, facts):
-        found["nvidia_driver"] = [way_back.finding(original, facts)]
+        found[nvidia_driver.NAME] = [way_back.finding(original, facts)]
     if history.get("environments"):
         reason = "the environments of frameworks"
-        found["frameworks"] = [Finding("remove", reason, files=list(history["environments"]))]
+        found[frameworks.NAME] = [Finding("remove", reason, files=list(history["environments"]))]
     before = facts["driver"]["user_version"]
     if runfile_of_ours(facts):
         reason = "the driver of NVIDIA's file, by its own uninstaller"
-        found.setdefault("nvidia_driver", []).append(Finding("remove", reason, before, files=[runfile.UNINSTALLER]))
+        found.setdefault(nvidia_driver.NAME, []).append(Finding("remove", reason, before, files=[runfile.UNINSTALLER]))
     drivers, others = _sorted(facts, kept)
     if drivers:
         reason = f"{len(drivers)} packages of the driver that came with gpuwright"
-        found.setdefault("nvidia_driver", []).append(Finding("remove", reason, before, packages=drivers))
+        found.setdefault(nvidia_driver.NAME, []).append(Finding("remove", reason, before, packages=drivers))
     if others:
         reason = f"{len(others)} packages that came with gpuwright"
         found["packages"] = [Finding("remove", reason, packages=others)]
@@ -164,12 +190,6 @@ def _replaced(original: DriverState, facts: Facts) -> bool:
     return bool(original["packages"] != (facts["driver"]["packages"] or {}))
 
 
-def _whole(facts: Facts) -> list[dict[str, Any]]:
-    """The layout in which the cards that gpuwright parted are whole again."""
-    stack = sections.sealed_stack(facts, "mig")
-    return [{"bus_id": card["bus_id"], "profiles": []} for card in stack.get("cards") or () if card["bus_id"]]
-
-
 def runfile_of_ours(facts: Facts) -> bool:
     """Whether the driver that is there came from a file of NVIDIA's that gpuwright ran: the seal says so, or what is remembered."""
     driver = facts["driver"]
@@ -177,7 +197,7 @@ def runfile_of_ours(facts: Facts) -> bool:
         return False
     states = sections.history(facts).get("states") or ()
     stacks: list[Mapping[str, Any]] = [
-        sections.sealed_stack(facts, "nvidia_driver"),
+        sections.sealed_stack(facts, nvidia_driver.NAME),
         *(each["stack"] for each in states),
     ]
     return any(file_of(each) and each["version"] == driver["user_version"] for each in stacks)
@@ -203,24 +223,26 @@ def work(facts: Facts) -> dict[str, Any]:
     history = sections.history(facts)
     original = history.get("original")
     files = _files(facts)
+    of_components: dict[str, Any] = {}
+    for component in COMPONENTS.values():
+        of_components |= component.removes(facts, files)
     return {
+        **of_components,
         "packages": packages(facts),
         "runfile": runfile_of_ours(facts),
-        "mig": _whole(facts),
         "files": files,
         "environments": list(history.get("environments") or ()),
         "services": _services(history, packages(facts)),
-        "docker": "container_toolkit" in (history.get("components") or ()),
         "streams": way_back.streams(facts, history.get("streams") or {}),
-        "initramfs": nouveau_blacklist.BLACKLIST in files,
         "restore": way_back.work(original, facts) if original and _replaced(original, facts) else None,
     }
 
 
 def _services(history: History, going: Collection[str]) -> list[str]:
     """The units to switch off: those that the seals name, and those that go with a package."""
-    package, units = REFRESHES
-    return [*(history.get("services") or ()), *(units if package in going else ())]
+    with_packages = [pair for component in COMPONENTS.values() for pair in component.package_units.items()]
+    of_packages = [unit for package, units in with_packages if package in going for unit in units]
+    return [*(history.get("services") or ()), *of_packages]
 
 
 def reboot_reason(facts: Facts) -> str | None:

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an upgrade moves: to the newest that the wish and the node's package index allow, or only above the security floors.
+"""What an upgrade moves, to the newest that the wish and the node's package index allow.
 
 Every other verb keeps a sealed version that still satisfies the wish.
 """
@@ -8,43 +8,33 @@ Every other verb keeps a sealed version that still satisfies the wish.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...module_utils.base import dotted
-from ..components import COMPONENTS, SEALED, Context, Finding, container_toolkit, nvidia_driver
-from ..model import index_answer
+from ..components import COMPONENTS, SEALED, Component, Context, Finding
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
-
-    from ..rules import Row, Rules
-    from .planner import Draft, Request
-
-#: The components that security floors are known of, by the name that compat/security.yaml has for each.
-FLOORED = {"nvidia_driver": "driver", "container_toolkit": "container-toolkit"}
+    from .request import Request
 
 
 def candidates(context: Context, request: Request) -> list[str]:
     """The packages of which an upgrade wants to know what the index has."""
-    return [name for component in _movable(context, request) for name in _managed(component, context)]
+    return [name for component in movable(context, request) for name in _managed(component, context)]
 
 
 def along(context: Context, request: Request) -> list[str]:
-    """Members of the driver's set that nobody named and that go to its version too. The index was asked for them, so it does not tell
+    """Members of a component's set that nobody named and that go to its version too. The index was asked for them, so it does not tell
     whether anything else would bring them (nvidia_driver.left_behind): they are named.
     """
-    if "nvidia_driver" not in _movable(context, request):
-        return []
-    builds = {
-        dotted.upstream(context.versions[name])
-        for name in _versioned("nvidia_driver", context)
-        if name in context.versions
-    }
-    return [
-        name for name in nvidia_driver.members(context) if dotted.upstream(context.versions.get(name, "")) in builds
-    ]
+    return [name for each in movable(context, request) for name in _members(COMPONENTS[each], context)]
+
+
+def _members(component: Component, context: Context) -> list[str]:
+    versions = context.versions
+    builds = {dotted.upstream(versions[name]) for name in component.versioned(context) if name in versions}
+    return [name for name in component.members(context) if dotted.upstream(versions.get(name, "")) in builds]
 
 
 def of_what_moves(versions: Mapping[str, str], context: Context, request: Request) -> dict[str, str]:
@@ -52,7 +42,7 @@ def of_what_moves(versions: Mapping[str, str], context: Context, request: Reques
     asked = replace(context, versions=versions)
     staying = {
         name
-        for component in _movable(context, request)
+        for component in movable(context, request)
         if not COMPONENTS[component].findings(asked) and not _newer(component, asked)
         for name in _managed(component, context)
     }
@@ -62,80 +52,28 @@ def of_what_moves(versions: Mapping[str, str], context: Context, request: Reques
 def with_newer(findings: Mapping[str, list[Finding]], context: Context, request: Request) -> dict[str, list[Finding]]:
     """The findings, and an upgrade for each component that is right and of which the index has something newer."""
     merged = dict(findings)
-    for component in _movable(context, request):
+    for component in movable(context, request):
         newer = _newer(component, context) if component not in findings else None
         if newer:
             merged[component] = [newer]
     return {component: merged[component] for component in COMPONENTS if component in merged}
 
 
-def to_the_floor(drafted: Draft, index: PackageIndex, rules: Rules) -> Draft:
-    """The draft aimed at the lowest versions of the index that have no published vulnerability.
-
-    What is above its floor already, or has none, stays at the version that is there.
-    """
-    aim = {}
-    for component in _movable(drafted.context, drafted.request):
-        names = _versioned(component, drafted.context)
-        if not names:
-            continue
-        present = dotted.upstream(drafted.context.installed.get(names[0], ""))
-        floor = _floor(component, drafted.context, rules)
-        there = sorted(map(dotted.upstream, index_answer.versions(index, names[0])), key=dotted.key)
-        if (
-            present
-            and (floor is None or dotted.at_least(present, floor["floor"]))
-            and _fits(component, present, drafted)
-        ):
-            aim[component] = present
-        elif floor:
-            above = [
-                each for each in there if dotted.at_least(each, floor["floor"]) and _fits(component, each, drafted)
-            ]
-            aim[component] = above[0] if above else floor["floor"]
-    return replace(drafted, request=replace(drafted.request, aim=aim))
-
-
-def out_of_reach(context: Context, request: Request, index: PackageIndex | None) -> Iterator[tuple[str, str, str]]:
-    """Each component whose floor the index does not reach: its package, the version that is wanted, what there is."""
-    for component, version in (request.aim or {}).items():
-        name = _versioned(component, context)[0]
-        there = list(map(dotted.upstream, index_answer.versions(index or index_answer.NOT_ASKED, name)))
-        if version not in there and dotted.upstream(context.installed.get(name, "")) != version:
-            yield name, version, ", ".join(there) or "none of it"
-
-
-def _fits(component: str, version: str, drafted: Draft) -> bool:
-    """Whether a version is of the branch that was resolved; a container toolkit has none."""
-    return component != "nvidia_driver" or dotted.major(version) == drafted.context.stack["driver"]["branch"]
-
-
-def _floor(component: str, context: Context, rules: Rules) -> Row | None:
-    branch = context.stack["driver"]["branch"] if component == "nvidia_driver" else None
-    rows: Sequence[Row] = rules["security"]["rows"]
-    return next(
-        (row for row in rows if row["component"] == FLOORED[component] and row["branch"] in (branch, None)), None
-    )
-
-
-def _movable(context: Context, request: Request) -> list[str]:
-    """Return the components that an upgrade may move; nothing of a driver that was adopted is changed."""
+def movable(context: Context, request: Request) -> list[str]:
+    """Return the components that an upgrade may move; nothing of what was adopted is changed."""
     if not request.moves:
         return []
-    asked = FLOORED if request.security else SEALED
-    adopted = ["nvidia_driver"] if (context.stack.get("driver") or {}).get("adopted") else []
-    return [name for name in SEALED if name in asked and name not in adopted and COMPONENTS[name].wanted(context)]
+    return [
+        name
+        for name in SEALED
+        if (COMPONENTS[name].security or not request.security)
+        and COMPONENTS[name].wanted(context)
+        and COMPONENTS[name].adoption(context) is None
+    ]
 
 
 def _managed(component: str, context: Context) -> list[str]:
-    return [name for name in COMPONENTS[component].manages(context).packages if name in context.installed]
-
-
-def _versioned(component: str, context: Context) -> list[str]:
-    """The packages that carry the component's own version."""
-    if component == "nvidia_driver":
-        return nvidia_driver.versioned_packages(context.stack["driver"])
-    return list(container_toolkit.toolkit_packages(context)) if component == "container_toolkit" else []
+    return [name for name in COMPONENTS[component].sealed(context).packages if name in context.installed]
 
 
 def _newer(component: str, context: Context) -> Finding | None:

@@ -19,6 +19,8 @@ import jinja2
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
+from ..resolver.parts import PARTS
+
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
@@ -346,7 +348,7 @@ def _entry(entry: Any) -> dict[str, str]:
 def _stack(stack: Any) -> list[tuple[str, Any]]:
     if not isinstance(stack, Mapping):
         return []
-    driver, toolkit = stack.get("driver") or {}, stack.get("container_toolkit") or {}
+    driver = stack.get("driver") or {}
     rows: list[tuple[str, Any]] = []
     if driver:
         rows.append(
@@ -362,8 +364,11 @@ def _stack(stack: Any) -> list[tuple[str, Any]]:
     ]
     if (stack.get("cudnn") or {}).get("version"):
         rows.append(("cuDNN", stack["cudnn"]["version"]))
-    if toolkit:
-        rows.append(("container toolkit", toolkit.get("version_spec")))
+    rows += [
+        (part.title, stack[part.key].get(part.version_key))
+        for part in PARTS
+        if part.has_own_source and stack.get(part.key)
+    ]
     rows += [
         (str(made.get("name")), made.get("version"))
         for made in stack.get("frameworks") or ()

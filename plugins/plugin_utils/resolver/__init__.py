@@ -13,7 +13,8 @@ resolve() below is the table of contents; each decision is a module of this pack
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
     repositories      package sources and their keys      frameworks         which wheels
-    systems           the operating system                alternatives,      what to wish instead
+    systems           the operating system                parts              what locks and sources need of each part
+                                                          alternatives,      what to wish instead
                                                             nearest
 """
 
@@ -45,6 +46,7 @@ from . import (
 )
 from .compatibility import compatible
 from .log import DESIGN, Entry, Log, Unresolved
+from .parts import PARTS
 from .power import Power, family_floor
 from .situation import Situation
 
@@ -246,16 +248,7 @@ def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack
 
 def _without_cards(situation: Situation, wish: Wish, log: Log) -> Stack:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU."""
-    named = {
-        "driver": wish.driver,
-        "cuda": wish.cuda,
-        "cudnn": wish.cudnn,
-        "nccl": wish.nccl,
-        "tensorrt": wish.tensorrt,
-        "cuda-compat": wish.cuda_compat,
-        "container-toolkit": wish.container_toolkit,
-    }
-    left = [name for name, wished in named.items() if wished]
+    left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     if not wish.frameworks:

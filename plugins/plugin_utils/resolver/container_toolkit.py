@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..model.stack import ContainerToolkit, Engine
-from ..rules import Row
+from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Log
+from .part import TOOLKIT_SOURCE, Held, Part, Stack
 from .situation import Situation
 
 if TYPE_CHECKING:
@@ -75,3 +77,36 @@ def _warn_of_engine(situation: Situation, system: Row, log: Log) -> None:
     if version and not dotted.at_least(version, row["version"]):
         text = f"docker {version} is older than {row['version']}, which {row['needs']}: use the nvidia runtime, not CDI"
         log.warn("container-toolkit.engine", text, log.cite("container_toolkit", row))
+
+
+def _wants(toolkit: Held) -> Iterator[str]:
+    yield f"container-toolkit={toolkit['version_spec'].removeprefix('==')}"
+
+
+def _exactly(stack: Stack, key: str, _situation: Situation, rules: Rules) -> Held:
+    return {**stack[key], "version_spec": f"=={_version(stack[key]['version_spec'], rules)}"}
+
+
+def _version(specifier: str, rules: Rules) -> str:
+    """Return the version that a specifier names, or the newest good one that it allows."""
+    asked = specifier.lstrip("=>")
+    if specifier.startswith("==") and not specifier.endswith("*"):
+        return asked
+    rows = [row for row in rules["container_toolkit"]["rows"] if row["confirmed"] and not row.get("bad")]
+    if specifier.startswith("=="):
+        rows = [row for row in rows if dotted.belongs(row["version"], asked.removesuffix(".*"))]
+    else:
+        rows = [row for row in rows if dotted.at_least(row["version"], asked)]
+    return max((row["version"] for row in rows), key=dotted.key, default=asked.removesuffix(".*"))
+
+
+PART = Part(
+    "container_toolkit",
+    "container toolkit",
+    {"version_spec": str, "packages": [str]},
+    _wants,
+    _exactly,
+    version_key="version_spec",
+    source=TOOLKIT_SOURCE,
+    left_out=("jetson", "container"),
+)

@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..model.stack import CudaToolkit
-from ..rules import Row
+from ..rules import Row, Rules
 from ..wish import Wish
 from . import compilers, targets
 from .log import Entry, Log, Unresolved, conflict, offered
 from .naming import component
+from .part import CUDA_SOURCE, Held, Part, Stack
 from .power import Power, native_floor
 from .situation import Card, Situation
 
@@ -182,3 +183,36 @@ def _nearest(
     coded = [cuda for cuda in targets.toolkits_for(situation.cards, log.rules) if cuda in named]
     chosen = dict.fromkeys([*runs[-1:], *coded[-1:]] or named[-1:])
     return [entry for cuda in chosen for entry in reasons[cuda]]
+
+
+def _wants(toolkits: Sequence[Held]) -> Iterator[str]:
+    for toolkit in toolkits:
+        yield f"cuda={toolkit['release'] or toolkit['version']}"
+
+
+def _exactly(stack: Stack, key: str, _situation: Situation, rules: Rules) -> list[Held]:
+    return [
+        {**toolkit, "release": toolkit.get("release") or _release(toolkit["version"], rules)} for toolkit in stack[key]
+    ]
+
+
+def _release(cuda: str, rules: Rules) -> str | None:
+    """Return the newest release (12.8.1) of a CUDA version (12.8); None where only its first two numbers are known.
+
+    A release whose row is not confirmed counts: what is not confirmed there is its driver, not that it exists.
+    """
+    found = [row["release"] for row in rules["cuda"]["rows"] if row["cuda"] == cuda]
+    newest = max(found, key=dotted.key, default="")
+    return newest if len(dotted.key(newest)) > 2 else None
+
+
+PART = Part(
+    "cuda",
+    "CUDA toolkit",
+    [{"version": str, "release": (str, type(None)), "packages": [str]}],
+    _wants,
+    _exactly,
+    is_open=lambda toolkit: not toolkit["release"],
+    source=CUDA_SOURCE,
+    left_out=("jetson",),
+)

@@ -11,6 +11,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ..model.stack import Cudnn
 from ..rules import Row
 from ..wish import Wish
+from . import part
 from .log import Log, Unresolved, conflict, offered
 from .naming import component, names
 from .situation import Situation
@@ -105,3 +106,6 @@ def _check(version: str, majors: Sequence[str], situation: Situation, last: Row 
             )
     if entries:
         raise Unresolved(*entries)
+
+
+PART = part.library("cudnn", "cuDNN", part.PACKAGED, lambda rules: rules["cudnn"]["versions"])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -26,6 +27,7 @@ from . import (
     systems,
 )
 from .log import DESIGN, Entry, Log, Unresolved, conflict
+from .part import Held, Part, Stack
 from .situation import InstalledDriver, Situation
 
 if TYPE_CHECKING:
@@ -431,3 +433,53 @@ def _security(version: str, log: Log) -> None:
         ):
             text = f"driver {version} has published vulnerabilities, fixed from {row['floor']} on (bulletin {row['bulletin']})"
             log.warn("driver.security", text, log.cite("security", row))
+
+
+def _wants(driver: Held) -> Iterator[str]:
+    yield f"driver={driver['version'] or driver['branch']}"
+    yield f"driver-modules={driver['modules']}"
+    if driver["source"] in ("nvidia", "distro", "runfile"):
+        yield f"driver-source={driver['source']}"
+    if driver["set"]:
+        yield f"driver-set={driver['set']}"
+
+
+def _exactly(stack: Stack, key: str, situation: Situation, rules: Rules) -> Held:
+    driver = stack[key]
+    return {**driver, "version": driver["version"] or _newest_build(driver, situation, rules)}
+
+
+def _newest_build(driver: Held, situation: Situation, rules: Rules) -> str | None:
+    """Return the newest build of the driver's branch in its source."""
+    if driver["source"] == "distro":
+        carried = systems.distro_driver(systems.find(situation, rules), driver["branch"], rules)
+        return carried["build"] if carried else None
+    return next((row["latest"] for row in rules["driver_branches"]["rows"] if row["branch"] == driver["branch"]), None)
+
+
+def _uncompared(theirs: Held, *, adopted: bool) -> tuple[str, ...]:
+    """Return what may differ: a driver that was adopted (here or where the lock was made) has neither set nor packages of ours."""
+    if adopted or not theirs["packages"]:
+        return ("set", "build", "packages", *(() if theirs["packages"] else ("source",)))
+    return ()
+
+
+PART = Part(
+    "driver",
+    "driver",
+    {
+        "branch": str,
+        "version": (str, type(None)),
+        "modules": str,
+        "source": str,
+        "set": (str, type(None)),
+        "build": (str, type(None)),
+        "packages": [str],
+    },
+    _wants,
+    _exactly,
+    is_open=lambda driver: not driver["version"],
+    uncompared=_uncompared,
+    # Headers and prebuilt modules of Debian's, Ubuntu's and Red Hat's kernels.
+    of_kernel=("linux-", *systems.DEVELS),
+)

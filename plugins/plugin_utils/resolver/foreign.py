@@ -10,21 +10,18 @@ from typing import Any
 from ..model.stack import Exclusion
 from ..rules import Row, hosts
 from ..wish import Wish
-from . import branch, keys
+from . import branch, cuda, keys
 from .log import Log, Unresolved, conflict
+from .parts import PARTS
 from .power import Power, of_branch, reported
 from .situation import Situation
 
 _OWNERS = {"wsl": "Windows", "jetson": "JetPack", "container": "the container's host"}
-# What of a wish a machine does not get from here, and who has it.
-_LEFT_OUT: dict[str, tuple[tuple[str, ...], str]] = {
-    "jetson": (
-        ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat", "container_toolkit"),
-        "come from the board's own package source: sudo apt install nvidia-jetpack (nvidia-container for containers)",
-    ),
-    "container": (("container_toolkit",), "belong to the container's host"),
+# Who has what a machine does not get from here.
+_HAS: dict[str, str] = {
+    "jetson": "come from the board's own package source: sudo apt install nvidia-jetpack (nvidia-container for containers)",
+    "container": "belong to the container's host",
 }
-_NOTHING: dict[str, Any] = {"cuda_versions": ()}
 # Beside the packages that NVIDIA's and the distribution's repositories name alike: what pulls a driver for Linux in.
 _PULLS_DRIVER = ("cuda", "cuda-drivers*", "cuda-runtime-*", "linux-modules-nvidia*", "linux-objects-nvidia*")
 
@@ -33,15 +30,14 @@ def allowed(situation: Situation, wish: Wish, log: Log) -> Wish:
     """Return the wish without what a Jetson or a container does not get from here, and say where that comes from."""
     if situation.environment == "jetson":
         _name_jetpack(situation, log)
-    parts, whose = _LEFT_OUT.get(situation.environment, ((), ""))
-    left = [part for part in parts if getattr(wish, part)]
+    left = [part for part in PARTS if situation.environment in part.left_out and getattr(wish, part.key)]
     if not left:
         return wish
-    text = f"{', '.join(part.replace('_', '-') for part in left)} left out: these {whose}"
+    text = f"{', '.join(part.want for part in left)} left out: these {_HAS[situation.environment]}"
     rule = {"jetson": "host.jetson", "container": "host.container"}[situation.environment]
     log.warn(rule, text, _cited(situation.environment, log))
-    without: dict[str, Any] = dict.fromkeys(left, False)
-    return replace(wish, **without, **(_NOTHING if "cuda" in left else {}))
+    without: dict[str, Any] = {part.key: False for part in left} | ({"cuda_versions": ()} if cuda.PART in left else {})
+    return replace(wish, **without)
 
 
 def _name_jetpack(situation: Situation, log: Log) -> None:

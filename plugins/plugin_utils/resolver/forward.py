@@ -7,7 +7,7 @@ Never unasked. With cuda-compat=auto it is taken only where nothing works withou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
@@ -17,6 +17,7 @@ from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict
 from .naming import component
+from .part import CUDA_SOURCE, Held, Part
 from .power import Power
 from .situation import Card, Situation
 
@@ -167,3 +168,17 @@ def _obstacles(situation: Situation, wish: Wish, rules: Rules) -> list[Entry]:
         text = f"driver branch {branch} is no base for cuda-compat, which is known for {known}"
         return [conflict("cuda.compat-base", text, source, instead)]
     return []
+
+
+def _wants(_part: Held) -> Iterator[str]:
+    yield "cuda-compat=auto"
+
+
+PART = Part(
+    "cuda_compat",
+    "forward-compatibility package",
+    {"version": str, "package": str},
+    _wants,
+    source=CUDA_SOURCE,
+    left_out=("jetson",),
+)

@@ -9,11 +9,10 @@ where the two differ the node is refused with the reason. What reaches a node is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 from .. import resolver
@@ -21,10 +20,11 @@ from ..model import shortfalls
 from ..model.errors import BadInput
 from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
 from ..model.stack import Conflict, FrameworkEnvironment, Repository, Stack
-from ..rules import Row, Rules
-from ..wish import VARIABLES, Wish, plain
-from . import systems
+from ..rules import Rules
+from ..wish import VARIABLES, WORDS, Wish, plain
 from .log import conflict
+from .part import Part
+from .parts import PARTS
 from .situation import Situation
 
 if TYPE_CHECKING:
@@ -37,22 +37,9 @@ SCHEMA = 1
 HOST_VARIABLES = tuple(
     name
     for name in VARIABLES
-    if (name.startswith("gpuwright_") and name != "gpuwright_want")
-    or name
-    in (
-        "frameworks_path",
-        "mig_layout",
-        "nvidia_driver_imex",
-        "nvidia_driver_peermem",
-        "nvidia_driver_runfile",
-        "nvidia_driver_runfile_sha256",
-    )
+    if (name.startswith("gpuwright_") and name != "gpuwright_want") or any(name in words.of_host for words in WORDS)
 )
 
-# Headers and prebuilt modules of Debian's, Ubuntu's and Red Hat's kernels.
-_OF_KERNEL = ("linux-", *systems.DEVELS)
-_PACKAGED = {"version": (str, type(None)), "packages": [str]}
-_FOR_CUDA = {**_PACKAGED, "cuda": str}
 #: What a lock file holds: a type, a list of one kind, or the keys of a mapping ("?" marks one that may be absent).
 #: docs/lock.schema.json says the same for other programs; a test holds the two equal.
 SHAPE: dict[str, Any] = {
@@ -72,35 +59,7 @@ SHAPE: dict[str, Any] = {
         "want": [str],
     },
     "stack": {
-        "driver?": {
-            "branch": str,
-            "version": (str, type(None)),
-            "modules": str,
-            "source": str,
-            "set": (str, type(None)),
-            "build": (str, type(None)),
-            "packages": [str],
-        },
-        "cuda?": [{"version": str, "release": (str, type(None)), "packages": [str]}],
-        "cuda_compat?": {"version": str, "package": str},
-        "cudnn?": _PACKAGED,
-        "nccl?": _FOR_CUDA,
-        "tensorrt?": _FOR_CUDA,
-        "container_toolkit?": {"version_spec": str, "packages": [str]},
-        "frameworks?": [
-            {
-                "name": str,
-                "version": str,
-                "variant": (str, type(None)),
-                "requirements": [str],
-                "constraints": [str],
-                "index_url": (str, type(None)),
-                "cuda": (str, type(None)),
-                "cudnn": (str, type(None)),
-                "interpreter": str,
-                "wheels?": [{"name": str, "version": str, "sha256": [str]}],
-            }
-        ],
+        **{f"{part.key}?": part.shape for part in PARTS},
         "repositories": [
             {
                 "name": str,
@@ -114,23 +73,6 @@ SHAPE: dict[str, Any] = {
 }
 
 _NAMES = {str: "a text", int: "a number", bool: "true or false", type(None): "null"}
-_PARTS = {
-    "driver": "driver",
-    "cuda": "CUDA toolkit",
-    "cuda_compat": "forward-compatibility package",
-    "cudnn": "cuDNN",
-    "nccl": "NCCL",
-    "tensorrt": "TensorRT",
-    "container_toolkit": "container toolkit",
-    "frameworks": "frameworks",
-}
-#: How a framework of a variant is written.
-_WRITTEN = {
-    "pytorch": "torch=={version}+{variant}",
-    "dali": "dali=={version}+{variant}",
-    "jax": "jax[{variant}]=={version}",
-    "tensorflow": "tensorflow[{variant}]=={version}",
-}
 _MACHINE = {
     "gpus": "cards",
     "os": "system",
@@ -188,14 +130,11 @@ def text(document: Lock) -> str:
 def left_open(document: Lock) -> list[str]:
     """Return the parts of a lock without an exact version, as --want calls them: the rules know none. An index decides there."""
     stack = document["stack"]
-    parts = {
-        "driver": stack.get("driver"),
-        "cudnn": stack.get("cudnn"),
-        "nccl": stack.get("nccl"),
-        "tensorrt": stack.get("tensorrt"),
-    }
-    found = [name for name, part in parts.items() if part and not part["version"]]
-    return found + ["cuda" for toolkit in stack.get("cuda") or () if not toolkit["release"]]
+    held: Any = stack
+    there = [part for part in PARTS if part.key in held]
+    found = [part.want for part in there if isinstance(part.shape, Mapping) and part.is_open(held[part.key])]
+    rows = [(part, row) for part in there if isinstance(part.shape, list) for row in held[part.key]]
+    return found + [part.want for part, row in rows if part.is_open(row)]
 
 
 def _stack(stack: Stack) -> LockStack:
@@ -204,19 +143,20 @@ def _stack(stack: Stack) -> LockStack:
     Packages of the kernel (headers, prebuilt modules) follow each node's kernel and are left out, so is the container engine,
     which is the distribution's.
     """
-    found: dict[str, object] = {}
-    for name, shape in SHAPE["stack"].items():
-        key = name.rstrip("?")
-        part: Any = stack.get(key)
-        if key == "repositories":
-            found[key] = [_repository(row) for row in stack.get("repositories") or ()]
-        elif part:
-            found[key] = [_only(row, shape[0]) for row in part] if isinstance(shape, list) else _only(part, shape)
-    locked = cast("LockStack", found)
-    if "driver" in locked:
-        named = locked["driver"]["packages"]
-        locked["driver"]["packages"] = [name for name in named if not name.startswith(_OF_KERNEL)]
-    return locked
+    whole: Any = stack
+    found = {part.key: _held(part, whole[part.key]) for part in PARTS if whole.get(part.key)}
+    repositories = [_repository(row) for row in stack.get("repositories") or ()]
+    return cast("LockStack", {**found, "repositories": repositories})
+
+
+def _held(part: Part, value: Any) -> Any:
+    """Return of a part what a lock holds of it."""
+    if isinstance(part.shape, list):
+        return [_only(row, part.shape[0]) for row in value]
+    found: Any = _only(value, part.shape)
+    if part.of_kernel:
+        found["packages"] = [name for name in found["packages"] if not name.startswith(part.of_kernel)]
+    return found
 
 
 def _only(row: Mapping[str, Any], shape: Mapping[str, object]) -> dict[str, object]:
@@ -302,82 +242,8 @@ def _machine(situation: Situation) -> LockMachine:
 
 def _exactly(stack: Stack, situation: Situation, rules: Rules) -> LockStack:
     """Return a stack in which every version that was left open is the newest that the rules know."""
-    exact: dict[str, Any] = {key: value for key, value in stack.items() if key != "repositories"}
-    if "driver" in exact and not exact["driver"]["version"]:
-        exact["driver"] = {**exact["driver"], "version": _driver_build(exact["driver"], situation, rules)}
-    if "cuda" in exact:
-        exact["cuda"] = [
-            {**toolkit, "release": toolkit.get("release") or _cuda_release(toolkit["version"], rules)}
-            for toolkit in exact["cuda"]
-        ]
-    majors = {dotted.major(toolkit["version"]) for toolkit in exact.get("cuda") or ()}
-    for name in ("cudnn", "nccl", "tensorrt"):
-        if exact.get(name):
-            exact[name] = {**exact[name], "version": _library(name, exact[name], majors, situation.arch, rules)}
-    if "container_toolkit" in exact:
-        toolkit = exact["container_toolkit"]
-        exact["container_toolkit"] = {**toolkit, "version_spec": f"=={_toolkit(toolkit['version_spec'], rules)}"}
+    exact = {part.key: part.exactly(stack, part.key, situation, rules) for part in PARTS if stack.get(part.key)}
     return cast("LockStack", exact)
-
-
-def _driver_build(driver: DriverStack, situation: Situation, rules: Rules) -> str | None:
-    """Return the newest build of the driver's branch in its source."""
-    if driver["source"] == "distro":
-        carried = systems.distro_driver(systems.find(situation, rules), driver["branch"], rules)
-        return carried["build"] if carried else None
-    return next((row["latest"] for row in rules["driver_branches"]["rows"] if row["branch"] == driver["branch"]), None)
-
-
-def _cuda_release(cuda: str, rules: Rules) -> str | None:
-    """Return the newest release (12.8.1) of a CUDA version (12.8); None where only its first two numbers are known.
-
-    A release whose row is not confirmed counts: what is not confirmed there is its driver, not that it exists.
-    """
-    found = [row["release"] for row in rules["cuda"]["rows"] if row["cuda"] == cuda]
-    newest = max(found, key=dotted.key, default="")
-    return newest if len(dotted.key(newest)) > 2 else None
-
-
-def _library(name: str, part: Mapping[str, Any], majors: set[str], arch: str, rules: Rules) -> str | None:
-    """Return the version of cuDNN, NCCL or TensorRT; where it is open the newest that was published for the CUDA majors.
-
-    TensorRT may be left open within a generation (10) or a minor version (10.13).
-    """
-    start = part.get("version") or part.get("generation") or ""
-    if len(dotted.key(start)) > 2:
-        return str(start)
-    rows: list[Row] = rules["cudnn"]["versions"] if name == "cudnn" else rules["libraries"][name]
-    wanted = {part["cuda"]} if part.get("cuda") else majors or _majors(part["packages"])
-    fitting = [row for row in rows if not row.get("yanked") and ".post" not in row["version"]]
-    fitting = [row for row in fitting if not start or dotted.belongs(row["version"], start)]
-    fitting = [row for row in fitting if wanted <= _published_for(row, arch)]
-    sure = [row for row in fitting if row["confirmed"]] or fitting
-    return max((row["version"] for row in sure), key=dotted.key, default=part.get("version"))
-
-
-def _published_for(row: Row, arch: str) -> set[str]:
-    """Return the CUDA majors that a row of a library names for an architecture."""
-    if "variants" in row:
-        return {variant[2:] for variant, arches in row["variants"].items() if arch in arches}
-    return {str(major) for major in row.get("cuda_majors") or row.get("cuda") or ()}
-
-
-def _majors(packages: Iterable[str]) -> set[str]:
-    """Return the CUDA majors in names such as libcudnn9-cuda-12."""
-    return {name.rpartition("-cuda-")[2] for name in packages if "-cuda-" in name}
-
-
-def _toolkit(specifier: str, rules: Rules) -> str:
-    """Return the version that a specifier of the container toolkit names, or the newest good one that it allows."""
-    asked = specifier.lstrip("=>")
-    if specifier.startswith("==") and not specifier.endswith("*"):
-        return asked
-    rows = [row for row in rules["container_toolkit"]["rows"] if row["confirmed"] and not row.get("bad")]
-    if specifier.startswith("=="):
-        rows = [row for row in rows if dotted.belongs(row["version"], asked.removesuffix(".*"))]
-    else:
-        rows = [row for row in rows if dotted.at_least(row["version"], asked)]
-    return max((row["version"] for row in rows), key=dotted.key, default=asked.removesuffix(".*"))
 
 
 # reading one -------------------------------------------------------------------------------------------
@@ -487,41 +353,8 @@ def as_wish(document: Lock, variables: Mapping[str, object]) -> Wish:
 
 def as_wants(stack: LockStack) -> list[str]:
     """Return the stack of a lock as --want takes it."""
-    return list(_wants(stack))
-
-
-def _wants(stack: LockStack) -> Iterator[str]:
-    driver = stack.get("driver")
-    if driver:
-        yield f"driver={driver['version'] or driver['branch']}"
-        yield f"driver-modules={driver['modules']}"
-        if driver["source"] in ("nvidia", "distro", "runfile"):
-            yield f"driver-source={driver['source']}"
-        if driver["set"]:
-            yield f"driver-set={driver['set']}"
-    for toolkit in stack.get("cuda") or ():
-        yield f"cuda={toolkit['release'] or toolkit['version']}"
-    libraries = {"cudnn": stack.get("cudnn"), "nccl": stack.get("nccl"), "tensorrt": stack.get("tensorrt")}
-    for name, library in libraries.items():
-        if library:
-            yield f"{name}={library['version']}" if library["version"] else name
-    if stack.get("cuda_compat"):
-        yield "cuda-compat=auto"
-    if stack.get("container_toolkit"):
-        yield f"container-toolkit={stack['container_toolkit']['version_spec'].removeprefix('==')}"
-    frameworks = stack.get("frameworks") or ()
-    yield from (_framework_want(framework) for framework in frameworks)
-    interpreters = {framework["interpreter"] for framework in frameworks}
-    if len(interpreters) == 1:
-        yield f"python={interpreters.pop()}"
-
-
-def _framework_want(framework: LockFramework) -> str:
-    """Return a framework as pip writes it: torch==2.14.1+cu130, jax[cuda12]==0.7.2."""
-    name, version, variant = framework["name"], framework["version"], framework["variant"]
-    plain = not variant or (name, variant) == ("tensorflow", "cpu")
-    form = "{name}=={version}" if plain else _WRITTEN.get(name, "{name}=={version}")
-    return form.format(name=name, version=version, variant=variant)
+    held: Any = stack
+    return [want for part in PARTS if held.get(part.key) for want in part.wants(held[part.key])]
 
 
 # holding a node to one ---------------------------------------------------------------------------------
@@ -546,12 +379,10 @@ def differences(document: Mapping[str, Any], situation: Situation, stack: Stack,
     theirs, ours, driver = held["stack"], _stack(stack), stack.get("driver")
     adopted = driver is not None and driver["adopted"]
     found = []
-    for part, name in _PARTS.items():
-        for what, wanted, got in _unlike(part, theirs.get(part), ours.get(part), adopted=adopted):
-            text = f"{name}{what}: the lock has {wanted}, this node resolves to {got}"
-            found.append(
-                conflict(f"lock.{part.replace('_', '-')}", text, "the lock", "hold this node to a lock of its own")
-            )
+    for part in PARTS:
+        for what, wanted, got in _unlike(part, theirs.get(part.key), ours.get(part.key), adopted=adopted):
+            text = f"{part.title}{what}: the lock has {wanted}, this node resolves to {got}"
+            found.append(conflict(f"lock.{part.want}", text, "the lock", "hold this node to a lock of its own"))
     if found and _without_its_cards(held, situation):
         return [_refused(held, situation, rules)]
     first = [_refused(held, situation, rules)] if found else []
@@ -582,7 +413,7 @@ def _foreign_driver(theirs: LockDriver | None, ours: DriverStack | None, situati
     return [conflict("lock.driver-owner", text, "the machine's facts", remedy)]
 
 
-def _unlike(part: str, theirs: Any, ours: Any, *, adopted: bool) -> Iterator[tuple[str, str, str]]:
+def _unlike(part: Part, theirs: Any, ours: Any, *, adopted: bool) -> Iterator[tuple[str, str, str]]:
     """Yield what differs in a part: its name (" modules"), the lock's value and the node's."""
     if not theirs or not ours:
         if theirs or ours:
@@ -591,37 +422,29 @@ def _unlike(part: str, theirs: Any, ours: Any, *, adopted: bool) -> Iterator[tup
     if isinstance(theirs, list):
         named, found = _by_name(theirs), _by_name(ours)
         for name in [*named, *(name for name in found if name not in named)]:
-            for what, wanted, got in _unlike(f"{part}[]", named.get(name), found.get(name), adopted=adopted):
+            for what, wanted, got in _unlike(part, named.get(name), found.get(name), adopted=adopted):
                 yield f" {name}{what}", wanted, got
         return
     for key in theirs:
-        if key in _uncompared(part, theirs, adopted=adopted) or theirs[key] == ours[key]:
+        if key in part.uncompared(theirs, adopted=adopted) or theirs[key] == ours[key]:
             continue
         if isinstance(theirs[key], list) and sorted(theirs[key]) == sorted(ours[key]):
             continue
         yield f" {key.replace('_', ' ')}", _shown(theirs[key]), _shown(ours[key])
 
 
-def _uncompared(part: str, theirs: Mapping[str, object], *, adopted: bool) -> tuple[str, ...]:
-    """Return the keys of a part that may differ: addresses are a matter of mirrors, a driver that was adopted (here or where
-    the lock was made) has neither set nor packages of ours.
-    """
-    if part == "driver" and (adopted or not theirs["packages"]):
-        return ("set", "build", "packages", *(() if theirs["packages"] else ("source",)))
-    return ("index_url", "wheels") if part == "frameworks[]" else ()
-
-
 def _by_name(rows: Sequence[Mapping[str, object]]) -> dict[str, Mapping[str, object]]:
     return {str(row.get("name") or row["version"]): row for row in rows}
 
 
-def _told(part: str, value: Any) -> str:
+def _told(part: Part, value: Any) -> str:
     """Return a whole part in a few words."""
     if not value:
         return "none"
     rows = value if isinstance(value, list) else [value]
-    key = "version_spec" if part == "container_toolkit" else "version"
-    return ", ".join(f"{row.get('name', '')} {row.get(key) or row.get('branch') or ''}".strip() for row in rows)
+    return ", ".join(
+        f"{row.get('name', '')} {row.get(part.version_key) or row.get('branch') or ''}".strip() for row in rows
+    )
 
 
 def _shown(value: Any) -> str:

@@ -11,6 +11,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ..model.stack import Nccl
 from ..rules import Row
 from ..wish import Wish
+from . import part
 from .log import Log, Unresolved, conflict
 from .naming import component, names
 
@@ -43,3 +44,6 @@ def _check(version: str, major: str, log: Log) -> None:
     text = f"NCCL {version} was built for CUDA {majors}, not for CUDA {major}"
     remedy = f"use nccl={built[-1]['version']}" if built else "leave NCCL out (frameworks bring their own)"
     raise Unresolved(conflict("nccl.cuda", text, log.cite("libraries", row), remedy))
+
+
+PART = part.library("nccl", "NCCL", part.FOR_CUDA, lambda rules: rules["libraries"]["nccl"])

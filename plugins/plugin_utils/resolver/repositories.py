@@ -12,6 +12,8 @@ from ..wish import Wish
 from . import foreign, keys, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
 from .naming import RPM_FAMILY
+from .part import CUDA_SOURCE, TOOLKIT_SOURCE
+from .parts import PARTS
 from .situation import Situation
 
 if TYPE_CHECKING:
@@ -22,10 +24,7 @@ KEYRINGS = "/usr/share/keyrings"
 LISTS = "/etc/apt/sources.list.d"
 RPM_KEYS = "/etc/pki/rpm-gpg"
 RPM_LISTS = "/etc/yum.repos.d"
-TOOLKIT = "nvidia-container-toolkit"
 _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
-# Parts of the stack whose packages are in NVIDIA's CUDA repository.
-_OF_CUDA = ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat")
 # The component of Ubuntu's archive with what NVSwitches need (compat/packages.yaml, fabric_manager).
 _OF_FABRIC = "multiverse"
 # The Label in the Release file of NVIDIA's CUDA repositories: a mirror may serve them from the host that serves the archive too.
@@ -43,9 +42,9 @@ def choose(situation: Situation, wish: Wish, system: Row, stack: Stack, log: Log
     if installed and installed["source"] == "distro":
         found += _of_host(situation, system, installed, log)
     # Where only NVIDIA's CUDA repository is mirrored, the mirror answers for the container toolkit too.
-    shared = "nvidia" in wish.mirrors and TOOLKIT not in wish.mirrors
-    toolkit = "container_toolkit" in stack
-    libraries = any(part in stack for part in _OF_CUDA)
+    shared = "nvidia" in wish.mirrors and TOOLKIT_SOURCE not in wish.mirrors
+    sources = {part.source for part in PARTS if part.key in stack}
+    toolkit, libraries = TOOLKIT_SOURCE in sources, CUDA_SOURCE in sources
     barred = installed is not None and installed["source"] == "distro" and _has_cuda(situation)
     if (installed and installed["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
         found.append(_cuda(situation, wish, system, driver, log))
@@ -60,7 +59,7 @@ def _displacing(repository: Repository, situation: Situation, driver: DriverStac
     """Add the files of the host that are in a vendor's repository's way; without any, the repository as it is."""
     if repository["components"]:
         return repository
-    offers = repository["name"] == "nvidia-cuda" and driver is not None and driver["source"] == "nvidia"
+    offers = repository["name"] == CUDA_SOURCE and driver is not None and driver["source"] == "nvidia"
     found = source_files.in_the_way(repository, situation.package_sources, driver=offers)
     for each in found:
         text = f"{each['file']} is moved to {source_files.BACKUP}: {each['reason']}"
@@ -79,7 +78,7 @@ def _cuda(situation: Situation, wish: Wish, system: Row, driver: DriverStack | N
     file = row["file"] if row else f"{(fingerprint or '')[-8:]}.pub"
     text = f"NVIDIA's repository {system['nvidia_repository']}, signed by {fingerprint}"
     log.decided("repository.nvidia", text, log.cite("upstreams", repository))
-    result = _source("nvidia-cuda", "nvidia", base, f"{base}{file}", fingerprint, system)
+    result = _source(CUDA_SOURCE, "nvidia", base, f"{base}{file}", fingerprint, system)
     if situation.brings_own_driver:
         result["exclude"] = foreign.barred(_DRIVER_PACKAGES, _NOT_DRIVER)
     elif driver and driver["source"] != "nvidia":
@@ -94,15 +93,15 @@ def _has_cuda(situation: Situation) -> bool:
 
 def _toolkit(situation: Situation, wish: Wish, system: Row, log: Log) -> Repository:
     rpm = system["family"] == RPM_FAMILY
-    base = upstreams.url(TOOLKIT, wish, log.rules, f"{TOOLKIT}-rpm" if rpm else TOOLKIT)
+    base = upstreams.url(TOOLKIT_SOURCE, wish, log.rules, f"{TOOLKIT_SOURCE}-rpm" if rpm else TOOLKIT_SOURCE)
     row = keys.by_id("F796ECB0", log.rules)
-    fingerprint = keys.fingerprint(TOOLKIT, wish, row)
-    url = row["url"] if TOOLKIT not in wish.mirrors else f"{base}/{row['file']}"
+    fingerprint = keys.fingerprint(TOOLKIT_SOURCE, wish, row)
+    url = row["url"] if TOOLKIT_SOURCE not in wish.mirrors else f"{base}/{row['file']}"
     text = f"the container toolkit's own repository, signed by {fingerprint}"
     log.decided("repository.container-toolkit", text, log.cite("upstreams", row))
     arch = situation.arch if rpm else _DEBIAN_ARCH[situation.arch]
     # Of its rpm repository the index is signed and the packages are not.
-    return _source(TOOLKIT, "nvidia", f"{base}/{arch}/", url, fingerprint, system, signed="index")
+    return _source(TOOLKIT_SOURCE, "nvidia", f"{base}/{arch}/", url, fingerprint, system, signed="index")
 
 
 def _has_epel(situation: Situation) -> bool:

@@ -11,6 +11,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ..model.stack import TensorRt
 from ..rules import Row
 from ..wish import Wish
+from . import part
 from .log import Entry, Log, Unresolved, conflict, offered
 from .naming import component, names
 from .situation import Card, Situation
@@ -141,3 +142,6 @@ def _explain(row: Row, version: str | None, limited: bool, wish: Wish, major: st
             f"what is known of TensorRT {row['version']} is not confirmed",
             log.cite("packages", package),
         )
+
+
+PART = part.library("tensorrt", "TensorRT", part.FOR_CUDA, lambda rules: rules["libraries"]["tensorrt"])

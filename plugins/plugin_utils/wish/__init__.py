@@ -10,59 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..model.errors import BadInput
 from ..rules import Row, Rules, gpus, load_rules
-from . import datacentre, specifiers
+from . import container_toolkit, cuda, mig, nvidia_driver, specifiers
+from .reading import AUTO, Words, around, as_list, bare, equals
 
-__all__ = ["DEFAULT_WANTS", "BadInput", "FrameworkWish", "Wish"]
+__all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
 
-DEFAULT_WANTS = ["cuda", "container-toolkit", "pytorch"]
 FRAMEWORKS_PATH = "/opt/gpuwright"
-#: What a role brings where none of these parts of the wish is set.
-_WANT_OF_ROLE: dict[str, tuple[str, tuple[str, ...]]] = {
-    "nvidia_driver": ("driver", ("driver",)),
-    "cuda": ("cuda", ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat")),
-    "container_toolkit": ("container-toolkit", ("container_toolkit",)),
-    "frameworks": ("pytorch", ("frameworks",)),
-}
 
 _WANT = re.compile(
     r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
 )
-# Nine digits are more than any version has, and few enough to be made a number of.
-_VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
 _CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
-_AUTO: tuple[Any, ...] = (None, "", "auto", [], (), False)
-_SOURCES = ("nvidia", "distro", "runfile", "preinstalled")
-_MODULES = ("open", "proprietary")
-_SETS = ("desktop", "compute")
 _LANES = ("1", "2", "4", "8", "16")
-_COMPONENTS = (
-    "driver",
-    "driver-modules",
-    "driver-source",
-    "driver-set",
-    "cuda",
-    "cudnn",
-    "nccl",
-    "tensorrt",
-    "cuda-compat",
-    "container-toolkit",
-    "pytorch",
-    "tensorflow",
-    "jax",
-    "dali",
-    "python",
-)
-_ALIASES = {
-    "nvidia-container-toolkit": "container-toolkit",
-    "nvidia-driver": "driver",
-    "cuda-toolkit": "cuda",
-    "libnccl2": "nccl",
-}
 
 
 @dataclass(frozen=True)
@@ -150,7 +114,7 @@ class Wish:
         _known_variables(asked)
         wish = cls(**_values({**variables, **asked}, known))
         wants = variables.get("gpuwright_want") or asked.get("gpuwright_want") or []
-        return wish.overlaid(cls.from_wants(_list(wants, "gpuwright_want"), known))
+        return wish.overlaid(cls.from_wants(as_list(wants, "gpuwright_want"), known))
 
     def overlaid(self, other: Wish) -> Wish:
         """Return this wish with everything that the other one says instead.
@@ -173,8 +137,9 @@ class Wish:
 
     def with_roles(self, components: Iterable[str], rules: Rules | None = None) -> Wish:
         """Return the wish with what roles of these names bring: who uses a role alone wishes it, whatever else is wished by name."""
-        brought = [_WANT_OF_ROLE[name] for name in components if name in _WANT_OF_ROLE]
-        lacking = [want for want, parts in brought if not any(getattr(self, part) for part in parts)]
+        by_component = {words.component: words for words in WORDS}
+        brought = [by_component[name] for name in components if name in by_component]
+        lacking = [each.want for each in brought if each.want and not any(getattr(self, part) for part in each.brings)]
         return self.overlaid(Wish.from_wants(lacking, rules))
 
 
@@ -184,7 +149,7 @@ class Wish:
 def _add_want(values: dict[str, Any], want: str, rules: Rules) -> None:
     match = _WANT.match(want)
     if not match:
-        raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", list(_COMPONENTS))
+        raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", list(_NAMES))
     written = match["name"].lower().replace("_", "-")
     name, variant = _named(_ALIASES.get(written, written), rules)
     extras, spec = match["extras"], match["spec"].strip()
@@ -215,7 +180,7 @@ def _unknown(name: str, spec: str, want: str, rules: Rules) -> None:
     """Say what exists instead of a name that does not; always raises BadInput."""
     row = next((each for each in rules["frameworks"]["frameworks"] if name == each["name"]), None)
     if row is None:
-        near = difflib.get_close_matches(name, _COMPONENTS, n=3, cutoff=0.5) or list(_COMPONENTS)
+        near = difflib.get_close_matches(name, _NAMES, n=3, cutoff=0.5) or list(_NAMES)
         raise BadInput(f"unknown component {name!r} in the want {want!r}", near)
     raise BadInput(
         f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error",
@@ -235,125 +200,9 @@ def _with_cuda(spec: str, rules: Rules) -> list[str]:
     return [f"tensorflow[and-cuda]=={max(rows, key=dotted.key)}"] if rows else []
 
 
-def _equals(spec: str, want: str) -> str | None:
-    """Return VERSION of "=VERSION" or "==VERSION", None for nothing; a range is not taken here."""
-    if not spec:
-        return None
-    if not spec.startswith("="):
-        name = want.split(spec, maxsplit=1)[0].strip()
-        raise BadInput(
-            f"{want!r}: only one version is taken here, written NAME=VERSION", [f"{name}={spec.lstrip('<>=!~ ')}"]
-        )
-    return spec.lstrip("= ") or None
-
-
-def _read_driver(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
-    values["driver"] = True
-    _set_driver(values, _equals(spec, want), want, rules)
-
-
-def _set_driver(values: dict[str, Any], version: str | None, want: str, rules: Rules) -> None:
-    if version is None or version == "auto":
-        return
-    if not _VERSION.match(version):
-        raise BadInput(f"{want!r}: a driver is a branch (580) or a version (580.95.05)", ["driver=580"])
-    branch = dotted.major(version)
-    known = [row["branch"] for row in rules["driver_branches"]["rows"]]
-    if branch not in known:
-        near = sorted(known, key=lambda each: abs(int(each) - int(branch)))[:3]
-        raise BadInput(
-            f"{want!r}: the rules of {rules['generated']} know no driver branch {branch}",
-            [f"driver={each}" for each in near],
-        )
-    values["driver_branch"] = branch
-    if version != branch:
-        values["driver_version"] = version
-
-
-def _choice(key: str, choices: Sequence[str]) -> Any:
-    def read(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
-        del rules
-        value = _equals(spec, want)
-        if value == "auto":
-            return
-        if value not in choices:
-            name = want.split("=", 1)[0].strip()
-            raise BadInput(f"{want!r}: expected one of {', '.join(choices)}", [f"{name}={each}" for each in choices])
-        values[key] = value
-        values["driver"] = True
-
-    return read
-
-
-def _read_cuda(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
-    values["cuda"] = True
-    version = _equals(spec, want)
-    if version and version != "auto":
-        values["cuda_versions"] = (*values.get("cuda_versions", ()), _cuda_version(version, want, rules))
-
-
-def _cuda_version(version: str, want: str, rules: Rules) -> str:
-    """Return a CUDA version that exists: 12, 12.8 or 12.8.1."""
-    never = next((row for row in rules["cuda"]["never"] if dotted.belongs(version, row["cuda"])), None)
-    if never:
-        raise BadInput(
-            f"{want!r}: CUDA {never['cuda']} was never released", [f"cuda={each}" for each in never["instead"]]
-        )
-    releases = [row["release"] for row in rules["cuda"]["rows"]]
-    if not _VERSION.match(version) or not any(dotted.belongs(each, version) for each in releases):
-        minors = list(dict.fromkeys(row["cuda"] for row in rules["cuda"]["rows"]))
-        near = difflib.get_close_matches(version, minors, n=3, cutoff=0.3) or minors[-3:]
-        raise BadInput(
-            f"{want!r}: the rules of {rules['generated']} know no CUDA {version}", [f"cuda={each}" for each in near]
-        )
-    return version
-
-
-def _read_cudnn(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
-    values["cudnn"] = True
-    version = _equals(spec, want)
-    if version and version != "auto":
-        values["cudnn_version"] = _cudnn_version(version, want, rules)
-
-
-def _cudnn_version(version: str, want: str, rules: Rules) -> str:
-    """Return the full number of a cuDNN version: 9.10.2 gives 9.10.2.21. A withdrawn one is refused."""
-    published = rules["cudnn"]["versions"]
-    found = [row for row in published if _VERSION.match(version) and dotted.belongs(row["version"], version)]
-    good = [row["version"] for row in found if not row.get("yanked") and ".post" not in row["version"]]
-    if good:
-        return max(good, key=dotted.key)
-    reason = "was withdrawn" if found else "was never published"
-    usable = [row["version"] for row in published if not row.get("yanked") and ".post" not in row["version"]]
-    raise BadInput(f"{want!r}: cuDNN {version} {reason}", [f"cudnn={each}" for each in _around(version, usable)])
-
-
-def _around(version: str, others: Sequence[str]) -> list[str]:
-    """Return the versions next to one that does not exist: up to two below and one above."""
-    wanted = dotted.key(version)
-    ordered = sorted(others, key=dotted.key)
-    below = [each for each in ordered if dotted.key(each) < wanted]
-    above = [each for each in ordered if dotted.key(each) > wanted]
-    return [*below[-2:], *above[:1]]
-
-
-def _read_toolkit(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
-    values["container_toolkit"] = True
-    version = _equals(spec, want)
-    if version and version != "auto":
-        values["container_toolkit_version"] = _toolkit_version(version, want, rules)
-
-
-def _toolkit_version(version: str, want: str, rules: Rules) -> str:
-    if not _VERSION.match(version):
-        newest = rules["container_toolkit"]["rows"][-2]["version"]
-        raise BadInput(f"{want!r}: expected a version such as {newest}", [f"container-toolkit={newest}"])
-    return version
-
-
 def _read_python(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
     del rules
-    version = _equals(spec, want)
+    version = equals(spec, want)
     if not version or not re.match(r"^3\.\d+$", version):
         raise BadInput(f"{want!r}: expected a version such as python=3.12", ["python=3.12"])
     values["python"] = version
@@ -425,7 +274,7 @@ def _releases(name: str, version: str, specifier: str, want: str, rules: Rules) 
         reason = f"{title} {version} has no wheels on the package index, only a stub that fails to install"
     else:
         reason = f"the rules of {rules['generated']} know no {title} {version}"
-    near = difflib.get_close_matches(version, usable, n=3, cutoff=0.4) if not found else _around(version, usable)
+    near = difflib.get_close_matches(version, usable, n=3, cutoff=0.4) if not found else around(version, usable)
     raise BadInput(f"{want!r}: {reason}", [f"{name}={each}" for each in near or usable[-3:]])
 
 
@@ -463,80 +312,44 @@ def _variant_exists(name: str, variant: str, releases: Sequence[Row], want: str,
     raise BadInput(f"{want!r}: the variant {variant} {reason}", [f"pytorch={newest}+{each}" for each in names])
 
 
-# libraries ----------------------------------------------------------------------------------------------
+def _framework_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
+    for want in as_list(variables.get("frameworks_wanted"), "frameworks_wanted"):
+        _framework_variable(values, str(want), rules)
+    if variables.get("frameworks_python") not in AUTO:
+        _read_python(
+            values, f"={variables['frameworks_python']}", f"frameworks_python: {variables['frameworks_python']}", rules
+        )
+    if variables.get("frameworks_path"):
+        values["frameworks_path"] = str(variables["frameworks_path"]).rstrip("/")
 
 
-def _library(name: str) -> Any:
-    """Make the reader of a library that is wished by name, or in one version: nccl, nccl=2.27.7."""
-
-    def read(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
-        values[name] = True
-        version = _equals(spec, want)
-        if version and version != "auto":
-            values[f"{name}_version"] = _library_version(name, version, want, rules)
-
-    return read
-
-
-def _library_version(name: str, version: str, want: str, rules: Rules) -> str:
-    """Return the full number of a version that was published: 10.13 gives the newest 10.13."""
-    every = [row["version"] for row in rules["libraries"][name]]
-    plain = [each for each in every if specifiers.is_version(each)]
-    found = [each for each in plain if _VERSION.match(version) and dotted.belongs(each, version)]
-    if found:
-        return max(found, key=dotted.key)
-    near = _around(version, plain) or plain[-3:]
-    raise BadInput(
-        f"{want!r}: the rules of {rules['generated']} know no {name} {version}", [f"{name}={each}" for each in near]
-    )
-
-
-def _read_cuda_compat(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
-    del rules
-    if _equals(spec, want) not in (None, "auto"):
-        text = f"{want!r}: the package follows the CUDA version, it is asked for as cuda-compat=auto"
-        raise BadInput(text, ["cuda-compat=auto"])
-    values["cuda_compat"] = True
-
-
-_READERS: dict[str, Any] = {
-    "driver": _read_driver,
-    "driver-modules": _choice("driver_modules", _MODULES),
-    "driver-source": _choice("driver_source", _SOURCES),
-    "driver-set": _choice("driver_set", _SETS),
-    "cuda": _read_cuda,
-    "cudnn": _read_cudnn,
-    "nccl": _library("nccl"),
-    "tensorrt": _library("tensorrt"),
-    "cuda-compat": _read_cuda_compat,
-    "container-toolkit": _read_toolkit,
-    "python": _read_python,
-}
+WORDS = (
+    nvidia_driver.WORDS,
+    mig.WORDS,
+    cuda.WORDS,
+    container_toolkit.WORDS,
+    Words(
+        "frameworks",
+        "pytorch",
+        brings=("frameworks",),
+        by_default=True,
+        readers={"python": _read_python},
+        variables=("frameworks_wanted", "frameworks_path", "frameworks_python"),
+        of_host=("frameworks_path",),
+        read=_framework_variables,
+    ),
+)
+_READERS = {name: reader for words in WORDS for name, reader in words.readers.items()}
+_ALIASES = {alias: name for words in WORDS for alias, name in words.aliases.items()}
+_NAMES = (*(name for name in _READERS if name != "python"), *_FRAMEWORKS, "python")
+#: What is wished where nothing is wished by name.
+DEFAULT_WANTS = [words.want for words in WORDS if words.by_default and words.want]
 
 
 # Ansible's variables ------------------------------------------------------------------------------------
 
 VARIABLES = (
-    "nvidia_driver_source",
-    "nvidia_driver_branch",
-    "nvidia_driver_version",
-    "nvidia_driver_modules",
-    "nvidia_driver_set",
-    "nvidia_driver_imex",
-    "nvidia_driver_peermem",
-    "mig_layout",
-    "nvidia_driver_runfile",
-    "nvidia_driver_runfile_sha256",
-    "cuda_versions",
-    "cuda_cudnn",
-    "cuda_nccl",
-    "cuda_tensorrt",
-    "cuda_compat",
-    "container_toolkit_wanted",
-    "container_toolkit_version",
-    "frameworks_wanted",
-    "frameworks_path",
-    "frameworks_python",
+    *(variable for words in WORDS for variable in words.variables),
     "gpuwright_want",
     "gpuwright_gpus_expected",
     "gpuwright_provision_for",
@@ -557,76 +370,10 @@ def _known_variables(asked: Mapping[str, Any]) -> None:
 
 def _values(variables: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    _driver_variables(values, variables, rules)
-    _cuda_variables(values, variables, rules)
-    _container_variables(values, variables, rules)
-    for want in _list(variables.get("frameworks_wanted"), "frameworks_wanted"):
-        _framework_variable(values, str(want), rules)
-    if variables.get("frameworks_python") not in _AUTO:
-        _read_python(
-            values, f"={variables['frameworks_python']}", f"frameworks_python: {variables['frameworks_python']}", rules
-        )
-    if variables.get("frameworks_path"):
-        values["frameworks_path"] = str(variables["frameworks_path"]).rstrip("/")
+    for words in WORDS:
+        words.read(values, variables, rules)
     _host_variables(values, variables, rules)
     return values
-
-
-def _driver_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
-    for name, choices in (("source", _SOURCES), ("modules", _MODULES), ("set", _SETS)):
-        value = variables.get(f"nvidia_driver_{name}")
-        if value not in _AUTO:
-            _choice(f"driver_{name}", choices)(values, f"={value}", f"nvidia_driver_{name}={value}", rules)
-    _runfile_variables(values, variables)
-    branch, version = variables.get("nvidia_driver_branch"), variables.get("nvidia_driver_version")
-    for name, value in (("branch", branch), ("version", version)):
-        if value not in _AUTO:
-            values["driver"] = True
-            _set_driver(values, str(value), f"nvidia_driver_{name}={value}", rules)
-    if branch not in _AUTO and version not in _AUTO and dotted.major(str(version)) != dotted.major(str(branch)):
-        instead = f"nvidia_driver_branch={dotted.major(str(version))}"
-        raise BadInput(f"nvidia_driver_version {version} is not of nvidia_driver_branch {branch}", [instead])
-    values |= datacentre.of_variables(variables)
-
-
-def _runfile_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> None:
-    """Read where the driver's file is and what it has to be; both only matter with the source runfile."""
-    if variables.get("nvidia_driver_runfile") not in _AUTO:
-        values["driver_runfile"] = _bare(str(variables["nvidia_driver_runfile"]), "nvidia_driver_runfile")
-    given = variables.get("nvidia_driver_runfile_sha256")
-    if given in _AUTO:
-        return
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", str(given)):
-        raise BadInput(f"nvidia_driver_runfile_sha256: expected 64 hexadecimal digits, found {str(given)!r}")
-    values["driver_runfile_sha256"] = str(given).lower()
-
-
-def _cuda_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
-    versions = variables.get("cuda_versions")
-    for version in [] if versions in _AUTO else _list(versions, "cuda_versions"):
-        _read_cuda(values, f"={version}", f"cuda_versions: {version}", rules)
-    for name in ("cudnn", "nccl", "tensorrt"):
-        _library_variable(values, name, variables.get(f"cuda_{name}"), rules)
-    compat = variables.get("cuda_compat")
-    # "auto" means here what it means on the command line: where it is useful.
-    if compat is True or str(compat).lower() in ("true", "yes", "auto"):
-        values["cuda_compat"] = True
-
-
-def _library_variable(values: dict[str, Any], name: str, value: Any, rules: Rules) -> None:
-    """Read a library of the toolkit: true, a version, or nothing."""
-    if value is True or str(value).lower() in ("true", "yes"):
-        values[name] = True
-    elif value not in _AUTO and str(value).lower() not in ("false", "no"):
-        _READERS[name](values, f"={value}", f"cuda_{name}: {value}", rules)
-
-
-def _container_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
-    wanted, version = variables.get("container_toolkit_wanted"), variables.get("container_toolkit_version")
-    if wanted is True or str(wanted).lower() in ("true", "yes"):
-        values["container_toolkit"] = True
-    if version not in _AUTO:
-        _read_toolkit(values, f"={version}", f"container_toolkit_version: {version}", rules)
 
 
 def _framework_variable(values: dict[str, Any], want: str, rules: Rules) -> None:
@@ -642,9 +389,9 @@ def _expected_cards(expected: Any, rules: Rules) -> dict[str, Any]:
         expected = int(expected)  # `-e name=2` and an INI inventory know only texts
     if isinstance(expected, int) and not isinstance(expected, bool) and expected >= 0:
         return {"gpus_expected": expected}
-    if expected in _AUTO:
+    if expected in AUTO:
         return {}
-    names = [] if expected is True else [str(item) for item in _list(expected, "gpuwright_gpus_expected")]
+    names = [] if expected is True else [str(item) for item in as_list(expected, "gpuwright_gpus_expected")]
     strange = next((name for name in names if not gpus.is_known(name, rules)), expected if not names else None)
     if strange is not None:
         text = f"gpuwright_gpus_expected has to be a number of cards or their names, found {strange!r}"
@@ -656,7 +403,7 @@ def _host_variables(values: dict[str, Any], variables: Mapping[str, Any], rules:
     for key in ("gpus_ignore", "provision_for"):
         items = variables.get(f"gpuwright_{key}")
         if items:
-            values[key] = tuple(str(item) for item in _list(items, f"gpuwright_{key}"))
+            values[key] = tuple(str(item) for item in as_list(items, f"gpuwright_{key}"))
     values |= _expected_cards(variables.get("gpuwright_gpus_expected"), rules)
     values["gpus_pcie_lanes"] = _lanes(variables.get("gpuwright_gpus_pcie_lanes"))
     for key in ("mirrors", "repository_keys"):
@@ -671,7 +418,7 @@ def _host_variables(values: dict[str, Any], variables: Mapping[str, Any], rules:
             }
     mirrors = values.get("mirrors", {})
     for name, url in mirrors.items():
-        mirrors[name] = _bare(url, f"gpuwright_mirrors: {name}")
+        mirrors[name] = bare(url, f"gpuwright_mirrors: {name}")
 
 
 def _of_upstream(variable: str, name: Any, value: Any, rules: Rules) -> str:
@@ -697,26 +444,3 @@ def _lanes(value: Any) -> dict[str, int]:
                 f"gpuwright_gpus_pcie_lanes of {card}: expected {', '.join(_LANES)} lanes, found {count!r}", [example]
             )
     return {str(card): int(count) for card, count in lanes.items()}
-
-
-def _bare(url: str, name: str) -> str:
-    """Return an address without its credentials: what is resolved is recorded. See credentials.py."""
-    try:
-        redact.credentials(url)
-    except redact.CredentialsError as error:
-        raise BadInput(f"{name}: {error}") from None
-    return redact.without_credentials(url)
-
-
-def _list(value: Any, name: str) -> list[Any]:
-    """Return a list; a single text is a list of one, written with commas a list of several."""
-    if value in _AUTO:
-        return []
-    if isinstance(value, str):
-        # Not every comma parts two wishes: "pytorch>=2.7,<2.10" is one.
-        return [part.strip() for part in re.split(r",\s*(?=[A-Za-z])", value) if part.strip()]
-    if isinstance(value, (int, float)):
-        return [value]
-    if isinstance(value, Sequence):
-        return list(value)
-    raise BadInput(f"{name} has to be a list, found {type(value).__name__}")

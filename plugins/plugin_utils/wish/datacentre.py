@@ -21,17 +21,14 @@ _SELECTOR = re.compile(
 _EXAMPLE = "mig_layout: {all: '3g.40gb,3g.40gb'}"
 
 
-def of_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a wish that the variables set. Raises BadInput for what cannot be read."""
+def of_driver(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a wish that the driver's variables set. Raises BadInput for what cannot be read."""
     values: dict[str, Any] = {}
     imex = _flag(variables.get("nvidia_driver_imex"), "nvidia_driver_imex")
     if imex is not None:
         values["driver_imex"] = imex
     if _flag(variables.get("nvidia_driver_peermem"), "nvidia_driver_peermem"):
         values["driver_peermem"] = True
-    layout = mig_layout(variables.get("mig_layout"))
-    if layout:
-        values["mig_layout"] = layout
     return values
 
 

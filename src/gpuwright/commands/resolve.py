@@ -9,7 +9,7 @@ from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import (
@@ -89,22 +89,25 @@ def _stack(answer: Answer, width: int, sources: show.Sources) -> None:
 
 
 def _rows(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts import PARTS
+
     driver = stack.get("driver")
     if driver:
         yield "driver", str(driver.get("version") or driver["branch"]), _driver(driver)
     for toolkit in stack.get("cuda") or ():
         yield "cuda", str(toolkit["version"]), f"{toolkit['mode']}: {_packages(toolkit)}"
-    libraries = {"cudnn": stack.get("cudnn"), "nccl": stack.get("nccl"), "tensorrt": stack.get("tensorrt")}
-    for name in stack:
-        library = libraries.get(name)
-        if library:
-            yield name, str(library["version"] or "newest"), _packages(library)
+    found: Mapping[str, object] = stack
+    packaged = [(part, found.get(part.key)) for part in PARTS if part.source and "packages" in part.shape]
+    rows = [
+        (part, (part.want, str(value.get(part.version_key) or "newest"), " ".join(value["packages"])))
+        for part, value in packaged
+        if isinstance(value, dict)
+    ]
+    yield from (row for part, row in rows if not part.has_own_source)
     compat = stack.get("cuda_compat")
     if compat:
         yield "cuda-compat", str(compat["version"]), f"{compat['package']} in {compat['path']}"
-    for name, part in stack.items():
-        if isinstance(part, dict) and "version_spec" in part:
-            yield name.replace("_", "-"), str(part["version_spec"]), " ".join(part["packages"])
+    yield from (row for part, row in rows if part.has_own_source)
     for framework in stack.get("frameworks") or ():
         yield framework["name"], str(framework["version"]), _framework(framework)
 

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.dnf_question import continues
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft
 from tests.sim import rpm
 
 _PLAN = Path(rpm.__file__).parent / "packages-rpm.yaml"
@@ -143,7 +143,7 @@ class Transaction:
         return None
 
 
-def answer(drafted: planner.Draft, every: Sequence[Package], there: Sequence[Package]) -> Any:
+def answer(drafted: Draft, every: Sequence[Package], there: Sequence[Package]) -> Any:
     """What the module package_index answers for a draft."""
     transaction = Transaction(every, there, drafted.keep)
     names = [item.partition("=")[0] for item in drafted.packages]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.demand import continues
 from tests.unit.plan.nodes import bare
 
 NCCL = {"version": None, "packages": ["libnccl2", "libnccl-dev"], "cuda": "12"}
@@ -57,5 +58,5 @@ def test_the_seal_covers_every_package_of_them() -> None:
 
 def test_a_sealed_library_for_the_same_cuda_goes_on_being_the_wished_one() -> None:
     (start,) = set(cuda.version_prefixes({"nccl": NCCL}).values())
-    assert nvidia_driver.continues("2.29.3-1+cuda12.9", start)
-    assert not nvidia_driver.continues("2.30.7-1+cuda13.2", start)
+    assert continues("2.29.3-1+cuda12.9", start)
+    assert not continues("2.30.7-1+cuda13.2", start)

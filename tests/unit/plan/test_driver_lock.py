@@ -83,7 +83,7 @@ def test_the_plan_mends_a_broken_lock_and_the_seal_covers_it() -> None:
     ]
     assert changes[0]["reason"] == "not held against unattended upgrades: nvidia-kernel-open-dkms"
     stack = plan(facts)["stack"]
-    manages = COMPONENTS["nvidia_driver"].manages(Context(facts=facts_with(set=[*SET, "libcuda1"]), stack=stack))
+    manages = COMPONENTS["nvidia_driver"].sealed(Context(facts=facts_with(set=[*SET, "libcuda1"]), stack=stack))
     assert "libcuda1" in manages.packages
     assert {FILE, "/etc/apt/preferences.d/nvidia-driver-pinning-580"} <= set(manages.files)
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import index_of, request, wish
@@ -21,16 +23,16 @@ MODULE = {"version": nodes.DRIVER, "license": "Dual MIT/GPL", "signer": None, "n
 
 
 def plan(facts: Any, **variables: Any) -> dict[str, Any]:
-    drafted = planner.draft(facts, wish(**variables), load_rules(), request())
+    drafted = make_draft(facts, wish(**variables), load_rules(), request())
     if isinstance(drafted, dict):
         return drafted
-    return planner.finish(drafted, index_of(drafted))
+    return finish(drafted, index_of(drafted))
 
 
 def of_driver(facts: Any, **variables: Any) -> list[dict[str, Any]]:
     """The driver's changes."""
     planned = plan(facts, **variables)
-    assert planned["ok"], planner.why_not(planned)
+    assert planned["ok"], document.why_not(planned)
     return [change for change in planned["changes"] if change["component"] == "nvidia_driver"]
 
 
@@ -131,7 +133,7 @@ def test_a_driver_that_another_looks_after_is_adopted_and_nothing_of_it_is_seale
 def test_a_source_in_the_way_is_a_change_with_its_backup() -> None:
     facts = nodes.bare()
     rules = load_rules()
-    drafted = planner.draft(facts, wish(), rules, request())
+    drafted = make_draft(facts, wish(), rules, request())
     assert not isinstance(drafted, dict)
     uri = next(row["uris"][0] for row in drafted.context.stack["repositories"] if row["name"] == "nvidia-cuda")
     old = {"types": ["deb"], "uris": [uri], "suites": ["/"], "components": [], "signed_by": None, "enabled": True}
@@ -165,7 +167,7 @@ def ubuntu() -> Any:
 
 @pytest.mark.parametrize("published", [True, False])
 def test_a_kernel_whose_signed_module_is_not_there_yet_is_refused(published: bool) -> None:
-    drafted = planner.draft(ubuntu(), wish(nvidia_driver_branch="580"), load_rules(), request())
+    drafted = make_draft(ubuntu(), wish(nvidia_driver_branch="580"), load_rules(), request())
     assert not isinstance(drafted, dict)
     package = "linux-modules-nvidia-580-server-open-6.8.0-134-generic"
     assert package in drafted.packages
@@ -173,8 +175,8 @@ def test_a_kernel_whose_signed_module_is_not_there_yet_is_refused(published: boo
     if not published:
         index["packages"][package] = {"candidate": None, "versions": []}
         index["problems"] = [{"kind": "no-such-package", "text": f"no {package}", "remedy": "-", "package": package}]
-        assert planner.absent(drafted, index) == {}
-    planned = planner.finish(drafted, index)
+        assert index_query.absent(drafted, index) == {}
+    planned = finish(drafted, index)
     refused = [row for row in planned["refusals"] if row["rule"] == "signed-module-behind"]
     assert bool(refused) is not published
     if refused:

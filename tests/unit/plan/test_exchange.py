@@ -8,8 +8,10 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import exchange
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, way_back
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import exchange, way_back
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import index_of, request, wish
@@ -60,14 +62,14 @@ def ubuntu(packages: dict[str, str], source: str | None = "distro", mark: dict[s
     return facts
 
 
-def drafted(facts: Any, verb: str = "up", **variables: Any) -> planner.Draft:
+def drafted(facts: Any, verb: str = "up", **variables: Any) -> Draft:
     variables = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": "595", **variables}
-    found = planner.draft(facts, wish(**variables), load_rules(), request(verb=verb))
-    assert isinstance(found, planner.Draft), planner.why_not(found)
+    found = make_draft(facts, wish(**variables), load_rules(), request(verb=verb))
+    assert isinstance(found, Draft), document.why_not(found)
     return found
 
 
-def answered(draft: planner.Draft, comes: dict[str, str], *more: str) -> Any:
+def answered(draft: Draft, comes: dict[str, str], *more: str) -> Any:
     """What the index answers where these come; ``more`` are packages that apt would remove besides."""
     leaves = sorted(set(draft.replaced) - set(comes))
     versions = {name.replace("-", "_"): "595.112.07-1ubuntu1" for name in draft.packages}
@@ -77,12 +79,12 @@ def answered(draft: planner.Draft, comes: dict[str, str], *more: str) -> Any:
 def test_the_whole_old_set_gives_way_and_what_serves_any_driver_stays() -> None:
     draft = drafted(ubuntu({**OLD, **BESIDE}))
     assert draft.replaced == OLD
-    planned = planner.finish(draft, answered(draft, NEW))
-    assert planned["ok"], planner.why_not(planned)
+    planned = finish(draft, answered(draft, NEW))
+    assert planned["ok"], document.why_not(planned)
     (change,) = [each for each in planned["changes"] if each["leaves"]]
     assert change["leaves"] == sorted(OLD)
     assert "leaves branch 580 for 595" in change["reason"]
-    assert "leaves libnvidia-compute-580-server:i386" in planner.describe(planned)
+    assert "leaves libnvidia-compute-580-server:i386" in document.describe(planned)
     assert planned["exchange"] == {"comes": NEW, "leaves": sorted(OLD)}
 
 
@@ -134,7 +136,7 @@ def test_a_package_whose_version_is_a_date_is_of_no_other_branch() -> None:
 
 def test_packages_of_others_that_would_go_too_stop_it() -> None:
     draft = drafted(ubuntu(OLD))
-    planned = planner.finish(draft, answered(draft, NEW, "ollama"))
+    planned = finish(draft, answered(draft, NEW, "ollama"))
     (refusal,) = [each for each in planned["refusals"] if each["rule"] == "driver.exchange"]
     assert "would take ollama away" in refusal["text"]
 
@@ -143,19 +145,19 @@ def test_what_dpkgs_journal_has_out_already_is_nobody_elses() -> None:
     mark = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
     gone = "libnvidia-cfg1-580-server"
     draft = drafted(ubuntu({name: each for name, each in OLD.items() if name != gone}, "distro", mark))
-    planned = planner.finish(draft, answered(draft, NEW, gone))
-    assert planned["ok"], planner.why_not(planned)
+    planned = finish(draft, answered(draft, NEW, gone))
+    assert planned["ok"], document.why_not(planned)
 
 
 def test_nothing_is_taken_out_where_the_index_does_not_say_what_comes() -> None:
     draft = drafted(ubuntu(OLD))
-    planned = planner.finish(draft, index_of(draft) | {"exchange": None})
+    planned = finish(draft, index_of(draft) | {"exchange": None})
     assert "driver.exchange" in {each["rule"] for each in planned["refusals"]}
 
 
 def test_a_run_leaves_the_old_set_in_its_mark_and_no_version_to_return_to() -> None:
     draft = drafted(ubuntu(OLD))
-    begin = planner.finish(draft, answered(draft, NEW))["begin"]["nvidia_driver"]
+    begin = finish(draft, answered(draft, NEW))["begin"]["nvidia_driver"]
     assert begin["stack"]["replaces"] == OLD
     assert sealing.begun("nvidia_driver", begin, {"packages": OLD})["packages"] == {}
     assert sealing.begun("nvidia_driver", {"stack": {}}, {"packages": OLD})["packages"] == OLD

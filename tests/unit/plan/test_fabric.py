@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query, sealing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
 
-REQUEST = planner.Request(host="node", today=date(2026, 11, 20))
+REQUEST = Request(host="node", today=date(2026, 11, 20))
 SWITCHES = {"nvswitches": [{"bus_id": "00000000:60:00.0", "device": "22a3"}]}
 MANAGER = "nvidia-fabricmanager.service"
 EXACT = ("nvidia-fabricmanager", "libnvidia-nscq")
@@ -22,9 +25,9 @@ def wish(**variables: Any) -> Wish:
     return Wish.from_variables({"gpuwright_want": ["driver=580"], **variables})
 
 
-def drafted(facts: Any, asked: Wish | None = None) -> planner.Draft:
-    draft = planner.draft(facts, asked or wish(), load_rules(), REQUEST)
-    assert isinstance(draft, planner.Draft), draft
+def drafted(facts: Any, asked: Wish | None = None) -> Draft:
+    draft = make_draft(facts, asked or wish(), load_rules(), REQUEST)
+    assert isinstance(draft, Draft), draft
     return draft
 
 
@@ -36,7 +39,7 @@ def reasons(facts: Any, asked: Wish | None = None) -> list[str]:
     ]
 
 
-def index(draft: planner.Draft, **versions: list[str]) -> Any:
+def index(draft: Draft, **versions: list[str]) -> Any:
     """An answer in which every package has the driver's version, but those that are named with _ for -; the first is the candidate."""
     named = {name.replace("_", "-"): each for name, each in versions.items()}
     rows = {name: named.get(name, [f"{nodes.DRIVER}-1"]) for name in draft.packages}
@@ -113,7 +116,7 @@ def test_without_cards_no_service_is_enabled(hgx: dict[str, Any]) -> None:
     named = [unit for found in draft.findings.values() for finding in found for unit in finding.services]
     assert MANAGER not in named
     assert "nvidia-persistenced.service" not in named
-    managed = planner.finish(draft, None)["manages"]["nvidia_driver"]["services"]
+    managed = finish(draft, None)["manages"]["nvidia_driver"]["services"]
     assert managed == []
 
 
@@ -140,15 +143,15 @@ def test_the_index_is_held_to_the_drivers_version_where_that_is_there(hgx: dict[
 def test_a_newer_fabric_manager_is_asked_for_again_at_the_drivers_version() -> None:
     draft = drafted(nodes.bare(pci=SWITCHES))
     answer = index(draft, nvidia_fabricmanager=["580.190.01-1", f"{nodes.DRIVER}-1"])
-    again = planner.tightened(draft, answer)
+    again = index_query.tightened(draft, answer)
     assert again is not None
     assert again.keep["nvidia-fabricmanager"] == f"{nodes.DRIVER}-"
-    assert planner.tightened(again, answer) is None
+    assert index_query.tightened(again, answer) is None
 
 
 def test_versions_that_agree_are_asked_for_once() -> None:
     draft = drafted(nodes.bare(pci=SWITCHES))
-    assert planner.tightened(draft, index(draft, nvidia_fabricmanager=[f"{nodes.DRIVER}-1ubuntu1"])) is None
+    assert index_query.tightened(draft, index(draft, nvidia_fabricmanager=[f"{nodes.DRIVER}-1ubuntu1"])) is None
 
 
 def test_a_fabric_manager_that_lags_behind_is_refused_with_the_version_that_all_have() -> None:
@@ -156,8 +159,8 @@ def test_a_fabric_manager_that_lags_behind_is_refused_with_the_version_that_all_
     older = "580.126.20-1"
     answer = index(draft, nvidia_fabricmanager=[older], **{name.replace("-", "_"): [f"{nodes.DRIVER}-1", older] for name in (
         "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "libnvidia-nscq")})  # fmt: skip
-    assert planner.tightened(draft, answer) is None
-    (refusal,) = planner.finish(draft, answer)["refusals"]
+    assert index_query.tightened(draft, answer) is None
+    (refusal,) = finish(draft, answer)["refusals"]
     assert refusal["rule"] == "fabric-version"
     assert "driver=580.126.20" in refusal["remedy"]
 
@@ -172,7 +175,7 @@ def secured(state: str | None, **changes: Any) -> dict[str, Any]:
 
 def made(facts: Any) -> dict[str, Any]:
     draft = drafted(facts)
-    return planner.finish(draft, index(draft))
+    return finish(draft, index(draft))
 
 
 @pytest.mark.parametrize("state", ["absent", "not-enrolled"])
@@ -195,7 +198,7 @@ def test_a_key_that_is_or_may_be_accepted_is_not_refused(state: str | None) -> N
 
 def test_a_module_that_the_kernel_took_is_never_refused() -> None:
     facts = nodes.provisioned(boot={"secure_boot": True, "signing_key": {"path": "/k", "state": "not-enrolled"}})
-    assert planner.finish(drafted(facts), None)["refusals"] == []
+    assert finish(drafted(facts), None)["refusals"] == []
 
 
 def test_a_key_that_waits_needs_a_boot_at_the_console() -> None:
@@ -203,6 +206,6 @@ def test_a_key_that_waits_needs_a_boot_at_the_console() -> None:
     facts["driver"]["loaded_version"] = None
     facts["kernel"]["loaded"] = {}
     draft = drafted(facts)
-    plan = planner.finish(draft, index(draft) if draft.packages else None)
+    plan = finish(draft, index(draft) if draft.packages else None)
     assert "Enroll MOK" in plan["reboot_reason"]
-    assert planner.right(draft) == [] or all("loaded" not in finding.reason for finding in planner.right(draft))
+    assert sealing.right(draft) == [] or all("loaded" not in finding.reason for finding in sealing.right(draft))

@@ -11,7 +11,9 @@ import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import kernels
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query, notices
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import repositories
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
@@ -114,11 +116,11 @@ def test_a_kernel_that_comes_on_purpose_comes_with_its_modules(install: list[Any
 
 def test_the_whole_kernel_is_asked_of_the_index_with_the_driver() -> None:
     inputs = {"nvidia_driver": {"nvidia_driver_allow_kernel": True}}
-    drafted = planner.draft(bare(), wish(), load_rules(), replace(request(), inputs=inputs))
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(bare(), wish(), load_rules(), replace(request(), inputs=inputs))
+    assert isinstance(drafted, Draft)
     index = index_of(drafted)
     index["install"] = [*index["install"], {**CORE, "download_bytes": 1}]
-    again = planner.tightened(drafted, index)
+    again = index_query.tightened(drafted, index)
     assert again is not None
     assert set(again.packages) - set(drafted.packages) == {f"kernel-{EL}.x86_64"}
 
@@ -175,18 +177,18 @@ def test_a_repository_that_epel_needs_is_enabled_for_the_run_and_told() -> None:
             {**source, "name": "devel", "enabled": False},
         ],
     }
-    drafted = planner.draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
+    assert isinstance(drafted, Draft)
     assert [row["repository"] for row in drafted.builders] == ["crb"]
     index = index_of(drafted)
-    assert planner.finish(drafted, nodes.index(**{**index, "enabled": []}))["enabled"] == []
-    made = planner.finish(drafted, nodes.index(**{**index, "enabled": ["crb"]}))
+    assert finish(drafted, nodes.index(**{**index, "enabled": []}))["enabled"] == []
+    made = finish(drafted, nodes.index(**{**index, "enabled": ["crb"]}))
     assert made["enabled"] == ["crb"]
     (told,) = [row for row in made["warnings"] if row["rule"] == "repository.builder"]
     assert "dnf config-manager --set-enabled crb" in told["text"]
     # After the run the index is not asked again, and whoever reads the report is told all the same.
-    assert told["rule"] in planner.OF_THE_INDEX
+    assert told["rule"] in notices.OF_THE_INDEX
     facts["packages"]["sources"][1]["enabled"] = True
-    drafted = planner.draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
+    assert isinstance(drafted, Draft)
     assert drafted.builders == []

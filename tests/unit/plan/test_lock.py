@@ -17,7 +17,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, wish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import (
     Situation,
@@ -44,9 +46,9 @@ def made(*wants: str, where: Situation | None = None) -> Any:
     return dict(lock.check(json.loads(lock.text(document))))
 
 
-def drafted(document: Any, facts: Any | None = None, **variables: Any) -> planner.Draft | dict[str, Any]:
+def drafted(document: Any, facts: Any | None = None, **variables: Any) -> Draft | dict[str, Any]:
     asked = lock.as_wish(document, variables)
-    return planner.draft(facts or nodes.bare(), asked, load_rules(), request(lock=document))
+    return make_draft(facts or nodes.bare(), asked, load_rules(), request(lock=document))
 
 
 def conflicts(document: Any, facts: Any) -> dict[str, str]:
@@ -187,7 +189,7 @@ def test_the_wheels_of_an_environment_are_locked_with_their_hashes(schema: Any) 
 def test_a_node_is_held_to_the_wheels_of_its_lock_and_to_no_others() -> None:
     document = hashed()
     plan = drafted(document)
-    assert isinstance(plan, planner.Draft), plan
+    assert isinstance(plan, Draft), plan
     (framework,) = plan.context.stack["frameworks"]
     assert framework["wheels"] == document["stack"]["frameworks"][0]["wheels"]
     environment = {
@@ -197,11 +199,11 @@ def test_a_node_is_held_to_the_wheels_of_its_lock_and_to_no_others() -> None:
     }
     facts = {**nodes.bare(), "environments": {framework["path"]: environment}}
     plan = drafted(document, facts)
-    assert isinstance(plan, planner.Draft), plan
+    assert isinstance(plan, Draft), plan
     (finding,) = plan.findings["frameworks"]
     assert finding.reason == "/opt/gpuwright/pytorch lacks filelock==4.2.11"
     without = drafted(made(), facts)
-    assert isinstance(without, planner.Draft)
+    assert isinstance(without, Draft)
     assert not [each for each in without.findings.get("frameworks", ()) if "lacks" in each.reason]
 
 
@@ -390,7 +392,7 @@ def test_a_lock_and_a_wish_of_the_run_are_bad_input(variable: str) -> None:
 
 def test_a_node_is_held_to_the_versions_of_the_lock() -> None:
     draft = drafted(made())
-    assert isinstance(draft, planner.Draft), draft
+    assert isinstance(draft, Draft), draft
     keep = draft.keep
     assert keep[EVERY_PACKAGE] == "580.178.04-"
     assert keep["cuda-toolkit-13-0"] == "13.0.3-"
@@ -400,7 +402,7 @@ def test_a_node_is_held_to_the_versions_of_the_lock() -> None:
 
 
 def test_a_node_of_another_card_may_be_held_to_the_lock_where_its_stack_is_the_same() -> None:
-    assert isinstance(drafted(made(where=machine("A100"))), planner.Draft)
+    assert isinstance(drafted(made(where=machine("A100"))), Draft)
 
 
 def test_a_card_that_the_locked_versions_do_not_serve_is_named() -> None:
@@ -507,12 +509,12 @@ def test_what_a_machine_has_besides_is_no_difference() -> None:
 
 def test_mirrors_of_a_site_are_no_difference() -> None:
     mirrors = {"nvidia": "http://mirror.example/nvidia", "pytorch": "http://mirror.example/torch"}
-    assert isinstance(drafted(made(), gpuwright_mirrors=mirrors), planner.Draft)
+    assert isinstance(drafted(made(), gpuwright_mirrors=mirrors), Draft)
 
 
 def test_a_node_that_has_the_locked_versions_already_gets_no_packages() -> None:
     draft = drafted(made("driver", "container-toolkit"), nodes.provisioned())
-    assert isinstance(draft, planner.Draft), draft
+    assert isinstance(draft, Draft), draft
     assert [each.action for each in draft.findings["nvidia_driver"]] == ["adopt"]
     assert [each.action for each in draft.findings["container_toolkit"]] == ["adopt"]
 
@@ -526,7 +528,7 @@ def test_a_driver_of_a_run_file_is_not_replaced_because_a_lock_says_packages() -
 @pytest.mark.parametrize("wants", [WANTS, ("driver", "tensorflow"), ("driver", "cuda")])
 def test_a_node_without_cards_is_told_only_that_the_lock_is_for_another_machine(wants: tuple[str, ...]) -> None:
     asked = made(*wants)
-    plan = planner.draft(
+    plan = make_draft(
         nodes.bare(pci={"gpus": []}), lock.as_wish(asked, {}), load_rules(), request(lock=asked, local=True)
     )
     assert isinstance(plan, dict)
@@ -541,13 +543,13 @@ def test_a_node_without_cards_is_told_only_that_the_lock_is_for_another_machine(
 
 def refusals(document: Any, **offered: str | None) -> dict[str, dict[str, Any]]:
     draft = drafted(document)
-    assert isinstance(draft, planner.Draft), draft
+    assert isinstance(draft, Draft), draft
     index = index_of(draft, **{**_exact(document, draft), **offered})
-    plan = planner.finish(draft, index)
+    plan = finish(draft, index)
     return {row["rule"]: row for row in plan["refusals"]}
 
 
-def _exact(document: Any, draft: planner.Draft) -> dict[str, str]:
+def _exact(document: Any, draft: Draft) -> dict[str, str]:
     """An index that has all the versions of a lock."""
     stack = document["stack"]
     exact = {
@@ -585,29 +587,27 @@ def test_a_locked_version_that_the_index_lacks_is_refused_with_those_that_are_th
 
 def test_a_locked_toolkit_of_which_the_index_has_nothing_is_refused_with_the_toolkits_there() -> None:
     draft = drafted(made())
-    assert isinstance(draft, planner.Draft)
+    assert isinstance(draft, Draft)
     index = index_of(draft, **{**_exact(made(), draft), "cuda_toolkit_13_0": None})
     index["others"] = {"cuda-toolkit-13-1": ["13.1.1-1"], "cuda-toolkit-12-9": ["12.9.1-1"]}
-    assert planner.absent(draft, index) == {}
-    (refused,) = planner.finish(draft, index)["refusals"]
+    assert index_query.absent(draft, index) == {}
+    (refused,) = finish(draft, index)["refusals"]
     assert refused["text"] == "the lock has cuda=13.0.3, the package index of this node has cuda 13.1.1, 12.9.1"
     assert "for example cuda=13.1.1" in refused["remedy"]
 
 
 def test_a_lock_is_not_applied_where_the_index_did_not_say_what_it_has() -> None:
     draft = drafted(made())
-    assert isinstance(draft, planner.Draft)
+    assert isinstance(draft, Draft)
     slow = nodes.index(problems=[{"kind": "timeout", "text": "no answer", "remedy": "-"}])
-    assert [row["rule"] for row in planner.finish(draft, slow)["refusals"]] == ["index-unverified"]
-    open_wish = planner.draft(nodes.bare(), Wish.from_wants(WANTS), load_rules(), request())
-    assert isinstance(open_wish, planner.Draft)
-    assert planner.finish(open_wish, slow)["refusals"] == []
+    assert [row["rule"] for row in finish(draft, slow)["refusals"]] == ["index-unverified"]
+    open_wish = make_draft(nodes.bare(), Wish.from_wants(WANTS), load_rules(), request())
+    assert isinstance(open_wish, Draft)
+    assert finish(open_wish, slow)["refusals"] == []
 
 
 def test_a_proof_does_not_need_the_index_of_a_lock() -> None:
     document = made()
-    draft = planner.draft(
-        nodes.bare(), lock.as_wish(document, {}), load_rules(), request(lock=document, verb="validate")
-    )
-    assert isinstance(draft, planner.Draft)
-    assert planner.finish(draft, None)["refusals"] == []
+    draft = make_draft(nodes.bare(), lock.as_wish(document, {}), load_rules(), request(lock=document, verb="validate"))
+    assert isinstance(draft, Draft)
+    assert finish(draft, None)["refusals"] == []

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge, judge_datacentre
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_datacentre
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
@@ -38,8 +40,8 @@ def parted(*profiles: str, current: bool = True, pending: bool | None = None) ->
 
 def reasons(facts: Any, layout: Any = None) -> list[str]:
     asked = Wish.from_variables({"gpuwright_want": ["driver=580"], "mig_layout": LAYOUT if layout is None else layout})
-    draft = planner.draft(facts, asked, load_rules(), planner.Request(host="node", today=date(2026, 11, 20)))
-    assert isinstance(draft, planner.Draft), draft
+    draft = make_draft(facts, asked, load_rules(), Request(host="node", today=date(2026, 11, 20)))
+    assert isinstance(draft, Draft), draft
     return [finding.reason for finding in draft.findings.get("mig", ()) if finding.action != "adopt"]
 
 
@@ -81,8 +83,8 @@ def test_before_the_driver_runs_the_service_is_all_that_is_asked_for() -> None:
 
 def test_the_component_comes_after_the_driver_and_before_what_hands_out_cards() -> None:
     asked = Wish.from_variables({"mig_layout": LAYOUT}).with_defaults()
-    draft = planner.draft(nodes.bare(), asked, load_rules(), planner.Request(host="node", today=date(2026, 11, 20)))
-    assert isinstance(draft, planner.Draft)
+    draft = make_draft(nodes.bare(), asked, load_rules(), Request(host="node", today=date(2026, 11, 20)))
+    assert isinstance(draft, Draft)
     order = list(draft.findings)
     assert order.index("nvidia_driver") < order.index("mig") < order.index("container_toolkit")
 
@@ -94,9 +96,9 @@ def test_the_doctor_judges_the_layout(profiles: tuple[str, ...], status: str) ->
         {"index": index, "bus_id": card["bus_id"], "name": "H100 SXM5 80GB", "profiles": ["3g.40gb", "3g.40gb"]}
         for index, card in enumerate(facts["pci"]["gpus"])
     ]
-    found = {check["id"]: check for check in judge_datacentre.judge_mig(judge.View(facts), {"mig": {"cards": cards}})}
+    found = {check["id"]: check for check in judge_datacentre.judge_mig(View(facts), {"mig": {"cards": cards}})}
     assert found["mig.layout"]["status"] == status
-    assert judge_datacentre.judge_mig(judge.View(facts), {}) == []
+    assert judge_datacentre.judge_mig(View(facts), {}) == []
 
 
 def test_a_lock_leaves_the_layout_to_the_host() -> None:

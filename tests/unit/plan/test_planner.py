@@ -14,7 +14,10 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query, removal, sealing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
@@ -30,11 +33,11 @@ def wish(**variables: Any) -> Wish:
     return Wish.from_variables(variables).with_defaults()
 
 
-def request(**changes: Any) -> planner.Request:
-    return planner.Request(**{"host": "node", "today": TODAY, **changes})
+def request(**changes: Any) -> Request:
+    return Request(**{"host": "node", "today": TODAY, **changes})
 
 
-def index_of(drafted: planner.Draft, **versions: str | None) -> Any:
+def index_of(drafted: Draft, **versions: str | None) -> Any:
     """What package_index answers when every package is there; ``versions`` overrides by name with _ for -."""
     named = {name.replace("_", "-"): version for name, version in versions.items()}
     candidates = {name: named.get(name, f"{nodes.DRIVER}-1") for name in drafted.packages}
@@ -57,10 +60,10 @@ def index_of(drafted: planner.Draft, **versions: str | None) -> Any:
 
 
 def plan(facts: Any, asked: Wish | None = None, **changes: Any) -> Any:
-    drafted = planner.draft(facts, asked or wish(), load_rules(), request(**changes))
+    drafted = make_draft(facts, asked or wish(), load_rules(), request(**changes))
     if isinstance(drafted, dict):
         return drafted
-    return planner.finish(drafted, index_of(drafted) if drafted.packages else None)
+    return finish(drafted, index_of(drafted) if drafted.packages else None)
 
 
 def proven(facts: Any, asked: Wish | None = None) -> Any:
@@ -72,7 +75,7 @@ def proven(facts: Any, asked: Wish | None = None) -> Any:
             "reason": None,
             "digest": made["digests"][name],
             "gpuwright": "0.1.0",
-            "stack": planner.stack_part(name, made["stack"]),
+            "stack": sealing.stack_part(name, made["stack"]),
             "gpus": ["10de:2330", "10de:2330"],
             "packages": {},
         }
@@ -119,30 +122,30 @@ def test_a_workstation_reads_what_helps_with_a_black_screen_only_before_a_boot()
 
 
 def test_a_plan_whose_packages_bring_another_kernel_is_refused() -> None:
-    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
     index = index_of(drafted)
     row = {"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1", "download_bytes": 1}
-    (refusal,) = planner.finish(drafted, index | {"install": [*index["install"], row]})["refusals"]
+    (refusal,) = finish(drafted, index | {"install": [*index["install"], row]})["refusals"]
     assert refusal["rule"] == "kernel-unasked"
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_headers_that_would_bring_another_kernel_are_taken_of_the_kernel_alone(known: bool) -> None:
-    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
     alone = f"linux-headers-{nodes.bare()['kernel']['next']}"
     assert alone in drafted.also
     index = index_of(drafted)
     row = {"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1", "download_bytes": 1}
     more = {alone: {"candidate": "6.12.94-1", "versions": ["6.12.94-1"]}} if known else {}
     index |= {"install": [*index["install"], row], "packages": index["packages"] | more}
-    absent = planner.absent(drafted, index)
+    absent = index_query.absent(drafted, index)
     assert absent == ({"headers=linux-headers-amd64": [alone]} if known else {})
-    again = planner.draft(nodes.bare(), wish(), load_rules(), replace(request(), absent=absent))
-    assert isinstance(again, planner.Draft)
+    again = make_draft(nodes.bare(), wish(), load_rules(), replace(request(), absent=absent))
+    assert isinstance(again, Draft)
     assert (alone in again.packages) == known
-    assert planner.absent(again, index) == {}
+    assert index_query.absent(again, index) == {}
 
 
 def test_the_wish_is_held_against_the_kernel_that_the_repair_keeps() -> None:
@@ -189,30 +192,30 @@ def test_the_plan_names_the_services_and_files_that_follow_from_an_installation(
 
 
 def test_without_an_answer_in_time_the_versions_are_unverified_and_the_plan_says_so() -> None:
-    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
     slow = nodes.index(problems=[{"kind": "timeout", "text": "no answer in 90 s", "remedy": "-"}])
-    made = planner.finish(drafted, slow)
+    made = finish(drafted, slow)
     assert not made["versions_verified"]
     assert made["ok"]
     assert any("no answer in 90 s" in row["text"] for row in made["warnings"])
 
 
 def test_a_wrong_key_is_a_refusal() -> None:
-    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
     problem = {"kind": "wrong-key", "text": "expected A, found B", "remedy": "ask the owner"}
-    made = planner.finish(drafted, nodes.index(problems=[problem]))
+    made = finish(drafted, nodes.index(problems=[problem]))
     assert not made["ok"]
     assert made["why_not"] == "expected A, found B -> ask the owner"
 
 
 def test_what_a_repository_without_an_answer_would_offer_is_not_complained_of_too() -> None:
-    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
     lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
     rows = [lost, *({"kind": "no-such-package", "text": f"no {name}", "remedy": "-"} for name in drafted.packages)]
-    made = planner.finish(drafted, nodes.index(problems=rows))
+    made = finish(drafted, nodes.index(problems=rows))
     assert [row["text"] for row in made["refusals"]] == ["http://mirror could not be reached"]
 
 
@@ -251,8 +254,8 @@ def test_a_moved_package_goes_back_to_its_sealed_version(done: Any) -> None:
     sealed["packages"] = {"nvidia-driver-cuda": "580.178.04-1"}  # type: ignore[assignment]
     moved = nodes.merged(done, {"seals": {"nvidia_driver": sealed}})
     moved["packages"]["installed"]["nvidia-driver-cuda"] = "580.95.05-1"
-    drafted = planner.draft(moved, wish(), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(moved, wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
     assert drafted.packages == ["nvidia-driver-cuda"]
     assert drafted.keep[EVERY_PACKAGE] == "580.178.04-1"
 
@@ -459,16 +462,16 @@ def test_what_only_root_may_read_is_not_known_and_neither_missing_nor_fine(done:
 def test_a_way_back_that_cannot_be_read_is_not_taken_for_none(done: Any, verb: str, rule: str) -> None:
     seen = nodes.merged(done, nodes.unseen())
     asked = request(verb=verb)
-    made = planner.take_back(seen, asked) if verb == "remove" else plan(seen, verb=verb)
+    made = removal.take_back(seen, asked) if verb == "remove" else plan(seen, verb=verb)
     assert [row["rule"] for row in made["refusals"]] == [rule]
     assert made["verdict"] == "fail"
 
 
 def test_without_root_nothing_else_is_complained_of() -> None:
-    drafted = planner.draft(nodes.bare(privileged=False), wish(), load_rules(), request(verb="up"))
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(nodes.bare(privileged=False), wish(), load_rules(), request(verb="up"))
+    assert isinstance(drafted, Draft)
     lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
-    made = planner.finish(drafted, nodes.index(problems=[lost]))
+    made = finish(drafted, nodes.index(problems=[lost]))
     assert [row["rule"] for row in made["refusals"]] == ["needs-root"]
 
 
@@ -545,25 +548,25 @@ def test_a_conflict_ends_the_plan_with_its_remedy() -> None:
 
 
 def test_what_the_index_lacks_is_named_so_that_the_rules_can_choose_again() -> None:
-    drafted = planner.draft(nodes.bare(), wish(), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
     newer = index_of(drafted, nvidia_driver_cuda="595.112.07-1", cuda_toolkit_13_0=None)
-    lacking = planner.absent(drafted, newer)
+    lacking = index_query.absent(drafted, newer)
     assert lacking == {"driver=580": ["595.112.07"], "cuda=13.0": []}
-    again = planner.draft(nodes.bare(), wish(), load_rules(), request(absent=lacking))
-    assert isinstance(again, planner.Draft)
+    again = make_draft(nodes.bare(), wish(), load_rules(), request(absent=lacking))
+    assert isinstance(again, Draft)
     assert again.context.stack["driver"]["branch"] != "580"
 
 
 def test_after_an_apply_a_missing_seal_is_no_reason_and_a_wrong_outcome_is() -> None:
     applied = plan(nodes.bare())["stack"]
-    good = planner.draft(nodes.provisioned(), wish(), load_rules(), request(applied=applied))
-    assert isinstance(good, planner.Draft)
-    assert planner.right(good) == []
+    good = make_draft(nodes.provisioned(), wish(), load_rules(), request(applied=applied))
+    assert isinstance(good, Draft)
+    assert sealing.right(good) == []
     unloaded = nodes.provisioned(kernel={"initramfs": {"blacklist_inside": False}})
-    bad = planner.draft(unloaded, wish(), load_rules(), request(applied=applied))
-    assert isinstance(bad, planner.Draft)
-    assert [finding.action for finding in planner.right(bad)] == ["configure"]
+    bad = make_draft(unloaded, wish(), load_rules(), request(applied=applied))
+    assert isinstance(bad, Draft)
+    assert [finding.action for finding in sealing.right(bad)] == ["configure"]
 
 
 def test_a_change_that_only_the_index_decided_leaves_the_seal_alone(done: Any) -> None:
@@ -602,19 +605,19 @@ def test_a_host_that_is_left_alone_is_so_in_the_result_of_its_task_too() -> None
 
 def test_a_wished_version_of_the_container_toolkit_is_held_to_in_the_index() -> None:
     asked = wish(container_toolkit_version="1.19.1")
-    drafted = planner.draft(nodes.bare(), asked, load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(nodes.bare(), asked, load_rules(), request())
+    assert isinstance(drafted, Draft)
     assert drafted.keep["nvidia-container-toolkit"] == "1.19.1-"
     newer = index_of(drafted, nvidia_container_toolkit="1.20.0-1")
-    refused = planner.finish(drafted, newer)
+    refused = finish(drafted, newer)
     assert [row["rule"] for row in refused["refusals"]] == ["index-version"]
     assert "nvidia-container-toolkit 1.20.0-1" in refused["refusals"][0]["text"]
 
 
 def test_a_wished_cudnn_is_held_to_in_the_index() -> None:
     asked = wish(gpuwright_want=["cuda", "cudnn=9.20.0.48"])
-    drafted = planner.draft(nodes.bare(), asked, load_rules(), request())
-    assert isinstance(drafted, planner.Draft), drafted
+    drafted = make_draft(nodes.bare(), asked, load_rules(), request())
+    assert isinstance(drafted, Draft), drafted
     kept = {name: start for name, start in drafted.keep.items() if "cudnn" in name}
     assert set(kept.values()) == {"9.20.0.48"}
 
@@ -632,7 +635,7 @@ def test_an_initramfs_that_the_run_made_again_is_sealed_with_what_it_changed(don
     made = plan(done)
     (initramfs,) = made["manages"]["nouveau_blacklist"]["light_files"]
     (blacklist, *_others) = made["manages"]["nouveau_blacklist"]["files"]
-    assert planner.to_seal(made, ["nvidia_driver"], done) == ["nvidia_driver"]
+    assert sealing.to_seal(made, ["nvidia_driver"], done) == ["nvidia_driver"]
     for reason, sealed in (
         (f"{initramfs} changed", True),
         (f"{initramfs} is gone", False),
@@ -640,4 +643,4 @@ def test_an_initramfs_that_the_run_made_again_is_sealed_with_what_it_changed(don
     ):
         seals = {"nouveau_blacklist": {**done["seals"]["nouveau_blacklist"], "state": "broken", "reason": reason}}
         seen = nodes.merged(done, {"seals": seals})
-        assert ("nouveau_blacklist" in planner.to_seal(made, ["nvidia_driver"], seen)) == sealed, reason
+        assert ("nouveau_blacklist" in sealing.to_seal(made, ["nvidia_driver"], seen)) == sealed, reason

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import index_of, request, wish
@@ -72,16 +74,16 @@ def with_driver(facts: Any, version: str, packages: list[str], licence: str) -> 
     )
 
 
-def drafted(facts: Any, *wants: str, verb: str = "up") -> planner.Draft:
-    made = planner.draft(facts, wish(gpuwright_want=list(wants)), load_rules(), request(verb=verb))
-    assert isinstance(made, planner.Draft), made
+def drafted(facts: Any, *wants: str, verb: str = "up") -> Draft:
+    made = make_draft(facts, wish(gpuwright_want=list(wants)), load_rules(), request(verb=verb))
+    assert isinstance(made, Draft), made
     return made
 
 
 def planned(facts: Any, *wants: str, verb: str = "up") -> dict[str, Any]:
     draft = drafted(facts, *wants, verb=verb)
-    made = planner.finish(draft, index_of(draft))
-    assert made["ok"], planner.why_not(made)
+    made = finish(draft, index_of(draft))
+    assert made["ok"], document.why_not(made)
     return made
 
 
@@ -283,7 +285,7 @@ def test_an_upgrade_moves_what_is_ours_to_the_branch_that_lives() -> None:
 
 def test_an_upgrade_says_what_to_ask_for_in_place_of_a_branch_that_was_emptied() -> None:
     asked = wish(gpuwright_want=["driver=535"])
-    made = planner.draft(before_it_was_emptied(ours=True), asked, load_rules(), request(verb="upgrade"))
+    made = make_draft(before_it_was_emptied(ours=True), asked, load_rules(), request(verb="upgrade"))
     assert isinstance(made, dict)
     (reason,) = made["conflicts"]
     assert (reason["rule"], reason["remedy"]) == (
@@ -299,7 +301,7 @@ def test_an_upgrade_moves_nothing_of_a_driver_that_was_adopted() -> None:
     facts["seals"] = {"nvidia_driver": {**seal, "stack": made["stack"]["driver"]}}
     draft = drafted(facts, "driver", verb="upgrade")
     assert not set(SERVER) & set(draft.packages)
-    made = planner.finish(draft, index_of(draft))
+    made = finish(draft, index_of(draft))
     assert "nvidia_driver" not in made["components"]
     assert "driver.transitional" in warned(made)
 

@@ -19,8 +19,14 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
     container_toolkit,
     nvidia_driver,
 )
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import driver_lock, runfile
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import planner, removal, way_back
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
+    driver_lock,
+    runfile,
+    way_back,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
@@ -56,11 +62,11 @@ def node(*states: dict[str, Any], copies: tuple[str, ...] = (), **history: Any) 
 
 
 def rolled_back(facts: Any, **versions: str | None) -> dict[str, Any]:
-    drafted = planner.draft(facts, wish(), load_rules(), request(verb="rollback"))
+    drafted = make_draft(facts, wish(), load_rules(), request(verb="rollback"))
     if isinstance(drafted, dict):
         return drafted
     named = {name.replace("-", "_"): version for name, version in at(OLD).items()} | versions
-    return planner.finish(drafted, index_of(drafted, **named) if drafted.packages else None)
+    return finish(drafted, index_of(drafted, **named) if drafted.packages else None)
 
 
 def test_the_driver_that_works_is_remembered_with_all_its_packages() -> None:
@@ -109,9 +115,9 @@ def test_a_lost_hold_is_no_change_of_driver_to_go_back_from(answered: bool) -> N
     assert pins
     lost = {name: version for name, version in facts["packages"]["installed"].items() if name not in pins}
     facts["packages"]["installed"] = lost
-    drafted = planner.draft(facts, wish(), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
-    made = planner.finish(drafted, index_of(drafted) if answered else None)
+    drafted = make_draft(facts, wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
+    made = finish(drafted, index_of(drafted) if answered else None)
     assert "nvidia_driver" in made["components"]
     assert made["remember"] is not None
     assert made["way_back"] is False
@@ -123,20 +129,20 @@ def test_a_lost_hold_is_no_change_of_driver_to_go_back_from(answered: bool) -> N
 def after_a_rollback(asked: Any, **driver: Any) -> Any:
     """The node as a rollback from 595 to 580 leaves it, for a wish that asked for 595."""
     facts = node(state())
-    drafted = planner.draft(facts, asked, load_rules(), request(verb="rollback"))
-    assert isinstance(drafted, planner.Draft), planner.why_not(drafted)
+    drafted = make_draft(facts, asked, load_rules(), request(verb="rollback"))
+    assert isinstance(drafted, Draft), document.why_not(drafted)
     stack = {**drafted.context.stack["driver"], **driver}
     return nodes.merged(facts, {"seals": {"nvidia_driver": {"stack": stack}}})
 
 
-def drafted_for(facts: Any, asked: Any, **changes: Any) -> planner.Draft:
-    drafted = planner.draft(facts, asked, load_rules(), request(**changes))
-    assert isinstance(drafted, planner.Draft), planner.why_not(drafted)
+def drafted_for(facts: Any, asked: Any, **changes: Any) -> Draft:
+    drafted = make_draft(facts, asked, load_rules(), request(**changes))
+    assert isinstance(drafted, Draft), document.why_not(drafted)
     return drafted
 
 
-def rules_told(drafted: planner.Draft) -> list[str]:
-    made = planner.finish(drafted, index_of(drafted) if drafted.packages else None)
+def rules_told(drafted: Draft) -> list[str]:
+    made = finish(drafted, index_of(drafted) if drafted.packages else None)
     return [row["text"] for row in made["warnings"] if row["rule"] == "rolled-back"]
 
 
@@ -205,12 +211,12 @@ def test_a_driver_that_is_back_is_not_judged_by_what_the_run_had_not_come_to(app
     back = drafted_for(facts, asked, verb="rollback", begun=begun, applied=stack)
     assert "cuda" not in back.findings
     assert "cuda" not in back.context.stack
-    assert set(planner.finish(back, index_of(back) if back.packages else None)["digests"]) & {"cuda"} == set()
+    assert set(finish(back, index_of(back) if back.packages else None)["digests"]) & {"cuda"} == set()
 
 
 def test_rollback_leads_to_exactly_what_was_there() -> None:
     made = rolled_back(node(state()))
-    assert made["ok"], planner.why_not(made)
+    assert made["ok"], document.why_not(made)
     (change,) = [row for row in made["changes"] if row["component"] == "nvidia_driver"]
     assert (change["from"], change["to"]) == (nodes.DRIVER, OLD)
     assert made["restore"]["install"] == [f"libcuda1={OLD}-1", f"nvidia-driver-cuda={OLD}-1"]
@@ -222,7 +228,7 @@ def test_rollback_leads_to_exactly_what_was_there() -> None:
 
 def test_a_kept_package_needs_no_index() -> None:
     made = rolled_back(node(state(), copies=(f"libcuda1_{OLD}-1_amd64.deb",)), nvidia_driver_cuda=f"{OLD}-1")
-    assert made["ok"], planner.why_not(made)
+    assert made["ok"], document.why_not(made)
     assert f"/var/lib/gpuwright/packages/libcuda1_{OLD}-1_amd64.deb" in made["restore"]["install"]
 
 
@@ -356,19 +362,19 @@ def without_its_file(source: str) -> dict[str, Any]:
 def test_a_record_that_does_not_say_which_file_brought_a_driver_is_refused() -> None:
     made = rolled_back(without_its_file("runfile"))
     assert [row["rule"] for row in made["refusals"]] == ["rollback-file"]
-    assert CHECKED in planner.why_not(made)
+    assert CHECKED in document.why_not(made)
 
 
 def test_packages_come_back_where_their_record_speaks_of_a_file_and_does_not_say_which() -> None:
     made = rolled_back(without_its_file("nvidia"), nvidia_driver_cuda=f"{CHECKED}-1", libcuda1=f"{CHECKED}-1")
-    assert made["ok"], planner.why_not(made)
+    assert made["ok"], document.why_not(made)
     assert made["restore"]["packages"] == at(CHECKED)
     assert (made["stack"]["driver"]["source"], made["stack"]["driver"]["adopted"]) == ("nvidia", True)
 
 
 def test_rollback_leads_from_one_file_to_the_other() -> None:
     made = rolled_back(with_file(of_file(nodes.DRIVER), of_file()))
-    assert made["ok"], planner.why_not(made)
+    assert made["ok"], document.why_not(made)
     (change,) = [row for row in made["changes"] if row["component"] == "nvidia_driver"]
     assert (change["from"], change["to"], change["files"]) == (nodes.DRIVER, OLD, [FILE["name"]])
     assert (made["restore"]["source"], made["restore"]["install"], made["restore"]["remove"]) == ("runfile", [], [])
@@ -377,11 +383,11 @@ def test_rollback_leads_from_one_file_to_the_other() -> None:
 
 def test_rollback_leads_from_packages_to_a_file_and_from_a_file_to_packages() -> None:
     to_file = rolled_back(node(of_file()))
-    assert to_file["ok"], planner.why_not(to_file)
+    assert to_file["ok"], document.why_not(to_file)
     assert (to_file["restore"]["source"], to_file["restore"]["install"]) == ("runfile", [])
     assert "libcuda1" in to_file["restore"]["remove"]
     to_packages = rolled_back(with_file(state()))
-    assert to_packages["ok"], planner.why_not(to_packages)
+    assert to_packages["ok"], document.why_not(to_packages)
     assert (to_packages["restore"]["source"], to_packages["stack"]["driver"]["source"]) == ("nvidia", "nvidia")
     assert to_packages["restore"]["install"] == [f"libcuda1={OLD}-1", f"nvidia-driver-cuda={OLD}-1"]
 
@@ -390,10 +396,10 @@ def test_the_return_of_a_failed_run_leads_to_the_driver_before_it_also_where_not
     facts = node()
     begun = way_back.working(facts)
     facts["history"]["states"] = [begun, state()]
-    drafted = planner.draft(
+    drafted = make_draft(
         facts, wish(), load_rules(), request(verb="rollback", begun={"remember": begun, "brings": None})
     )
-    assert isinstance(drafted, planner.Draft)
+    assert isinstance(drafted, Draft)
     assert drafted.state is not None
     assert drafted.state["version"] == nodes.DRIVER
 
@@ -411,12 +417,12 @@ def failed(**changes: Any) -> dict[str, Any]:
 
 def upgraded(row: dict[str, Any], **changes: Any) -> dict[str, Any]:
     facts = nodes.merged(proven(nodes.provisioned()), {"history": {"drivers": [], "failed": [row]}})
-    drafted = planner.draft(
+    drafted = make_draft(
         facts, wish(nvidia_driver_version="580.178.04"), load_rules(), request(verb="upgrade", **changes)
     )
-    assert isinstance(drafted, planner.Draft), planner.why_not(drafted)
+    assert isinstance(drafted, Draft), document.why_not(drafted)
     versions = dict.fromkeys((name.replace("-", "_") for name in drafted.packages), "580.178.04-1")
-    return planner.finish(drafted, index_of(drafted, **versions))
+    return finish(drafted, index_of(drafted, **versions))
 
 
 def test_a_driver_that_failed_on_this_kernel_is_not_tried_again_unasked() -> None:
@@ -508,7 +514,7 @@ def test_the_reason_that_is_remembered_names_the_script_that_failed() -> None:
 
 
 def taken_back(facts: Any) -> dict[str, Any]:
-    return planner.take_back(facts, request(verb="remove"))
+    return removal.take_back(facts, request(verb="remove"))
 
 
 def test_what_gpuwright_brought_goes_by_name() -> None:
@@ -649,8 +655,8 @@ SHADOW = "/etc/shadow"
 
 def returned(facts: Any, begun: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
     """The plan of a return in a run with these variables."""
-    drafted = planner.draft(facts, wish(**variables), load_rules(), request(verb="rollback", begun=begun))
-    return drafted if isinstance(drafted, dict) else planner.finish(drafted, index_of(drafted))
+    drafted = make_draft(facts, wish(**variables), load_rules(), request(verb="rollback", begun=begun))
+    return drafted if isinstance(drafted, dict) else finish(drafted, index_of(drafted))
 
 
 def naming(path: str, **changes: Any) -> dict[str, Any]:
@@ -670,7 +676,7 @@ def test_no_path_of_the_controller_is_taken_from_a_record() -> None:
 
 def test_what_the_node_says_it_kept_brings_no_path_of_the_controller_either() -> None:
     made = returned(with_file(naming(SHADOW), copies=[FILE["name"]]))
-    assert made["ok"], planner.why_not(made)
+    assert made["ok"], document.why_not(made)
     assert (made["stack"]["driver"]["runfile"]["addresses"], made.get("from_controller")) == ([], None)
     assert SHADOW not in str(made)
 
@@ -686,7 +692,7 @@ def test_a_return_in_a_run_takes_none_from_the_seal_of_the_node() -> None:
 
 def test_a_path_that_this_run_names_too_is_taken() -> None:
     made = returned(with_file(naming("/srv/it.run")), nvidia_driver_runfile="/srv/it.run")
-    assert made["ok"], planner.why_not(made)
+    assert made["ok"], document.why_not(made)
     assert made["from_controller"] == "/srv/it.run"
 
 
@@ -737,9 +743,9 @@ def test_a_record_that_names_what_no_role_writes_removes_nothing_and_says_which(
 
 def test_all_that_the_components_manage_may_be_removed_again() -> None:
     for facts in (node(), nodes.merged(nodes.bare(), {})):
-        drafted = planner.draft(facts, wish(), load_rules(), request())
+        drafted = make_draft(facts, wish(), load_rules(), request())
         assert not isinstance(drafted, dict)
-        plan = planner.finish(drafted, index_of(drafted) if drafted.packages else None)
+        plan = finish(drafted, index_of(drafted) if drafted.packages else None)
         for manages in plan["manages"].values():
             record = {
                 "files": manages["files"],
@@ -813,12 +819,12 @@ def test_the_setting_that_debians_own_open_modules_need_is_taken_back() -> None:
     facts = nodes.bare()
     facts["packages"]["sources"][0]["components"] = ["main", "contrib", "non-free"]
     asked = wish(gpuwright_want=["driver", "container-toolkit"], nvidia_driver_source="distro")
-    drafted = planner.draft(facts, asked, load_rules(), request())
-    assert isinstance(drafted, planner.Draft), planner.why_not(drafted)
-    files = planner.finish(drafted, index_of(drafted))["manages"]["container_toolkit"]["files"]
+    drafted = make_draft(facts, asked, load_rules(), request())
+    assert isinstance(drafted, Draft), document.why_not(drafted)
+    files = finish(drafted, index_of(drafted))["manages"]["container_toolkit"]["files"]
     assert container_toolkit.CDI_SETTING in files
     made = taken_back(node(files=files, components=["container_toolkit"]))
-    assert made["ok"], planner.why_not(made)
+    assert made["ok"], document.why_not(made)
     assert container_toolkit.CDI_SETTING in made["remove"]["files"]
 
 

@@ -28,10 +28,11 @@ _LOOKS_UP = ("get", "pop", "setdefault")
 
 
 def rooms(name: str) -> tuple[str, ...]:
-    """The modules that may decide by an id: its component, its part of the resolver, its framework."""
+    """The modules that may decide by an id: its component, its part of the resolver and of the wish, its framework."""
     return (
         f"plugin_utils.components.{name}",
         f"plugin_utils.resolver.{name}",
+        f"plugin_utils.wish.{name}",
         f"plugin_utils.resolver.frameworks.{name}",
         "plugin_utils.model",
     )

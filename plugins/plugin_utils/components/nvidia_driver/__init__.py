@@ -5,21 +5,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.dotted import upstream
 
 from ...model import index_answer, sections
 from ...resolver import systems
-from ..base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
-from . import driver_lock, exchange, fabric, runfile, secure_boot
+from ...rules import Rules
+from ...wish import Wish
+from ..base import Component, Context, Finding, Manages, Stack, missing_packages, repository_files, repository_findings
+from ..demand import Demand, continues
+from . import driver_lock, exchange, fabric, runfile, secure_boot, signed_modules
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
+NAME = "nvidia_driver"
 #: The package sources that a driver of each source comes from (names as the resolver gives them).
 SOURCES: Mapping[str, list[str]] = {
     "nvidia": ["nvidia-cuda", "epel"],
@@ -287,12 +290,6 @@ def version_prefix(driver: DriverStack) -> str:
     return f"{driver['version']}-" if driver.get("version") else f"{driver['branch']}."
 
 
-def continues(version: str, prefix: str) -> bool:
-    """Say whether a package's version, its epoch left out, begins as wished. A star in that stands for anything."""
-    upstream = version.split(":", 1)[-1]
-    return fnmatchcase(upstream, f"{prefix}*") if "*" in prefix else upstream.startswith(prefix)
-
-
 def _target(context: Context, driver: DriverStack) -> str:
     for name in versioned_packages(driver) or driver["packages"]:
         if name in context.versions and not name.startswith(HEADERS):
@@ -381,3 +378,90 @@ def _static_reason(context: Context) -> str | None:
     if context.facts["driver"]["loaded_version"] and services[PERSISTENCE_SERVICE]["active"] in ("inactive", "failed"):
         return "the persistence daemon does not run"
     return None
+
+
+def demands(stack: Stack, _wish: Wish) -> list[Demand]:
+    """Return the driver as the package index has to have it."""
+    driver = stack.get("driver")
+    if driver is None or driver["adopted"]:
+        return []
+    start = version_prefix(driver)
+    of_branch = [] if driver["source"] == "runfile" else carriers(driver)
+    of_next = signed_modules.package_of_next(stack)
+    # The pinning package of an exact build carries the build in its name.
+    first = [name for name in driver["packages"] if name in of_branch]
+    names = [
+        *first,
+        *(
+            name
+            for name in driver["packages"]
+            if name not in of_branch and not name.startswith(HEADERS) and name != of_next
+        ),
+    ]
+    version, fixed = driver.get("version"), bool(driver.get("version"))
+    return [
+        Demand(
+            "driver",
+            version or driver["branch"],
+            names,
+            lambda name, found: name not in of_branch or continues(found, start),
+            fixed,
+            branch=driver["branch"] if driver["source"] == "distro" else None,
+            of=lambda name: not name.startswith("cuda-toolkit-"),
+        )
+    ]
+
+
+def _also(stack: Stack, rules: Rules) -> list[str]:
+    """Return the names of the driver's packages in other branches: old drivers carry theirs in the name."""
+    driver = stack.get("driver")
+    if not driver or driver["adopted"]:
+        return []
+    branches = [row["branch"] for row in rules["driver_branches"]["rows"]]
+    return [
+        each
+        for name in driver["packages"]
+        if not name.startswith(("linux-", "kernel-", "python3-", "nvidia-driver-pinning-"))
+        for each in _of_branches(name, driver["branch"], branches)
+    ]
+
+
+def _of_branches(name: str, branch: str, branches: Iterable[str]) -> list[str]:
+    """Return a driver package's names in other branches: libnvidia-compute-580 gives libnvidia-compute-570 and libnvidia-compute."""
+    if f"-{branch}" not in name:
+        return [f"{name}-{other}" for other in branches]
+    return [name.replace(f"-{branch}", ""), *(name.replace(f"-{branch}", f"-{other}") for other in branches)]
+
+
+def _adoption(context: Context) -> Finding | None:
+    if not (context.stack.get("driver") or {}).get("adopted"):
+        return None
+    reason = "a working driver is there and satisfies the wish"
+    return Finding("adopt", reason, after=context.facts["driver"]["user_version"])
+
+
+def _versioned(context: Context) -> list[str]:
+    return versioned_packages(context.stack["driver"])
+
+
+def _branch(stack: Stack) -> str:
+    return str(stack["driver"]["branch"])
+
+
+COMPONENT = Component(
+    NAME,
+    wanted,
+    findings,
+    inputs,
+    manages,
+    adoption=_adoption,
+    parts=("driver",),
+    services=True,
+    boot=True,
+    versioned=_versioned,
+    members=members,
+    security="driver",
+    branch=_branch,
+    demands=demands,
+    also=_also,
+)

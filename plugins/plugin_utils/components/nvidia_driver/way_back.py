@@ -14,31 +14,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ...module_utils.records import history
-from ..components import Finding
-from ..components.base import not_known
-from ..components.nvidia_driver import runfile
-from ..model import sections
-from ..resolver import adoption
-from ..wish import Wish
+from ....module_utils.records import history
+from ...model import sections
+from ...resolver import adoption
+from ...wish import Wish
+from ..base import Finding, not_known
+from . import runfile
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Driver, Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, DriverState
 
-    from ..resolver.situation import Situation
+    from ...resolver.situation import Situation
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PACKAGE_MANAGERS = ("apt-get", "dpkg", "dnf")
 _NO_SPACE = "No space left on device"
-#: The parts of a stack that a component brings and that need a driver.
-_PARTS = {
-    "mig": ("mig",),
-    "cuda": ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat"),
-    "container_toolkit": ("container_toolkit",),
-    "frameworks": ("frameworks",),
-}
 _ADDRESS = re.compile(r"https?://")
 #: As dpkg and rpm say it.
 _SCRIPT_FAILED = re.compile(r".*\bscript (?:subprocess )?returned error exit status.*|.*\bscriptlet failed\b.*")
@@ -203,14 +195,6 @@ def failed_before(facts: Facts, brings: Mapping[str, Any]) -> dict[str, Any] | N
 def without_driver(wish: Wish) -> Wish:
     """A wish that leaves the driver to the state that is returned to."""
     return replace(wish, driver_source=None, driver_branch=None, driver_version=None, driver_modules=None)
-
-
-def restored(stack: Mapping[str, Any], findings: Mapping[str, Any]) -> dict[str, Any]:
-    """The stack that a return from a failed driver is judged by: the driver, and what else is right as it is. What the run had not come to
-    is not there, and is no fault of the driver that is back.
-    """
-    unmet = {part for name in findings for part in _PARTS.get(name, ())}
-    return {part: value for part, value in stack.items() if part not in unmet}
 
 
 def asked(wish: Wish) -> dict[str, str | None]:

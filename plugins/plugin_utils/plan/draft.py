@@ -1,0 +1,222 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan before the package index was asked: what the components find against the stack that the rules give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.base.versions import EVERY_PACKAGE
+from .. import resolver
+from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, repair
+from ..components.demand import continues
+from ..components.nvidia_driver import exchange, fabric, kernels, way_back
+from ..resolver import lock, repositories, situation
+from ..rules import Rules, hosts
+from ..wish import BadInput, Wish
+from . import availability, document, expectations, findings, proof, upgrading
+from .request import Request
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState
+
+
+_POWER_CYCLE = "look at the kernel log for Xid 79; power-cycle the node, then inspect it"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan before the package index was asked. ``also``: names under which it may have what else there is.
+    ``state``: the remembered driver that the node returns to, see way_back.py.
+    ``narrow``: what its first answer showed that versions have to begin with.
+    ``builders``: repositories that dnf may need and that are not enabled, see resolver/repositories.py.
+    """
+
+    request: Request
+    wish: Wish
+    context: Context
+    answer: Mapping[str, Any]
+    findings: Mapping[str, list[Finding]]
+    also: Sequence[str] = ()
+    state: DriverState | None = None
+    narrow: Mapping[str, str] = field(default_factory=dict)
+    builders: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def packages(self) -> list[str]:
+        """Packages whose exact versions the index has to give; each name once."""
+        names = [name for found in self.findings.values() for finding in found for name in finding.packages]
+        names += upgrading.candidates(self.context, self.request)
+        tools = proof.missing_tools(self.context) if self.findings or self.context.facts["proof"] is None else []
+        kept = way_back.copies(self.state, self.context.facts) if self.state else {}
+        return [name for name in dict.fromkeys([*names, *tools]) if name not in kept]
+
+    @property
+    def replaced(self) -> dict[str, str]:
+        """Packages of another source that the driver's take the place of, with their versions."""
+        driver = self.context.stack.get("driver")
+        due = driver is not None and self.state is None and nvidia_driver.NAME in self.findings
+        return exchange.replaced(self.context.facts, driver) if driver and due else {}
+
+    @property
+    def keep(self) -> dict[str, str]:
+        """Version (or its beginning) that packages have to have, whatever newer the index offers: a sealed version that
+        still satisfies the wish, else the driver's branch or version. The pinning package is not installed yet, so the
+        driver's own goes for everything that it depends on too.
+        """
+        if self.state:
+            return {name: version for name, version in self.state["packages"].items() if name in self.packages}
+        driver = self.context.stack.get("driver")
+        versioned = [] if driver is None or driver["adopted"] else nvidia_driver.versioned_packages(driver)
+        prefix = nvidia_driver.version_prefix(driver) if driver and versioned else ""
+        aim = self.request.aim or {}
+        if nvidia_driver.NAME in aim:
+            prefix = f"{aim[nvidia_driver.NAME]}-"
+        # What goes along with the driver goes to its version, whatever was sealed of it.
+        stays = set(self.packages).difference(self.context.along)
+        sealed = {name: version for name, version in self._sealed.items() if name in stays}
+        wished: dict[str, str] = {}
+        for name, component in COMPONENTS.items():
+            wished |= component.version_prefixes(self.context.stack, aim.get(name))
+        wished |= dict.fromkeys(versioned, prefix)
+        keep = {name: start for name, start in wished.items() if name in self.packages and name not in versioned}
+        keep |= {name: version for name, version in sealed.items() if continues(version, wished.get(name, ""))}
+        if driver is not None and set(versioned) & set(self.packages):
+            ours = next(
+                (version for name, version in self._sealed.items() if name in versioned and continues(version, prefix)),
+                prefix,
+            )
+            keep[EVERY_PACKAGE] = ours
+            keep |= fabric.keep(self.context, driver, self.packages, ours)
+        return {**keep, **self.narrow}
+
+    @property
+    def _sealed(self) -> dict[str, str]:
+        """What the seals say is there, where that is to stay."""
+        if self.request.moves:
+            return {}
+        seals = {
+            name: seal
+            for name, seal in (self.context.facts["seals"] or {}).items()
+            # A version of another source is none that the wish leaves there.
+            if not (name == nvidia_driver.NAME and self.replaced)
+        }
+        return {name: version for seal in seals.values() for name, version in (seal.get("packages") or {}).items()}
+
+
+def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | dict[str, Any]:
+    """The findings of every wished component; a finished plan where there is nothing to find out (error, skip, conflict)."""
+    ended = _ended_by_cards(facts, wish, request)
+    if ended is not None:
+        return ended
+    state = (
+        ((request.begun or {}).get("remember") or way_back.target(facts))
+        if request.returns and request.applied is None
+        else None
+    )
+    if request.returns and state is None and request.applied is None:
+        return document.ended(facts, request, refusals=[way_back.nowhere(facts)])
+    fixed = _fixed_driver(facts, wish, request, state)
+    if request.returns or fixed is not None:
+        wish = way_back.without_driver(wish)
+    try:
+        where = situation.situation_from_facts(
+            facts,
+            wish,
+            rules,
+            today=request.today,
+            previous=_previous(request, state),
+            absent=request.absent,
+        )
+        where = replace(where, moves=request.moves, kernel=repair.kernel_kept(facts) or where.kernel)
+        where = way_back.arriving(where, state)
+        answer = resolver.resolve(where, wish, rules)
+    except BadInput as error:
+        return document.bad_input(facts, request, error)
+    conflicts = _conflicts(answer, where, rules, request)
+    if conflicts:
+        return document.ended(facts, request, conflicts=conflicts)
+    answer = {**answer, "stack": lock.with_wheels(request.lock, answer["stack"])}
+    context = Context(
+        facts=facts,
+        stack=answer["stack"] | ({} if fixed is None else {"driver": fixed}),
+        provision_only=bool(wish.provision_for) and not facts["pci"]["gpus"],
+        cards_missing=bool(wish.provision_for)
+        and not facts["pci"]["gpus"]
+        and expectations.missing_cards(facts, wish) is not None,
+        cpu_only=not facts["pci"]["gpus"] and not wish.provision_for and not hosts.has_gpu_off_the_bus(facts),
+        variables=request.inputs,
+        condemned=frameworks.condemned(facts) if request.applied is None else (),
+    )
+    if request.begun is not None:
+        context = replace(context, stack=_restored(context, request))
+    found = findings.with_return(findings.of_components(context, request), state, facts)
+    also = (
+        [
+            *availability.also(answer["stack"], rules),
+            *filter(None, [kernels.headers_alone(context)]),
+            *(member for name in found for member in COMPONENTS[name].members(context)),
+        ]
+        if found
+        else ()
+    )
+    builders = repositories.builders(where, rules)
+    return Draft(request, wish, context, answer, found, also, state, builders=builders)
+
+
+def _restored(context: Context, request: Request) -> dict[str, Any]:
+    """The stack that a return from a failed driver is judged by: the driver, and what else is right as it is. What the run had not come to
+    is not there, and is no fault of the driver that is back.
+    """
+    unmet = {part for name in findings.of_components(context, request) for part in COMPONENTS[name].parts}
+    unmet -= set(nvidia_driver.COMPONENT.parts)
+    return {part: value for part, value in context.stack.items() if part not in unmet}
+
+
+def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> dict[str, Any] | None:
+    """The finished plan of a machine without cards, where that ends it; None where there is something to plan for."""
+    if not facts["pci"]["gpus"] and not wish.provision_for:
+        missing = expectations.missing_cards(facts, wish)
+        if missing:
+            return document.without_cards(facts, wish, request, missing, hosts.missing_remedy(facts, _POWER_CYCLE))
+        trouble = hosts.windows_trouble(facts)
+        if trouble:
+            return document.without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
+        if not request.local and not hosts.has_gpu_off_the_bus(facts):
+            return document.skipped(facts, request)
+    return None
+
+
+def _conflicts(
+    answer: Mapping[str, Any], where: situation.Situation, rules: Rules, request: Request
+) -> list[dict[str, Any]]:
+    """Why the wish cannot be met, or the lock not be held."""
+    if request.lock is None:
+        return [] if answer["ok"] else list(answer["conflicts"])
+    if not answer["ok"]:
+        return lock.unresolved(request.lock, where, answer["conflicts"], rules)
+    return lock.differences(request.lock, where, answer["stack"], rules)
+
+
+def _previous(request: Request, state: DriverState | None) -> Mapping[str, Any] | None:
+    """The driver that was just applied, or is returned to: it is ours, and not a stranger's to be adopted."""
+    if state is not None:
+        return way_back.sealed_in(state)
+    return None if request.applied is None else request.applied.get("driver")
+
+
+def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: DriverState | None) -> Mapping[str, Any] | None:
+    """The driver part of the stack where the rules do not choose it: of a node that goes back exactly the one that worked, whatever is
+    preferred today; and the one that somebody's rollback led to, until the wish for a driver changes or an upgrade is asked for.
+    """
+    if state is not None:
+        driver = way_back.stack_of(state, wish.driver_runfile)
+        # That a run goes back by itself is nobody's wish: see refusals.py.
+        return driver if request.begun is not None else {**driver, "stays": way_back.asked(wish)}
+    if request.applied is not None:
+        driver = request.applied.get("driver") or {}
+        return driver if driver and (request.returns or driver.get("stays") is not None) else None
+    return None if request.moves or request.lock is not None else way_back.staying(facts, wish)
