@@ -65,9 +65,7 @@ _NOT_ON_BUS = (
 )
 
 
-def judge(
-    facts: Facts, stack: Mapping[str, Any] | None = None, expected: Mapping[str, Any] | None = None
-) -> list[Check]:
+def judge(facts: Facts, stack: Stack | None = None, expected: Mapping[str, object] | None = None) -> list[Check]:
     """Every check that an observation allows.
 
     Args:
@@ -78,7 +76,7 @@ def judge(
             ``gpus`` (``False``: cards are not looked at, as when a machine is prepared before they are put in).
     """
     view = View(facts)
-    wanted, wished = cast("Expected", dict(expected or {})), cast("Stack", stack or {})
+    wanted, wished = cast("Expected", dict(expected or {})), stack or {}
     result: list[Check] = []
     if wanted.get("gpus") is not False:
         result += judge_cards(view, wished, wanted)

@@ -204,9 +204,9 @@ def _pins(name: str, content: str) -> list[wheels.Wheel]:
     return found
 
 
-def with_wheels(document: Mapping[str, Any] | None, stack: Stack) -> Stack:
+def with_wheels(document: Lock | None, stack: Stack) -> Stack:
     """Return a node's stack with the wheels that the lock it is held to names, where it names any."""
-    frameworks: Sequence[LockFramework] = (document or {}).get("stack", {}).get("frameworks") or ()
+    frameworks: Sequence[LockFramework] = (document["stack"].get("frameworks") if document else None) or ()
     named = {each["name"]: each["wheels"] for each in frameworks if "wheels" in each}
     if "frameworks" not in stack or not named:
         return stack.copy()
@@ -360,22 +360,20 @@ def as_wants(stack: LockStack) -> list[str]:
 # holding a node to one ---------------------------------------------------------------------------------
 
 
-def unresolved(
-    document: Mapping[str, Any], situation: Situation, conflicts: Sequence[Conflict], rules: Rules
-) -> list[Any]:
+def unresolved(document: Lock, situation: Situation, conflicts: Sequence[Conflict], rules: Rules) -> list[Conflict]:
     """Return why a node cannot be held to a lock whose versions do not resolve on it."""
-    held = cast("Lock", document)
+    held = document
     if _without_its_cards(held, situation):
         return [_refused(held, situation, rules)]
     rows: list[Conflict] = [{**entry, "remedy": f"in a lock of its own: {entry['remedy']}"} for entry in conflicts]
     return [_refused(held, situation, rules), *rows]
 
 
-def differences(document: Mapping[str, Any], situation: Situation, stack: Stack, rules: Rules) -> list[Any]:
+def differences(document: Lock, situation: Situation, stack: Stack, rules: Rules) -> list[Conflict]:
     """Return why a node cannot be held to a lock, and a conflict for everything of its stack that is not the lock's; empty
     where it can.
     """
-    held = cast("Lock", document)
+    held = document
     theirs, ours, driver = held["stack"], _stack(stack), stack.get("driver")
     adopted = driver is not None and driver["adopted"]
     found = []
