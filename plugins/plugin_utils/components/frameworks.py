@@ -9,13 +9,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import judge_files
 
 from ..model.stack import Stack
 from ..wish import Wish, specifiers
 from .base import Component, Context, Finding, Manages, Need
 from .demand import Demand
+from .view import View
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 # Packages of which an environment has one set: what another variant left behind is loaded too. The role makes the environment anew then.
@@ -182,4 +185,13 @@ def _space(change: Mapping[str, Any], context: Context) -> list[Need]:
     return [Need(path, size, FRAMEWORK_FILES) for path in change["files"][:1]]
 
 
-COMPONENT = Component(NAME, wanted, findings, inputs, manages, parts=("frameworks",), demands=demands, space=_space)
+def judge(view: View, stack: Stack) -> list[Check]:
+    """What pip installed for each framework is still there; an environment that is not made yet has nothing to judge."""
+    environments = view.get("environments") or {}
+    paths = [framework["path"] for framework in stack.get("frameworks") or ()]
+    return [judge_files(path, environments[path].get("damage") or ()) for path in paths if path in environments]
+
+
+COMPONENT = Component(
+    NAME, wanted, findings, inputs, manages, parts=("frameworks",), demands=demands, space=_space, judge=judge
+)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge, smi_messages
-from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import judge_files
 
 from ..components import COMPONENTS
 from ..components.nvidia_driver import driver_lock, secure_boot
@@ -86,7 +85,6 @@ def judge(facts: Facts, stack: Stack | None = None, expected: Mapping[str, objec
     result += judge_disks(view)
     for component in COMPONENTS.values():
         result += component.judge(view, wished)
-    result += judge_environments(view, wished)
     if wanted.get("seals") is not False:
         result += judge_seals(view)
     if wanted.get("proof") is not False:
@@ -599,17 +597,6 @@ def _judge_disk(disk: Disk) -> list[Check]:
             **rest,
         )
     )
-    return result
-
-
-def judge_environments(view: View, stack: Stack) -> list[Check]:
-    """What pip installed for each framework is still there; an environment that is not made yet has nothing to judge."""
-    environments = view.get("environments") or {}
-    result = []
-    for path in [framework["path"] for framework in stack.get("frameworks") or ()]:
-        if path not in environments:
-            continue
-        result.append(judge_files(path, environments[path].get("damage") or ()))
     return result
 
 
