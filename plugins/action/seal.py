@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, ProofVerdict
     from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import FactsSummary, Plan
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Failure, Returned
 
 
@@ -59,7 +59,7 @@ class ActionModule(NodeAction):
         if left:
             reasons = "; ".join(finding.reason for finding in left)
             raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
-        plan = cast("Plan", finish(drafted, None))
+        plan = finish(drafted, None)
         seals = {name: self._record(name, plan, facts) for name in sealing.to_seal(plan, begun["components"], facts)}
         self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
         told = [row for row in begun["warnings"] if row["rule"] in notices.OF_THE_INDEX]
@@ -131,7 +131,7 @@ class ActionModule(NodeAction):
         if failure is None or back:
             facts = look.facts()
             record["gpus"] = document.cards(facts)
-            record["summary"] = cast("FactsSummary", document.summary(facts))
+            record["summary"] = document.summary(facts)
             record["measurements"] = dict(arguments.get("measurements") or {})
             self.on_node(
                 "node_seal",

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import date
-from typing import Any, cast
+from typing import Any
 
 import jsonschema
 import pytest
@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.gate.schema import SchemaError, compile_definitions
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -335,8 +334,8 @@ def test_what_comes_through_can_be_planned(verb: str, facts: Any, number: int, i
         planned = drafted if isinstance(drafted, dict) else finish(drafted, honest.INDEX if index else None)
     document.describe(planned)
     if verb == "status":
-        drift.status(admitted, cast("Plan", planned))
-    records.ended_in_plan(cast("Plan", planned))
+        drift.status(admitted, planned)
+    records.ended_in_plan(planned)
     assert planned["from_controller"] is None
 
 

@@ -121,13 +121,12 @@ class Look:
             request = replace(request, lock=held)
             wish = self._wish(held)
         except BadInput as error:
-            return cast("Plan", document.bad_input(facts, request, error))
+            return document.bad_input(facts, request, error)
         # A Jetson has what people want by default from its own image: there only what is asked for by name is looked at.
         whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults()
         # A lock has said what is wished of each.
         whole = whole.with_roles(only if request.lock is None else ())
-        drafted = make_draft(facts, whole, RULES, request)
-        return cast("Plan", drafted) if isinstance(drafted, dict) else drafted
+        return make_draft(facts, whole, RULES, request)
 
     def index(self, drafted: Draft) -> PackageIndex | None:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
@@ -136,7 +135,9 @@ class Look:
         if not drafted.packages or drafted.request.verb not in (*APPLYING, "plan"):
             return None
         repositories = drafted.context.stack.get("repositories") or []
-        addresses = [url for row in repositories for url in (*row["uris"], (row.get("key") or {}).get("url")) if url]
+        addresses = [url for row in repositories for url in row["uris"]]
+        keys = [row.get("key") for row in repositories]
+        addresses += [key["url"] for key in keys if key]
         arguments = {
             "repositories": repositories,
             "credentials": credentials.of_variables(addresses, self.action.variables(self.task_vars, WISH_VARIABLES)),
@@ -152,7 +153,7 @@ class Look:
     def plan(self, facts: Facts, *, only: list[str]) -> Plan:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
         if self.verb == "remove":
-            return cast("Plan", removal.take_back(facts, self._request(only, None, {})))
+            return removal.take_back(facts, self._request(only, None, {}))
         lacking: dict[str, list[str]] = {}
         while True:
             drafted = self.draft(facts, only=only, absent=lacking)
@@ -167,8 +168,7 @@ class Look:
                 drafted = security_floors.to_the_floor(drafted, index, RULES)
                 index = self.index(drafted)
             tighter = index_query.tightened(drafted, index)
-            plan = finish(tighter, self.index(tighter)) if tighter else finish(drafted, index)
-            return cast("Plan", plan)
+            return finish(tighter, self.index(tighter)) if tighter else finish(drafted, index)
 
     def save(self, kind: str, document: Mapping[str, object], *, packed: bool = False) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""

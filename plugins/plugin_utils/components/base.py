@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
+    from ..model.plan import Change, Managed
+    from ..model.stack import Repository, Stack
     from ..rules import Rules
     from ..wish import Wish
     from .demand import Demand
     from .view import View
-
-#: What the resolver decided, by part.
-Stack = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,12 @@ class Context:
     """
 
     facts: Facts
-    stack: Mapping[str, Any]
+    stack: Stack
     versions: Mapping[str, str] = field(default_factory=dict)
     provision_only: bool = False
     cards_missing: bool = False
     cpu_only: bool = False
-    variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    variables: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     along: Sequence[str] = ()
     condemned: Sequence[str] = ()
     leaves: Sequence[str] = ()
@@ -91,7 +90,7 @@ class Manages:
     services: Sequence[str] = ()
     environments: Sequence[str] = ()
 
-    def as_dict(self) -> dict[str, list[str]]:
+    def as_dict(self) -> Managed:
         """As the module node_seal takes it."""
         return {
             "files": list(self.files),
@@ -123,7 +122,7 @@ def _none(*_arguments: Any) -> tuple[()]:
     return ()
 
 
-def _no_keys(*_arguments: Any) -> dict[str, Any]:
+def _no_keys(*_arguments: Any) -> dict[str, Never]:
     return {}
 
 
@@ -162,7 +161,7 @@ class Component:
     name: str
     wanted: Callable[[Context], bool]
     findings: Callable[[Context], list[Finding]]
-    inputs: Callable[[Context], Mapping[str, Any]] = _no_keys
+    inputs: Callable[[Context], Mapping[str, object]] = _no_keys
     manages: Callable[[Context], Manages] | None = None
     adoption: Callable[[Context], Finding | None] = _not
     parts: Sequence[str] = ()
@@ -176,10 +175,10 @@ class Component:
     branch: Callable[[Stack], str | None] = _not
     demands: Callable[[Stack, Wish], Sequence[Demand]] = _none
     also: Callable[[Stack, Rules], Sequence[str]] = _none
-    space: Callable[[Mapping[str, Any], Context], Sequence[Need]] = _none
+    space: Callable[[Change, Context], Sequence[Need]] = _none
     judge: Callable[[View, Stack], Sequence[Check]] = _none
     merged: Sequence[str] = ()
-    removes: Callable[[Facts, Sequence[str]], Mapping[str, Any]] = _no_keys
+    removes: Callable[[Facts, Sequence[str]], Mapping[str, object]] = _no_keys
     package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, Step] = field(default_factory=dict)
 
@@ -189,7 +188,7 @@ class Component:
 
     def stack_part(self, stack: Stack) -> Any:
         """Its part of the stack, as its seal carries it."""
-        return next((stack[part] for part in self.parts[:1] if stack.get(part)), {})
+        return next((stack.get(part) for part in self.parts[:1] if stack.get(part)), {})
 
 
 def not_known(facts: Facts, fact: str, what: str) -> str:
@@ -254,7 +253,7 @@ def _displaced(context: Context, names: Sequence[str]) -> list[Finding]:
     ]
 
 
-def wanted_repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
+def wanted_repositories(context: Context, names: Sequence[str]) -> list[Repository]:
     """The named package sources, without those that the host has by its own: a second source at the same address with
     another key would make apt stop with "Conflicting values set for option Signed-By".
     """

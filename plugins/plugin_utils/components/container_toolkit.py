@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, dotted
 
 from ..model import sections
 from ..model.errors import Refusal
+from ..model.stack import Stack
 from ..model.work import Unit, Work
 from ..wish import Wish
 from . import package_calls
@@ -22,7 +23,6 @@ from .base import (
     Finding,
     Manages,
     Plan,
-    Stack,
     Step,
     missing_packages,
     repository_files,
@@ -133,7 +133,8 @@ def _docker(context: Context) -> bool:
 
 def _cdi_files(context: Context) -> list[str]:
     """The setting that lets the toolkit's unit know the module of this driver, where it does not by itself."""
-    module = (context.stack.get("driver") or {}).get("kernel_module")
+    driver = context.stack.get("driver")
+    module = driver["kernel_module"] if driver else None
     return [] if module is None or module in _CDI_KNOWS else [CDI_SETTING]
 
 
@@ -167,7 +168,7 @@ def manages(context: Context) -> Manages:
     )
 
 
-def inputs(context: Context) -> Mapping[str, Any]:
+def inputs(context: Context) -> Mapping[str, object]:
     toolkit = context.stack["container_toolkit"]
     setting = {"cdi_setting": True} if _cdi_files(context) else {}
     return {"version_spec": toolkit["version_spec"], "packages": list(toolkit["packages"]), **setting}
@@ -191,10 +192,12 @@ def toolkit_packages(context: Context) -> list[str]:
 
 def version_prefixes(stack: Stack, aim: str | None = None) -> dict[str, str]:
     """What the packages' versions begin with, where one was asked for (1.19.1 exactly, or any 1.19) or is aimed at."""
-    toolkit = stack.get("container_toolkit") or {}
+    toolkit = stack.get("container_toolkit")
+    if toolkit is None:
+        return {}
     if aim:
         return dict.fromkeys(toolkit["packages"], f"{aim}-")
-    specifier = toolkit.get("version_spec") or ""
+    specifier = toolkit["version_spec"]
     if not specifier.startswith("=="):
         return {}
     start = specifier[2:-1] if specifier.endswith("*") else f"{specifier[2:]}-"
@@ -224,9 +227,10 @@ def _has_runtime(context: Context) -> bool:
     return has_runtime(context.facts["containers"]["docker"])
 
 
-def has_runtime(docker: Mapping[str, Any]) -> bool:
+def has_runtime(docker: Mapping[str, object]) -> bool:
     """Say whether Docker's configuration, in which a person may have written anything, names the NVIDIA runtime."""
-    runtimes = (docker.get("daemon_json") or {}).get("runtimes")
+    written = docker.get("daemon_json")
+    runtimes = written.get("runtimes") if isinstance(written, Mapping) else None
     return isinstance(runtimes, Mapping) and "nvidia" in runtimes
 
 
@@ -377,7 +381,7 @@ def _ending(context: Context, stale: bool, *, may_restart: bool) -> Ending:
 
 def demands(stack: Stack, _wish: Wish) -> list[Demand]:
     """Return the toolkit as the package index has to have it."""
-    toolkit = stack.get(NAME)
+    toolkit = stack.get("container_toolkit")
     if not toolkit:
         return []
     specifier = toolkit["version_spec"]

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout, paths
 
 from ..model import sections
+from ..model.plan import WholeCard
+from ..model.stack import Mig, MigCard, Stack
 from ..model.work import File, Unit, Work
 from . import busy
-from .base import Component, Context, Finding, Manages, Plan, Stack, Step
+from .base import Component, Context, Finding, Manages, Plan, Step
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
@@ -62,7 +64,7 @@ def manages(context: Context) -> Manages:
     return Manages(files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE] if _runs_here(context) else [])
 
 
-def inputs(context: Context) -> Mapping[str, Any]:
+def inputs(context: Context) -> Mapping[str, object]:
     return {"cards": context.stack["mig"]["cards"]}
 
 
@@ -70,17 +72,24 @@ def wrong_cards(facts: Facts, stack: Stack) -> list[tuple[str, str, str]]:
     """Cards that are not parted as wished: place, what is there, what is wished. A card whose mode waits for a reset is none: only
     a boot helps it. Nothing where nvidia-smi was not asked.
     """
+    layout = stack.get("mig")
+    return parted_otherwise(facts, layout["cards"] if layout else ())
+
+
+def parted_otherwise(facts: Facts, cards: Sequence[MigCard | WholeCard]) -> list[tuple[str, str, str]]:
+    """Cards that are not parted as their layout says."""
     rows = {row["pci_bus_id"]: row for row in sections.cards(facts)}
     listed = (facts["smi"].get("mig_devices") if facts["smi"] else None) or {}
     wrong = []
-    for card in (stack.get("mig") or {}).get("cards") or ():
-        row = rows.get(card["bus_id"])
+    for card in cards:
+        bus_id = card["bus_id"] or ""
+        row = rows.get(bus_id)
         if row is None or waits(row, bool(card["profiles"])):
             continue
         profiles = listed.get(row["uuid"] or "", [])
         if not mig_layout.is_right({**row["mig"], "profiles": profiles}, card["profiles"]):
             there = ", ".join(profiles) or ("no instances" if row["mig"]["current"] else "MIG is off")
-            wrong.append((card["bus_id"], there, ", ".join(card["profiles"]) or "MIG off"))
+            wrong.append((bus_id, there, ", ".join(card["profiles"]) or "MIG off"))
     return wrong
 
 
@@ -176,17 +185,17 @@ def refuse(context: Context, plan: Plan) -> None:
 
 def take_back(facts: Facts) -> list[Finding]:
     """The cards that gpuwright parted and that are not whole again."""
-    parted = wrong_cards(facts, {"mig": {"cards": _whole(facts)}})
+    parted = parted_otherwise(facts, _whole(facts))
     return [Finding("remove", f"{bus_id} is parted", there, wished) for bus_id, there, wished in parted]
 
 
-def _whole(facts: Facts) -> list[dict[str, Any]]:
+def _whole(facts: Facts) -> list[WholeCard]:
     """The layout in which the cards that gpuwright parted are whole again."""
-    stack = sections.sealed_stack(facts, NAME)
+    stack = cast("Mig", sections.sealed_stack(facts, NAME))
     return [{"bus_id": card["bus_id"], "profiles": []} for card in stack.get("cards") or () if card["bus_id"]]
 
 
-def _removes(facts: Facts, _files: Sequence[str]) -> dict[str, Any]:
+def _removes(facts: Facts, _files: Sequence[str]) -> dict[str, object]:
     return {"mig": _whole(facts)}
 
 

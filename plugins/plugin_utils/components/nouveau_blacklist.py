@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ..model.errors import Refusal
 from ..model.work import File, Work
@@ -74,7 +74,7 @@ def _of_dracut(context: Context) -> list[str]:
     return [DRACUT] if context.facts["kernel"]["initramfs"]["tool"] == "dracut" else []
 
 
-def inputs(context: Context) -> Mapping[str, Any]:
+def inputs(context: Context) -> Mapping[str, object]:
     return {"kernel": context.facts["kernel"]["next"]}
 
 

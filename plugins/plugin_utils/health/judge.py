@@ -63,7 +63,7 @@ _NOT_ON_BUS = (
 )
 
 
-def judge(facts: Facts, stack: Mapping[str, Any] | None = None, expected: Expected | None = None) -> list[Check]:
+def judge(facts: Facts, stack: Stack | None = None, expected: Mapping[str, object] | None = None) -> list[Check]:
     """Every check that an observation allows.
 
     Args:
@@ -74,7 +74,7 @@ def judge(facts: Facts, stack: Mapping[str, Any] | None = None, expected: Expect
             ``gpus`` (``False``: cards are not looked at, as when a machine is prepared before they are put in).
     """
     view = View(facts)
-    wanted, wished = cast("Expected", dict(expected or {})), cast("Stack", stack or {})
+    wanted, wished = cast("Expected", dict(expected or {})), stack or {}
     result: list[Check] = []
     if wanted.get("gpus") is not False:
         result += judge_cards(view, wished, wanted)
@@ -83,7 +83,7 @@ def judge(facts: Facts, stack: Mapping[str, Any] | None = None, expected: Expect
     result += judge_builds(view)
     result += judge_disks(view)
     for component in COMPONENTS.values():
-        result += component.judge(view, stack or {})
+        result += component.judge(view, wished)
     if wanted.get("seals") is not False:
         result += judge_seals(view)
     if wanted.get("proof") is not False:

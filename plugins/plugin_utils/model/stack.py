@@ -59,6 +59,13 @@ class Nccl(Cudnn):
     """CUDA major version that the packages are built for"""
 
 
+class Library(Cudnn):
+    """cuDNN, NCCL or TensorRT, whichever it is."""
+
+    cuda: NotRequired[str]
+    generation: NotRequired[str]
+
+
 class TensorRt(Nccl):
     """TensorRT as packages."""
 

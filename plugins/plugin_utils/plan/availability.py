@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..components import COMPONENTS
-from ..components.base import Stack
 from ..components.demand import Demand, continues
 from ..model import index_answer
+from ..model.stack import Stack
 from ..rules import Rules
 from ..wish import Wish
 

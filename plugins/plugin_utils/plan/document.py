@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from ...module_utils.base import checks as checking
 from ..components import Finding
@@ -17,11 +17,14 @@ from . import expectations
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageInstall
 
+    from ..model.plan import Change, ChangedPackage, FactsSummary, Plan
+    from ..model.stack import Refusal
     from .request import Request
 
 
-def base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str, Any]:
+def base(facts: Facts, request: Request, wish: Wish | None = None) -> Plan:
     """A plan in which nothing is to be done: every key that a plan has."""
     return {
         "schema": 1,
@@ -79,19 +82,19 @@ def base(facts: Facts, request: Request, wish: Wish | None = None) -> dict[str, 
     }
 
 
-def ended(facts: Facts, request: Request, **changes: Any) -> dict[str, Any]:
+def ended(facts: Facts, request: Request, **changes: object) -> Plan:
     """A plan that cannot be carried out, with what says why."""
-    return judged({**base(facts, request), "ok": False, **changes}, request)
+    return judged(cast("Plan", {**base(facts, request), "ok": False, **changes}), request)
 
 
-def skipped(facts: Facts, request: Request) -> dict[str, Any]:
+def skipped(facts: Facts, request: Request) -> Plan:
     """The plan of a machine without a card from which nothing is expected."""
     reason = hosts.with_others("no NVIDIA GPU, and none is expected", facts)
     check = checking.make("gpu.count", "skip", reason=reason)
     return judged({**base(facts, request), "skipped": reason, "checks": [check]}, request)
 
 
-def without_cards(facts: Facts, wish: Wish, request: Request, text: str, remedy: str) -> dict[str, Any]:
+def without_cards(facts: Facts, wish: Wish, request: Request, text: str, remedy: str) -> Plan:
     """All cards are gone: nothing is changed (this is no machine without GPU), and the node fails."""
     checks = judge.judge(facts, None, expectations.expected(wish, facts))
     if checking.verdict(checks) != "fail":
@@ -99,12 +102,12 @@ def without_cards(facts: Facts, wish: Wish, request: Request, text: str, remedy:
     return judged({**base(facts, request, wish), "checks": checks}, request)
 
 
-def bad_input(facts: Facts, request: Request, error: BadInput) -> dict[str, Any]:
+def bad_input(facts: Facts, request: Request, error: BadInput) -> Plan:
     """The plan of a host whose wish cannot be understood."""
     return ended(facts, request, error=str(error), suggestions=list(error.suggestions))
 
 
-def judged(plan: dict[str, Any], request: Request) -> dict[str, Any]:
+def judged(plan: Plan, request: Request) -> Plan:
     """Add the verdict of the observation, and why the host cannot go on (None when it can).
 
     Where something is about to be applied, a failed check is what the apply may mend; the proof after it decides.
@@ -118,7 +121,7 @@ def judged(plan: dict[str, Any], request: Request) -> dict[str, Any]:
     return plan
 
 
-def why_not(plan: Mapping[str, Any]) -> str:
+def why_not(plan: Plan) -> str:
     """Why a plan cannot be carried out, each reason with its remedy, for a person."""
     if plan["error"]:
         return str(plan["error"])
@@ -129,7 +132,7 @@ def why_not(plan: Mapping[str, Any]) -> str:
     return "; ".join(f"{check['id']}: {check['reason']}" for check in failed) or "not proven"
 
 
-def describe(plan: Mapping[str, Any]) -> str:
+def describe(plan: Plan) -> str:
     """The plan as text, for `--check --diff`."""
     if not plan["ok"]:
         return why_not(plan) + "\n"
@@ -148,7 +151,7 @@ def describe(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines or ["nothing to do"]) + "\n"
 
 
-def summary(facts: Facts) -> dict[str, Any]:
+def summary(facts: Facts) -> FactsSummary:
     """The few facts that a report shows of a node."""
     return {
         "os": facts["os"]["name"],
@@ -166,13 +169,13 @@ def cards(facts: Facts) -> list[Card]:
     return list(sections.cards(facts))
 
 
-def change(name: str, finding: Finding, sizes: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
+def change(name: str, finding: Finding, sizes: Mapping[str, PackageInstall], versions: Mapping[str, str]) -> Change:
     """One row of a plan's changes."""
-    packages = [
+    packages: list[ChangedPackage] = [
         {
             "name": package,
             "version": versions.get(package),
-            "download_bytes": (sizes.get(package) or {}).get("download_bytes"),
+            "download_bytes": sizes[package]["download_bytes"] if package in sizes else None,
         }
         for package in finding.packages
     ]
@@ -189,6 +192,6 @@ def change(name: str, finding: Finding, sizes: Mapping[str, Any], versions: Mapp
     }
 
 
-def refusal(rule: str, text: str, remedy: str | None) -> dict[str, Any]:
+def refusal(rule: str, text: str, remedy: str | None) -> Refusal:
     """One row of a plan's refusals."""
     return {"rule": rule, "text": text, "source": "gpuwright", "remedy": remedy}

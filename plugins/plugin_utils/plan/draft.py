@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from ...module_utils.base.versions import EVERY_PACKAGE
 from .. import resolver
@@ -21,7 +21,10 @@ from .request import Request
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, DriverState
+
+    from ..model.plan import Plan
+    from ..model.stack import Answer, Builder, Conflict, Stack
 
 
 _POWER_CYCLE = "look at the kernel log for Xid 79; power-cycle the node, then inspect it"
@@ -38,12 +41,12 @@ class Draft:
     request: Request
     wish: Wish
     context: Context
-    answer: Mapping[str, Any]
+    answer: Answer
     findings: Mapping[str, list[Finding]]
     also: Sequence[str] = ()
     state: DriverState | None = None
     narrow: Mapping[str, str] = field(default_factory=dict)
-    builders: Sequence[Mapping[str, Any]] = ()
+    builders: Sequence[Builder] = ()
 
     @property
     def packages(self) -> list[str]:
@@ -107,13 +110,13 @@ class Draft:
         return {name: version for seal in seals.values() for name, version in (seal.get("packages") or {}).items()}
 
 
-def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | dict[str, Any]:
+def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | Plan:
     """The findings of every wished component; a finished plan where there is nothing to find out (error, skip, conflict)."""
     ended = _ended_by_cards(facts, wish, request)
     if ended is not None:
         return ended
     state = (
-        ((request.begun or {}).get("remember") or way_back.target(facts))
+        ((request.begun["remember"] if request.begun else None) or way_back.target(facts))
         if request.returns and request.applied is None
         else None
     )
@@ -139,10 +142,11 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     conflicts = _conflicts(answer, where, rules, request)
     if conflicts:
         return document.ended(facts, request, conflicts=conflicts)
-    answer = {**answer, "stack": lock.with_wheels(request.lock, answer["stack"])}
+    stack = lock.with_wheels(request.lock, answer["stack"])
+    answer = {**answer, "stack": stack}
     context = Context(
         facts=facts,
-        stack=answer["stack"] | ({} if fixed is None else {"driver": fixed}),
+        stack=stack if fixed is None else {**stack, "driver": fixed},
         provision_only=bool(wish.provision_for) and not facts["pci"]["gpus"],
         cards_missing=bool(wish.provision_for)
         and not facts["pci"]["gpus"]
@@ -167,16 +171,16 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     return Draft(request, wish, context, answer, found, also, state, builders=builders)
 
 
-def _restored(context: Context, request: Request) -> dict[str, Any]:
+def _restored(context: Context, request: Request) -> Stack:
     """The stack that a return from a failed driver is judged by: the driver, and what else is right as it is. What the run had not come to
     is not there, and is no fault of the driver that is back.
     """
     unmet = {part for name in findings.of_components(context, request) for part in COMPONENTS[name].parts}
     unmet -= set(nvidia_driver.COMPONENT.parts)
-    return {part: value for part, value in context.stack.items() if part not in unmet}
+    return cast("Stack", {part: value for part, value in context.stack.items() if part not in unmet})
 
 
-def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> dict[str, Any] | None:
+def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
     """The finished plan of a machine without cards, where that ends it; None where there is something to plan for."""
     if not facts["pci"]["gpus"] and not wish.provision_for:
         missing = expectations.missing_cards(facts, wish)
@@ -190,9 +194,7 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> dict[str, Any
     return None
 
 
-def _conflicts(
-    answer: Mapping[str, Any], where: situation.Situation, rules: Rules, request: Request
-) -> list[dict[str, Any]]:
+def _conflicts(answer: Answer, where: situation.Situation, rules: Rules, request: Request) -> list[Conflict]:
     """Why the wish cannot be met, or the lock not be held."""
     if request.lock is None:
         return [] if answer["ok"] else list(answer["conflicts"])
@@ -201,14 +203,14 @@ def _conflicts(
     return lock.differences(request.lock, where, answer["stack"], rules)
 
 
-def _previous(request: Request, state: DriverState | None) -> Mapping[str, Any] | None:
+def _previous(request: Request, state: DriverState | None) -> DriverStack | None:
     """The driver that was just applied, or is returned to: it is ours, and not a stranger's to be adopted."""
     if state is not None:
         return way_back.sealed_in(state)
     return None if request.applied is None else request.applied.get("driver")
 
 
-def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: DriverState | None) -> Mapping[str, Any] | None:
+def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: DriverState | None) -> DriverStack | None:
     """The driver part of the stack where the rules do not choose it: of a node that goes back exactly the one that worked, whatever is
     preferred today; and the one that somebody's rollback led to, until the wish for a driver changes or an upgrade is asked for.
     """
@@ -217,6 +219,6 @@ def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: DriverState
         # That a run goes back by itself is nobody's wish: see refusals.py.
         return driver if request.begun is not None else {**driver, "stays": way_back.asked(wish)}
     if request.applied is not None:
-        driver = request.applied.get("driver") or {}
-        return driver if driver and (request.returns or driver.get("stays") is not None) else None
+        applied = request.applied.get("driver")
+        return applied if applied and (request.returns or applied.get("stays") is not None) else None
     return None if request.moves or request.lock is not None else way_back.staying(facts, wish)

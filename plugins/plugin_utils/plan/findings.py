@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, SEALED, Context, Finding, nvidia_driver
 from ..components.base import not_known
@@ -15,7 +15,7 @@ from ..components.nvidia_driver import exchange, way_back
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, Seal
 
     from .request import Request
 
@@ -87,7 +87,7 @@ def _seal_findings(name: str, context: Context, request: Request) -> list[Findin
     return []
 
 
-def _moved_packages(seal: Mapping[str, Any], context: Context) -> list[str]:
+def _moved_packages(seal: Seal, context: Context) -> list[str]:
     """Packages that no longer have their sealed version: these go back to it."""
     return [name for name, version in (seal.get("packages") or {}).items() if context.installed.get(name) != version]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...module_utils.base import dotted
 from ...module_utils.base.versions import EVERY_PACKAGE
@@ -32,10 +32,17 @@ from . import (
 from .draft import Draft
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageExchange, PackageIndex
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import (
+        IndexProblem,
+        PackageExchange,
+        PackageIndex,
+    )
+
+    from ..model.plan import Change, Plan
+    from ..model.stack import Stack, Why
 
 
-def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
+def finish(drafted: Draft, index: PackageIndex | None) -> Plan:
     """The plan. ``index`` is what package_index returned, None where it was not asked (or not needed)."""
     answer = index or index_answer.NOT_ASKED
     versions, problems = index_answer.candidates(answer), answer["problems"]
@@ -52,11 +59,15 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
     if request.moves:
         found = upgrading.with_newer(found, context, request)
     plan = document.base(context.facts, request, drafted.wish)
-    plan |= {key: drafted.answer[key] for key in ("warnings", "why", "assumed", "gpus")}
-    plan |= {"stack": context.stack, "exchange": sets}
-    plan |= {"provision_only": context.provision_only, "cpu_only": context.cpu_only, "packages": versions}
-    plan["cards_missing"] = context.cards_missing
-    plan["warnings"] = [*notices.without_card(context), *notices.rolled_back(context, request), *plan["warnings"]]
+    plan["why"], plan["assumed"] = drafted.answer["why"], drafted.answer["assumed"]
+    plan["gpus"], plan["stack"], plan["exchange"] = drafted.answer["gpus"], context.stack, sets
+    plan["provision_only"], plan["cpu_only"] = context.provision_only, context.cpu_only
+    plan["packages"], plan["cards_missing"] = dict(versions), context.cards_missing
+    plan["warnings"] = [
+        *notices.without_card(context),
+        *notices.rolled_back(context, request),
+        *drafted.answer["warnings"],
+    ]
     plan["digests"] = {
         name: findings.digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)
     }
@@ -72,14 +83,14 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
         name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}
     ]
     plan["begin"] = sealing.marks(plan, context, drafted.replaced)
-    plan |= _ways_back(drafted, context, nvidia_driver.NAME in plan["components"])
+    _put_ways_back(plan, drafted, context)
     plan["reboot"] = reboot.NAME in plan["components"]
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
     plan["rebuild"] = frameworks.rebuilds(context) if frameworks.NAME in plan["components"] else []
     plan |= {"install": list(sizes.values()), "from_controller": _from_controller(context.stack, drafted.wish)}
     plan["prefer"] = nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE))
-    plan |= {"download_bytes": answer["download_bytes"] or 0, "disk_bytes": answer["disk_bytes"] or 0}
+    plan["download_bytes"], plan["disk_bytes"] = answer["download_bytes"] or 0, answer["disk_bytes"] or 0
     # After an apply the index is not asked again: what is there by then is looked at.
     asked = bool(drafted.packages) and request.applied is None
     plan["versions_verified"] = not asked or (
@@ -89,7 +100,7 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
         plan["warnings"] = [*plan["warnings"], notices.unverified(problems)]
     plan["warnings"] = [*plan["warnings"], *notices.sources_of_others(problems), *notices.enabled(drafted, index)]
     # dnf refuses to work where one of its repositories does not answer: the roles leave these out.
-    plan["left_out"] = sorted({row["source"] for row in problems if row.get("source") and not row.get("needed", True)})
+    plan["left_out"] = sorted(_left_out(problems))
     plan["enabled"] = list(answer["enabled"])
     plan["absent"] = {key: list(there) for key, there in request.absent.items()}
     behind = signed_modules.behind(context.stack, index, drafted.packages)
@@ -102,6 +113,12 @@ def finish(drafted: Draft, index: PackageIndex | None) -> dict[str, Any]:
     return document.judged(plan, request)
 
 
+def _left_out(problems: Sequence[IndexProblem]) -> set[str]:
+    """The sources of others that do not answer."""
+    sources = {row.get("source") for row in problems if not row.get("needed", True)}
+    return {source for source in sources if source}
+
+
 def _answered(drafted: Draft, versions: Mapping[str, str], sets: PackageExchange | None) -> Context:
     """What the findings are made from, with what the index said; a member is named once."""
     context = replace(drafted.context, versions=versions, leaves=sets["leaves"] if sets else ())
@@ -109,32 +126,28 @@ def _answered(drafted: Draft, versions: Mapping[str, str], sets: PackageExchange
     return replace(context, along=list(dict.fromkeys([*context.along, *named])))
 
 
-def _ways_back(drafted: Draft, context: Context, changes: bool) -> dict[str, Any]:
-    """What a plan says of the drivers before and after it. ``changes``: whether the driver is among what it changes."""
+def _put_ways_back(plan: Plan, drafted: Draft, context: Context) -> None:
+    """What a plan says of the drivers before and after it."""
     facts, request, state = context.facts, drafted.request, drafted.state
+    changes = nvidia_driver.NAME in plan["components"]
     remember = way_back.working(facts) if changes else None
     brings = nvidia_driver.brings(context) if changes else None
-    driver = context.stack.get("driver") or {}
-    return {
-        "remember": remember,
-        "brings": brings,
-        "way_back": state is None and way_back.is_there(facts, remember, brings, driver),
-        "restore": way_back.work(state, facts) if state else None,
-        "gave_way": way_back.gave_way(facts, request.begun, request.failure) if state else None,
-    }
+    plan["remember"], plan["brings"] = remember, brings
+    plan["way_back"] = state is None and way_back.is_there(facts, remember, brings, context.stack.get("driver"))
+    plan["restore"] = way_back.work(state, facts) if state else None
+    plan["gave_way"] = way_back.gave_way(facts, request.begun, request.failure) if state else None
 
 
-def _from_controller(stack: Mapping[str, Any], wish: Wish) -> str | None:
+def _from_controller(stack: Stack, wish: Wish) -> str | None:
     """The file on the controller that the driver comes from: this run's own nvidia_driver_runfile, where it is no address, and nothing
     that a node has said.
     """
-    file, given = (stack.get("driver") or {}).get("runfile") or {}, wish.driver_runfile
-    return given if file.get("addresses") == [given] and not way_back.is_address(given) else None
+    driver, given = stack.get("driver"), wish.driver_runfile
+    file = driver.get("runfile") if driver else None
+    return given if file and file["addresses"] == [given] and not way_back.is_address(given) else None
 
 
-def _with_branch(
-    changes: list[dict[str, Any]], context: Context, why: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _with_branch(changes: list[Change], context: Context, why: Sequence[Why]) -> list[Change]:
     """The changes; that the driver leaves its branch is told as that and with the reason, not by the packages that it takes."""
     driver, seen = context.stack.get("driver"), context.facts["driver"]
     there = seen["user_version"] or seen["loaded_version"]
@@ -143,7 +156,7 @@ def _with_branch(
     because = next((f" ({row['text']})" for row in why if row["rule"] == "driver.branch"), "")
     reason = f"the driver leaves branch {dotted.major(there)} for {driver['branch']}{because}"
     return [
-        change | {"reason": reason}
+        {**change, "reason": reason}
         if change["component"] == nvidia_driver.NAME and change["action"] in ("install", "upgrade")
         else change
         for change in changes

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..components import Context
 from ..components.nvidia_driver import way_back
@@ -17,12 +17,14 @@ from .request import Request
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import IndexProblem, PackageIndex
 
+    from ..model.stack import Why
+
 
 #: Warnings that only an answer of the package index gives: the look after the work asks it no more.
 OF_THE_INDEX = ("foreign-source", "repository.builder", "versions-unverified")
 
 
-def without_card(context: Context) -> list[dict[str, str]]:
+def without_card(context: Context) -> list[Why]:
     """What a person has to know first of a machine whose bus carries no card."""
     if context.cpu_only:
         text = "this machine has no NVIDIA GPU: it gets what needs none, frameworks for the processor and the storage proof"
@@ -36,25 +38,25 @@ def without_card(context: Context) -> list[dict[str, str]]:
     return [{"rule": "no-gpu", "text": text, "source": "gpuwright"}]
 
 
-def rolled_back(context: Context, request: Request) -> list[dict[str, Any]]:
+def rolled_back(context: Context, request: Request) -> list[Why]:
     """What a person has to know of a node that somebody rolled back."""
-    return [] if request.returns else way_back.told(context.facts, context.stack.get("driver") or {})
+    return [] if request.returns else way_back.told(context.facts, context.stack.get("driver"))
 
 
-def sources_of_others(problems: Sequence[IndexProblem]) -> list[dict[str, str]]:
+def sources_of_others(problems: Sequence[IndexProblem]) -> list[Why]:
     """Package sources of the machine that do not answer and that nothing of the plan comes from."""
     begin = "a package source of this machine does not answer as it should, and nothing in this plan comes from it: "
     rows = [row for row in problems if not row.get("needed", True)]
     return [{"rule": "foreign-source", "text": begin + row["text"], "source": "gpuwright"} for row in rows]
 
 
-def unverified(problems: Sequence[IndexProblem]) -> dict[str, str]:
+def unverified(problems: Sequence[IndexProblem]) -> Why:
     """The warning where the index did not answer in time."""
     text = next((row["text"] for row in problems if row["kind"] == "timeout"), "the package index was not asked")
     return {"rule": "versions-unverified", "text": f"exact versions are unverified: {text}", "source": "gpuwright"}
 
 
-def enabled(drafted: Draft, index: PackageIndex | None) -> list[dict[str, str]]:
+def enabled(drafted: Draft, index: PackageIndex | None) -> list[Why]:
     """What a person has to know of repositories that are enabled for this run alone."""
     form = (
         "packages of EPEL need the repository {repository}, which is not enabled: it is for this run; an upgrade of everything "

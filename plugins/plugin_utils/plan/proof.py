@@ -8,13 +8,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..components import Context, Finding
 from ..components.base import not_known
 from .document import change
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageInstall
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof
+
+    from ..model.plan import Plan
     from .request import Request
 
 
@@ -27,7 +31,7 @@ def missing_tools(context: Context) -> list[str]:
     return [name for name in PROOF_TOOLS if name not in context.installed]
 
 
-def add_proof(plan: dict[str, Any], context: Context, request: Request, sizes: Mapping[str, Any]) -> None:
+def add_proof(plan: Plan, context: Context, request: Request, sizes: Mapping[str, PackageInstall]) -> None:
     """Put `validate` into the plan where the last proof no longer speaks for this node."""
     proof = context.facts["proof"]
     plan["stack_digest"] = stack_digest(plan)
@@ -40,12 +44,12 @@ def add_proof(plan: dict[str, Any], context: Context, request: Request, sizes: M
         )
 
 
-def stack_digest(plan: Mapping[str, Any]) -> str:
+def stack_digest(plan: Plan) -> str:
     """One digest over all components' inputs: what a proof was given for."""
     return hashlib.sha256(json.dumps(plan["digests"], sort_keys=True).encode()).hexdigest()
 
 
-def _stale(proof: Mapping[str, Any] | None, plan: Mapping[str, Any], context: Context, request: Request) -> str | None:
+def _stale(proof: Proof | None, plan: Plan, context: Context, request: Request) -> str | None:
     if plan["changes"]:
         return "the node is proven after every change"
     if proof is None and "proof" in context.facts["unknown"]:

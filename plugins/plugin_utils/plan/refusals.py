@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, nvidia_driver
 from ..components.nvidia_driver import exchange, fabric, kernels, secure_boot, signed_modules, way_back
@@ -19,18 +19,21 @@ from .request import APPLYING, Request
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import IndexProblem, PackageIndex
 
+    from ..model.plan import Plan
+    from ..model.stack import Refusal
+
 
 #: Kinds of problems of the package index that follow from another one where there is one.
 _CONSEQUENCES = ("no-such-package",)
 
 
 def of_plan(
-    plan: Mapping[str, Any],
+    plan: Plan,
     drafted: Draft,
     index: PackageIndex | None,
     missing: Sequence[availability.Missing],
     behind: Mapping[str, str] | None,
-) -> list[dict[str, Any]]:
+) -> list[Refusal]:
     """Why a drafted plan is not carried out; empty where nothing stands against it."""
     context, request = drafted.context, drafted.request
     if plan["components"] and request.verb in APPLYING:
@@ -74,7 +77,7 @@ def _causes(problems: Sequence[IndexProblem]) -> list[IndexProblem]:
     return known or list(problems)
 
 
-def of_privileges(context: Context) -> list[dict[str, Any]]:
+def of_privileges(context: Context) -> list[Refusal]:
     """Why a run may not change this node: it is no live root, or the run has no privileges."""
     if context.facts["root"] != "/":
         text = f"the tree {context.facts['root']} was observed, but a change would reach the running machine"
@@ -85,7 +88,7 @@ def of_privileges(context: Context) -> list[dict[str, Any]]:
     return [refusal("needs-root", text, "run with sudo, or give -K; in an inventory set ansible_become: true")]
 
 
-def _of_newer_seal(context: Context) -> list[dict[str, Any]]:
+def _of_newer_seal(context: Context) -> list[Refusal]:
     newer = {name: seal for name, seal in (context.facts["seals"] or {}).items() if seal["state"] == "newer"}
     return [
         refusal(
@@ -97,7 +100,7 @@ def _of_newer_seal(context: Context) -> list[dict[str, Any]]:
     ]
 
 
-def _of_version(missing: availability.Missing, request: Request) -> dict[str, Any]:
+def _of_version(missing: availability.Missing, request: Request) -> Refusal:
     """A version that was asked for and that the node's index does not have, with those that it has."""
     demand = missing.demand
     who = "the lock has" if request.lock is not None else "wanted is"
@@ -110,14 +113,14 @@ def _of_version(missing: availability.Missing, request: Request) -> dict[str, An
     return refusal("index-version", text, f"{remedy}; or name a mirror that has this one (gpuwright_mirrors)")
 
 
-def _of_floor(name: str, version: str, there: str) -> dict[str, Any]:
+def _of_floor(name: str, version: str, there: str) -> Refusal:
     """A security floor that the node's index does not reach."""
     text = f"{name} is safe from {version} on, and the package index of this node has {there}"
     remedy = "refresh the mirror, or move to a branch that has the fix: --want driver=BRANCH"
     return refusal("security-floor", text, remedy)
 
 
-def _of_what_stays(drafted: Draft) -> list[dict[str, Any]]:
+def _of_what_stays(drafted: Draft) -> list[Refusal]:
     """`upgrade --security` of a driver below the floor that no package index moves: it must not end as if all were well."""
     driver = drafted.context.stack.get("driver")
     if not (drafted.request.security and driver):
@@ -134,7 +137,7 @@ def _of_what_stays(drafted: Draft) -> list[dict[str, Any]]:
     return [refusal("security-floor", text, remedy) for text in found]
 
 
-def _of_lock(plan: Mapping[str, Any], request: Request) -> list[dict[str, Any]]:
+def _of_lock(plan: Plan, request: Request) -> list[Refusal]:
     """Exactly the versions of a lock cannot be promised by an index that did not answer."""
     changes = request.verb in (*APPLYING, "plan") and request.applied is None
     if request.lock is None or plan["versions_verified"] or not changes:
@@ -143,7 +146,7 @@ def _of_lock(plan: Mapping[str, Any], request: Request) -> list[dict[str, Any]]:
     return [refusal("index-unverified", text, "run again when the repositories answer, or name a nearer mirror")]
 
 
-def _of_exchange(drafted: Draft, index: PackageIndex | None) -> list[dict[str, Any]]:
+def _of_exchange(drafted: Draft, index: PackageIndex | None) -> list[Refusal]:
     """Nothing of anybody else's goes with the old set, and no set goes whose successor is not known."""
     replaced, driver = drafted.replaced, drafted.context.stack.get("driver")
     if (
@@ -169,7 +172,7 @@ def _of_exchange(drafted: Draft, index: PackageIndex | None) -> list[dict[str, A
     ]
 
 
-def _of_secure_boot(plan: Mapping[str, Any], context: Context, request: Request) -> list[dict[str, Any]]:
+def _of_secure_boot(plan: Plan, context: Context, request: Request) -> list[Refusal]:
     """Modules that the kernel would reject are not built."""
     driver = context.stack.get("driver")
     if driver is None or nvidia_driver.NAME not in plan["components"] or request.verb not in ("up", "plan", "upgrade"):
@@ -178,7 +181,7 @@ def _of_secure_boot(plan: Mapping[str, Any], context: Context, request: Request)
     return [refusal("secure-boot-key", *found)] if found and not context.provision_only else []
 
 
-def _of_failed(plan: Mapping[str, Any], context: Context, request: Request) -> list[dict[str, Any]]:
+def _of_failed(plan: Plan, context: Context, request: Request) -> list[Refusal]:
     """A driver that failed on this kernel is not tried again at each run."""
     actions = {change["action"] for change in plan["changes"] if change["component"] == nvidia_driver.NAME}
     if request.retry or request.verb not in ("up", "plan", "upgrade") or not actions & {"install", "upgrade"}:
@@ -187,7 +190,7 @@ def _of_failed(plan: Mapping[str, Any], context: Context, request: Request) -> l
     return [found] if found else []
 
 
-def _of_fabric(context: Context, index: PackageIndex | None) -> list[dict[str, Any]]:
+def _of_fabric(context: Context, index: PackageIndex | None) -> list[Refusal]:
     """A fabric manager of another version than the driver's would not start."""
     driver = context.stack.get("driver")
     if driver is None:
@@ -196,7 +199,7 @@ def _of_fabric(context: Context, index: PackageIndex | None) -> list[dict[str, A
     return [refusal("fabric-version", *found)] if found else []
 
 
-def _of_services(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
+def _of_services(plan: Plan, context: Context) -> list[Refusal]:
     """Services are managed by systemd; WSL has it switched off where nobody asked for it."""
     names = [
         name for name, component in COMPONENTS.items() if "services" in component.touches and name in plan["components"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from ...module_utils.base import checks
 from ...module_utils.records.history import file_of
@@ -25,7 +25,9 @@ from .request import APPLYING, Request
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, History
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, DriverState, History
+
+    from ..model.plan import Plan, Removal
 
 
 #: Files that a seal names and that are the host's own: what was merged into them is taken out again.
@@ -118,16 +120,16 @@ def _goes_up(path: str) -> bool:
     return any(part in (".", "..") for part in path.split("/"))
 
 
-def take_back(facts: Facts, request: Request) -> dict[str, Any]:
+def take_back(facts: Facts, request: Request) -> Plan:
     """The plan of a node from which everything goes that gpuwright brought."""
     found = findings(facts)
     reason = reboot_reason(facts)
     plan = document.base(facts, request)
     plan["changes"] = [document.change(name, each, {}, {}) for name, rows in found.items() for each in rows]
     plan["components"] = ["remove", *([reboot.NAME] if reason else [])] if found else []
-    plan["remove"] = work(facts)
-    plan["restore"] = plan["remove"]["restore"]
-    plan |= {"reboot": reason is not None and bool(found), "reboot_reason": reason}
+    plan["remove"] = to_do = work(facts)
+    plan["restore"] = to_do["restore"]
+    plan["reboot"], plan["reboot_reason"] = reason is not None and bool(found), reason
     unread = "history" in facts["unknown"]
     if unread:
         plan["checks"] = [checks.incomplete("removal.left", not_known(facts, "history", "what gpuwright brought"))]
@@ -195,8 +197,8 @@ def runfile_of_ours(facts: Facts) -> bool:
     if driver["owner"] != "runfile":
         return False
     states = sections.history(facts).get("states") or ()
-    stacks: list[Mapping[str, Any]] = [
-        sections.sealed_stack(facts, nvidia_driver.NAME),
+    stacks: list[DriverStack] = [
+        cast("DriverStack", sections.sealed_stack(facts, nvidia_driver.NAME)),
         *(each["stack"] for each in states),
     ]
     return any(file_of(each) and each["version"] == driver["user_version"] for each in stacks)
@@ -217,15 +219,15 @@ def packages(facts: Facts) -> list[str]:
     return [name for name in history.get("brought") or () if name not in keep and not BOOTS.match(name)]
 
 
-def work(facts: Facts) -> dict[str, Any]:
+def work(facts: Facts) -> Removal:
     """What the role `remove` does."""
     history = sections.history(facts)
     original = history.get("original")
     files = _files(facts)
-    of_components: dict[str, Any] = {}
+    of_components: dict[str, object] = {}
     for component in COMPONENTS.values():
         of_components |= component.removes(facts, files)
-    return {
+    made = {
         **of_components,
         "packages": packages(facts),
         "runfile": runfile_of_ours(facts),
@@ -235,6 +237,7 @@ def work(facts: Facts) -> dict[str, Any]:
         "streams": way_back.streams(facts, history.get("streams") or {}),
         "restore": way_back.work(original, facts) if original and _replaced(original, facts) else None,
     }
+    return cast("Removal", made)
 
 
 def _services(history: History, going: Collection[str]) -> list[str]:

@@ -7,7 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..model.lock import Lock
+    from ..model.plan import Plan, StoppedBy
+    from ..model.stack import Stack
+
 
 from ..model.proof import MAX_AGE
 
@@ -39,13 +45,13 @@ class Request:
     verb: str = "up"
     only: Sequence[str] = ()
     proof_max_age: int = MAX_AGE
-    inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    inputs: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     role_digests: Mapping[str, str] = field(default_factory=dict)
-    applied: Mapping[str, Any] | None = None
+    applied: Stack | None = None
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    lock: Mapping[str, Any] | None = None
-    begun: Mapping[str, Any] | None = None
-    failure: Mapping[str, Any] | None = None
+    lock: Lock | None = None
+    begun: Plan | None = None
+    failure: StoppedBy | None = None
     retry: bool = False
     pending: bool = False
     security: bool = False

@@ -13,10 +13,14 @@ from .draft import Draft
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
+    from ..model.plan import Mark, Plan
+    from ..model.stack import Stack
 
-def marks(plan: Mapping[str, Any], context: Context, replaced: Mapping[str, str]) -> dict[str, Any]:
+
+def marks(plan: Plan, context: Context, replaced: Mapping[str, str]) -> dict[str, Mark]:
     """What stands in the seals' place while components are changed, see module_utils/records/seals.py and exchange.py."""
-    cards_now, found = card_ids(context.facts), {}
+    cards_now = card_ids(context.facts)
+    found: dict[str, Mark] = {}
     for name in plan["digests"]:
         if name in plan["components"]:
             stack = stack_part(name, context.stack)
@@ -26,7 +30,7 @@ def marks(plan: Mapping[str, Any], context: Context, replaced: Mapping[str, str]
     return found
 
 
-def stack_part(name: str, stack: Mapping[str, Any]) -> Any:
+def stack_part(name: str, stack: Stack) -> Any:
     """A component's part of the stack, as its seal carries it."""
     return COMPONENTS[name].stack_part(stack)
 
@@ -41,7 +45,7 @@ def right(drafted: Draft) -> list[Finding]:
     return [finding for name, found in drafted.findings.items() if name != reboot.NAME for finding in found]
 
 
-def to_seal(plan: Mapping[str, Any], begun: Sequence[str], facts: Facts) -> list[str]:
+def to_seal(plan: Plan, begun: Sequence[str], facts: Facts) -> list[str]:
     """After an apply: the components whose seals are written, of those that are right. ``begun``: those that the run set out to change.
 
     Another one, whose seal was good then, is among them where the run has made a file again that is sealed by its time alone: EPEL's DKMS

@@ -5,13 +5,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context
 from ..components.base import Need
 from ..model.shortfalls import holding
 from .document import refusal
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Disk
+
+    from ..model.plan import Plan
+    from ..model.stack import Refusal
+
 
 #: Free space that has to stay after the change, in bytes: a full root or /boot is a failure of its own.
 RESERVE_BYTES = 512 * 1024**2
@@ -23,7 +30,7 @@ _CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache/dnf"}
 _TOOLKIT = re.compile(r"(?:cuda-(?!drivers|compat)|libcu(?!dnn)|libnpp|libnv(?!idia)|nsight-|gds-tools)")
 
 
-def refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
+def refusals(plan: Plan, context: Context) -> list[Refusal]:
     """Each file system that the change writes to must be writable and hold it, with a reserve left. One of unknown space is left to the
     role preflight, which sees it at work.
     """
@@ -37,7 +44,7 @@ def refusals(plan: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
     return [row for row in found if row is not None]
 
 
-def _needs(plan: Mapping[str, Any], context: Context) -> list[Need]:
+def _needs(plan: Plan, context: Context) -> list[Need]:
     cache = _CACHES.get(context.facts["packages"]["manager"] or "", "/var")
     toolkits = sum(row.get("installed_bytes") or 0 for row in plan["install"] if _TOOLKIT.match(row["name"]))
     needs = [
@@ -54,15 +61,16 @@ def _needs(plan: Mapping[str, Any], context: Context) -> list[Need]:
     return needs
 
 
-def _no_space(disk: Mapping[str, Any], needs: Sequence[Need]) -> dict[str, Any] | None:
+def _no_space(disk: Disk, needs: Sequence[Need]) -> Refusal | None:
     """Why a file system does not take what is needed of it; None where it does."""
     mebibytes, mount = 1024**2, disk["mount"]
     if disk["read_only"]:
         remedy = "read the kernel log: a file system turns read-only after errors of its disk; else mount it writable"
         return refusal("read-only", f"{mount} is mounted read-only, and {needs[0].path} is written to", remedy)
     files = sum(need.files for need in needs)
-    if disk.get("free_files") is not None and disk["free_files"] < files:
-        text = f"{mount} takes {disk['free_files']} more files (inodes), {files} are needed"
+    free_files = disk.get("free_files")
+    if free_files is not None and free_files < files:
+        text = f"{mount} takes {free_files} more files (inodes), {files} are needed"
         return refusal("no-space", text, f"remove small files on {mount}, or give it more inodes")
     needed = sum(need.size for need in needs) + (0 if mount == "/boot" else RESERVE_BYTES)
     if disk["free_bytes"] is None or disk["free_bytes"] >= needed:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
@@ -83,7 +83,7 @@ def _wants(toolkit: Held) -> Iterator[str]:
     yield f"container-toolkit={toolkit['version_spec'].removeprefix('==')}"
 
 
-def _exactly(stack: Stack, key: str, _situation: Situation, rules: Rules) -> dict[str, Any]:
+def _exactly(stack: Stack, key: str, _situation: Situation, rules: Rules) -> Held:
     return {**stack[key], "version_spec": f"=={_version(stack[key]['version_spec'], rules)}"}
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
@@ -191,7 +190,7 @@ def _wants(toolkits: Sequence[Held]) -> Iterator[str]:
         yield f"cuda={toolkit['release'] or toolkit['version']}"
 
 
-def _exactly(stack: Stack, key: str, _situation: Situation, rules: Rules) -> list[dict[str, Any]]:
+def _exactly(stack: Stack, key: str, _situation: Situation, rules: Rules) -> list[Held]:
     return [
         {**toolkit, "release": toolkit.get("release") or _release(toolkit["version"], rules)} for toolkit in stack[key]
     ]

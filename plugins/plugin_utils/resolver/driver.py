@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
@@ -444,7 +444,7 @@ def _wants(driver: Held) -> Iterator[str]:
         yield f"driver-set={driver['set']}"
 
 
-def _exactly(stack: Stack, key: str, situation: Situation, rules: Rules) -> dict[str, Any]:
+def _exactly(stack: Stack, key: str, situation: Situation, rules: Rules) -> Held:
     driver = stack[key]
     return {**driver, "version": driver["version"] or _newest_build(driver, situation, rules)}
 

@@ -130,9 +130,10 @@ def text(document: Lock) -> str:
 def left_open(document: Lock) -> list[str]:
     """Return the parts of a lock without an exact version, as --want calls them: the rules know none. An index decides there."""
     stack = document["stack"]
-    there = [part for part in PARTS if part.key in stack]
-    found = [part.want for part in there if isinstance(part.shape, Mapping) and part.is_open(stack[part.key])]
-    rows = [(part, row) for part in there if isinstance(part.shape, list) for row in stack[part.key]]
+    held: Any = stack
+    there = [part for part in PARTS if part.key in held]
+    found = [part.want for part in there if isinstance(part.shape, Mapping) and part.is_open(held[part.key])]
+    rows = [(part, row) for part in there if isinstance(part.shape, list) for row in held[part.key]]
     return found + [part.want for part, row in rows if part.is_open(row)]
 
 
@@ -142,15 +143,17 @@ def _stack(stack: Stack) -> LockStack:
     Packages of the kernel (headers, prebuilt modules) follow each node's kernel and are left out, so is the container engine,
     which is the distribution's.
     """
-    found = {part.key: _held(part, stack[part.key]) for part in PARTS if stack.get(part.key)}
-    return {**found, "repositories": [_repository(row) for row in stack.get("repositories") or ()]}
+    whole: Any = stack
+    found = {part.key: _held(part, whole[part.key]) for part in PARTS if whole.get(part.key)}
+    repositories = [_repository(row) for row in stack.get("repositories") or ()]
+    return cast("LockStack", {**found, "repositories": repositories})
 
 
 def _held(part: Part, value: Any) -> Any:
     """Return of a part what a lock holds of it."""
     if isinstance(part.shape, list):
         return [_only(row, part.shape[0]) for row in value]
-    found = _only(value, part.shape)
+    found: Any = _only(value, part.shape)
     if part.of_kernel:
         found["packages"] = [name for name in found["packages"] if not name.startswith(part.of_kernel)]
     return found
@@ -201,9 +204,9 @@ def _pins(name: str, content: str) -> list[wheels.Wheel]:
     return found
 
 
-def with_wheels(document: Mapping[str, Any] | None, stack: Stack) -> Stack:
+def with_wheels(document: Lock | None, stack: Stack) -> Stack:
     """Return a node's stack with the wheels that the lock it is held to names, where it names any."""
-    frameworks: Sequence[LockFramework] = (document or {}).get("stack", {}).get("frameworks") or ()
+    frameworks: Sequence[LockFramework] = (document["stack"].get("frameworks") if document else None) or ()
     named = {each["name"]: each["wheels"] for each in frameworks if "wheels" in each}
     if "frameworks" not in stack or not named:
         return stack.copy()
@@ -239,7 +242,8 @@ def _machine(situation: Situation) -> LockMachine:
 
 def _exactly(stack: Stack, situation: Situation, rules: Rules) -> LockStack:
     """Return a stack in which every version that was left open is the newest that the rules know."""
-    return {part.key: part.exactly(stack, part.key, situation, rules) for part in PARTS if stack.get(part.key)}
+    exact = {part.key: part.exactly(stack, part.key, situation, rules) for part in PARTS if stack.get(part.key)}
+    return cast("LockStack", exact)
 
 
 # reading one -------------------------------------------------------------------------------------------
@@ -349,28 +353,27 @@ def as_wish(document: Lock, variables: Mapping[str, object]) -> Wish:
 
 def as_wants(stack: LockStack) -> list[str]:
     """Return the stack of a lock as --want takes it."""
-    return [want for part in PARTS if stack.get(part.key) for want in part.wants(stack[part.key])]
+    held: Any = stack
+    return [want for part in PARTS if held.get(part.key) for want in part.wants(held[part.key])]
 
 
 # holding a node to one ---------------------------------------------------------------------------------
 
 
-def unresolved(
-    document: Mapping[str, Any], situation: Situation, conflicts: Sequence[Conflict], rules: Rules
-) -> list[Any]:
+def unresolved(document: Lock, situation: Situation, conflicts: Sequence[Conflict], rules: Rules) -> list[Conflict]:
     """Return why a node cannot be held to a lock whose versions do not resolve on it."""
-    held = cast("Lock", document)
+    held = document
     if _without_its_cards(held, situation):
         return [_refused(held, situation, rules)]
     rows: list[Conflict] = [{**entry, "remedy": f"in a lock of its own: {entry['remedy']}"} for entry in conflicts]
     return [_refused(held, situation, rules), *rows]
 
 
-def differences(document: Mapping[str, Any], situation: Situation, stack: Stack, rules: Rules) -> list[Any]:
+def differences(document: Lock, situation: Situation, stack: Stack, rules: Rules) -> list[Conflict]:
     """Return why a node cannot be held to a lock, and a conflict for everything of its stack that is not the lock's; empty
     where it can.
     """
-    held = cast("Lock", document)
+    held = document
     theirs, ours, driver = held["stack"], _stack(stack), stack.get("driver")
     adopted = driver is not None and driver["adopted"]
     found = []
@@ -381,7 +384,7 @@ def differences(document: Mapping[str, Any], situation: Situation, stack: Stack,
     if found and _without_its_cards(held, situation):
         return [_refused(held, situation, rules)]
     first = [_refused(held, situation, rules)] if found else []
-    return [*first, *_foreign_driver(theirs.get("driver"), stack.get("driver"), situation), *found]
+    return [*first, *_foreign_driver(theirs.get("driver"), driver, situation), *found]
 
 
 def _without_its_cards(document: Lock, situation: Situation) -> bool:
@@ -428,7 +431,7 @@ def _unlike(part: Part, theirs: Any, ours: Any, *, adopted: bool) -> Iterator[tu
         yield f" {key.replace('_', ' ')}", _shown(theirs[key]), _shown(ours[key])
 
 
-def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _by_name(rows: Sequence[Mapping[str, object]]) -> dict[str, Mapping[str, object]]:
     return {str(row.get("name") or row["version"]): row for row in rows}
 
 

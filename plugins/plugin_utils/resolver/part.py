@@ -78,7 +78,7 @@ def library(key: str, title: str, shape: Held, rows: Callable[[Rules], list[Row]
     def wants(part: Held) -> Iterator[str]:
         yield f"{key}={part['version']}" if part["version"] else key
 
-    def exactly(stack: Stack, _key: str, situation: Situation, rules: Rules) -> dict[str, Any]:
+    def exactly(stack: Stack, _key: str, situation: Situation, rules: Rules) -> Held:
         majors = {dotted.major(toolkit["version"]) for toolkit in stack.get("cuda") or ()}
         return {**stack[key], "version": _newest(stack[key], majors, situation.arch, rows(rules))}
 

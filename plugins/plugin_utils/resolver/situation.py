@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
@@ -151,7 +151,7 @@ def situation_from_facts(
     *,
     today: date | None = None,
     provision_for: Sequence[str] = (),
-    previous: Mapping[str, Any] | None = None,
+    previous: DriverStack | None = None,
     absent: Mapping[str, Sequence[str]] | Iterable[str] = (),
 ) -> Situation:
     """Take from a node's facts what decides.
@@ -186,7 +186,7 @@ def situation_from_facts(
         driver_owner=facts["driver"]["owner"],
         driver_source=facts["driver"]["source"],
         cuda_reported=_cuda_reported(facts),
-        kept=cast("DriverStack", previous) if previous is not None else _sealed_driver(facts),
+        kept=previous if previous is not None else _sealed_driver(facts),
         absent=dict(absent) if isinstance(absent, Mapping) else dict.fromkeys(absent, ()),
         installed=facts["packages"]["installed"] or {},
         docker=_docker(facts),

@@ -63,10 +63,11 @@ def _demands(draft: Draft) -> list[dict[str, str]]:
     driver: Any = stack.get("driver") or {}
     build = f"{driver.get('version') or str(driver.get('branch')) + '.99.01'}-1"
     ours = dict.fromkeys(nvidia_driver.versioned_packages(driver), build) if driver else {}
-    return [exact, ours, dict.fromkeys((stack.get("container_toolkit") or {}).get("packages", ()), "1.20.0-1")]
+    toolkit: Any = stack.get("container_toolkit") or {}
+    return [exact, ours, dict.fromkeys(toolkit.get("packages", ()), "1.20.0-1")]
 
 
-def refused(draft: Draft, answer: Any) -> list[dict[str, Any]]:
+def refused(draft: Draft, answer: Any) -> list[Any]:
     return list(finish(draft, answer)["refusals"])
 
 
@@ -240,7 +241,7 @@ def test_the_index_is_asked_for_what_else_there_may_be_under_other_names() -> No
     assert {"cuda-toolkit-12-8", "cuda-toolkit-13-1", "libnvidia-compute-570", "libnvidia-compute"} <= set(ubuntu)
     assert not [name for name in drafted("container-toolkit").also if name.startswith("cuda-toolkit")]
     # A driver that is adopted stays: nothing else is looked for.
-    assert availability.also({"driver": {"adopted": True}}, load_rules()) == []
+    assert availability.also({"driver": nodes.driver_stack(adopted=True)}, load_rules()) == []
 
 
 # --- what is installed in another version -----------------------------------------------------------------------------
@@ -285,7 +286,7 @@ def test_packages_beside_the_driver_do_not_have_its_version() -> None:
 # --- sources of somebody else ---------------------------------------------------------------------------------------------
 
 
-def silent(name: str, **more: Any) -> dict[str, Any]:
+def silent(name: str, **more: Any) -> Any:
     row = {"kind": "unreachable", "repository": None, "text": f"{name} does not answer", "remedy": "x", "package": None}
     return {**row, "needed": False, "source": name, **more}
 

@@ -10,18 +10,19 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components import C
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.demand import continues
 from tests.unit.plan.nodes import bare
 
-NCCL = {"version": None, "packages": ["libnccl2", "libnccl-dev"], "cuda": "12"}
-COMPAT = {"version": "13.0", "package": "cuda-compat-13-0", "path": "/usr/local/cuda-13.0/compat"}
+NCCL: Any = {"version": None, "packages": ["libnccl2", "libnccl-dev"], "cuda": "12"}
+COMPAT: Any = {"version": "13.0", "package": "cuda-compat-13-0", "path": "/usr/local/cuda-13.0/compat"}
 
 
 def context(installed: dict[str, str], **stack: Any) -> Context:
     facts = bare()
     facts["packages"]["installed"] = installed
-    return Context(facts=facts, stack={"repositories": [], **stack})
+    whole: Any = {"repositories": [], **stack}
+    return Context(facts=facts, stack=whole)
 
 
 @pytest.mark.parametrize("part", [{"nccl": NCCL}, {"tensorrt": NCCL}, {"cuda_compat": COMPAT}])
-def test_each_of_them_alone_makes_the_component_wanted(part: dict[str, Any]) -> None:
+def test_each_of_them_alone_makes_the_component_wanted(part: Any) -> None:
     assert cuda.wanted(context({}, **part))
     assert not cuda.wanted(context({}))
 

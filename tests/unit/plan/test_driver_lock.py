@@ -103,7 +103,7 @@ def test_a_package_that_was_moved_goes_back_although_it_lost_its_hold_too() -> N
 
 
 def lock_check(facts: Any, **driver: Any) -> Check:
-    stack = {"driver": nodes.driver_stack(**{"pin": HOLDS, **driver})}
+    stack: Any = {"driver": nodes.driver_stack(**{"pin": HOLDS, **driver})}
     (check,) = [each for each in judge.judge(facts, stack) if each["id"] == "driver.lock"]
     return check
 

@@ -37,7 +37,7 @@ NEW = dict.fromkeys(
 )
 
 
-def ubuntu(packages: dict[str, str], source: str | None = "distro", mark: dict[str, Any] | None = None) -> Any:
+def ubuntu(packages: dict[str, str], source: str | None = "distro", mark: Any = None) -> Any:
     """A server with Ubuntu 24.04 and these packages of a driver. ``mark``: the stack in a mark that a run left."""
     facts = nodes.provisioned(
         os={"id": "ubuntu", "version": "24.04", "codename": "noble", "name": "Ubuntu 24.04", "glibc": "2.39"},
@@ -117,7 +117,7 @@ def test_a_branch_whose_packages_have_the_same_names_does_not() -> None:
 
 def test_the_same_source_is_no_exchange() -> None:
     assert drafted(ubuntu(OLD), nvidia_driver_source="distro", nvidia_driver_branch="580").replaced == {}
-    assert exchange.addresses({"driver": {"source": "distro"}, "repositories": []}) == []
+    assert exchange.addresses({"driver": nodes.driver_stack(source="distro"), "repositories": []}) == []
 
 
 def test_a_package_whose_version_is_a_date_is_of_no_other_branch() -> None:
@@ -157,10 +157,10 @@ def test_nothing_is_taken_out_where_the_index_does_not_say_what_comes() -> None:
 
 def test_a_run_leaves_the_old_set_in_its_mark_and_no_version_to_return_to() -> None:
     draft = drafted(ubuntu(OLD))
-    begin = finish(draft, answered(draft, NEW))["begin"]["nvidia_driver"]
+    begin: Any = finish(draft, answered(draft, NEW))["begin"]["nvidia_driver"]
     assert begin["stack"]["replaces"] == OLD
     assert sealing.begun("nvidia_driver", begin, {"packages": OLD})["packages"] == {}
-    assert sealing.begun("nvidia_driver", {"stack": {}}, {"packages": OLD})["packages"] == OLD
+    assert sealing.begun("nvidia_driver", begin | {"stack": {}}, {"packages": OLD})["packages"] == OLD
 
 
 @pytest.mark.parametrize("left", [{}, {"libnvidia-cfg1-580-server": _UBUNTU}])

@@ -46,7 +46,7 @@ def made(*wants: str, where: Situation | None = None) -> Any:
     return dict(lock.check(json.loads(lock.text(document))))
 
 
-def drafted(document: Any, facts: Any | None = None, **variables: Any) -> Draft | dict[str, Any]:
+def drafted(document: Any, facts: Any | None = None, **variables: Any) -> Any:
     asked = lock.as_wish(document, variables)
     return make_draft(facts or nodes.bare(), asked, load_rules(), request(lock=document))
 
@@ -535,13 +535,13 @@ def test_a_node_without_cards_is_told_only_that_the_lock_is_for_another_machine(
     (row,) = plan["conflicts"]
     assert row["rule"] == "lock.node"
     assert "made for another machine (cards H100 SXM5 80GB, here none)" in row["text"]
-    assert "gpuwright resolve --os debian-13" in row["remedy"]
+    assert "gpuwright resolve --os debian-13" in str(row["remedy"])
 
 
 # --- where its index cannot -------------------------------------------------------------------------------------------
 
 
-def refusals(document: Any, **offered: str | None) -> dict[str, dict[str, Any]]:
+def refusals(document: Any, **offered: str | None) -> dict[str, Any]:
     draft = drafted(document)
     assert isinstance(draft, Draft), draft
     index = index_of(draft, **{**_exact(document, draft), **offered})
@@ -593,7 +593,7 @@ def test_a_locked_toolkit_of_which_the_index_has_nothing_is_refused_with_the_too
     assert index_query.absent(draft, index) == {}
     (refused,) = finish(draft, index)["refusals"]
     assert refused["text"] == "the lock has cuda=13.0.3, the package index of this node has cuda 13.1.1, 12.9.1"
-    assert "for example cuda=13.1.1" in refused["remedy"]
+    assert "for example cuda=13.1.1" in str(refused["remedy"])
 
 
 def test_a_lock_is_not_applied_where_the_index_did_not_say_what_it_has() -> None:

@@ -13,7 +13,14 @@ from tests.unit.plan import nodes
 
 DAEMON, KEEPER = nvidia_driver.PERSISTENCE_SERVICE, nvidia_driver.PERSISTENCE_KEEPER
 LEFT = f"{KEEPER} is left from a driver whose persistence daemon nothing enabled"
-DRIVER = {"source": "distro", "adopted": False, "packages": [], "pin": {"hold": []}, "version": None, "branch": "580"}
+DRIVER: Any = {
+    "source": "distro",
+    "adopted": False,
+    "packages": [],
+    "pin": {"hold": []},
+    "version": None,
+    "branch": "580",
+}
 
 
 def context(keeper: str | None, active: str = "active", unit: str = "static", **variables: Any) -> Context:

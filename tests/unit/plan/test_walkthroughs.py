@@ -76,7 +76,7 @@ def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) 
     return facts
 
 
-def walked(facts: Any, *wants: str, **inputs: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def walked(facts: Any, *wants: str, **inputs: Any) -> tuple[Any, dict[str, str]]:
     """The finished plan, and the packages with versions that come by it."""
     release = facts["os"]["version"].partition(".")[0]
     every = rpms.packages(release)

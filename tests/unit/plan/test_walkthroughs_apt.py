@@ -48,7 +48,7 @@ def machine(system: str, release: str, device: str, *, cards: int = 1, image: st
     return nodes.merged(facts, changes)
 
 
-def with_driver(facts: Any, version: str, packages: list[str], licence: str) -> dict[str, Any]:
+def with_driver(facts: Any, version: str, packages: list[str], licence: str) -> Any:
     """The machine with a driver that runs: of Ubuntu's packages, else of a .run file."""
     there = dict.fromkeys(packages, f"{version}-0ubuntu0.22.04.1")
     module = {"version": version, "license": licence, "signer": None, "name": "nvidia", "path": "/nvidia.ko"}
@@ -80,23 +80,23 @@ def drafted(facts: Any, *wants: str, verb: str = "up") -> Draft:
     return made
 
 
-def planned(facts: Any, *wants: str, verb: str = "up") -> dict[str, Any]:
+def planned(facts: Any, *wants: str, verb: str = "up") -> Any:
     draft = drafted(facts, *wants, verb=verb)
     made = finish(draft, index_of(draft))
     assert made["ok"], document.why_not(made)
     return made
 
 
-def installed(made: dict[str, Any]) -> list[str]:
+def installed(made: Any) -> list[str]:
     """The packages that a plan installs."""
     return sorted({row["name"] for change in made["changes"] for row in change["packages"]})
 
 
-def frameworks(made: dict[str, Any]) -> list[str]:
+def frameworks(made: Any) -> list[str]:
     return [requirement for each in made["stack"]["frameworks"] for requirement in each["requirements"]]
 
 
-def warned(made: dict[str, Any]) -> list[str]:
+def warned(made: Any) -> list[str]:
     return [row["rule"] for row in made["warnings"]]
 
 

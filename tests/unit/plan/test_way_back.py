@@ -42,7 +42,7 @@ def at(version: str) -> dict[str, str]:
     return {"nvidia-driver-cuda": f"{version}-1", "libcuda1": f"{version}-1"}
 
 
-def state(version: str = OLD, **changes: Any) -> dict[str, Any]:
+def state(version: str = OLD, **changes: Any) -> Any:
     stack = {**proven(nodes.provisioned())["seals"]["nvidia_driver"]["stack"]}
     return {
         "version": version, "modules": "open", "source": "nvidia", "packages": at(version), "holds": [], "stack": stack, "arch": "amd64",
@@ -50,7 +50,7 @@ def state(version: str = OLD, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def node(*states: dict[str, Any], copies: tuple[str, ...] = (), **history: Any) -> Any:
+def node(*states: Any, copies: tuple[str, ...] = (), **history: Any) -> Any:
     facts = proven(nodes.provisioned())
     packages = {**at(nodes.DRIVER), "nvidia-new": f"{nodes.DRIVER}-1"}
     return nodes.merged(
@@ -63,7 +63,7 @@ def node(*states: dict[str, Any], copies: tuple[str, ...] = (), **history: Any) 
     )
 
 
-def rolled_back(facts: Any, **versions: str | None) -> dict[str, Any]:
+def rolled_back(facts: Any, **versions: str | None) -> Any:
     drafted = make_draft(facts, wish(), load_rules(), request(verb="rollback"))
     if isinstance(drafted, dict):
         return drafted
@@ -89,25 +89,25 @@ def test_the_driver_that_works_is_remembered_with_all_its_packages() -> None:
         {"driver": {"owner": "runfile"}},
     ],
 )
-def test_a_driver_that_does_not_work_is_not_remembered(changes: dict[str, Any]) -> None:
+def test_a_driver_that_does_not_work_is_not_remembered(changes: Any) -> None:
     assert way_back.working(nodes.merged(node(), changes)) is None
 
 
-BRINGS = {"version": "580.200.01", "modules": "open", "source": "nvidia", "kernel": "6.12.94+deb13-amd64"}
+BRINGS: Any = {"version": "580.200.01", "modules": "open", "source": "nvidia", "kernel": "6.12.94+deb13-amd64"}
 
 
 def test_a_failing_driver_can_give_way_where_another_one_worked() -> None:
     facts = node()
-    assert way_back.is_there(facts, way_back.working(facts), BRINGS, {})
-    assert not way_back.is_there(facts, None, None, {})
-    assert way_back.is_there(nodes.merged(facts, {"history": {"drivers": [OLD]}}), None, None, {})
-    assert not way_back.is_there(nodes.merged(facts, {"history": {"drivers": [nodes.DRIVER]}}), None, None, {})
+    assert way_back.is_there(facts, way_back.working(facts), BRINGS, None)
+    assert not way_back.is_there(facts, None, None, None)
+    assert way_back.is_there(nodes.merged(facts, {"history": {"drivers": [OLD]}}), None, None, None)
+    assert not way_back.is_there(nodes.merged(facts, {"history": {"drivers": [nodes.DRIVER]}}), None, None, None)
 
 
 def test_a_driver_that_was_proven_does_not_give_way_because_a_later_proof_fails() -> None:
     record = {"drivers": [OLD], "proven": nodes.DRIVER}
-    assert not way_back.is_there(nodes.merged(node(), {"history": record}), None, None, {})
-    assert way_back.is_there(nodes.merged(node(), {"history": {**record, "proven": OLD}}), None, None, {})
+    assert not way_back.is_there(nodes.merged(node(), {"history": record}), None, None, None)
+    assert way_back.is_there(nodes.merged(node(), {"history": {**record, "proven": OLD}}), None, None, None)
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -166,7 +166,7 @@ def test_a_rollback_stays_although_the_inventory_wishes_another_branch(verb: str
         ({"nvidia_driver_branch": "595"}, {"verb": "upgrade"}),
     ],
 )
-def test_another_wish_or_an_upgrade_moves_on_and_says_so(other: dict[str, Any], changes: dict[str, Any]) -> None:
+def test_another_wish_or_an_upgrade_moves_on_and_says_so(other: Any, changes: Any) -> None:
     facts = after_a_rollback(wish(nvidia_driver_branch="595"))
     drafted = drafted_for(facts, wish(**other), **changes)
     assert drafted.context.stack["driver"]["branch"] != "580"
@@ -201,6 +201,7 @@ def test_no_path_of_the_controller_comes_from_the_seal_of_a_node_that_stays() ->
     facts = after_a_rollback(asked, source="runfile", runfile=file)
     staying = way_back.staying(facts, asked)
     assert staying is not None
+    assert staying["runfile"]
     assert staying["runfile"]["addresses"] == ["https://mirror.example/x.run"]
 
 
@@ -211,7 +212,7 @@ def test_no_path_of_the_controller_comes_from_the_seal_of_a_node_that_stays() ->
 def test_a_driver_that_is_back_is_not_judged_by_what_the_run_had_not_come_to(applied: bool) -> None:
     asked = wish(cuda_versions=["13.1"])
     facts = node(state())
-    begun = {"remember": {**state(), "time": "2026-11-02T10:00:00Z"}, "brings": None}
+    begun: Any = {"remember": {**state(), "time": "2026-11-02T10:00:00Z"}, "brings": None}
     forward = drafted_for(facts, asked)
     assert "cuda" in forward.findings
     stack = {"driver": forward.context.stack["driver"]} if applied else None
@@ -321,7 +322,7 @@ FILE = {
 CHECKED = "580.95.05"
 
 
-def of_file(version: str = OLD, **changes: Any) -> dict[str, Any]:
+def of_file(version: str = OLD, **changes: Any) -> Any:
     stack = {
         **state()["stack"],
         "source": "runfile",
@@ -334,7 +335,7 @@ def of_file(version: str = OLD, **changes: Any) -> dict[str, Any]:
     return state(version, source="runfile", packages={}, stack=stack, **changes)
 
 
-def with_file(*states: dict[str, Any], **history: Any) -> Any:
+def with_file(*states: Any, **history: Any) -> Any:
     """A node whose driver came from NVIDIA's file."""
     facts = nodes.merged(
         node(*states, **history), {"driver": {"owner": "runfile", "source": "runfile", "loaded_modules": "open"}}
@@ -354,13 +355,13 @@ def test_a_driver_of_a_file_is_remembered_with_the_file() -> None:
 @pytest.mark.parametrize(
     "changes", [{"version": "1.2"}, {"modules": "proprietary"}, {"runfile": {**FILE, "sha256": None}}]
 )
-def test_a_file_that_brought_another_driver_or_has_no_checksum_is_no_way_back(changes: dict[str, Any]) -> None:
+def test_a_file_that_brought_another_driver_or_has_no_checksum_is_no_way_back(changes: Any) -> None:
     facts = with_file()
     facts["seals"]["nvidia_driver"]["stack"] |= changes
     assert way_back.working(facts) is None
 
 
-def without_its_file(source: str) -> dict[str, Any]:
+def without_its_file(source: str) -> Any:
     """A node without a driver, whose record has one of NVIDIA's file and does not say which file."""
     kept = of_file(CHECKED)
     del kept["stack"]["runfile"]
@@ -419,7 +420,7 @@ def test_the_return_of_a_failed_run_leads_to_the_driver_before_it_also_where_not
 # --- a driver that failed before --------------------------------------------------------------------------------------
 
 
-def failed(**changes: Any) -> dict[str, Any]:
+def failed(**changes: Any) -> Any:
     facts = proven(nodes.provisioned())
     return {
         "version": "580.178.04", "modules": "open", "source": "nvidia", "kernel": facts["kernel"]["next"], "reason": "Stop: no module",
@@ -427,7 +428,7 @@ def failed(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def upgraded(row: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def upgraded(row: Any, **changes: Any) -> Any:
     facts = nodes.merged(proven(nodes.provisioned()), {"history": {"drivers": [], "failed": [row]}})
     drafted = make_draft(
         facts, wish(nvidia_driver_version="580.178.04"), load_rules(), request(verb="upgrade", **changes)
@@ -448,7 +449,7 @@ def test_a_driver_that_failed_on_this_kernel_is_not_tried_again_unasked() -> Non
 @pytest.mark.parametrize(
     "other", [{"kernel": "6.1"}, {"version": "580.1"}, {"modules": "proprietary"}, {"source": "runfile"}]
 )
-def test_another_driver_or_another_kernel_is_tried(other: dict[str, Any]) -> None:
+def test_another_driver_or_another_kernel_is_tried(other: Any) -> None:
     assert "driver-failed-before" not in {row["rule"] for row in upgraded(failed(**other))["refusals"]}
 
 
@@ -458,7 +459,7 @@ def test_it_is_tried_again_where_that_is_asked_for() -> None:
 
 def test_only_a_driver_that_came_to_be_installed_has_failed() -> None:
     facts = node()
-    begun = {
+    begun: Any = {
         "remember": way_back.working(facts),
         "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")},
     }
@@ -473,12 +474,15 @@ def test_only_a_driver_that_came_to_be_installed_has_failed() -> None:
 
 
 @pytest.mark.parametrize(("build", "held"), [({}, False), ({"transient": False}, True), ({"version": "580.1"}, True)])
-def test_a_build_that_had_no_room_is_not_held_against_the_driver(build: dict[str, Any], held: bool) -> None:
+def test_a_build_that_had_no_room_is_not_held_against_the_driver(build: Any, held: bool) -> None:
     failed_build = {"transient": True, "version": "580.178.04", **build}
     facts = nodes.merged(
         node(), {"driver": {"owner": "none", "user_version": "580.200.01"}, "dkms": {"failed": [failed_build]}}
     )
-    begun = {"remember": None, "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")}}
+    begun: Any = {
+        "remember": None,
+        "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")},
+    }
     assert (way_back.gave_way(facts, begun) is not None) == held
 
 
@@ -504,20 +508,30 @@ def test_a_package_manager_that_was_stopped_is_not_held_against_the_driver(
     program: str | None, said: str, held: bool
 ) -> None:
     facts = nodes.merged(node(), {"driver": {"owner": "none", "user_version": "580.200.01"}})
-    begun = {"remember": None, "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")}}
+    begun: Any = {
+        "remember": None,
+        "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")},
+    }
     message = "'/usr/bin/apt-get install' failed: E: Sub-process /usr/bin/dpkg returned an error code (1)"
-    failure = {"task": "Install", "message": message, "program": program and {"name": program, "said": said}}
+    failure: Any = {"task": "Install", "message": message, "program": program and {"name": program, "said": said}}
     assert (way_back.gave_way(facts, begun, failure) is not None) == held
 
 
 def test_the_reason_that_is_remembered_names_the_script_that_failed() -> None:
     facts = nodes.merged(node(), {"driver": {"owner": "none", "user_version": "580.200.01"}})
-    begun = {"remember": None, "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")}}
-    failure = {"task": "Install", "message": "apt " * 200, "program": {"name": "apt-get", "said": f"a\n{_SCRIPT}\nb"}}
+    begun: Any = {
+        "remember": None,
+        "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")},
+    }
+    failure: Any = {
+        "task": "Install",
+        "message": "apt " * 200,
+        "program": {"name": "apt-get", "said": f"a\n{_SCRIPT}\nb"},
+    }
     found = way_back.gave_way(facts, begun, failure)
     assert found is not None
     assert found["reason"] == f"Install: {_SCRIPT.strip()}"
-    found = way_back.gave_way(facts, begun, {**failure, "program": None})
+    found = way_back.gave_way(facts, begun, failure | {"program": None})
     assert found is not None
     assert len(found["reason"]) <= 400
 
@@ -525,7 +539,7 @@ def test_the_reason_that_is_remembered_names_the_script_that_failed() -> None:
 # --- taking everything back -------------------------------------------------------------------------------------------
 
 
-def taken_back(facts: Any) -> dict[str, Any]:
+def taken_back(facts: Any) -> Any:
     return removal.take_back(facts, request(verb="remove"))
 
 
@@ -666,13 +680,13 @@ def test_what_is_left_after_a_removal_is_told() -> None:
 SHADOW = "/etc/shadow"
 
 
-def returned(facts: Any, begun: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
+def returned(facts: Any, begun: Any = None, **variables: Any) -> Any:
     """The plan of a return in a run with these variables."""
     drafted = make_draft(facts, wish(**variables), load_rules(), request(verb="rollback", begun=begun))
     return drafted if isinstance(drafted, dict) else finish(drafted, index_of(drafted))
 
 
-def naming(path: str, **changes: Any) -> dict[str, Any]:
+def naming(path: str, **changes: Any) -> Any:
     """A remembered driver whose file, says the node, lies at a path of the controller."""
     remembered = of_file(**changes)
     remembered["stack"] = {**remembered["stack"], "runfile": {**FILE, "addresses": [path]}}

@@ -14,7 +14,8 @@ from tests.unit.plan import nodes
 #: Any: a test changes them to what no type allows, too.
 Facts = Any
 ById = Callable[[list[Check]], dict[str, Check]]
-STACK = {"driver": nodes.driver_stack(minimum="525.60.13", pin={"hold": ["libcuda1"]})}
+STACK: Any = {"driver": nodes.driver_stack(minimum="525.60.13", pin={"hold": ["libcuda1"]})}
+TOOLKIT: Any = {"container_toolkit": {}}
 
 
 def put(facts: Facts, path: str, value: Any) -> Facts:
@@ -201,7 +202,7 @@ def test_hosts_with_switches_need_the_fabric_manager(facts: Facts, by_id: ById) 
 def test_the_runtime_is_missed_only_where_the_toolkit_is_wished(facts: Facts, by_id: ById) -> None:
     changed = put(facts, "containers.docker", {"installed": True, "daemon_json": None, "config_loaded": True})
     assert by_id(judge.judge(changed))["container.daemon_json"]["status"] == "pass"
-    assert by_id(judge.judge(changed, {"container_toolkit": {}}))["container.daemon_json"]["status"] == "warn"
+    assert by_id(judge.judge(changed, TOOLKIT))["container.daemon_json"]["status"] == "warn"
 
 
 @pytest.mark.parametrize("runtimes", [1, True, "nvidia", ["nvidia"], None])
@@ -210,7 +211,7 @@ def test_what_a_person_wrote_in_place_of_dockers_runtimes_is_no_runtime(
 ) -> None:
     docker = {"installed": True, "daemon_json": {"runtimes": runtimes}, "config_loaded": True}
     changed = put(facts, "containers.docker", docker)
-    assert by_id(judge.judge(changed, {"container_toolkit": {}}))["container.daemon_json"]["status"] == "warn"
+    assert by_id(judge.judge(changed, TOOLKIT))["container.daemon_json"]["status"] == "warn"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import judge_files
 
+from ...model.stack import Stack
 from ...wish import Wish, specifiers
-from ..base import Component, Context, Finding, Manages, Need, Stack
+from ..base import Component, Context, Finding, Manages, Need
 from ..demand import Demand
 from ..view import View
 from . import contents
@@ -119,7 +120,7 @@ def manages(context: Context) -> Manages:
     return Manages(environments=[framework["path"] for framework in context.stack["frameworks"]])
 
 
-def inputs(context: Context) -> Mapping[str, Any]:
+def inputs(context: Context) -> Mapping[str, object]:
     keys = ("name", "requirements", "constraints", "index_url", "dependencies_url", "path", "loader_path", "wheels")
     return {"frameworks": [{key: framework.get(key) for key in keys} for framework in context.stack["frameworks"]]}
 

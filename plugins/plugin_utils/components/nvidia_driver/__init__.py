@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.dotted import upstream
 
@@ -22,7 +22,6 @@ from ..base import (
     Finding,
     Manages,
     Plan,
-    Stack,
     Step,
     missing_packages,
     repository_files,
@@ -34,6 +33,9 @@ from . import driver_lock, exchange, fabric, installed, places, returning, runfi
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
+
+    from ...model.plan import Brings
+    from ...model.stack import Stack
 
 NAME = "nvidia_driver"
 SOURCES = places.SOURCES
@@ -97,7 +99,7 @@ def manages(context: Context) -> Manages:
     )
 
 
-def inputs(context: Context) -> Mapping[str, Any]:
+def inputs(context: Context) -> Mapping[str, object]:
     driver = context.stack["driver"]
     keys = ("branch", "modules", "source", "set", "pin", "adopted")
     chosen = {key: driver.get(key) for key in keys}
@@ -106,7 +108,7 @@ def inputs(context: Context) -> Mapping[str, Any]:
     return {**chosen, "version": driver["version"] if not driver["adopted"] else None}
 
 
-def brings(context: Context) -> dict[str, Any]:
+def brings(context: Context) -> Brings:
     """The driver that the stack leads to: version, modules and source, and the kernel that it is for."""
     driver = context.stack["driver"]
     named = [
@@ -457,7 +459,8 @@ def _of_branches(name: str, branch: str, branches: Iterable[str]) -> list[str]:
 
 
 def _adoption(context: Context) -> Finding | None:
-    if not (context.stack.get("driver") or {}).get("adopted"):
+    driver = context.stack.get("driver")
+    if driver is None or not driver["adopted"]:
         return None
     reason = "a working driver is there and satisfies the wish"
     return Finding("adopt", reason, after=context.facts["driver"]["user_version"])

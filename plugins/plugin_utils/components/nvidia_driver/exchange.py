@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
+    from ...model.stack import Stack
+
 
 _SOURCES = ("nvidia", "distro")
 #: The repository that NVIDIA's driver comes from, as the resolver calls it.
@@ -50,11 +52,12 @@ def reason(facts: Facts, driver: DriverStack) -> str:
     return f"the packages of {there} give way to those of {driver['source']}, branch {driver['branch']}"
 
 
-def addresses(stack: Mapping[str, Any]) -> list[str]:
+def addresses(stack: Stack) -> list[str]:
     """Addresses of the repository that alone answers for the driver's packages; empty where the distribution has them, whose
     repositories are kept apart from NVIDIA's by preferences.
     """
-    if (stack.get("driver") or {}).get("source") != "nvidia":
+    driver = stack.get("driver")
+    if not driver or driver["source"] != "nvidia":
         return []
     return [uri for row in stack.get("repositories") or () if row["name"] == _NVIDIA for uri in row["uris"]]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...model import index_answer
 from ...model.errors import Refusal
@@ -19,6 +19,8 @@ from ..base import Context
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex, PackageInstall
+
+    from ...model.stack import Refusal
 
 #: Debian's and Ubuntu's images carry their release in their name, Red Hat's in their version.
 _IMAGE = re.compile(r"^linux-image-(?:unsigned-)?(?P<release>\d\S*?)(?:-unsigned)?(?::\w+)?$")
@@ -51,10 +53,11 @@ def _is_of(version: str, flavour: str | None, release: str) -> bool:
 
 def headers_alone(context: Context) -> str | None:
     """Return the package with the headers of exactly the kernel that boots next, where the driver is built on this node."""
-    driver = context.stack.get("driver") or {}
-    if driver.get("build") != "dkms" or not driver.get("headers"):
+    driver = context.stack.get("driver")
+    headers = driver.get("headers") if driver and driver.get("build") == "dkms" else None
+    if not headers:
         return None
-    return systems.headers_alone(driver["headers"], context.facts["kernel"]["next"])
+    return systems.headers_alone(headers, context.facts["kernel"]["next"])
 
 
 def headers_absent(index: PackageIndex, context: Context) -> dict[str, list[str]]:
@@ -63,7 +66,8 @@ def headers_absent(index: PackageIndex, context: Context) -> dict[str, list[str]
     Debian's meta package depends on its kernel: where that is another one, the headers of exactly the kernel that boots next come alone.
     Red Hat's repositories lose the headers of older kernels: where another kernel is allowed, it comes with its own.
     """
-    named = (context.stack.get("driver") or {}).get("headers")
+    driver = context.stack.get("driver")
+    named = driver.get("headers") if driver else None
     alone = headers_alone(context)
     instead = alone
     if alone is not None and named != alone:
@@ -107,7 +111,7 @@ def whole(install: Iterable[PackageInstall], context: Context) -> list[str]:
     return found
 
 
-def refusals(install: Iterable[PackageInstall], context: Context) -> list[dict[str, Any]]:
+def refusals(install: Iterable[PackageInstall], context: Context) -> list[Refusal]:
     """The refusal of a plan that would install another kernel, unless ``nvidia_driver_allow_kernel`` is set."""
     found = _brought(install, context)
     if not found:

@@ -4,24 +4,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...model import index_answer
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
 
+    from ...model.stack import Stack
 
-def package_of_next(stack: Mapping[str, Any]) -> str | None:
+
+def package_of_next(stack: Stack) -> str | None:
     """Return the package with the signed module of exactly the kernel that boots next; None where the driver is built here."""
-    module = (stack.get("driver") or {}).get("module_of_next")
+    driver = stack.get("driver")
+    module = driver.get("module_of_next") if driver else None
     return module["package"] if module else None
 
 
-def behind(stack: Mapping[str, Any], index: PackageIndex | None, asked: list[str]) -> dict[str, str] | None:
+def behind(stack: Stack, index: PackageIndex | None, asked: list[str]) -> dict[str, str] | None:
     """Return why a node has to wait where its index has no signed module for the kernel that boots next (text, remedy)."""
-    module = (stack.get("driver") or {}).get("module_of_next")
+    driver = stack.get("driver")
+    module = driver.get("module_of_next") if driver else None
     if not module or index is None or module["package"] not in asked:
         return None
     if index_answer.candidate(index, module["package"]):

@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ....module_utils.base import paths
 from ....module_utils.records import history
@@ -24,8 +24,15 @@ from . import runfile
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Driver, Facts
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, DriverState
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
+        DriverStack,
+        DriverState,
+        KeptDriver,
+        Runfile,
+    )
 
+    from ...model.plan import Brings, GaveWay, Plan, Restore, StoppedBy
+    from ...model.stack import Refusal, Why
     from ...resolver.situation import Situation
 
 
@@ -70,16 +77,14 @@ def working(facts: Facts) -> DriverState | None:
     }
 
 
-def _brought_it(stack: Mapping[str, Any], driver: Driver) -> bool:
+def _brought_it(stack: DriverStack, driver: Driver) -> bool:
     """Whether this very driver came from the file that its part of the stack names."""
     file = history.file_of(stack)
     this = (driver["loaded_version"], driver["loaded_modules"])
     return file is not None and (stack["version"], stack["modules"]) == this
 
 
-def is_there(
-    facts: Facts, remembered: DriverState | None, brings: Mapping[str, Any] | None, driver: Mapping[str, Any]
-) -> bool:
+def is_there(facts: Facts, remembered: DriverState | None, brings: Brings | None, driver: DriverStack | None) -> bool:
     """Whether a driver that fails now can give way to another: one that works before the change, or one that is remembered.
 
     ``brings`` and ``driver``: what this run brings, and the stack's part that it comes from. Where the driver that works is not exchanged
@@ -92,9 +97,9 @@ def is_there(
     return record.get("proven") != present and any(version != present for version in record["drivers"])
 
 
-def _stays_as_it_is(remembered: DriverState, brings: Mapping[str, Any], driver: Mapping[str, Any]) -> bool:
+def _stays_as_it_is(remembered: DriverState, brings: Brings, driver: DriverStack | None) -> bool:
     """Whether a run brings the driver that works. Of no known version it is of the branch, in which a node does not move unasked."""
-    of_branch = str(remembered["version"]).partition(".")[0] == driver.get("branch")
+    of_branch = str(remembered["version"]).partition(".")[0] == (driver["branch"] if driver else None)
     version = remembered["version"] if brings["version"] is None and of_branch else brings["version"]
     return history.is_build(remembered, {**brings, "version": version})
 
@@ -110,7 +115,7 @@ def is_present(state: DriverState, facts: Facts) -> bool:
     return history.same(state, _present(facts))
 
 
-def _present(facts: Facts) -> dict[str, Any]:
+def _present(facts: Facts) -> dict[str, object]:
     """The driver that is there, working or not, as far as a state tells of it."""
     driver = facts["driver"]
     return {
@@ -121,9 +126,7 @@ def _present(facts: Facts) -> dict[str, Any]:
     }
 
 
-def gave_way(
-    facts: Facts, begun: Mapping[str, Any] | None, failure: Mapping[str, Any] | None = None
-) -> dict[str, Any] | None:
+def gave_way(facts: Facts, begun: Plan | None, failure: StoppedBy | None = None) -> GaveWay | None:
     """The driver that a run returns from, as it is remembered. ``begun``: the plan of that run; ``failure``: what stopped it, with the
     program that did, see playbooks/site.yml.
 
@@ -142,13 +145,13 @@ def gave_way(
     return {**begun["brings"], "reason": textwrap.shorten(reason, _REASON_LENGTH), "time": facts["time"]}
 
 
-def _had_no_room(facts: Facts, version: str) -> bool:
+def _had_no_room(facts: Facts, version: str | None) -> bool:
     """Whether it was the disk or the memory that stopped a build of this driver."""
     failed = facts["dkms"]["failed"]
     return any(build["transient"] and build["version"] == version for build in failed)
 
 
-def _at_fault(failure: Mapping[str, Any]) -> bool:
+def _at_fault(failure: StoppedBy) -> bool:
     """Whether what stopped a run says something of the driver.
 
     A package manager that was killed, found a file of its own gone or the disk full, does not; a script of a package that failed does,
@@ -160,7 +163,7 @@ def _at_fault(failure: Mapping[str, Any]) -> bool:
     return program["name"] not in _PACKAGE_MANAGERS or _script(program["said"]) is not None
 
 
-def _cause(failure: Mapping[str, Any]) -> str:
+def _cause(failure: StoppedBy) -> str:
     """The script of a package that failed; else what the task says, for apt's own message names its command alone."""
     return _script((failure["program"] or {"said": ""})["said"]) or str(failure["message"])
 
@@ -171,10 +174,10 @@ def _script(said: str) -> str | None:
     return found[0].strip() if found else None
 
 
-def failed_before(facts: Facts, brings: Mapping[str, Any]) -> dict[str, Any] | None:
+def failed_before(facts: Facts, brings: Brings | None) -> Refusal | None:
     """Why a driver is not tried again: it failed on this very kernel, and the node was returned from it."""
     rows = sections.history(facts)["failed"]
-    row = next((each for each in rows if history.is_driver(each, brings)), None)
+    row = next((each for each in rows if brings and history.is_driver(each, brings)), None)
     if row is None:
         return None
     text = (
@@ -198,7 +201,7 @@ def without_driver(wish: Wish) -> Wish:
     return replace(wish, driver_source=None, driver_branch=None, driver_version=None, driver_modules=None)
 
 
-def asked(wish: Wish) -> dict[str, str | None]:
+def asked(wish: Wish) -> KeptDriver:
     """What a wish says of the driver: a rollback stays for as long as this is the same."""
     return {
         "source": wish.driver_source,
@@ -208,13 +211,13 @@ def asked(wish: Wish) -> dict[str, str | None]:
     }
 
 
-def staying(facts: Facts, wish: Wish) -> dict[str, Any] | None:
+def staying(facts: Facts, wish: Wish) -> DriverStack | None:
     """The sealed driver part of the stack that a rollback led to, for a wish that is the one of then; else None."""
     sealed = _sealed(facts)
     return _trusted(sealed, wish.driver_runfile) if sealed.get("stays") == asked(wish) else None
 
 
-def told(facts: Facts, driver: Mapping[str, Any]) -> list[dict[str, Any]]:
+def told(facts: Facts, driver: DriverStack | None) -> list[Why]:
     """That a node was rolled back, and whether it stays there (``driver`` is the one that the stack has now)."""
     sealed = _sealed(facts)
     if sealed.get("stays") is None:
@@ -222,7 +225,7 @@ def told(facts: Facts, driver: Mapping[str, Any]) -> list[dict[str, Any]]:
     version = facts["driver"]["user_version"] or sealed["version"] or f"of branch {sealed['branch']}"
     ends = (
         "it stays there until the wish for a driver changes, or gpuwright upgrade is asked for"
-        if driver.get("stays") is not None
+        if driver and driver.get("stays") is not None
         else "the wish for a driver is another one since, or an upgrade was asked for, so it moves on"
     )
     return [
@@ -230,17 +233,17 @@ def told(facts: Facts, driver: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _sealed(facts: Facts) -> Mapping[str, Any]:
-    return sections.sealed_stack(facts, "nvidia_driver")
+def _sealed(facts: Facts) -> DriverStack:
+    return cast("DriverStack", sections.sealed_stack(facts, "nvidia_driver"))
 
 
-def _trusted(stack: Mapping[str, Any], given: str | None) -> dict[str, Any]:
+def _trusted(stack: DriverStack, given: str | None) -> DriverStack:
     """A remembered driver part of the stack without the paths on the controller that it may name."""
     file = history.file_of(stack) if stack["source"] == "runfile" else None
-    return {**stack, **({"runfile": {**file, "addresses": addresses(file, given)}} if file else {})}
+    return {**stack, "runfile": {**file, "addresses": addresses(file, given)}} if file else stack.copy()
 
 
-def stack_of(state: DriverState, given: str | None = None) -> dict[str, Any]:
+def stack_of(state: DriverState, given: str | None = None) -> DriverStack:
     """The driver part of the stack: the one that was sealed, else one that is as it was found and adopted; so is one of NVIDIA's file
     that names no file. ``given``: this run's own nvidia_driver_runfile.
     """
@@ -279,12 +282,12 @@ def finding(state: DriverState, facts: Facts) -> Finding:
     return Finding("upgrade", reason, before, state["version"], packages=sorted(state["packages"]), files=files)
 
 
-def file_of(state: DriverState) -> Mapping[str, Any] | None:
+def file_of(state: DriverState) -> Runfile | None:
     """The file of NVIDIA's that brought a driver; None for one of packages."""
     return history.file_of(state["stack"]) if state["source"] == "runfile" else None
 
 
-def addresses(file: Mapping[str, Any], given: str | None) -> list[str]:
+def addresses(file: Runfile, given: str | None) -> list[str]:
     """From where a remembered file may be had again. The record is the node's: no path on the controller is taken from it, only one that
     this run names itself (``given``) and that is the one of the record.
     """
@@ -314,7 +317,7 @@ def copies(state: DriverState, facts: Facts) -> dict[str, str]:
     }
 
 
-def work(state: DriverState, facts: Facts) -> dict[str, Any]:
+def work(state: DriverState, facts: Facts) -> Restore:
     """What the role does: packages at their versions or from their files, what goes, and the holds; on dnf the module stream too.
     NVIDIA's file is in the stack.
     """
@@ -334,20 +337,19 @@ def work(state: DriverState, facts: Facts) -> dict[str, Any]:
     }
 
 
-def streams(facts: Facts, then: Mapping[str, str], stack: Mapping[str, Any] | None = None) -> dict[str, str]:
+def streams(facts: Facts, then: Mapping[str, str], stack: DriverStack | None = None) -> dict[str, str]:
     """The module streams to go back to, by module, where another one is enabled now; an empty one is none.
 
     Only of the driver's module, which the present stack or the one that is returned to names: others are not ours.
     """
     present = _sealed(facts)
-    named = [((each.get("pin") or {}).get("stream") or "").partition(":")[0] for each in (present, stack or {})]
+    pins = [present.get("pin"), stack.get("pin") if stack else None]
+    named = [(pin.get("stream") or "").partition(":")[0] for pin in pins if pin]
     now = facts["packages"].get("streams") or {}
     return {name: then.get(name, "") for name in sorted({*named} - {""}) if now.get(name) != then.get(name)}
 
 
-def refusals(
-    state: DriverState, facts: Facts, versions: Mapping[str, str], given: str | None = None
-) -> list[dict[str, Any]]:
+def refusals(state: DriverState, facts: Facts, versions: Mapping[str, str], given: str | None = None) -> list[Refusal]:
     """Packages that are neither kept on the node nor in its index, and a file of NVIDIA's that is neither kept there nor to be had.
     ``given``: this run's own nvidia_driver_runfile.
     """
@@ -373,7 +375,7 @@ def refusals(
     return [{"rule": "rollback-packages", "text": text, "source": "gpuwright", "remedy": remedy}]
 
 
-def nowhere(facts: Facts) -> dict[str, Any]:
+def nowhere(facts: Facts) -> Refusal:
     """Why there is no way back."""
     if "history" in facts["unknown"]:
         text = not_known(facts, "history", "which drivers worked before")
