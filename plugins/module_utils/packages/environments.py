@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, Callable, Mapping, Sequence, TypedDict
+from typing import Callable, Sequence, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
@@ -22,6 +22,15 @@ LOADER_FILE = "gpuwright-cuda-compat.sh"
 _TIMEOUT = 600.0
 
 Runner = Callable[..., Result]
+
+
+class Options(TypedDict):
+    """The options of the module. ``installed``: whether its pip is asked which packages do not fit each other."""
+
+    path: str
+    interpreter: str
+    wheels: list[wheels.LockedWheel]
+    installed: bool
 
 
 class Said(TypedDict):
@@ -59,7 +68,7 @@ def mark(path: str) -> str:
     return os.path.join(os.path.dirname(path), "." + os.path.basename(path) + ".unfinished")
 
 
-def look(options: Mapping[str, Any], host: Host | None = None, run: Runner = run_module.run) -> Environment:
+def look(options: Options, host: Host | None = None, run: Runner = run_module.run) -> Environment:
     """Look at the environment ``options["path"]`` for a Python of the version ``options["interpreter"]``; nothing is changed."""
     host, path = host or Host(), options["path"]
     seen = python_envs.environment(host, path)
@@ -74,7 +83,9 @@ def look(options: Mapping[str, Any], host: Host | None = None, run: Runner = run
         "packages": seen["packages"] if seen else {},
         "loader_path": seen["loader_path"] if seen else None,
         "loader_file": os.path.lexists(os.path.join(path, LOADER_FILE)),
-        "as_locked": wheels.as_locked({**options, "environment": path}) if options["wheels"] else None,
+        "as_locked": wheels.as_locked({"environment": path, "wheels": options["wheels"]})
+        if options["wheels"]
+        else None,
         "pip": _said(run(pip(path, "--version"), timeout=_TIMEOUT)),
         "interpreter": interpreter,
         "maker": _said(run([interpreter, "-I", "-c", "import ensurepip, venv"], timeout=_TIMEOUT)),

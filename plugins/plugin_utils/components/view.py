@@ -11,7 +11,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, PciGpu
 
 #: The remedy that is most often the right one.
 UP = "run gpuwright up"
@@ -44,7 +44,7 @@ class View:
         return inside[0] if inside else None
 
     @property
-    def gpus(self) -> list[Mapping[str, Any]]:
+    def gpus(self) -> list[PciGpu]:
         """The NVIDIA GPUs on the PCI bus."""
         return list(self.get("pci.gpus") or ())
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, Seal
 
+    from ..model import plan
     from ..model.stack import Stack
 
 
@@ -63,7 +64,9 @@ _NOT_ON_BUS = (
 )
 
 
-def judge(facts: Facts, stack: Mapping[str, Any] | None = None, expected: Expected | None = None) -> list[Check]:
+def judge(
+    facts: Facts, stack: Mapping[str, Any] | None = None, expected: Expected | plan.Expected | None = None
+) -> list[Check]:
     """Every check that an observation allows.
 
     Args:

@@ -4,14 +4,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 
-def checks(results: Iterable[Mapping[str, Any]]) -> Iterator[Check]:
+class Measured(TypedDict, total=False):
+    """The result of a task that measures: its checks, or a result for each turn of its loop."""
+
+    checks: Sequence[Check]
+    results: Sequence[Measured]
+
+
+def checks(results: Iterable[Measured]) -> Iterator[Check]:
     """The checks of results of tasks, in their order: a loop has one a turn, and what was skipped has none."""
     for result in results:
         yield from result.get("checks") or ()

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..components import Context
 from ..model import sections
+from ..model.plan import Expectations, Expected
 from ..rules import hosts
 from ..wish import Wish
 
@@ -17,22 +18,20 @@ if TYPE_CHECKING:
     from .request import Request
 
 
-def expected(wish: Wish, facts: Facts) -> dict[str, Any]:
-    """Expected cards, and the PCIe lanes that the inventory says are right for their slots."""
-    return {**_expected_cards(wish, facts), "pcie_lanes": dict(wish.gpus_pcie_lanes)}
-
-
-def _expected_cards(wish: Wish, facts: Facts) -> dict[str, Any]:
-    """Expected cards: the inventory or --gpu, else what the last seal saw, else nothing."""
+def expected(wish: Wish, facts: Facts) -> Expected:
+    """Expected cards (the inventory or --gpu, else what the last seal saw, else nothing), and the PCIe lanes that the inventory says are
+    right for their slots.
+    """
+    lanes = dict(wish.gpus_pcie_lanes)
     wished = wish.gpus_expected
     if isinstance(wished, int):
-        return {"count": wished, "names": None, "from": "the inventory"}
+        return {"count": wished, "names": None, "from": "the inventory", "pcie_lanes": lanes}
     if wished:
-        return {"count": len(wished), "names": list(wished), "from": "the inventory"}
+        return {"count": len(wished), "names": list(wished), "from": "the inventory", "pcie_lanes": lanes}
     seal = sections.seal(facts, "nvidia_driver")
     if seal and seal["gpus"]:
-        return {"count": len(seal["gpus"]), "names": None, "from": "the last seal"}
-    return {"count": None, "names": None, "from": None}
+        return {"count": len(seal["gpus"]), "names": None, "from": "the last seal", "pcie_lanes": lanes}
+    return {"count": None, "names": None, "from": None, "pcie_lanes": lanes}
 
 
 def missing_cards(facts: Facts, wish: Wish) -> str | None:
@@ -44,9 +43,17 @@ def missing_cards(facts: Facts, wish: Wish) -> str | None:
     return hosts.with_others(f"{known['count']} cards are expected by {known['from']}, {found} are on the bus", facts)
 
 
-def expectations(wish: Wish, context: Context, request: Request) -> dict[str, Any]:
+def expectations(wish: Wish, context: Context, request: Request) -> Expectations:
     """What the observation is judged against. Cards that are yet to come, and that nobody says are there, are not looked for."""
-    known = expected(wish, context.facts)
-    known |= {"ignore": list(wish.gpus_ignore), "proof_max_age": request.proof_max_age}
-    yet_to_come = context.provision_only and not context.cards_missing
-    return known | ({"gpus": False} if yet_to_come else {})
+    cards = expected(wish, context.facts)
+    known: Expectations = {
+        "count": cards["count"],
+        "names": cards["names"],
+        "from": cards["from"],
+        "pcie_lanes": cards["pcie_lanes"],
+        "ignore": list(wish.gpus_ignore),
+        "proof_max_age": request.proof_max_age,
+    }
+    if context.provision_only and not context.cards_missing:
+        known["gpus"] = False
+    return known

@@ -96,9 +96,9 @@ def _rows(stack: Stack) -> Iterator[tuple[str, str, str]]:
         yield "driver", str(driver.get("version") or driver["branch"]), _driver(driver)
     for toolkit in stack.get("cuda") or ():
         yield "cuda", str(toolkit["version"]), f"{toolkit['mode']}: {_packages(toolkit)}"
-    packaged = [part for part in PARTS if part.source and "packages" in part.shape and stack.get(part.key)]
+    packaged = [part for part in PARTS if part.source and "packages" in part.shape and part.of(stack)]
     rows = [
-        (part, (part.want, str(stack[part.key].get(part.version_key) or "newest"), _packages(stack[part.key])))
+        (part, (part.want, str(part.of(stack).get(part.version_key) or "newest"), _packages(part.of(stack))))
         for part in packaged
     ]
     yield from (row for part, row in rows if not part.has_own_source)

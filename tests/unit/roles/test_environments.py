@@ -259,14 +259,7 @@ class Programs:
 
 
 def looked(path: Path, programs: Programs | None = None, **changes: Any) -> environments.Environment:
-    options = {
-        "path": str(path),
-        "interpreter": "3.99",
-        "requirements": [],
-        "wheels": [],
-        "installed": False,
-        **changes,
-    }
+    options: Any = {"path": str(path), "interpreter": "3.99", "wheels": [], "installed": False, **changes}
     found = environments.look(options, run=programs or Programs())
     # The module's answer passes the gate as it is.
     answer = {"changed": False, "environment": found}
