@@ -10,7 +10,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 
 
 class ActionModule(ModuleAction):
@@ -34,7 +34,7 @@ class ActionModule(ModuleAction):
         try:
             judge = frameworks.installed if given.get("installed") else frameworks.look
             found = judge(wished, result["environment"])
-        except Refusal as error:
+        except StepRefused as error:
             raise AnsibleActionFail(str(error)) from None
         if not self._task.check_mode or found["right"]:
             return {**result, **found}

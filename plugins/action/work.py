@@ -10,7 +10,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 
 
@@ -32,6 +32,6 @@ class ActionModule(NodeAction):
                 look.facts(),
                 look.inputs(),
             )
-        except Refusal as error:
+        except StepRefused as error:
             raise AnsibleActionFail(str(error)) from None
         return {"changed": False, **found}

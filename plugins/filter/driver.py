@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
     driver_lock,
@@ -27,7 +26,7 @@ def dkms_sources(files: Iterable[Mapping[str, str]]) -> list[driver_module.DkmsM
 class FilterModule:
     """Names of the filters."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Filters by name, as Ansible asks for them."""
         return {
             "dkms_installed": driver_module.dkms_installed,

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import measured
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 
-def measured_checks(results: Iterable[measured.Result], gaps: Iterable[Check] = ()) -> list[Check]:
+def measured_checks(results: Iterable[measured.Measured], gaps: Iterable[Check] = ()) -> list[Check]:
     """The checks of all results of tasks, then those of what was not measured."""
     return [*measured.checks(results), *gaps]
 
@@ -21,6 +21,6 @@ def measured_checks(results: Iterable[measured.Result], gaps: Iterable[Check] = 
 class FilterModule:
     """Names of the filters."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
+    def filters(self) -> dict[str, Callable[..., Any]]:
         """Filters by name, as Ansible asks for them."""
         return {"measured_checks": measured_checks, "not_proven": measured.not_proven}

@@ -24,6 +24,15 @@ _TIMEOUT = 600.0
 Runner = Callable[..., Result]
 
 
+class Options(TypedDict):
+    """The options of the module. ``installed``: whether its pip is asked which packages do not fit each other."""
+
+    path: str
+    interpreter: str
+    wheels: list[wheels.LockedWheel]
+    installed: bool
+
+
 class Said(TypedDict):
     """What became of a program: its exit status, None where it could not be started; what it said, or why it did not."""
 
@@ -59,7 +68,7 @@ def mark(path: str) -> str:
     return os.path.join(os.path.dirname(path), "." + os.path.basename(path) + ".unfinished")
 
 
-def look(options: wheels.Options, host: Host | None = None, run: Runner = run_module.run) -> Environment:
+def look(options: Options, host: Host | None = None, run: Runner = run_module.run) -> Environment:
     """Look at the environment ``options["path"]`` for a Python of the version ``options["interpreter"]``; nothing is changed."""
     host, path = host or Host(), options["path"]
     seen = python_envs.environment(host, path)
@@ -74,7 +83,9 @@ def look(options: wheels.Options, host: Host | None = None, run: Runner = run_mo
         "packages": seen["packages"] if seen else {},
         "loader_path": seen["loader_path"] if seen else None,
         "loader_file": os.path.lexists(os.path.join(path, LOADER_FILE)),
-        "as_locked": wheels.as_locked({**options, "environment": path}) if options["wheels"] else None,
+        "as_locked": wheels.as_locked({"environment": path, "wheels": options["wheels"]})
+        if options["wheels"]
+        else None,
         "pip": _said(run(pip(path, "--version"), timeout=_TIMEOUT)),
         "interpreter": interpreter,
         "maker": _said(run([interpreter, "-I", "-c", "import ensurepip, venv"], timeout=_TIMEOUT)),

@@ -144,7 +144,14 @@ def add(machine: Machine, source: Source, credentials: Sequence[Mapping[str, str
     done = Changes([], [])
     key = source["key"]
     if key:
-        options = {**key, "path": machine.at(key["path"]), "timeout": _OF_KEY, "credentials": mine}
+        options: keyring.Options = {
+            "url": key["url"],
+            "fingerprint": key["fingerprint"],
+            "form": key["form"],
+            "path": machine.at(key["path"]),
+            "timeout": _OF_KEY,
+            "credentials": [dict(each) for each in mine],
+        }
         if keyring.install(options, machine.check)["changed"]:
             done.written.append(key["path"])
     for path, what in sorted(source["access"].items()):

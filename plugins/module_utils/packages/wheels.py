@@ -53,17 +53,23 @@ class LockedWheel(TypedDict):
     sha256: list[str]
 
 
-class Options(TypedDict):
-    """The options of the module."""
+class Held(TypedDict):
+    """Environment that is held to the wheels of a lock."""
 
     environment: str
+    wheels: list[LockedWheel]
+
+
+class Options(Held):
+    """The options of the module. ``pip``: the version that the environment's pip has to have at the least, None for any."""
+
     requirements: list[str]
     constraints: list[str]
-    wheels: list[LockedWheel]
     index_url: str | None
     dependencies_url: str | None
     credentials: list[dict[str, str]]
     from_source: list[str]
+    pip: str | None
     record: bool
 
 
@@ -126,11 +132,11 @@ def turns(options: Options) -> list[Turn]:
     return [Turn(own, urls, False, False), Turn(own, others, True, False)]
 
 
-def _locked(options: Options) -> list[Wheel]:
+def _locked(options: Held) -> list[Wheel]:
     return [Wheel(normalise(each["name"]), each["version"], tuple(each["sha256"])) for each in options["wheels"]]
 
 
-def as_locked(options: Options) -> bool:
+def as_locked(options: Held) -> bool:
     """Whether an environment is made of the locked wheels, each by one of its hashes, and of nothing else that is known."""
     there = python_envs.distributions(Host(), options["environment"])
     made_of = {
@@ -205,8 +211,8 @@ def _bring_pip(options: Options, directory: str, run: Runner) -> bool:
         return False
     requirements = [f"pip>={least}; python_version >= '3.9'", f"pip>={_LAST_FOR_38}; python_version < '3.9'"]
     urls = [options["dependencies_url"]] if options["dependencies_url"] else []
-    plain = {"requirements": requirements, "constraints": [], "from_source": [], "record": False}
-    return _turn(Turn(requirements, urls, True, False), {**options, **plain}, directory, run)
+    plain: Options = {**options, "requirements": requirements, "constraints": [], "from_source": [], "record": False}
+    return _turn(Turn(requirements, urls, True, False), plain, directory, run)
 
 
 def _turn(turn: Turn, options: Options, directory: str, run: Runner) -> bool:

@@ -143,7 +143,7 @@ class Component:
     adoption: the finding for an outcome that is right, that another one brought, and that has no seal; an upgrade leaves it alone.
     parts: its keys of the stack. The first one stands in its seal.
     touches: what its role changes: packages, services, initramfs, and driver where a failure may be the driver's.
-    refuse: raises :class:`..model.errors.Refusal` where the role must not begin on the node as it is now.
+    refuse: raises :class:`..model.errors.StepRefused` where the role must not begin on the node as it is now.
     mends: whether it finishes what a cut left of a transaction, so that another transaction of the packages has to take its place.
     version_prefixes: what versions of packages have to begin with, by name. ``aim``: the version that an upgrade aims at.
     versioned: its packages that carry its own version.

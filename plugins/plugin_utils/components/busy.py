@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..model import sections
-from ..model.errors import Refusal
+from ..model.errors import StepRefused
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Process
@@ -30,10 +30,10 @@ def computing(context: Context, *, drawing_too: bool = False) -> list[Process]:
     return [process for process in every if process["type"] in _COMPUTES]
 
 
-def refusal(why: str, processes: list[Process], or_else: str = "") -> Refusal:
+def refusal(why: str, processes: list[Process], or_else: str = "") -> StepRefused:
     """What is said where cards have to be idle. ``or_else``: another way out than to wait."""
     named = ", ".join(f"{process['name']} (pid {process['pid']})" for process in processes[:_MOST_NAMED])
-    return Refusal(
+    return StepRefused(
         f"Expected idle cards, because {why}. Found {len(processes)} computing: {named}. "
         f"What to do: let the work end or stop it and run again{or_else}."
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, dotted
 
 from ..model import sections
-from ..model.errors import Refusal
+from ..model.errors import StepRefused
 from ..model.stack import Stack
 from ..model.work import Unit, Work
 from ..wish import Wish
@@ -269,12 +269,12 @@ def installed(context: Context, plan: Plan) -> Installed:
     """Docker's configuration with the runtime in it, Docker's restart to read it, and what keeps the CDI specification up to date.
 
     Outcome against wish: Docker has read the file when it started after the file's last change. A handler that is lost in a crash never
-    comes back. Raises Refusal where the configuration cannot be merged.
+    comes back. Raises StepRefused where the configuration cannot be merged.
     """
     docker, setting = context.facts["containers"]["docker"], _cdi_setting(context)
     refusal = _unmergeable(context.facts)
     if refusal:
-        raise Refusal(refusal)
+        raise StepRefused(refusal)
     merged = _merged(context, docker, check=bool(plan["given"].get("check"))) if _docker(context) else []
     stale = _docker(context) and bool(docker["active"]) and (bool(merged) or docker["config_loaded"] is False)
     restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
@@ -359,7 +359,8 @@ def cdi_setting(module: str) -> str:
 
 
 def _cdi_setting(context: Context) -> list[Merged]:
-    module = (context.stack.get("driver") or {}).get("kernel_module")
+    driver = context.stack.get("driver")
+    module = driver.get("kernel_module") if driver else None
     return [Merged(path=path, content=cdi_setting(str(module)), mode="0644") for path in _cdi_files(context)]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
@@ -79,7 +79,7 @@ def words(prepared: Prepared) -> Words:
     }
 
 
-def _plain(document: Any) -> Any:
+def _plain(document: object) -> object:
     """A document of Ansible's as JSON knows it: its own kinds of mapping and list give their items only where they are asked."""
     if isinstance(document, Mapping):
         return {str(name): _plain(value) for name, value in document.items()}

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
-from ..model.errors import Refusal
+from ..model.errors import StepRefused
 from ..model.work import File, Work
 from .base import Component, Context, Finding, Manages, Plan, Step, not_known
 
@@ -89,7 +89,9 @@ def _sealed(context: Context) -> bool:
 
 def begin(context: Context, plan: Plan) -> Work:
     """The blacklist, and what brings it into each initramfs that dracut makes."""
-    modules = context.variables.get("nouveau_blacklist", {}).get("nouveau_blacklist_modules", MODULES)
+    modules = cast(
+        "Sequence[str]", context.variables.get("nouveau_blacklist", {}).get("nouveau_blacklist_modules", MODULES)
+    )
     files = [File(path=BLACKLIST, content=blacklist(modules), mode="0644")]
     files += [File(path=path, content=for_dracut(modules), mode="0644") for path in _of_dracut(context)]
     return {"files": files}
@@ -99,7 +101,7 @@ def verified(context: Context, plan: Plan) -> Mapping[str, Image | None]:
     """``image``: the initramfs that has to hold the blacklist; None where there is none, and in check mode, where the driver of this same
     plan is not installed.
 
-    Raises Refusal where the kernel that boots next has no module of NVIDIA, so that a cut never leaves a screen without a driver, and
+    Raises StepRefused where the kernel that boots next has no module of NVIDIA, so that a cut never leaves a screen without a driver, and
     where nothing is known that rebuilds the initramfs.
     """
     if plan["given"].get("check"):
@@ -107,7 +109,7 @@ def verified(context: Context, plan: Plan) -> Mapping[str, Image | None]:
     kernel = context.facts["kernel"]
     module = kernel["available"].get("nvidia")
     if not (module and module["version"]):
-        raise Refusal(
+        raise StepRefused(
             f"Expected an NVIDIA module for kernel {kernel['next']}, which boots next, before nouveau is taken from it. Found none, so "
             "that the screen would stay dark after a boot. What to do: install the driver first (role nvidia_driver); its message says "
             "what its build lacks."
@@ -142,7 +144,7 @@ def _image(context: Context, kernel: str, initramfs: Initramfs) -> Image:
         "dracut": (["dracut", "--force", "--kver", kernel, path], "lsinitrd"),
     }
     if initramfs["tool"] not in tools:
-        raise Refusal(
+        raise StepRefused(
             f"Expected one of {', '.join(filter(None, tools))} to rebuild {path}. Found none of them. What to do: install initramfs-tools "
             "or dracut, or rebuild it by your own tool, then run again."
         )

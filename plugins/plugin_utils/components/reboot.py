@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypedDict, cast
 
-from ..model.errors import Refusal
+from ..model.errors import StepRefused
 from . import continuation, nvidia_driver
 from .base import Component, Context, Finding, Step
 
@@ -85,7 +85,7 @@ def findings(context: Context) -> list[Finding]:
 def boot(context: Context, plan: Mapping[str, object]) -> Boot:
     """Whether the machine is booted now, or by its user, and what comes before it. ``plan["given"]``: :class:`Given`.
 
-    Raises Refusal where a kernel may boot next that has no such driver: the last look before the screen goes dark.
+    Raises StepRefused where a kernel may boot next that has no such driver: the last look before the screen goes dark.
     """
     given, removed = cast("Given", plan["given"]), bool(plan["remove"])
     if not _needed(context, removed=removed):
@@ -94,7 +94,7 @@ def boot(context: Context, plan: Mapping[str, object]) -> Boot:
     if not given["check"] and not removed:
         faults = _faults(context)
         if faults:
-            raise Refusal(
+            raise StepRefused(
                 f"Expected {_expected(context)}. Found: {'; '.join(faults)}."
                 " What to do: run the role nvidia_driver again; its message says what the build of the module lacks."
             )
@@ -112,7 +112,7 @@ def boot(context: Context, plan: Mapping[str, object]) -> Boot:
 
 
 def booted(context: Context, plan: Mapping[str, object]) -> Booted:
-    """Whether the driver is loaded. ``plan["given"]``: :class:`Waited`. Raises Refusal where this is no other boot."""
+    """Whether the driver is loaded. ``plan["given"]``: :class:`Waited`. Raises StepRefused where this is no other boot."""
     given, now, removed = cast("Waited", plan["given"]), context.facts["boot"]["id"], bool(plan["remove"])
     if _needed(context, removed=removed):
         return {
@@ -122,7 +122,7 @@ def booted(context: Context, plan: Mapping[str, object]) -> Booted:
             " a machine without a picture boots with nomodeset on the kernel's line.",
         }
     if not now or now == given["before"]:
-        raise Refusal(
+        raise StepRefused(
             f"Expected another boot than {given['before']}. Found boot {now or 'of unknown id'}."
             " What to do: look who keeps the machine from shutting down (systemd-inhibit --list, systemctl list-jobs), reboot it, and run"
             " again."
@@ -151,7 +151,7 @@ def _in_the_way(context: Context) -> list[str]:
 
 
 def _driver(context: Context) -> DriverStack | None:
-    return cast("DriverStack | None", context.stack.get("driver"))
+    return context.stack.get("driver")
 
 
 def _needed(context: Context, *, removed: bool) -> bool:

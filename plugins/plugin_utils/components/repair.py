@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ..model.errors import Refusal
+from ..model.errors import StepRefused
 from .base import Component, Context, Finding, Step
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ def look(context: Context, plan: Mapping[str, object]) -> Next:
     told to leave this version of the module out for this kernel alone, so that the packages can be finished (the next version is tried
     again by itself); then the kernel that has a module is made the one that boots next, and that is verified.
 
-    ``plan["given"]``: :class:`Given`. Raises Refusal where dnf has left something half done, or the boot menu cannot be made to choose that
-    kernel.
+    ``plan["given"]``: :class:`Given`. Raises StepRefused where dnf has left something half done, or the boot menu cannot be made to
+    choose that kernel.
     """
     facts, given = context.facts, cast("Given", plan["given"])
     if facts["packages"]["manager"] == "dnf":
@@ -156,10 +156,10 @@ STEPS: Mapping[str, Step] = {"begin": begin, "look": look}
 
 
 def _all_done(facts: Facts, said: str) -> None:
-    """Raise Refusal where dnf has left something half done. ``said``: its words."""
+    """Raise StepRefused where dnf has left something half done. ``said``: its words."""
     packages = facts["packages"]
     if packages["interrupted"]:
-        raise Refusal(
+        raise StepRefused(
             f"Expected the package manager to finish its interrupted work. Found: {packages['interrupted_detail']}. {said}"
             " What to do: run dnf remove --duplicates by hand and correct what it names (dnf check tells more), then run again."
         )
@@ -184,7 +184,7 @@ def _menu(facts: Facts) -> File:
     """What makes the newest kernel that has a module the default of the boot menu."""
     kept, entries = facts["dkms"]["kernels"][-1], facts["dkms"]["boot_entries"]
     if kept not in entries:
-        raise Refusal(
+        raise StepRefused(
             f"Expected an entry for kernel {kept}, which has the NVIDIA module, in GRUB's menu, so that it can boot next instead of"
             f" {facts['kernel']['next']}, for which the module does not build. Found: {', '.join(entries) or 'none'}."
             f" What to do: make {kept} the default of this machine's boot loader, then run again."
@@ -197,10 +197,10 @@ def _menu(facts: Facts) -> File:
 
 
 def _verify(facts: Facts, kept: str) -> None:
-    """Raise Refusal where another kernel boots next than the one that was made the default."""
+    """Raise StepRefused where another kernel boots next than the one that was made the default."""
     kernel = facts["kernel"]
     if kernel["next"] != kept:
-        raise Refusal(
+        raise StepRefused(
             f"Expected kernel {kept}, which has the NVIDIA module, to boot next. Found {kernel['next']} ({kernel['next_source']})."
             " What to do: look for what else sets GRUB_DEFAULT in /etc/default/grub.d, then run again."
         )

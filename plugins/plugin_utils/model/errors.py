@@ -19,5 +19,5 @@ class BadInput(ValueError):
         self.suggestions = list(suggestions)
 
 
-class Refusal(Exception):
+class StepRefused(Exception):
     """A run must not go on: what was expected, what was found and what to do, as one text for a person."""

@@ -4,21 +4,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 
-class Result(TypedDict, total=False):
-    """What a task registered; with a loop, a result a turn."""
+class Measured(TypedDict, total=False):
+    """The result of a task that measures: its checks, or a result for each turn of its loop."""
 
-    checks: list[Check]
-    results: list[Result]
+    checks: Sequence[Check]
+    results: Sequence[Measured]
 
 
-def checks(results: Iterable[Result]) -> Iterator[Check]:
+def checks(results: Iterable[Measured]) -> Iterator[Check]:
     """The checks of results of tasks, in their order: a loop has one a turn, and what was skipped has none."""
     for result in results:
         yield from result.get("checks") or ()

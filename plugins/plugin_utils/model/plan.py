@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageExchange, PackageInstall
@@ -224,6 +226,9 @@ class Plan(TypedDict):
     brings: Brings | None
     gave_way: GaveWay | None
     remove: Removal | None
+    package_manager: str | None
+    package_family: str | None
+    work: Mapping[str, object]
     manages: dict[str, Managed]
     packages: dict[str, str]
     checks: list[Check]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..components import Context
 from ..model import sections
+from ..model.plan import Expectations, Expected
 from ..rules import hosts
 from ..wish import Wish
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..components import Context
-    from ..components.base import Plan, Stack, Step
+    from ..components.base import Plan, Step
+    from ..model.stack import FrameworkEnvironment
     from ..model.work import PackageCall
     from .request import Request
 
@@ -163,7 +164,7 @@ def _module(context: Context, plan: Plan) -> Module | None:
 
 def _smi(context: Context, plan: Plan) -> Smi:
     """What nvidia-smi must say. Which cards must answer: those on the bus, unless some are ignored."""
-    facts, driver, expected = context.facts, context.stack.get("driver") or {}, plan["expected_gpus"]
+    facts, driver, expected = context.facts, context.stack.get("driver"), plan["expected_gpus"]
     ids = [] if plan["given"]["ignore"] else [card["bus_id"] for card in facts["pci"]["gpus"] or ()]
     # Where the driver is Windows', its nvidia-smi is in no directory that a shell without login looks into.
     options: Smi = {"executable": facts["driver"]["nvidia_smi"] or "nvidia-smi"}
@@ -171,9 +172,9 @@ def _smi(context: Context, plan: Plan) -> Smi:
         "expected_gpus": _count(plan),
         "expected_names": expected.get("names"),
         "expected_bus_ids": ids,
-        "expected_driver": driver.get("version") or driver.get("branch"),
+        "expected_driver": (driver["version"] or driver["branch"]) if driver else None,
         "pcie_lanes": expected.get("pcie_lanes"),
-        "min_driver": driver.get("minimum"),
+        "min_driver": driver.get("minimum") if driver else None,
     }
     for key, value in wanted.items():
         if value:
@@ -200,7 +201,7 @@ def _frameworks(context: Context, plan: Plan) -> list[Framework]:
     return [_framework(framework, context, plan) for framework in context.stack.get("frameworks") or ()]
 
 
-def _framework(framework: Stack, context: Context, plan: Plan) -> Framework:
+def _framework(framework: FrameworkEnvironment, context: Context, plan: Plan) -> Framework:
     with_cards = bool(framework.get("cuda"))
     options: Framework = {
         "name": framework["name"],

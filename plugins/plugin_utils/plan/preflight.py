@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 from ..components import COMPONENTS, frameworks
-from ..model.errors import Refusal
+from ..model.errors import StepRefused
 from ..model.shortfalls import MIB, Need, on_disks
 
 if TYPE_CHECKING:
@@ -56,24 +56,24 @@ def look(context: Context, plan: Plan) -> Mapping[str, object]:
 
 def _plan(_context: Context, plan: Plan) -> None:
     if plan["error"]:
-        raise Refusal(plan["error"])
+        raise StepRefused(plan["error"])
     refusals = [*plan["refusals"], *plan["conflicts"]]
     if refusals:
         told = " ".join(
             f"[{row['rule']}] {row['text']} What to do: {row.get('remedy') or 'change the wish'}." for row in refusals
         )
-        raise Refusal(f"Expected a plan without refusals, found {len(refusals)}: {told}")
+        raise StepRefused(f"Expected a plan without refusals, found {len(refusals)}: {told}")
 
 
 def _machine(context: Context, plan: Plan) -> None:
     facts = context.facts
     if not facts["privileged"]:
-        raise Refusal(
+        raise StepRefused(
             f"Expected to work as root on {plan['host']}, found an ordinary user. "
             "What to do: run with become (gpuwright up -K asks for the sudo password), or as root."
         )
     if facts["packages"]["manager"] not in MANAGERS:
-        raise Refusal(
+        raise StepRefused(
             f"Expected one of these package managers: {', '.join(MANAGERS)}. "
             f"Found {facts['packages']['manager'] or 'none'} on {facts['os']['name'] or 'an unknown system'}. What to do: use a supported "
             "system, or install the driver by its own means; gpuwright validate and doctor then still work."
@@ -83,7 +83,7 @@ def _machine(context: Context, plan: Plan) -> None:
 def _services(context: Context, plan: Plan) -> None:
     names = _touching(plan, "services")
     if names and not plan["provision_only"] and not context.facts["environment"]["systemd"]:
-        raise Refusal(
+        raise StepRefused(
             f"Expected systemd as service manager, because the plan has {' and '.join(names)}. Found no running systemd. "
             "What to do: run on a machine that was booted with systemd (in WSL: systemd=true in /etc/wsl.conf)."
         )
@@ -108,7 +108,7 @@ def _disks(context: Context, plan: Plan) -> None:
     reserve = int(plan["given"]["reserve"]) * MIB
     found = on_disks(needs(context, plan), list(context.facts["disks"] or ()), reserve)
     if found:
-        raise Refusal(f"{' '.join(found)} {_FREE}")
+        raise StepRefused(f"{' '.join(found)} {_FREE}")
 
 
 def _components(context: Context, plan: Plan) -> None:

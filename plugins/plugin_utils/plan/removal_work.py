@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
 from ..components import mig
-from ..model.errors import Refusal
+from ..model.errors import StepRefused
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -210,7 +210,7 @@ def begin(context: Context, plan: Mapping[str, object]) -> Removal:
 
 
 def goes(context: Context, plan: Mapping[str, object]) -> Removal:
-    """What goes, by what the node answered (``plan["given"]``). Raises Refusal where something would go that is not ours."""
+    """What goes, by what the node answered (``plan["given"]``). Raises StepRefused where something would go that is not ours."""
     facts, wanted, given = context.facts, cast("Wanted", plan["remove"]), cast("Given", plan["given"])
     said = {tuple(each["item"]): each.get("stdout_lines") or [] for each in given["answers"]}
     there = {each["item"] for each in given["there"] if each["stat"]["exists"]}
@@ -274,7 +274,7 @@ def _refuse_unmarked(environments: Iterable[str], there: Collection[str]) -> Non
     """What is removed whole must bear our mark, whatever the record says. That it is root's alone was checked before (role preflight)."""
     unmarked = [path for path in environments if not any(mark in there for mark in _marks(path))]
     if unmarked:
-        raise Refusal(
+        raise StepRefused(
             "Expected environments that gpuwright made. Found none of its marks (gpuwright-constraints.txt) in"
             f" {', '.join(unmarked)}. Nothing was removed. What to do: remove that directory by hand if nobody needs it, then run again."
         )
@@ -283,7 +283,7 @@ def _refuse_unmarked(environments: Iterable[str], there: Collection[str]) -> Non
 def _refuse_others(packages: Sequence[str], going: Iterable[str], also: Collection[str]) -> None:
     besides = _without(going, {*packages, *also})
     if besides:
-        raise Refusal(
+        raise StepRefused(
             f"Expected to remove only the {len(packages)} packages that came with gpuwright. Found others that need them:"
             f" {', '.join(besides)}. What to do: remove those first if you no longer need them, or name them in remove_also."
         )

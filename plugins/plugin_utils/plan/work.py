@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, sources
 from . import measurements, preflight, removal_work
@@ -38,22 +38,25 @@ def of_plan(plan: Plan, context: Context, only: Sequence[str] = ()) -> Mapping[s
     return _added_once({name: steps[BEGIN](context, plan) for name in every if BEGIN in (steps := _steps(name))})
 
 
-def _added_once(works: Mapping[str, Any]) -> Mapping[str, object]:
+def _added_once(works: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
     """The same, where a package source that an earlier component adds is not added again."""
     added: set[str] = set()
     found: dict[str, object] = {}
     for component, work in works.items():
-        names = [name for name in work.get("repositories", ()) if name not in added]
+        named = work.get("repositories")
+        names = [str(name) for name in named if name not in added] if isinstance(named, list) else []
         found[component] = {**work, "repositories": names} if "repositories" in work else work
         added.update(names)
     return found
 
 
-def of_step(component: str, step: str, plan: Plan, facts: Facts, inputs: Mapping[str, Any]) -> Any:
+def of_step(
+    component: str, step: str, plan: Plan, facts: Facts, inputs: Mapping[str, Mapping[str, object]]
+) -> Mapping[str, object]:
     """What a component does next, from a plan that is under way and the node as it is now.
 
     ``inputs``: variables set for each component. Raises KeyError for a step that the component does not have, and
-    :class:`..model.errors.Refusal` where the run must not go on.
+    :class:`..model.errors.StepRefused` where the run must not go on.
     """
     context = Context(
         facts=facts,

@@ -365,9 +365,7 @@ def _stack(stack: Any) -> list[tuple[str, Any]]:
     if (stack.get("cudnn") or {}).get("version"):
         rows.append(("cuDNN", stack["cudnn"]["version"]))
     rows += [
-        (part.title, stack[part.key].get(part.version_key))
-        for part in PARTS
-        if part.has_own_source and stack.get(part.key)
+        (part.title, part.of(stack).get(part.version_key)) for part in PARTS if part.has_own_source and part.of(stack)
     ]
     rows += [
         (str(made.get("name")), made.get("version"))

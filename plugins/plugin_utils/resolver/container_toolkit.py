@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ..model.stack import ContainerToolkit, Engine
+from ..model.stack import ContainerToolkit, Engine, Specified, Stack
 from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Log
-from .part import TOOLKIT_SOURCE, Held, Part, Stack
+from .part import TOOLKIT_SOURCE, Part
 from .situation import Situation
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ def _warn_of_engine(situation: Situation, system: Row, log: Log) -> None:
         log.warn("container-toolkit.engine", text, log.cite("container_toolkit", row))
 
 
-def _wants(toolkit: Held) -> Iterator[str]:
+def _wants(toolkit: Specified) -> Iterator[str]:
     yield f"container-toolkit={toolkit['version_spec'].removeprefix('==')}"
 
 
-def _exactly(stack: Stack, key: str, _situation: Situation, rules: Rules) -> Held:
-    return {**stack[key], "version_spec": f"=={_version(stack[key]['version_spec'], rules)}"}
+def _exactly(toolkit: ContainerToolkit, _stack: Stack, _situation: Situation, rules: Rules) -> ContainerToolkit:
+    return {**toolkit, "version_spec": f"=={_version(toolkit['version_spec'], rules)}"}
 
 
 def _version(specifier: str, rules: Rules) -> str:

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
-from ..model.stack import CudaToolkit
+from ..model.lock import LockToolkit
+from ..model.stack import CudaToolkit, Stack
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import compilers, targets
 from .log import Entry, Log, Unresolved, conflict, offered
 from .naming import component
-from .part import CUDA_SOURCE, Held, Part, Stack
+from .part import CUDA_SOURCE, Part
 from .power import Power, native_floor
 from .situation import Card, Situation
 
@@ -185,14 +186,16 @@ def _nearest(
     return [entry for cuda in chosen for entry in reasons[cuda]]
 
 
-def _wants(toolkits: Sequence[Held]) -> Iterator[str]:
+def _wants(toolkits: Sequence[LockToolkit]) -> Iterator[str]:
     for toolkit in toolkits:
         yield f"cuda={toolkit['release'] or toolkit['version']}"
 
 
-def _exactly(stack: Stack, key: str, _situation: Situation, rules: Rules) -> list[Held]:
+def _exactly(
+    toolkits: Sequence[CudaToolkit], _stack: Stack, _situation: Situation, rules: Rules
+) -> list[dict[str, object]]:
     return [
-        {**toolkit, "release": toolkit.get("release") or _release(toolkit["version"], rules)} for toolkit in stack[key]
+        {**toolkit, "release": toolkit.get("release") or _release(toolkit["version"], rules)} for toolkit in toolkits
     ]
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.lock import LockDriver
+from ..model.stack import Stack
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import (
@@ -27,7 +29,7 @@ from . import (
     systems,
 )
 from .log import DESIGN, Entry, Log, Unresolved, conflict
-from .part import Held, Part, Stack
+from .part import Part
 from .situation import InstalledDriver, Situation
 
 if TYPE_CHECKING:
@@ -435,7 +437,7 @@ def _security(version: str, log: Log) -> None:
             log.warn("driver.security", text, log.cite("security", row))
 
 
-def _wants(driver: Held) -> Iterator[str]:
+def _wants(driver: LockDriver) -> Iterator[str]:
     yield f"driver={driver['version'] or driver['branch']}"
     yield f"driver-modules={driver['modules']}"
     if driver["source"] in ("nvidia", "distro", "runfile"):
@@ -444,12 +446,11 @@ def _wants(driver: Held) -> Iterator[str]:
         yield f"driver-set={driver['set']}"
 
 
-def _exactly(stack: Stack, key: str, situation: Situation, rules: Rules) -> Held:
-    driver = stack[key]
+def _exactly(driver: DriverStack, _stack: Stack, situation: Situation, rules: Rules) -> DriverStack:
     return {**driver, "version": driver["version"] or _newest_build(driver, situation, rules)}
 
 
-def _newest_build(driver: Held, situation: Situation, rules: Rules) -> str | None:
+def _newest_build(driver: DriverStack, situation: Situation, rules: Rules) -> str | None:
     """Return the newest build of the driver's branch in its source."""
     if driver["source"] == "distro":
         carried = systems.distro_driver(systems.find(situation, rules), driver["branch"], rules)
@@ -457,7 +458,7 @@ def _newest_build(driver: Held, situation: Situation, rules: Rules) -> str | Non
     return next((row["latest"] for row in rules["driver_branches"]["rows"] if row["branch"] == driver["branch"]), None)
 
 
-def _uncompared(theirs: Held, *, adopted: bool) -> tuple[str, ...]:
+def _uncompared(theirs: LockDriver, *, adopted: bool) -> tuple[str, ...]:
     """Return what may differ: a driver that was adopted (here or where the lock was made) has neither set nor packages of ours."""
     if adopted or not theirs["packages"]:
         return ("set", "build", "packages", *(() if theirs["packages"] else ("source",)))

@@ -17,7 +17,7 @@ from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict
 from .naming import component
-from .part import CUDA_SOURCE, Held, Part
+from .part import CUDA_SOURCE, Part
 from .power import Power
 from .situation import Card, Situation
 
@@ -170,7 +170,7 @@ def _obstacles(situation: Situation, wish: Wish, rules: Rules) -> list[Entry]:
     return []
 
 
-def _wants(_part: Held) -> Iterator[str]:
+def _wants(_part: CudaCompat) -> Iterator[str]:
     yield "cuda-compat=auto"
 
 

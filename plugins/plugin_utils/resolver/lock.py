@@ -130,10 +130,9 @@ def text(document: Lock) -> str:
 def left_open(document: Lock) -> list[str]:
     """Return the parts of a lock without an exact version, as --want calls them: the rules know none. An index decides there."""
     stack = document["stack"]
-    held: Any = stack
-    there = [part for part in PARTS if part.key in held]
-    found = [part.want for part in there if isinstance(part.shape, Mapping) and part.is_open(held[part.key])]
-    rows = [(part, row) for part in there if isinstance(part.shape, list) for row in held[part.key]]
+    there = [part for part in PARTS if part.key in stack]
+    found = [part.want for part in there if isinstance(part.shape, Mapping) and part.is_open(part.of(stack))]
+    rows = [(part, row) for part in there if isinstance(part.shape, list) for row in part.of(stack)]
     return found + [part.want for part, row in rows if part.is_open(row)]
 
 
@@ -143,10 +142,8 @@ def _stack(stack: Stack) -> LockStack:
     Packages of the kernel (headers, prebuilt modules) follow each node's kernel and are left out, so is the container engine,
     which is the distribution's.
     """
-    whole: Any = stack
-    found = {part.key: _held(part, whole[part.key]) for part in PARTS if whole.get(part.key)}
-    repositories = [_repository(row) for row in stack.get("repositories") or ()]
-    return cast("LockStack", {**found, "repositories": repositories})
+    found: dict[str, object] = {part.key: _held(part, part.of(stack)) for part in PARTS if part.of(stack)}
+    return cast("LockStack", {**found, "repositories": [_repository(row) for row in stack.get("repositories") or ()]})
 
 
 def _held(part: Part, value: Any) -> Any:
@@ -155,7 +152,7 @@ def _held(part: Part, value: Any) -> Any:
         return [_only(row, part.shape[0]) for row in value]
     found: Any = _only(value, part.shape)
     if part.of_kernel:
-        found["packages"] = [name for name in found["packages"] if not name.startswith(part.of_kernel)]
+        found["packages"] = [name for name in value["packages"] if not name.startswith(part.of_kernel)]
     return found
 
 
@@ -242,8 +239,8 @@ def _machine(situation: Situation) -> LockMachine:
 
 def _exactly(stack: Stack, situation: Situation, rules: Rules) -> LockStack:
     """Return a stack in which every version that was left open is the newest that the rules know."""
-    exact = {part.key: part.exactly(stack, part.key, situation, rules) for part in PARTS if stack.get(part.key)}
-    return cast("LockStack", exact)
+    found = {part.key: part.exactly(part.of(stack), stack, situation, rules) for part in PARTS if part.of(stack)}
+    return cast("LockStack", found)
 
 
 # reading one -------------------------------------------------------------------------------------------
@@ -353,8 +350,7 @@ def as_wish(document: Lock, variables: Mapping[str, object]) -> Wish:
 
 def as_wants(stack: LockStack) -> list[str]:
     """Return the stack of a lock as --want takes it."""
-    held: Any = stack
-    return [want for part in PARTS if held.get(part.key) for want in part.wants(held[part.key])]
+    return [want for part in PARTS if part.of(stack) for want in part.wants(part.of(stack))]
 
 
 # holding a node to one ---------------------------------------------------------------------------------
@@ -378,7 +374,7 @@ def differences(document: Lock, situation: Situation, stack: Stack, rules: Rules
     adopted = driver is not None and driver["adopted"]
     found = []
     for part in PARTS:
-        for what, wanted, got in _unlike(part, theirs.get(part.key), ours.get(part.key), adopted=adopted):
+        for what, wanted, got in _unlike(part, part.of(theirs), part.of(ours), adopted=adopted):
             text = f"{part.title}{what}: the lock has {wanted}, this node resolves to {got}"
             found.append(conflict(f"lock.{part.want}", text, "the lock", "hold this node to a lock of its own"))
     if found and _without_its_cards(held, situation):

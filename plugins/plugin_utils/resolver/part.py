@@ -6,32 +6,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
+from ..model.stack import Cudnn, Stack
 from ..rules import Row, Rules
 from .situation import Situation
 
-Stack = Mapping[str, Any]
-#: A part of a stack or of a lock, or one of its rows.
-Held = Mapping[str, Any]
+#: What a lock holds of a part, as in lock.SHAPE.
+Shape = Mapping[str, object]
 
 #: Package sources: NVIDIA's CUDA repository, and the container toolkit's.
 CUDA_SOURCE = "nvidia-cuda"
 TOOLKIT_SOURCE = "nvidia-container-toolkit"
 #: The shape of what is packaged in the first one. A library may be built for one CUDA major.
-PACKAGED: Held = {"version": (str, type(None)), "packages": [str]}
-FOR_CUDA: Held = {**PACKAGED, "cuda": str}
+PACKAGED: Shape = {"version": (str, type(None)), "packages": [str]}
+FOR_CUDA: Shape = {**PACKAGED, "cuda": str}
 
 
-def _as_it_is(stack: Stack, key: str, _situation: Situation, _rules: Rules) -> Any:
-    return stack[key]
+def _as_it_is(part: object, _stack: Stack, _situation: Situation, _rules: Rules) -> object:
+    return part
 
 
-def _all_alike(_theirs: Held, *, adopted: bool) -> tuple[str, ...]:
+def _all_alike(_theirs: object, *, adopted: bool) -> tuple[str, ...]:
     del adopted
     return ()
+
+
+class Library(Cudnn):
+    """Library as the stack or a lock has it: the CUDA major and the generation of those that are built for one."""
+
+    cuda: NotRequired[str]
+    generation: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Part:
 
     key: in the stack, and the field of a wish that says whether it is wished. title: for a person.
     shape: what a lock holds of it, as in lock.SHAPE. wants: the part of a lock as --want takes it.
-    exactly: the part with the newest version that the rules know, where it is left open.
+    exactly: the part of a stack with the newest version that the rules know, where it is left open.
     version_key: what tells its version. is_open: whether one of its rows has no exact version.
     uncompared: keys of a lock that may differ on a node; ``adopted``: the node's driver is another one's.
     of_kernel: beginnings of packages that follow a node's kernel, and of which a lock says nothing.
@@ -52,14 +59,18 @@ class Part:
     title: str
     shape: Any
     wants: Callable[[Any], Iterator[str]]
-    exactly: Callable[[Stack, str, Situation, Rules], Any] = _as_it_is
+    exactly: Callable[[Any, Stack, Situation, Rules], object] = _as_it_is
     version_key: str = "version"
-    is_open: Callable[[Held], bool] = lambda _row: False
+    is_open: Callable[[Any], bool] = lambda _row: False
     uncompared: Callable[..., Sequence[str]] = _all_alike
     of_kernel: tuple[str, ...] = ()
     source: str | None = None
     left_out: Sequence[str] = ()
     cards: bool = True
+
+    def of(self, stack: Mapping[str, object]) -> Any:
+        """Return what a stack has of it; None where it has nothing."""
+        return stack.get(self.key)
 
     @property
     def want(self) -> str:
@@ -72,15 +83,15 @@ class Part:
         return self.source not in (None, CUDA_SOURCE)
 
 
-def library(key: str, title: str, shape: Held, rows: Callable[[Rules], list[Row]]) -> Part:
+def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row]]) -> Part:
     """Return the part of a library that NVIDIA's CUDA repository has; ``rows``: its releases in the rules."""
 
-    def wants(part: Held) -> Iterator[str]:
+    def wants(part: Library) -> Iterator[str]:
         yield f"{key}={part['version']}" if part["version"] else key
 
-    def exactly(stack: Stack, _key: str, situation: Situation, rules: Rules) -> Held:
+    def exactly(part: Library, stack: Stack, situation: Situation, rules: Rules) -> dict[str, object]:
         majors = {dotted.major(toolkit["version"]) for toolkit in stack.get("cuda") or ()}
-        return {**stack[key], "version": _newest(stack[key], majors, situation.arch, rows(rules))}
+        return {**part, "version": _newest(part, majors, situation.arch, rows(rules))}
 
     return Part(
         key,
@@ -94,7 +105,7 @@ def library(key: str, title: str, shape: Held, rows: Callable[[Rules], list[Row]
     )
 
 
-def _newest(part: Held, majors: set[str], arch: str, rows: Sequence[Row]) -> str | None:
+def _newest(part: Library, majors: set[str], arch: str, rows: Sequence[Row]) -> str | None:
     """Return the version of a library; where it is open the newest that was published for the CUDA majors.
 
     TensorRT may be left open within a generation (10) or a minor version (10.13).

@@ -8,24 +8,25 @@ from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
+from ..model.lock import LockFramework
 from . import container_toolkit, cuda, cudnn, driver, forward, nccl, tensorrt
-from .part import Held, Part
+from .part import Part
 
 
-def _wants(frameworks: Sequence[Held]) -> Iterator[str]:
+def _wants(frameworks: Sequence[LockFramework]) -> Iterator[str]:
     yield from (_framework_want(framework) for framework in frameworks)
     interpreters = {framework["interpreter"] for framework in frameworks}
     if len(interpreters) == 1:
         yield f"python={interpreters.pop()}"
 
 
-def _framework_want(framework: Held) -> str:
+def _framework_want(framework: LockFramework) -> str:
     """Return a framework as pip writes it; one of a later gpuwright by what a lock holds of it."""
     name, version = framework["name"], framework["version"]
     return ABOUT[name].pinned(version, framework["variant"]) if name in ABOUT else f"{name}=={version}"
 
 
-def _uncompared(_theirs: Held, *, adopted: bool) -> tuple[str, ...]:
+def _uncompared(_theirs: LockFramework, *, adopted: bool) -> tuple[str, ...]:
     """Return what may differ: addresses are a matter of mirrors."""
     del adopted
     return ("index_url", "wheels")

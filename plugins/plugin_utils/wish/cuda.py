@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
@@ -103,7 +102,7 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         values["cuda_compat"] = True
 
 
-def _library_variable(values: Values, name: str, value: Any, rules: Rules) -> None:
+def _library_variable(values: Values, name: str, value: object, rules: Rules) -> None:
     """Read a library of the toolkit: true, a version, or nothing."""
     if is_yes(value):
         values[name] = True

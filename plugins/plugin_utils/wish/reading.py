@@ -22,7 +22,7 @@ Reader = Callable[[Values, str, str, Rules], None]
 
 # Nine digits are more than any version has, and few enough to be made a number of.
 VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
-AUTO: tuple[Any, ...] = (None, "", "auto", [], (), False)
+AUTO: tuple[object, ...] = (None, "", "auto", [], (), False)
 _YES = ("true", "yes")
 
 
@@ -47,12 +47,12 @@ class Words:
     read: Callable[[Values, Variables, Rules], None] = lambda _values, _variables, _rules: None
 
 
-def is_yes(value: Any) -> bool:
+def is_yes(value: object) -> bool:
     """Say whether a variable is true, as people write it."""
     return value is True or str(value).lower() in _YES
 
 
-def is_no(value: Any) -> bool:
+def is_no(value: object) -> bool:
     """Say whether a variable leaves something to the resolver, or is false."""
     return value in AUTO or str(value).lower() in ("false", "no")
 

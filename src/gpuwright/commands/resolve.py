@@ -9,7 +9,7 @@ from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import (
@@ -96,12 +96,10 @@ def _rows(stack: Stack) -> Iterator[tuple[str, str, str]]:
         yield "driver", str(driver.get("version") or driver["branch"]), _driver(driver)
     for toolkit in stack.get("cuda") or ():
         yield "cuda", str(toolkit["version"]), f"{toolkit['mode']}: {_packages(toolkit)}"
-    found: Mapping[str, object] = stack
-    packaged = [(part, found.get(part.key)) for part in PARTS if part.source and "packages" in part.shape]
+    packaged = [part for part in PARTS if part.source and "packages" in part.shape and part.of(stack)]
     rows = [
-        (part, (part.want, str(value.get(part.version_key) or "newest"), " ".join(value["packages"])))
-        for part, value in packaged
-        if isinstance(value, dict)
+        (part, (part.want, str(part.of(stack).get(part.version_key) or "newest"), _packages(part.of(stack))))
+        for part in packaged
     ]
     yield from (row for part, row in rows if not part.has_own_source)
     compat = stack.get("cuda_compat")

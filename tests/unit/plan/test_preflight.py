@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import preflight, work
 
 from . import nodes
@@ -56,7 +56,7 @@ def look(found: Any, variables: Any = None, **changes: Any) -> None:
 
 
 def refused(found: Any, variables: Any = None, **changes: Any) -> str:
-    with pytest.raises(Refusal) as stopped:
+    with pytest.raises(StepRefused) as stopped:
         look(found, variables, **changes)
     return str(stopped.value)
 
@@ -143,7 +143,8 @@ def test_an_environment_that_is_made_or_moved_needs_room(cpu_only: bool, size: i
 def test_environments_lie_where_the_stack_has_them_and_packages_where_their_manager_does() -> None:
     found = facts()
     found["packages"]["manager"] = "dnf"
-    context = Context(facts=found, stack={"frameworks": [{"path": "/data/envs/jax"}]})
+    stack: Any = {"frameworks": [{"path": "/data/envs/jax"}]}
+    context = Context(facts=found, stack=stack)
     assert [need["path"] for need in preflight.needs(context, PLAN)] == [
         "/var/cache/dnf",
         "/usr",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal_work
 from tests.unit.plan import nodes
 
@@ -123,7 +123,7 @@ def test_an_environment_with_one_of_our_marks_goes(mark: str) -> None:
 
 
 def test_an_environment_without_a_mark_is_nobody_knows_whose() -> None:
-    with pytest.raises(Refusal, match=r"gpuwright-constraints.txt\) in /data/jax\. Nothing was removed") as error:
+    with pytest.raises(StepRefused, match=r"gpuwright-constraints.txt\) in /data/jax\. Nothing was removed") as error:
         goes(wanted(environments=[_TORCH, "/data/jax"]), paths=[_MARK])
     assert "What to do: remove that directory by hand" in str(error.value)
 
@@ -136,7 +136,7 @@ def test_others_that_apt_would_remove_besides_stop_the_removal() -> None:
         "Remv blender:amd64 [4.3]",
         "Remv x [1]",
     ]
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(StepRefused) as error:
         goes(wanted(), ("purge", lines), also=["x"])
     assert str(error.value) == (
         "Expected to remove only the 3 packages that came with gpuwright. Found others that need them: blender:amd64."
@@ -146,7 +146,7 @@ def test_others_that_apt_would_remove_besides_stop_the_removal() -> None:
 
 
 def test_others_that_dnf_would_remove_besides_stop_it_too() -> None:
-    with pytest.raises(Refusal, match="need them: somebody-elses"):
+    with pytest.raises(StepRefused, match="need them: somebody-elses"):
         goes(wanted(), facts=dnf(), others=["somebody-elses"])
     assert goes(wanted(), facts=dnf(), others=["x"], also=["x"])["also"] == ["libcuda1", "dkms", "fio", "x"]
 
@@ -168,7 +168,7 @@ def test_an_engine_with_something_in_it_stays_with_all_that_it_needs(kind: str) 
         _ENGINE, (kind, ["a"]), ("purge", ["Purg libcuda1 [580]"]), facts=engine(), ask=first["ask"], kept=first["kept"]
     )
     assert (second["again"], second["packages"], second["engine"], second["made"]) == (False, ["libcuda1"], False, [])
-    with pytest.raises(Refusal, match="only the 1 packages"):
+    with pytest.raises(StepRefused, match="only the 1 packages"):
         goes(_ENGINE, *rules[::2], facts=engine(), ask=first["ask"], kept=first["kept"])
 
 

@@ -20,7 +20,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
     mig,
     nouveau_blacklist,
 )
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -131,7 +131,8 @@ def test_nouveau_stays_where_the_next_kernel_has_no_other_module(module: Any) ->
     facts = nodes.provisioned()
     facts["kernel"]["available"] = module
     with pytest.raises(
-        Refusal, match=r"Expected an NVIDIA module for kernel 6.12.94.*Found none.*What to do: install the driver first"
+        StepRefused,
+        match=r"Expected an NVIDIA module for kernel 6.12.94.*Found none.*What to do: install the driver first",
     ):
         image(facts)
     assert image(facts, check=True) is None
@@ -143,7 +144,7 @@ def test_a_machine_without_an_initramfs_has_none_to_rebuild() -> None:
 
 def test_an_initramfs_that_nothing_is_known_to_rebuild_is_refused() -> None:
     with pytest.raises(
-        Refusal, match=r"Expected one of update-initramfs, dracut to rebuild /boot.*Found none of them.*What to do"
+        StepRefused, match=r"Expected one of update-initramfs, dracut to rebuild /boot.*Found none of them.*What to do"
     ):
         image(nodes.provisioned(kernel={"initramfs": {"tool": None}}))
 
@@ -295,7 +296,7 @@ def test_a_configuration_that_cannot_be_merged_is_refused_before_the_first_packa
     facts = nodes.provisioned(**changes)
     text = "Expected /etc/docker/daemon.json to be a JSON object. Found: .*What to do: correct the file by hand"
     assert re.match(text, begun("container_toolkit", facts)["refusal"])
-    with pytest.raises(Refusal, match=text):
+    with pytest.raises(StepRefused, match=text):
         installed(facts)
     assert begun("container_toolkit")["refusal"] is None
 
@@ -395,7 +396,7 @@ def test_podman_has_no_daemon_to_configure() -> None:
     plan = planned(nodes.provisioned(), only=("container_toolkit",))
     stack = {**plan["stack"]["container_toolkit"], "engine": {"name": "podman", "packages": ["podman"]}}
     podman = {**plan, "stack": {**plan["stack"], "container_toolkit": stack}, "given": {}}
-    found = work.of_step("container_toolkit", "installed", podman, docker(daemon_json={}, config_loaded=False), {})
+    found: Any = work.of_step("container_toolkit", "installed", podman, docker(daemon_json={}, config_loaded=False), {})
     assert (found["files"], found["asks"]) == ([], False)
     assert [row["name"] for row in found["busy"]["units"]] == list(container_toolkit.CDI_UNITS)
 
@@ -419,7 +420,7 @@ def test_the_unit_is_told_of_a_module_that_it_does_not_know_and_else_the_setting
 
     plan = planned(nodes.provisioned(), only=("container_toolkit",))
     stack = {**plan["stack"], "driver": {**(plan["stack"].get("driver") or {}), "kernel_module": "nvidia-current-open"}}
-    found = work.of_step("container_toolkit", "installed", {**plan, "stack": stack, "given": {}}, docker(), {})
+    found: Any = work.of_step("container_toolkit", "installed", {**plan, "stack": stack, "given": {}}, docker(), {})
     (setting,) = found["files"]
     assert (setting["path"], setting["mode"]) == (container_toolkit.CDI_SETTING, "0644")
     assert 'grep -qE "/nvidia-current-open[.]ko" /lib/modules/$$(uname -r)/modules.dep' in setting["content"]
@@ -446,7 +447,8 @@ def test_the_layout_and_its_service_are_files_of_the_plan() -> None:
 
 
 def test_a_card_that_is_not_there_yet_has_no_place_in_the_layout() -> None:
-    context = Context(facts=nodes.bare(), stack={"mig": {"cards": [{"bus_id": None, "profiles": ["7g.80gb"]}]}})
+    stack: Any = {"mig": {"cards": [{"bus_id": None, "profiles": ["7g.80gb"]}]}}
+    context = Context(facts=nodes.bare(), stack=stack)
     assert json.loads(mig.begin(context, {})["files"][0]["content"]) == {"cards": []}
 
 

@@ -15,7 +15,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_d
     fabric,
     places,
 )
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from tests.unit.plan import nodes
 
 from .driver_steps import KERNEL, PIN, driver, plan, step
@@ -169,14 +169,14 @@ def test_the_sources_that_dkms_is_told_of_are_directories_with_a_version() -> No
 def test_a_kernel_that_came_unasked_stops_the_run_once_there_is_nothing_left_to_build() -> None:
     facts = nodes.provisioned(kernel={"installed": [KERNEL, "6.12.107+deb13-amd64"]})
     with pytest.raises(
-        Refusal, match=r"Found, since the driver's packages were installed, 6\.12\.107\+deb13-amd64 too"
+        StepRefused, match=r"Found, since the driver's packages were installed, 6\.12\.107\+deb13-amd64 too"
     ):
         step("installed", facts)
     step("installed", facts, nvidia_driver_allow_kernel=True)
     unbuilt = nodes.merged(facts, {"driver": {}})
     unbuilt["kernel"]["available"] = {}
     assert step("installed", unbuilt)["build"] is not None
-    with pytest.raises(Refusal, match="What to do: remove it, or keep it"):
+    with pytest.raises(StepRefused, match="What to do: remove it, or keep it"):
         step("built", unbuilt)
 
 
@@ -261,7 +261,7 @@ Conf libcuda1 (580.178.04-1 NVIDIA:NVIDIA [amd64])
 
 def test_a_lock_that_apt_does_not_obey_stops_the_run() -> None:
     made = plan(given={"upgrade": {"stdout": UPGRADE, "rc": 0}})
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StepRefused) as refused:
         step("verified", nodes.provisioned(), made)
     assert "apt would move nvidia-driver-cuda 580.126.20-1 -> 580.178.04-1." in str(refused.value)
     assert "`apt-cache policy nvidia-driver-cuda`" in str(refused.value)
@@ -281,7 +281,7 @@ def test_a_lock_that_dnf_does_not_obey_stops_the_run() -> None:
         driver(**STACK), given={"upgrade": {"stdout": "nvidia-driver-cuda.x86_64 3:580.200-1 cuda\n", "rc": 100}}
     )
     with pytest.raises(
-        Refusal, match=r"Found that it would take: nvidia-driver-cuda\.x86_64 3:580\.200-1 cuda\. What to do"
+        StepRefused, match=r"Found that it would take: nvidia-driver-cuda\.x86_64 3:580\.200-1 cuda\. What to do"
     ):
         step("verified", after(module=MODULE), made)
     for said in ({"rc": 0, "stdout": ""}, {}, {"skipped": True}):
@@ -529,15 +529,15 @@ def test_what_is_there_after_the_way_back_is_compared_with_what_worked() -> None
     made = plan(restore=back())
     assert step("returned", there({"libcuda1": "1"}), made) == {}
     with pytest.raises(
-        Refusal,
+        StepRefused,
         match=r"the 1 packages of driver 580\.126\.20, .* Found driver none; packages that differ: libcuda1, x ",
     ):
         step("returned", there({"libcuda1": "2", "x": "1"}), made)
     cut = {"packages": {"interrupted": True, "interrupted_detail": "dpkg was interrupted"}}
-    with pytest.raises(Refusal, match=r"packages that differ: none dpkg was interrupted\. What to do: read"):
+    with pytest.raises(StepRefused, match=r"packages that differ: none dpkg was interrupted\. What to do: read"):
         step("returned", there({"libcuda1": "1"}, **cut), made)
     file = driver(source="runfile", version="580.126.20", runfile={"name": "x.run", "addresses": [], "sha256": None})
-    with pytest.raises(Refusal, match=r"Expected driver 580\.126\.20 of its file, and nothing half done"):
+    with pytest.raises(StepRefused, match=r"Expected driver 580\.126\.20 of its file, and nothing half done"):
         step("returned", there({}), plan(file, restore=back(source="runfile", packages={})))
 
 
@@ -545,7 +545,7 @@ def test_an_uninstaller_that_left_the_driver_stops_the_run() -> None:
     made = plan(given={"uninstalled": {"rc": 1, "stdout": "said", "stderr": ""}})
     assert step("uninstalled", nodes.bare(), made) == {}
     facts = nodes.bare(driver={"owner": "runfile", "user_version": "570.86.16"})
-    with pytest.raises(Refusal, match=r"Found 570\.86\.16 still there \(exit 1\): said Nothing else was changed"):
+    with pytest.raises(StepRefused, match=r"Found 570\.86\.16 still there \(exit 1\): said Nothing else was changed"):
         step("uninstalled", facts, made)
 
 

@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Res
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import environments
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, frameworks
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from tests.unit.plan.nodes import bare
 
 PATH = "/opt/gpuwright/pytorch"
@@ -119,14 +119,15 @@ def test_the_package_that_makes_environments_is_only_asked_for_where_one_is_made
 
 @pytest.mark.parametrize("asked", ["pip", "maker"])
 def test_a_python_that_dies_is_no_answer(asked: str) -> None:
-    with pytest.raises(Refusal, match=r"^Expected .*Found: killed\. What to do: "):
+    with pytest.raises(StepRefused, match=r"^Expected .*Found: killed\. What to do: "):
         frameworks.look(wished(), nothing(**{asked: {"rc": -11, "out": "killed"}}))
 
 
 @pytest.mark.parametrize("place", [{"others": 2}, {"place": "other"}])
 def test_what_is_somebody_elses_is_refused(place: Mapping[str, Any]) -> None:
     with pytest.raises(
-        Refusal, match=r"^Expected .* Found \d other files in it\. What to do: move them away, or set frameworks_path"
+        StepRefused,
+        match=r"^Expected .* Found \d other files in it\. What to do: move them away, or set frameworks_path",
     ):
         frameworks.look(wished(), nothing(**{"place": "directory", **place}))
 
@@ -153,7 +154,7 @@ def test_its_activation_is_set_or_taken_back(
 
 
 def test_a_thing_that_is_no_requirement_is_refused() -> None:
-    with pytest.raises(Refusal, match="not a requirement"):
+    with pytest.raises(StepRefused, match="not a requirement"):
         frameworks.look(wished(requirements=["not a requirement at all"]), seen())
 
 
@@ -184,12 +185,12 @@ def test_what_pip_brought_is_accepted_where_it_is_all_and_fits() -> None:
     ],
 )
 def test_what_pip_left_out_is_refused(changes: Mapping[str, Any], words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(StepRefused, match=words):
         frameworks.installed(wished(), seen(**changes))
 
 
 def test_the_index_that_lacks_it_is_named() -> None:
-    with pytest.raises(Refusal, match=r"the index https://index\.example has these versions"):
+    with pytest.raises(StepRefused, match=r"the index https://index\.example has these versions"):
         frameworks.installed(wished(index_url="https://index.example"), seen(packages={}))
 
 
@@ -197,7 +198,7 @@ def test_the_index_that_lacks_it_is_named() -> None:
 
 
 def begin(facts: Any = None, rebuild: tuple[str, ...] = (), **changes: Any) -> Any:
-    framework = {
+    framework: Any = {
         "name": "pytorch", "version": "2.14.1", "path": PATH, "interpreter": "3.12", "requirements": [PIN],
         "constraints": ["numpy<3", "nvidia-cudnn-cu13==9.24"], "loader_path": None, **changes,
     }  # fmt: skip
@@ -258,14 +259,7 @@ class Programs:
 
 
 def looked(path: Path, programs: Programs | None = None, **changes: Any) -> environments.Environment:
-    options = {
-        "path": str(path),
-        "interpreter": "3.99",
-        "requirements": [],
-        "wheels": [],
-        "installed": False,
-        **changes,
-    }
+    options: Any = {"path": str(path), "interpreter": "3.99", "wheels": [], "installed": False, **changes}
     found = environments.look(options, run=programs or Programs())
     # The module's answer passes the gate as it is.
     answer = {"changed": False, "environment": found}

@@ -34,7 +34,7 @@ def measured(facts: Any = None, stack: Any = None, given: Any = None, **changes:
         **measurements.asked({}, (), pending=False),
     }  # fmt: skip
     plan["given"] = {**plan["given"], **(given or {})}
-    found: Measurements = work.of_step(measurements.NAME, "measure", plan, facts or bare(), {})
+    found: Any = work.of_step(measurements.NAME, "measure", plan, facts or bare(), {})
     return found
 
 

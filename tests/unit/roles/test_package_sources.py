@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +212,7 @@ def test_an_older_backup_stays_beside_the_new_one(tmp_path: Path) -> None:
 # What is added --------------------------------------------------------------------------------------------------------
 
 
-def _context(*rows: Mapping[str, Any], there: list[dict[str, Any]] | None = None) -> base.Context:
+def _context(*rows: Any, there: list[dict[str, Any]] | None = None) -> base.Context:
     facts: Any = {"packages": {"sources": there or []}}
     return base.Context(facts=facts, stack={"repositories": list(rows)})
 

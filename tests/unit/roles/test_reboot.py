@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, reboot
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import afterwards
 from tests.unit.plan import nodes
 
 _KERNEL = "6.12.94+deb13-amd64"
 _OLDER = "6.12.90+deb13-amd64"
-_STACK = {"driver": {"modules": "open", "build": "dkms", "adopted": False}}
+_STACK: Any = {"driver": {"modules": "open", "build": "dkms", "adopted": False}}
 _PREPARED = {
     "command": ["/usr/bin/python3.13", "-IS", "/var/lib/gpuwright/resume/program/gpuwright", "up"],
     "program": {"package": "/p", "interpreter": "/usr/bin/python3.13", "directory": "/d"},
@@ -161,7 +161,7 @@ def test_the_role_and_the_record_agree_on_who_goes_on(variables: dict[str, Any],
 
 
 def refused(facts: Any, **context: Any) -> str:
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(StepRefused) as error:
         boot(facts, context)
     assert str(error.value).startswith("Expected the ")
     assert "so the machine is not rebooted. Found: " in str(error.value)
@@ -269,5 +269,5 @@ def test_a_driver_that_is_not_loaded_is_told_with_its_reason() -> None:
 
 @pytest.mark.parametrize(("now", "words"), [("boot-1", "Found boot boot-1"), (None, "Found boot of unknown id")])
 def test_the_same_boot_is_no_other(now: str | None, words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(StepRefused, match=words):
         booted(running(node(boot={"id": now}), loaded(nodes.DRIVER)), before="boot-1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, repair
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import Refusal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from tests.unit.plan import nodes
 
 _OLD, _NEW = "6.12.94+deb13-amd64", "6.17.8+deb13-amd64"
@@ -146,13 +146,13 @@ def test_where_that_kernel_boots_next_already_nothing_is_set() -> None:
 def test_without_an_entry_of_its_own_in_the_menu_the_kernel_cannot_be_kept() -> None:
     facts = node(failed())
     facts["dkms"]["boot_entries"] = {}
-    with pytest.raises(Refusal, match="Expected an entry for kernel") as error:
+    with pytest.raises(StepRefused, match="Expected an entry for kernel") as error:
         look(facts, look(node(failed())))
     assert f"instead of {_NEW}, for which the module does not build. Found: none. What to do: " in str(error.value)
 
 
 def test_a_menu_that_boots_another_kernel_all_the_same_is_told() -> None:
-    with pytest.raises(Refusal, match="to boot next") as error:
+    with pytest.raises(StepRefused, match="to boot next") as error:
         look(node(failed()), {"kept": _OLD})
     assert f"Found {_NEW} (GRUB_DEFAULT). What to do: look for what else sets GRUB_DEFAULT" in str(error.value)
 
@@ -162,7 +162,7 @@ def test_a_menu_that_boots_another_kernel_all_the_same_is_told() -> None:
 
 def test_what_dnf_could_not_end_is_told_with_its_words() -> None:
     facts = node(packages={"manager": "dnf", "interrupted_detail": "two versions of nvidia-driver"})
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(StepRefused) as error:
         look(facts, said="Error: no such repository")
     assert str(error.value) == (
         "Expected the package manager to finish its interrupted work. Found: two versions of nvidia-driver. Error: no such repository"

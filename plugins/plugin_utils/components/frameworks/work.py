@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import environments
 
 from ...model import shortfalls
-from ...model.errors import Refusal
+from ...model.errors import StepRefused
 from .. import package_calls
 from . import contents
 
@@ -131,7 +131,7 @@ def _activation(path: str, loader_path: str | None) -> Activation:
 
 
 def look(wished: Wished, seen: Environment) -> Found:
-    """What is to be done with an environment. Raises Refusal where something else lies in its place, or its Python is beyond asking."""
+    """What is to be done with an environment. Raises StepRefused where something else lies in its place, or its Python is beyond asking."""
     path = wished["path"]
     _ours(path, seen)
     sound, unmet = _sound(wished, seen), _unmet(wished, seen)
@@ -149,22 +149,22 @@ def look(wished: Wished, seen: Environment) -> Found:
 
 
 def installed(wished: Wished, seen: Environment) -> Found:
-    """The same after an installation. Raises Refusal where the environment is not what it was to be."""
+    """The same after an installation. Raises StepRefused where the environment is not what it was to be."""
     path, loader = wished["path"], f"{wished['path']}/{environments.LOADER_FILE}"
     unmet = _unmet(wished, seen)
     if unmet:
-        raise Refusal(
+        raise StepRefused(
             f"Expected {path} to have {', '.join(wished['requirements'])}. Found after pip said it was done, missing or different: "
             f"{', '.join(unmet)}. What to do: look whether the index {wished['index_url'] or 'of the host'} has these versions."
         )
     if not _activated(wished, seen):
-        raise Refusal(
+        raise StepRefused(
             f"Expected {loader} to put {wished['loader_path'] or 'nothing'} first. Found {seen['loader_path'] or 'nothing'}. "
             "What to do: remove that file, then run again."
         )
     fits = seen["fits"]
     if fits and fits["rc"] != 0:
-        raise Refusal(
+        raise StepRefused(
             f"Expected the packages of {path} to fit each other. Found, as its pip says: {fits['out']}. What to do: run again; "
             "where it stays so, ask for another release of the framework."
         )
@@ -172,11 +172,11 @@ def installed(wished: Wished, seen: Environment) -> Found:
 
 
 def _ours(path: str, seen: Environment) -> None:
-    """Raise Refusal where the place is not ours to fill. What has a mark beside it is what an earlier run left of an environment."""
+    """Raise StepRefused where the place is not ours to fill. What has a mark beside it is what an earlier run left of an environment."""
     if seen["made"] or seen["unfinished"]:
         return
     if seen["place"] == "other" or seen["others"]:
-        raise Refusal(
+        raise StepRefused(
             f"Expected {path} to be a virtual environment, or empty, or not there. Found {seen['others']} other files in it. "
             "What to do: move them away, or set frameworks_path to another directory."
         )
@@ -202,9 +202,9 @@ def _python(words: str) -> str | None:
 
 
 def _lacks(said: Said, asked: str) -> bool:
-    """Whether a Python cannot do what it was asked for. Raises Refusal where it says neither."""
+    """Whether a Python cannot do what it was asked for. Raises StepRefused where it says neither."""
     if said["rc"] not in (0, *_LACKS):
-        raise Refusal(
+        raise StepRefused(
             f"Expected {asked}, or not to be able to. Found: {said['out'] or 'nothing said'}. "
             "What to do: look why it ended so, and run again."
         )
@@ -212,11 +212,11 @@ def _lacks(said: Said, asked: str) -> bool:
 
 
 def _unmet(wished: Wished, seen: Environment) -> list[str]:
-    """What an environment lacks or breaks. Raises Refusal for a requirement that is none."""
+    """What an environment lacks or breaks. Raises StepRefused for a requirement that is none."""
     try:
         return shortfalls.in_environment(wished["requirements"], seen["packages"], wished["constraints"])
     except ValueError as error:
-        raise Refusal(str(error)) from None
+        raise StepRefused(str(error)) from None
 
 
 def _activated(wished: Wished, seen: Environment) -> bool:

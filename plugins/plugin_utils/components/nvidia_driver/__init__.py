@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base.dotted import upstream
 
 from ...model import index_answer, sections
-from ...model.errors import Refusal
+from ...model.errors import StepRefused
 from ...resolver import systems
 from ...rules import Rules
 from ...wish import Wish
@@ -388,14 +388,15 @@ def _static_reason(context: Context) -> str | None:
 
 
 def refuse(context: Context, plan: Plan) -> None:
-    """Raise Refusal where the driver is to be replaced: under running work, or by a file without a checksum. One that is adopted or as it
-    was is not replaced.
+    """Raise StepRefused where the driver is to be replaced: under running work, or by a file without a checksum. One that is adopted or
+    as it was is not replaced.
     """
     stays = ("adopt", "configure")
     changes = [row for row in plan["changes"] if row["component"] == "nvidia_driver" and row["action"] not in stays]
-    file = (context.stack.get("driver") or {}).get("runfile") or {}
+    driver = context.stack.get("driver")
+    file = driver.get("runfile") if driver else None
     if changes and file and not file.get("sha256"):
-        raise Refusal(
+        raise StepRefused(
             f"Expected a checksum of the driver's file, because it has to be run again ({'; '.join(row['reason'] for row in changes)}). "
             "Found none in the rules and none given. What to do: set nvidia_driver_runfile_sha256."
         )

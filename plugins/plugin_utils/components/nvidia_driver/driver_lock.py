@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ....module_utils.observe import driver_set
 from ....module_utils.observe.driver_set import UNATTENDED_FILE
-from ...model.errors import Refusal
+from ...model.errors import StepRefused
 from . import places
 
 if TYPE_CHECKING:
@@ -174,13 +174,13 @@ def _question(lock: Lock, *, is_apt: bool) -> list[str]:
 def judge(facts: Facts, driver: DriverStack, said: Mapping[str, object]) -> None:
     """Judge the answer to the question of what an upgrade of everything would move (``said``: rc and stdout; empty where nobody asked).
 
-    Raises Refusal where the lock has no effect.
+    Raises StepRefused where the lock has no effect.
     """
     text = str(said.get("stdout") or "")
     if facts["packages"]["manager"] != "apt":
         # 0: none; 100: those that are listed.
         if said.get("rc"):
-            raise Refusal(
+            raise StepRefused(
                 f"Expected dnf to keep the driver at its versions. Found that it would take: {text.strip()}. What to do: look whether the "
                 "plugin versionlock is switched off (enabled=0 in /etc/dnf/plugins/versionlock.conf, plugins=0 in /etc/dnf/dnf.conf), and "
                 "run again."
@@ -189,7 +189,7 @@ def judge(facts: Facts, driver: DriverStack, said: Mapping[str, object]) -> None
     moves = driver_set.moved(text, facts["driver"]["lock"]["set"]) if driver["pin"].get("hold") else []
     if moves:
         told = ", ".join(f"{row['name']} {row['from']} -> {row['to']}" for row in moves)
-        raise Refusal(
+        raise StepRefused(
             f"Expected that an upgrade of everything leaves the driver as it is. Found that apt would move {told}. What to do: look at "
             f"`apt-cache policy {moves[0]['name']}` and at /etc/apt/preferences.d for a preference above the lock's, take it away, then "
             "run again. Until then do not run `apt upgrade` on this host."

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...model import index_answer
-from ...model.errors import Refusal
+from ...model.errors import StepRefused
 from ...resolver import systems
 from ..base import Context
 
@@ -123,13 +123,13 @@ def refusals(install: Iterable[PackageInstall], context: Context) -> list[Refusa
 
 def came(before: Iterable[str], context: Context) -> None:
     """Judge the kernels after the driver's packages: the driver never drags in another one unasked. The plan refuses where the package
-    manager says so beforehand; this is the proof afterwards. Raises Refusal.
+    manager says so beforehand; this is the proof afterwards. Raises StepRefused.
     """
     there = list(before)
     new = [release for release in context.facts["kernel"]["installed"] or () if release not in there]
     if _allowed(context) or not new:
         return
-    raise Refusal(
+    raise StepRefused(
         f"Expected the kernels that were there: {', '.join(there)}. Found, since the driver's packages were installed, {', '.join(new)} "
         "too. What to do: remove it, or keep it (nvidia_driver_allow_kernel: true); then run again."
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from ...model.errors import Refusal
+from ...model.errors import StepRefused
 from ..base import Context, Plan
 from . import driver_lock, runfile, swap
 
@@ -75,7 +75,7 @@ def restored(context: Context, plan: Plan) -> Restored:
 
 
 def returned(context: Context, plan: Plan) -> dict[str, object]:
-    """Compare what is there with what worked. Raises Refusal where it differs."""
+    """Compare what is there with what worked. Raises StepRefused where it differs."""
     facts, restore, driver = context.facts, plan["restore"], _driver(plan)
     there = facts["driver"]["packages"] or {}
     of_file = restore["source"] == "runfile"
@@ -87,7 +87,7 @@ def returned(context: Context, plan: Plan) -> dict[str, object]:
         f"driver {version} of its file" if of_file else f"the {len(restore['packages'])} packages of driver {version}"
     )
     differ = dict.fromkeys(name for name, _version in there.items() ^ restore["packages"].items())
-    raise Refusal(
+    raise StepRefused(
         f"Expected {expected}, and nothing half done. Found driver {facts['driver']['user_version'] or 'none'}; packages that differ: "
         f"{', '.join(sorted(differ)) or 'none'} {facts['packages']['interrupted_detail'] or ''}. What to do: read /var/log/apt/term.log, "
         "the log of dnf or /var/log/nvidia-installer.log, correct what it names, then run gpuwright rollback again."
@@ -95,7 +95,7 @@ def returned(context: Context, plan: Plan) -> dict[str, object]:
 
 
 def uninstalled(context: Context, plan: Plan) -> dict[str, object]:
-    """Judge what the uninstaller of NVIDIA's file left. Raises Refusal where the driver is still there."""
+    """Judge what the uninstaller of NVIDIA's file left. Raises StepRefused where the driver is still there."""
     runfile.uninstalled(context.facts, plan["given"]["uninstalled"])
     return {}
 

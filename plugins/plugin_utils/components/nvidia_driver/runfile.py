@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...model.errors import Refusal
+from ...model.errors import StepRefused
 from ..base import Context, Finding, missing_packages
 
 if TYPE_CHECKING:
@@ -73,11 +73,11 @@ def is_there(facts: Facts, driver: DriverStack) -> bool:
 def uninstalled(facts: Facts, ended: Mapping[str, object]) -> None:
     """Judge what the file's own uninstaller left; ``ended``: how it ended (rc, stdout, stderr).
 
-    Raises Refusal where the driver is still there.
+    Raises StepRefused where the driver is still there.
     """
     if facts["driver"]["owner"] != "runfile":
         return
-    raise Refusal(
+    raise StepRefused(
         f"Expected {UNINSTALLER} to take the driver away. Found {facts['driver']['user_version'] or 'it'} still there "
         f"(exit {ended['rc']}): {ended['stderr'] or ended['stdout']} Nothing else was changed. What to do: read "
         "/var/log/nvidia-uninstall.log, end what uses the cards, and run again."
