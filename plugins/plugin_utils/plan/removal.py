@@ -19,8 +19,9 @@ from ..components.base import not_known
 from ..components.nvidia_driver import runfile, way_back
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
-from . import document, refusals, removal_work
+from . import document, refusals
 from .request import APPLYING, Request
+from .work import of_plan
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -136,7 +137,7 @@ def take_back(facts: Facts, request: Request) -> Plan:
     elif not found:
         plan["checks"] = [check(facts)]
     context = Context(facts=facts, stack={})
-    plan["work"] = {"remove": removal_work.begin(context, plan)} if found else {}
+    plan["work"] = of_plan(plan, context)
     plan["refusals"] = refusals.of_privileges(context) if (found or unread) and request.verb in APPLYING else []
     plan["refusals"] += [document.refusal("record-foreign", text, _OTHERS_RECORD) for text in foreign(facts)]
     plan["ok"] = not plan["refusals"]
