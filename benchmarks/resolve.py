@@ -92,14 +92,14 @@ def resolve_all(number: int) -> list[float]:
 
     paths.make_collection_importable()
     from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules, wish
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
 
     table = rules.load_rules()
     taken = []
     for facts, wants in nodes(_facts(), number):
         begun = time.process_time()
         wished = wish.Wish.from_variables({"gpuwright_want": wants}, table)
-        where = situation.situation_from_facts(facts, wished, table, today=_TODAY)
+        where = machine.machine_from_facts(facts, wished, table, today=_TODAY)
         json.dumps(resolver.resolve(where, wished, table))
         taken.append(time.process_time() - begun)
     return taken

@@ -264,7 +264,7 @@ class TableFile:
 
 
 def order(key: Sequence[str]) -> tuple[tuple[int, Any], ...]:
-    """Sorts versions as versions and names as names."""
+    """Sorts versions and names."""
 
     def one(part: str) -> tuple[int, Any]:
         try:

@@ -228,7 +228,7 @@ class Recorder:
             self.machines[id(result)] = (result, row)
 
     def resolved(self, _result: Any, arguments: Sequence[Any], named: Mapping[str, Any], _kept: Any) -> None:
-        """resolve(situation, wish, rules)."""
+        """resolve(machine, wish, rules)."""
         where, wish, rules = (*arguments, *named.values())
         machine, made = self.machines.get(id(where)), self.wish(wish)
         if machine is None:

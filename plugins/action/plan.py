@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owner
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
@@ -29,7 +29,7 @@ class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Look at the node, plan, and keep both for the run's report."""
         super().run(tmp, task_vars)
-        look = Look(self, task_vars or {})
+        look = NodeSession(self, task_vars or {})
         only = self._only()
         facts = look.facts()
         try:

@@ -12,8 +12,8 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks as checking
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import (
     document,
     measurements,
@@ -24,7 +24,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import (
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report import afterwards, records
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records, resume
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -45,17 +45,17 @@ class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Seal or prove, as the option ``state`` says."""
         super().run(tmp, task_vars)
-        look = Look(self, task_vars or {})
+        look = NodeSession(self, task_vars or {})
         steps = {"converged": self._seal, "proven": self._prove, "removed": self._remove}
         return steps[self._task.args["state"]](look)
 
-    def _seal(self, look: Look) -> Result:
+    def _seal(self, look: NodeSession) -> Result:
         facts, begun = look.facts(), self._plan(look)
         # What the index lacked when the run was planned it lacks now too.
         drafted = look.draft(facts, only=[], applied=begun["stack"], absent=begun.get("absent"))
         if not isinstance(drafted, Draft):
             raise AnsibleActionFail(f"did not converge: {drafted['why_not']}")
-        left = sealing.right(drafted)
+        left = sealing.unmet(drafted)
         if left:
             reasons = "; ".join(finding.reason for finding in left)
             raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
@@ -70,7 +70,7 @@ class ActionModule(NodeAction):
         return {"changed": False, "sealed": sorted(seals), "measure": measure}
 
     @staticmethod
-    def _plan(look: Look) -> Plan:
+    def _plan(look: NodeSession) -> Plan:
         """The plan that this run wrote. Raises AnsibleActionFail where there is none."""
         plan = look.saved("plans")
         if plan is None:
@@ -88,7 +88,7 @@ class ActionModule(NodeAction):
             "manages": plan["manages"][name],
         }
 
-    def _remove(self, look: Look) -> Result:
+    def _remove(self, look: NodeSession) -> Result:
         """Everything is gone, or the run has failed; the records go last, so that the next run knows what is left."""
         arguments = self._task.args
         failure = _failure(arguments)
@@ -111,7 +111,7 @@ class ActionModule(NodeAction):
             self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
 
-    def _prove(self, look: Look) -> Result:
+    def _prove(self, look: NodeSession) -> Result:
         arguments = self._task.args
         failure = _failure(arguments)
         returned = arguments.get("returned") or None
@@ -124,7 +124,7 @@ class ActionModule(NodeAction):
         pending = bool(arguments.get("reboot_pending"))
         record = records.applied(plan, verdict, checks, failure, reboot=pending)
         if pending and failure is None:
-            after = afterwards.of(plan, look.run | self.variables(look.task_vars, afterwards.VARIABLES))
+            after = resume.of(plan, look.run | self.variables(look.task_vars, resume.VARIABLES))
             record["left"], record["resume"], record["rescue"] = after["left"], after["resume"], after["rescue"]
         if returned:
             record["returned"] = cast("Returned", returned | {"verdict": checking.verdict(checks) if back else "fail"})

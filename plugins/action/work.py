@@ -8,8 +8,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.look import Look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 
@@ -22,7 +22,7 @@ class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Observe, decide, and return the work. Fails with the component's own words where the run must not go on."""
         super().run(tmp, task_vars)
-        arguments, look = self._task.args, Look(self, task_vars or {})
+        arguments, look = self._task.args, NodeSession(self, task_vars or {})
         plan = self.variables(look.task_vars, ["gpuwright_plan"])["gpuwright_plan"]
         try:
             found = work.of_step(

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
-    driver_lock,
     driver_module,
     swap,
+    version_hold,
 )
 
 
@@ -31,7 +31,7 @@ class FilterModule:
         return {
             "dkms_installed": driver_module.dkms_installed,
             "dkms_sources": dkms_sources,
-            "driver_left_pins": driver_lock.left_pins,
+            "driver_left_pins": version_hold.left_pins,
             "driver_swap": swap.words,
             "said": said,
         }

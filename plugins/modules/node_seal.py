@@ -132,12 +132,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
 from ansible_collections.gpuwright.node.plugins.module_utils.records import (
-    history_writer as remembering,
-)
-from ansible_collections.gpuwright.node.plugins.module_utils.records import (
-    resume as continuation,
-)
-from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    history_writer,
+    resume,
     sealing,
     seals,
 )
@@ -218,8 +214,8 @@ def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]
     written = begin(host, given["seals"], given["owner"], given["lock_seconds"], check, given["alone"])
     if not check:
         brings = given["brings"] if given["alone"] else None
-        remembering.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
-    removed = continuation.drop(host, check)
+        history_writer.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
+    removed = resume.drop(host, check)
     if given["alone"]:
         removed += release(host, given["owner"], check)
     return written, removed
@@ -257,7 +253,7 @@ def prove(host: Host, proof: Proof, check: bool) -> list[str]:
     """Write the record of the proof when it differs; its path."""
     record = dict(proof, schema=seals.SCHEMA)
     if proof.get("verdict") == "pass" and not check:
-        remembering.works(host, proof.get("driver"))
+        history_writer.works(host, proof.get("driver"))
     if seals.read_proof(host) == record:
         return []
     if not check:
@@ -306,15 +302,15 @@ def main() -> None:
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)
             if not module.check_mode:
-                remembering.end(host, packages.installed(host))
+                history_writer.end(host, packages.installed(host))
         elif given["state"] == "proven":
             written = prove(host, given["proof"], module.check_mode)
         elif given["state"] == "removed":
-            removed = remembering.forget(host, module.check_mode)
+            removed = history_writer.forget(host, module.check_mode)
         else:
             removed = release(host, given["owner"], module.check_mode)
             if given["failed"]:
-                removed += continuation.drop(host, module.check_mode)
+                removed += resume.drop(host, module.check_mode)
     except seals.SealError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 from gpuwright import (
     console,
-    continuation,
     exits,
     knowledge,
     paths,
@@ -17,6 +16,7 @@ from gpuwright import (
     progress,
     records,
     request,
+    resume,
     runner,
     runs,
     show,
@@ -64,7 +64,7 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
     run_dir = paths.make_run_directory(args.report)
     with _no_folder_of_a_refusal(run_dir, asked_for=args.report is not None):
         wanted = request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
-        after_boot = continuation.prepare(args, wanted, os.environ)
+        after_boot = resume.prepare(args, wanted, os.environ)
     return replace(wanted, extra_vars={**wanted.extra_vars, "gpuwright_resume": after_boot}) if after_boot else wanted
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.lock import Lock
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Answer, RulesAge
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import Description
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import Situation
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 #: What a file of gzip begins with (RFC 1952).
@@ -66,16 +66,16 @@ def resolve(question: Question) -> Answer:
         return resolver.resolve(where, wished, rules.load_rules())
 
 
-def _asked(question: Question) -> tuple[Situation, Wish]:
+def _asked(question: Question) -> tuple[Machine, Wish]:
     """The machine and the wish of a question, as the resolver takes them."""
     from ansible_collections.gpuwright.node.plugins.plugin_utils import rules, wish
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
 
     table = rules.load_rules()
     wished = wish.Wish.from_variables({"gpuwright_want": list(question.wants), "gpuwright_wish": dict(question.wish)})
     if question.facts is not None:
-        return situation.situation_from_facts(question.facts, wished, table), wished
-    where = situation.situation_from_options(question.gpus, question.os_name, question.arch, question.assume, table)
+        return machine.machine_from_facts(question.facts, wished, table), wished
+    where = machine.machine_from_options(question.gpus, question.os_name, question.arch, question.assume, table)
     return where, wished
 
 

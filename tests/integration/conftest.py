@@ -24,7 +24,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 from tests.sim import engine, node, scenario, settings
 
-from . import witness
+from . import snapshot
 
 _LIMIT_SECONDS = 900
 
@@ -84,7 +84,7 @@ class Run:
     def roles(self) -> list[str]:
         """The roles that ran, each once."""
         assert self.report
-        return witness.roles(self.report)
+        return snapshot.roles(self.report)
 
     @property
     def components(self) -> set[str]:
@@ -95,7 +95,7 @@ class Run:
     def changed(self) -> int:
         """What Ansible counted as changed on the only host."""
         assert self.report
-        return witness.changed(self.report)
+        return snapshot.changed(self.report)
 
     @property
     def written_plan(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Node:
 
     def tree(self) -> dict[str, str]:
         """Every path with mode, owner, size, time and digest; what is left out is in :data:`witness.EXCEPT`."""
-        return witness.tree(self.name)
+        return snapshot.tree(self.name)
 
     def with_its_tree(self) -> Node:
         """Itself, with the tree that it has now to be compared with at the end of its life."""
@@ -193,7 +193,7 @@ class Node:
         try:
             assert self.comes(moment, process), "the run ended before it could be cut off"
         finally:
-            killed = witness.cut_off(self.name, process)
+            killed = snapshot.cut_off(self.name, process)
         return killed
 
     def comes(self, moment: str, process: subprocess.Popen[bytes]) -> bool:

@@ -14,7 +14,7 @@ import yaml
 
 from tests.sim import settings
 
-from . import witness
+from . import snapshot
 from .conftest import COMPONENTS, Controller, Node
 
 pytestmark = pytest.mark.sim
@@ -148,7 +148,7 @@ def test_in_check_mode_the_roles_say_what_they_would_do_and_do_nothing(machine: 
     said = machine.play(*(use.role for use in USES), arguments=("--check", "--diff"), **variables)
     assert changed(said) > 0
     assert "nvidia_driver: install" in said
-    assert [path for path in witness.differences(before, machine.node.tree()) if not path.startswith(_LOOKS)] == []
+    assert [path for path in snapshot.differences(before, machine.node.tree()) if not path.startswith(_LOOKS)] == []
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.role)

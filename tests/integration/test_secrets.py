@@ -21,7 +21,7 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 from tests.sim import node, repository, runfile, settings
 from tests.sim.engine import docker
 
-from . import witness
+from . import snapshot
 from .conftest import Node, Run, command_line, environment
 from .guarded import MIRROR_HOST, PROXY_HOST, PROXY_PORT, asked, guarded
 
@@ -60,7 +60,7 @@ def in_folder(folder: Path) -> set[tuple[str, str]]:
     return {
         (str(path.relative_to(folder)), name)
         for path in folder.rglob("*")
-        for name in named(str(path) + (witness.content(path).decode(errors="replace") if path.is_file() else ""))
+        for name in named(str(path) + (snapshot.content(path).decode(errors="replace") if path.is_file() else ""))
     }
 
 

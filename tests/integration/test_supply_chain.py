@@ -18,7 +18,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import ope
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels as pip
 from ansible_collections.gpuwright.node.plugins.modules import repository_key
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_options
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.sim import repository, settings, wheels
@@ -80,7 +80,7 @@ def play(machine: Node, folder: Path, **changes: Any) -> subprocess.CompletedPro
     """Run the role for PyTorch as the resolver plans it where the mirror is named for the public index."""
     mirrors = {"pytorch": f"{settings.REPOSITORY_URL}/whl", "pypi": _MIRROR}
     wish = Wish.from_variables({"frameworks_wanted": ["pytorch"], "gpuwright_mirrors": mirrors})
-    where = situation_from_options(["H100"], "debian-13", "x86_64", {}, load_rules())
+    where = machine_from_options(["H100"], "debian-13", "x86_64", {}, load_rules())
     (framework,) = resolver.resolve(where, wish, load_rules())["stack"]["frameworks"]
     variables = {
         "gpuwright_standalone": False,

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import Situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive
@@ -62,15 +62,13 @@ def wish_of(question: Question) -> Wish:
     return Wish.from_variables(variables, RULES)
 
 
-def situation_of(question: Question, wish: Wish) -> Situation:
+def situation_of(question: Question, wish: Wish) -> Machine:
     """The machine as the program sees it: described in words, or looked at."""
-    machine = question.machine
-    today = date.fromisoformat(machine["today"])
-    if "facts" in machine:
-        return situation.situation_from_facts(machine["facts"], wish, RULES, today=today, absent=machine["absent"])
-    return situation.situation_from_options(
-        machine["gpus"], machine["os"], machine["arch"], machine["assume"], RULES, today=today
-    )
+    asked = question.machine
+    today = date.fromisoformat(asked["today"])
+    if "facts" in asked:
+        return machine.machine_from_facts(asked["facts"], wish, RULES, today=today, absent=asked["absent"])
+    return machine.machine_from_options(asked["gpus"], asked["os"], asked["arch"], asked["assume"], RULES, today=today)
 
 
 def answer_to(question: Question) -> Any:

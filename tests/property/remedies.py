@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Conflict
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import Situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import Rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive
@@ -89,7 +89,7 @@ def _replaced(wants: Sequence[str], name: str, spec: str) -> Iterator[str]:
 def each_resolves(plain: Callable[..., Any]) -> Callable[..., Any]:
     """resolver.resolve, which fails where a wish that a refusal proposes is refused as well."""
 
-    def resolve(where: Situation, wish: Wish, rules: Rules) -> Any:
+    def resolve(where: Machine, wish: Wish, rules: Rules) -> Any:
         answer = plain(where, wish, rules)
         for other in followed(wish, answer.get("conflicts", ()), rules):
             again = plain(where, other, rules)

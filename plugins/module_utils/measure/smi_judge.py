@@ -27,7 +27,7 @@ from typing import (
     TypedDict,
 )
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake, smi_messages
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _judge_version(check_id: str, version: Optional[str], wanted: str, severity:
     rest: checks.Rest = {"measured": version, "expected": wanted}
     if not version:
         return checks.incomplete(check_id, "nvidia-smi names no driver version", severity, **rest)
-    ok = dotted.belongs(version, wanted) if exact else dotted.at_least(version, wanted)
+    ok = numeric_version.belongs(version, wanted) if exact else numeric_version.at_least(version, wanted)
     return checks.judged(
         check_id,
         ok,

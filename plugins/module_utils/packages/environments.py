@@ -8,7 +8,7 @@ import os
 import stat
 from typing import Callable, Sequence, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
@@ -109,7 +109,7 @@ def _place(path: str) -> str:
 def _interpreter(host: Host, version: str) -> str:
     """The Python of a version; where none is there, the name that the distribution gives it."""
     there: Sequence[str] = [
-        each["path"] for each in python_envs.interpreters(host) if dotted.belongs(each["version"], version)
+        each["path"] for each in python_envs.interpreters(host) if numeric_version.belongs(each["version"], version)
     ]
     return there[0] if there else "/usr/bin/python" + version
 

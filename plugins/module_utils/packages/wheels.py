@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypedDict
 from urllib.parse import quote
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, redact
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
@@ -207,7 +207,7 @@ def _bring_pip(options: Options, directory: str, run: Runner) -> bool:
     """Bring the environment's pip to the version that it has to have at the least; whether it was replaced."""
     least = options["pip"]
     there = python_envs.distributions(Host(), options["environment"]).get("pip", "0")
-    if not least or dotted.at_least(there, least):
+    if not least or numeric_version.at_least(there, least):
         return False
     requirements = [f"pip>={least}; python_version >= '3.9'", f"pip>={_LAST_FOR_38}; python_version < '3.9'"]
     urls = [options["dependencies_url"]] if options["dependencies_url"] else []

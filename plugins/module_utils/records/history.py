@@ -21,7 +21,12 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import pack
 from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, FailedDriver, History, Runfile
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
+        DriverState,
+        FailedDriver,
+        History,
+        Runfile,
+    )
 
 # What the role repair leaves behind of a kernel without a module, and what it says in each file.
 _REPAIR = ("/etc/default/grub.d/gpuwright.cfg", "/etc/dkms/*.conf", "/etc/dkms/no-autoinstall")

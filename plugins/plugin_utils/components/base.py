@@ -46,7 +46,7 @@ class Context:
     cards_missing: bool = False
     cpu_only: bool = False
     variables: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    along: Sequence[str] = ()
+    companions: Sequence[str] = ()
     condemned: Sequence[str] = ()
     leaves: Sequence[str] = ()
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
 
 from ..model import sections
 from ..model.errors import StepRefused
@@ -342,7 +342,7 @@ def _merged(context: Context, docker: Docker, *, check: bool) -> list[Merged]:
     file: Merged = {"path": DAEMON_JSON, "content": json.dumps(wished, indent=4) + "\n", "backup": True}
     if docker["daemon_json"] is None:
         file["mode"] = "0644"
-    if dotted.at_least(docker["version"] or "0", _VALIDATES):
+    if numeric_version.at_least(docker["version"] or "0", _VALIDATES):
         file["validate"] = "dockerd --validate --config-file=%s"
     return [file]
 

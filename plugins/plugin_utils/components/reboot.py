@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypedDict, cast
 
 from ..model.errors import StepRefused
-from . import continuation, nvidia_driver
+from . import nvidia_driver, resume
 from .base import Component, Context, Finding, Step
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Given(TypedDict):
     no_reboot: bool
     local: bool
     check: bool
-    resume: continuation.Prepared | dict[str, str]
+    resume: resume.Prepared | dict[str, str]
 
 
 class Waited(TypedDict):
@@ -59,7 +59,7 @@ class Boot(TypedDict, total=False):
     ask: list[str]
     expected: str
     boot: str | None
-    resume: continuation.Resume
+    resume: resume.Resume
 
 
 class Booted(TypedDict, total=False):
@@ -238,12 +238,12 @@ def _question(context: Context) -> list[str]:
     ]
 
 
-def _resume(given: Given) -> continuation.Resume:
+def _resume(given: Given) -> resume.Resume:
     """What goes on after the boot of the machine one sits at."""
     prepared = given["resume"]
     if not given["local"] or given["no_reboot"] or "command" not in prepared:
         return {}
-    return continuation.resume(cast("continuation.Prepared", prepared))
+    return resume.resume(cast("resume.Prepared", prepared))
 
 
 # A boot leaves nothing that could be sealed: the proof names its boot id instead.

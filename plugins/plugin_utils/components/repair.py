@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import StepRefused
 from .base import Component, Context, Finding, Step
@@ -167,7 +167,7 @@ def _all_done(facts: Facts, said: str) -> None:
 
 def _dkms_skips(said: str) -> bool:
     version = re.search(r"[0-9.]+", said)
-    return version is not None and dotted.at_least(version[0], _DKMS_SKIPS)
+    return version is not None and numeric_version.at_least(version[0], _DKMS_SKIPS)
 
 
 def _left_out(build: FailedBuild) -> File:

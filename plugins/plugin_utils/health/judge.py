@@ -16,7 +16,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge, smi_messages
 
 from ..components import COMPONENTS
-from ..components.nvidia_driver import driver_lock, secure_boot
+from ..components.nvidia_driver import secure_boot, version_hold
 from ..components.view import UP, View, unknown
 from ..model.proof import MAX_AGE
 from ..rules import hosts
@@ -354,10 +354,10 @@ def judge_lock(view: View, stack: Stack) -> Check:
         return unknown("driver.lock", view, "packages.installed", "whether the driver's packages are locked")
     if view.why_unknown("driver.would_move"):
         return unknown("driver.lock", view, "driver.would_move", "what an upgrade of everything would move")
-    found, moving = driver_lock.differences(view.facts, driver["pin"]), driver_lock.moving(view.facts)
+    found, moving = version_hold.differences(view.facts, driver["pin"]), version_hold.moving(view.facts)
     if moving:
         found.append(f"apt-get dist-upgrade would move {', '.join(moving)}")
-    kind = driver_lock.of(view.facts, driver["pin"]).kind
+    kind = version_hold.of(view.facts, driver["pin"]).kind
     return checks.judged(
         "driver.lock",
         not found,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.module_utils.base.dotted import upstream
+from ansible_collections.gpuwright.node.plugins.module_utils.base.numeric_version import upstream
 
 from ..components.mig import wrong_cards
 from ..components.nvidia_driver.fabric import MANAGER

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..components import COMPONENTS
 from ..components.demand import Demand, continues
@@ -97,9 +97,9 @@ def offers(demand: Demand, index: PackageIndex) -> list[str]:
         version for name, versions in (index.get("others") or {}).items() if demand.of(name) for version in versions
     ]
     upstream = dict.fromkeys(version.split(":", 1)[-1].split("-", 1)[0] for version in seen)
-    versions = sorted((each for each in upstream if dotted.key(each)), key=dotted.key, reverse=True)
-    major = dotted.major(demand.version) if demand.version else ""
-    return sorted(versions, key=lambda each: dotted.major(each) != major)[:_NAMED]
+    versions = sorted((each for each in upstream if numeric_version.key(each)), key=numeric_version.key, reverse=True)
+    major = numeric_version.major(demand.version) if demand.version else ""
+    return sorted(versions, key=lambda each: numeric_version.major(each) != major)[:_NAMED]
 
 
 def also(stack: Stack, rules: Rules) -> list[str]:

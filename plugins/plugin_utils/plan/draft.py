@@ -12,8 +12,8 @@ from ...module_utils.base.versions import EVERY_PACKAGE
 from .. import resolver
 from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, repair
 from ..components.demand import continues
-from ..components.nvidia_driver import exchange, fabric, kernels, way_back
-from ..resolver import lock, repositories, situation
+from ..components.nvidia_driver import exchange, fabric, kernels, rollback
+from ..resolver import lock, machine, repositories
 from ..rules import Rules, hosts
 from ..wish import BadInput, Wish
 from . import availability, document, expectations, findings, proof, upgrading
@@ -33,7 +33,7 @@ _POWER_CYCLE = "look at the kernel log for Xid 79; power-cycle the node, then in
 @dataclass(frozen=True)
 class Draft:
     """A plan before the package index was asked. ``also``: names under which it may have what else there is.
-    ``state``: the remembered driver that the node returns to, see way_back.py.
+    ``state``: the remembered driver that the node returns to, see rollback.py.
     ``narrow``: what its first answer showed that versions have to begin with.
     ``builders``: repositories that dnf may need and that are not enabled, see resolver/repositories.py.
     """
@@ -54,7 +54,7 @@ class Draft:
         names = [name for found in self.findings.values() for finding in found for name in finding.packages]
         names += upgrading.candidates(self.context, self.request)
         tools = proof.missing_tools(self.context) if self.findings or self.context.facts["proof"] is None else []
-        kept = way_back.copies(self.state, self.context.facts) if self.state else {}
+        kept = rollback.copies(self.state, self.context.facts) if self.state else {}
         return [name for name in dict.fromkeys([*names, *tools]) if name not in kept]
 
     @property
@@ -79,7 +79,7 @@ class Draft:
         if nvidia_driver.NAME in aim:
             prefix = f"{aim[nvidia_driver.NAME]}-"
         # What goes along with the driver goes to its version, whatever was sealed of it.
-        stays = set(self.packages).difference(self.context.along)
+        stays = set(self.packages).difference(self.context.companions)
         sealed = {name: version for name, version in self._sealed.items() if name in stays}
         wished: dict[str, str] = {}
         for name, component in COMPONENTS.items():
@@ -116,17 +116,17 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     if ended is not None:
         return ended
     state = (
-        ((request.begun["remember"] if request.begun else None) or way_back.target(facts))
+        ((request.begun["remember"] if request.begun else None) or rollback.target(facts))
         if request.returns and request.applied is None
         else None
     )
     if request.returns and state is None and request.applied is None:
-        return document.ended(facts, request, refusals=[way_back.nowhere(facts)])
+        return document.ended(facts, request, refusals=[rollback.nowhere(facts)])
     fixed = _fixed_driver(facts, wish, request, state)
     if request.returns or fixed is not None:
-        wish = way_back.without_driver(wish)
+        wish = rollback.without_driver(wish)
     try:
-        where = situation.situation_from_facts(
+        where = machine.machine_from_facts(
             facts,
             wish,
             rules,
@@ -135,7 +135,7 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
             absent=request.absent,
         )
         where = replace(where, moves=request.moves, kernel=repair.kernel_kept(facts) or where.kernel)
-        where = way_back.arriving(where, state)
+        where = rollback.arriving(where, state)
         answer = resolver.resolve(where, wish, rules)
     except BadInput as error:
         return document.bad_input(facts, request, error)
@@ -194,7 +194,7 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
     return None
 
 
-def _conflicts(answer: Answer, where: situation.Situation, rules: Rules, request: Request) -> list[Conflict]:
+def _conflicts(answer: Answer, where: machine.Machine, rules: Rules, request: Request) -> list[Conflict]:
     """Why the wish cannot be met, or the lock not be held."""
     if request.lock is None:
         return [] if answer["ok"] else list(answer["conflicts"])
@@ -206,7 +206,7 @@ def _conflicts(answer: Answer, where: situation.Situation, rules: Rules, request
 def _previous(request: Request, state: DriverState | None) -> DriverStack | None:
     """The driver that was just applied, or is returned to: it is ours, and not a stranger's to be adopted."""
     if state is not None:
-        return way_back.sealed_in(state)
+        return rollback.sealed_in(state)
     return None if request.applied is None else request.applied.get("driver")
 
 
@@ -215,10 +215,10 @@ def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: DriverState
     preferred today; and the one that somebody's rollback led to, until the wish for a driver changes or an upgrade is asked for.
     """
     if state is not None:
-        driver = way_back.stack_of(state, wish.driver_runfile)
+        driver = rollback.stack_of(state, wish.driver_runfile)
         # That a run goes back by itself is nobody's wish: see refusals.py.
-        return driver if request.begun is not None else {**driver, "stays": way_back.asked(wish)}
+        return driver if request.begun is not None else {**driver, "stays": rollback.asked(wish)}
     if request.applied is not None:
         applied = request.applied.get("driver")
         return applied if applied and (request.returns or applied.get("stays") is not None) else None
-    return None if request.moves or request.lock is not None else way_back.staying(facts, wish)
+    return None if request.moves or request.lock is not None else rollback.staying(facts, wish)

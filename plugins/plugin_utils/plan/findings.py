@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, SEALED, Context, Finding, nvidia_driver
 from ..components.base import not_known
-from ..components.nvidia_driver import exchange, way_back
+from ..components.nvidia_driver import exchange, rollback
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -59,7 +59,7 @@ def with_return(
     """
     if state is None:
         return dict(findings)
-    merged = {**findings, nvidia_driver.NAME: [way_back.finding(state, facts)]}
+    merged = {**findings, nvidia_driver.NAME: [rollback.finding(state, facts)]}
     if facts["packages"]["manager"] == "apt":
         merged = _mended_by_another(merged)
     return {name: merged[name] for name in COMPONENTS if name in merged}

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...module_utils.base import dotted
+from ...module_utils.base import numeric_version
 from ...module_utils.base.versions import EVERY_PACKAGE
 from ..components import COMPONENTS, SEALED, Context, frameworks, nvidia_driver, reboot
-from ..components.nvidia_driver import signed_modules, way_back
+from ..components.nvidia_driver import rollback, signed_modules
 from ..health import judge
 from ..model import index_answer
 from ..wish import Wish
@@ -122,20 +122,20 @@ def _left_out(problems: Sequence[IndexProblem]) -> set[str]:
 def _answered(drafted: Draft, versions: Mapping[str, str], sets: PackageExchange | None) -> Context:
     """What the findings are made from, with what the index said; a member is named once."""
     context = replace(drafted.context, versions=versions, leaves=sets["leaves"] if sets else ())
-    named = () if drafted.replaced else upgrading.along(context, drafted.request)
-    return replace(context, along=list(dict.fromkeys([*context.along, *named])))
+    named = () if drafted.replaced else upgrading.companions(context, drafted.request)
+    return replace(context, companions=list(dict.fromkeys([*context.companions, *named])))
 
 
 def _put_ways_back(plan: Plan, drafted: Draft, context: Context) -> None:
     """What a plan says of the drivers before and after it."""
     facts, request, state = context.facts, drafted.request, drafted.state
     changes = nvidia_driver.NAME in plan["components"]
-    remember = way_back.working(facts) if changes else None
-    brings = nvidia_driver.brings(context) if changes else None
+    remember = rollback.working(facts) if changes else None
+    brings = nvidia_driver.target_driver(context) if changes else None
     plan["remember"], plan["brings"] = remember, brings
-    plan["way_back"] = state is None and way_back.is_there(facts, remember, brings, context.stack.get("driver"))
-    plan["restore"] = way_back.work(state, facts) if state else None
-    plan["gave_way"] = way_back.gave_way(facts, request.begun, request.failure) if state else None
+    plan["way_back"] = state is None and rollback.is_there(facts, remember, brings, context.stack.get("driver"))
+    plan["restore"] = rollback.work(state, facts) if state else None
+    plan["gave_way"] = rollback.rolled_back_from(facts, request.begun, request.failure) if state else None
 
 
 def _from_controller(stack: Stack, wish: Wish) -> str | None:
@@ -144,17 +144,17 @@ def _from_controller(stack: Stack, wish: Wish) -> str | None:
     """
     driver, given = stack.get("driver"), wish.driver_runfile
     file = driver.get("runfile") if driver else None
-    return given if file and file["addresses"] == [given] and not way_back.is_address(given) else None
+    return given if file and file["addresses"] == [given] and not rollback.is_address(given) else None
 
 
 def _with_branch(changes: list[Change], context: Context, why: Sequence[Why]) -> list[Change]:
     """The changes; that the driver leaves its branch is told as that and with the reason, not by the packages that it takes."""
     driver, seen = context.stack.get("driver"), context.facts["driver"]
     there = seen["user_version"] or seen["loaded_version"]
-    if not driver or not there or driver["adopted"] or dotted.major(there) == driver["branch"]:
+    if not driver or not there or driver["adopted"] or numeric_version.major(there) == driver["branch"]:
         return changes
     because = next((f" ({row['text']})" for row in why if row["rule"] == "driver.branch"), "")
-    reason = f"the driver leaves branch {dotted.major(there)} for {driver['branch']}{because}"
+    reason = f"the driver leaves branch {numeric_version.major(there)} for {driver['branch']}{because}"
     return [
         {**change, "reason": reason}
         if change["component"] == nvidia_driver.NAME and change["action"] in ("install", "upgrade")

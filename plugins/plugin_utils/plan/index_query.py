@@ -45,10 +45,10 @@ def tightened(drafted: Draft, index: PackageIndex | None) -> Draft | None:
     if driver is None or index is None or drafted.narrow or drafted.state or not availability.answered(index):
         return None
     narrow = fabric.narrowed(driver, nvidia_driver.carriers(driver), drafted.packages, index)
-    along = []
-    if nvidia_driver.NAME in drafted.findings and not context.along and not drafted.replaced:
-        along = [*nvidia_driver.left_behind(context, index), *kernels.whole(index.get("install") or (), context)]
-    if not (narrow or along):
+    companions = []
+    if nvidia_driver.NAME in drafted.findings and not context.companions and not drafted.replaced:
+        companions = [*nvidia_driver.left_behind(context, index), *kernels.whole(index.get("install") or (), context)]
+    if not (narrow or companions):
         return None
-    wider = replace(context, along=along)
+    wider = replace(context, companions=companions)
     return replace(drafted, narrow=narrow, context=wider, findings=findings.of_components(wider, drafted.request))

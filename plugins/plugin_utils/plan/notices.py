@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..components import Context
-from ..components.nvidia_driver import way_back
+from ..components.nvidia_driver import rollback
 from ..model import index_answer
 from ..rules import hosts
 from .draft import Draft
@@ -40,7 +40,7 @@ def without_card(context: Context) -> list[Why]:
 
 def rolled_back(context: Context, request: Request) -> list[Why]:
     """What a person has to know of a node that somebody rolled back."""
-    return [] if request.returns else way_back.told(context.facts, context.stack.get("driver"))
+    return [] if request.returns else rollback.told(context.facts, context.stack.get("driver"))
 
 
 def sources_of_others(problems: Sequence[IndexProblem]) -> list[Why]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, nvidia_driver
-from ..components.nvidia_driver import exchange, fabric, kernels, secure_boot, signed_modules, way_back
+from ..components.nvidia_driver import exchange, fabric, kernels, rollback, secure_boot, signed_modules
 from ..model import index_answer
 from ..rules import hosts
 from . import availability, security_floors, space
@@ -57,7 +57,7 @@ def of_plan(
     refusals += _of_newer_seal(context) + [_of_version(each, request) for each in missing]
     refusals += [_of_floor(*each) for each in floors] + _of_what_stays(drafted)
     if drafted.state:
-        refusals += way_back.refusals(
+        refusals += rollback.refusals(
             drafted.state,
             context.facts,
             index_answer.candidates(index or index_answer.NOT_ASKED),
@@ -186,7 +186,7 @@ def _of_failed(plan: Plan, context: Context, request: Request) -> list[Refusal]:
     actions = {change["action"] for change in plan["changes"] if change["component"] == nvidia_driver.NAME}
     if request.retry or request.verb not in ("up", "plan", "upgrade") or not actions & {"install", "upgrade"}:
         return []
-    found = way_back.failed_before(context.facts, plan["brings"])
+    found = rollback.failed_before(context.facts, plan["brings"])
     return [found] if found else []
 
 

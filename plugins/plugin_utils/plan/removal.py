@@ -16,7 +16,7 @@ from ...module_utils.base import checks
 from ...module_utils.records.history import file_of
 from ..components import COMPONENTS, Context, Finding, frameworks, mig, nvidia_driver, reboot
 from ..components.base import not_known
-from ..components.nvidia_driver import runfile, way_back
+from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
 from . import document, refusals
@@ -153,7 +153,7 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
         found[mig.NAME] = parted
     original = history.get("original")
     if original and _replaced(original, facts):
-        found[nvidia_driver.NAME] = [way_back.finding(original, facts)]
+        found[nvidia_driver.NAME] = [rollback.finding(original, facts)]
     if history.get("environments"):
         reason = "the environments of frameworks"
         found[frameworks.NAME] = [Finding("remove", reason, files=list(history["environments"]))]
@@ -235,8 +235,8 @@ def work(facts: Facts) -> Removal:
         "files": files,
         "environments": list(history.get("environments") or ()),
         "services": _services(history, packages(facts)),
-        "streams": way_back.streams(facts, history.get("streams") or {}),
-        "restore": way_back.work(original, facts) if original and _replaced(original, facts) else None,
+        "streams": rollback.streams(facts, history.get("streams") or {}),
+        "restore": rollback.work(original, facts) if original and _replaced(original, facts) else None,
     }
     return cast("Removal", made)
 

@@ -40,7 +40,7 @@ def card_ids(facts: Facts) -> list[str]:
     return [f"{card['vendor']}:{card['device']}" for card in facts["pci"]["gpus"] or ()]
 
 
-def right(drafted: Draft) -> list[Finding]:
+def unmet(drafted: Draft) -> list[Finding]:
     """After an apply: what is still not as wished (the second plan must be empty). A pending boot is not a failure."""
     return [finding for name, found in drafted.findings.items() if name != reboot.NAME for finding in found]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...module_utils.base import dotted
+from ...module_utils.base import numeric_version
 from ..components import COMPONENTS, Context
 from ..model import index_answer
 from . import upgrading
@@ -31,18 +31,20 @@ def to_the_floor(drafted: Draft, index: PackageIndex, rules: Rules) -> Draft:
         names = COMPONENTS[component].versioned(drafted.context)
         if not names:
             continue
-        present = dotted.upstream(drafted.context.installed.get(names[0], ""))
+        present = numeric_version.upstream(drafted.context.installed.get(names[0], ""))
         floor = _floor(component, drafted.context, rules)
-        there = sorted(map(dotted.upstream, index_answer.versions(index, names[0])), key=dotted.key)
+        there = sorted(map(numeric_version.upstream, index_answer.versions(index, names[0])), key=numeric_version.key)
         if (
             present
-            and (floor is None or dotted.at_least(present, floor["floor"]))
+            and (floor is None or numeric_version.at_least(present, floor["floor"]))
             and _fits(component, present, drafted)
         ):
             aim[component] = present
         elif floor:
             above = [
-                each for each in there if dotted.at_least(each, floor["floor"]) and _fits(component, each, drafted)
+                each
+                for each in there
+                if numeric_version.at_least(each, floor["floor"]) and _fits(component, each, drafted)
             ]
             aim[component] = above[0] if above else floor["floor"]
     return replace(drafted, request=replace(drafted.request, aim=aim))
@@ -52,14 +54,14 @@ def out_of_reach(context: Context, request: Request, index: PackageIndex | None)
     """Each component whose floor the index does not reach: its package, the version that is wanted, what there is."""
     for component, version in (request.aim or {}).items():
         name = COMPONENTS[component].versioned(context)[0]
-        there = list(map(dotted.upstream, index_answer.versions(index or index_answer.NOT_ASKED, name)))
-        if version not in there and dotted.upstream(context.installed.get(name, "")) != version:
+        there = list(map(numeric_version.upstream, index_answer.versions(index or index_answer.NOT_ASKED, name)))
+        if version not in there and numeric_version.upstream(context.installed.get(name, "")) != version:
             yield name, version, ", ".join(there) or "none of it"
 
 
 def _fits(component: str, version: str, drafted: Draft) -> bool:
     """Whether a version is of the branch that was resolved; not every component has one."""
-    return COMPONENTS[component].branch(drafted.context.stack) in (None, dotted.major(version))
+    return COMPONENTS[component].branch(drafted.context.stack) in (None, numeric_version.major(version))
 
 
 def _floor(component: str, context: Context, rules: Rules) -> Row | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...module_utils.base import dotted
+from ...module_utils.base import numeric_version
 from ..components import COMPONENTS, SEALED, Component, Context, Finding
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def candidates(context: Context, request: Request) -> list[str]:
     return [name for component in movable(context, request) for name in _managed(component, context)]
 
 
-def along(context: Context, request: Request) -> list[str]:
+def companions(context: Context, request: Request) -> list[str]:
     """Members of a component's set that nobody named and that go to its version too. The index was asked for them, so it does not tell
     whether anything else would bring them (nvidia_driver.left_behind): they are named.
     """
@@ -33,8 +33,8 @@ def along(context: Context, request: Request) -> list[str]:
 
 def _members(component: Component, context: Context) -> list[str]:
     versions = context.versions
-    builds = {dotted.upstream(versions[name]) for name in component.versioned(context) if name in versions}
-    return [name for name in component.members(context) if dotted.upstream(versions.get(name, "")) in builds]
+    builds = {numeric_version.upstream(versions[name]) for name in component.versioned(context) if name in versions}
+    return [name for name in component.members(context) if numeric_version.upstream(versions.get(name, "")) in builds]
 
 
 def of_what_moves(versions: Mapping[str, str], context: Context, request: Request) -> dict[str, str]:

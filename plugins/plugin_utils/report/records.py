@@ -65,7 +65,7 @@ def as_result(plan: Plan) -> dict[str, object]:
 def sentence(record: Record) -> str:
     """The verdict and its first reason, for a person."""
     if record["failure"]:
-        return f"{record['verdict']}: {record['failure']['task']}: {record['failure']['message']}{way_back(record)}"
+        return f"{record['verdict']}: {record['failure']['task']}: {record['failure']['message']}{rollback(record)}"
     if record["reboot"]:
         return "done, but a reboot is needed to finish"
     told = [check for check in record["checks"] if check["status"] in ("fail", "incomplete")]
@@ -73,7 +73,7 @@ def sentence(record: Record) -> str:
     return f"{record['verdict']}{first}"
 
 
-def way_back(record: Record) -> str:
+def rollback(record: Record) -> str:
     """What became of a node whose new driver failed, as one more sentence; nothing where it did not go back."""
     returned = record.get("returned")
     if not returned:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.stack import Answer, FrameworkEnvironment, Stack
 from ..rules import Row, Rules, age
@@ -45,10 +45,10 @@ from . import (
     tensorrt,
 )
 from .compatibility import compatible
+from .cuda_support import CudaSupport, family_floor
 from .log import DESIGN, Entry, Log, Unresolved
+from .machine import Machine
 from .parts import PARTS
-from .power import Power, family_floor
-from .situation import Situation
 
 __all__ = ["compatible", "resolve", "stack_for"]
 
@@ -69,56 +69,56 @@ _GIVEN = (
 OLD = 90
 
 
-def resolve(situation: Situation, wish: Wish, rules: Rules) -> Answer:
+def resolve(machine: Machine, wish: Wish, rules: Rules) -> Answer:
     """Return the answer of `gpuwright resolve --json`: ok with the stack and why, or not ok with conflicts.
 
     Pure: the same arguments give the same answer; nothing is read, not even the clock.
     """
     log = Log(rules)
     try:
-        stack = forward.where_needed(_decide, situation, wish, rules, log)
+        stack = forward.where_needed(_decide, machine, wish, rules, log)
     except Unresolved as error:
 
         def decide(other: Wish) -> Stack:
-            return forward.where_needed(_decide, situation, other, rules, Log(rules, trial=True))
+            return forward.where_needed(_decide, machine, other, rules, Log(rules, trial=True))
 
-        better = nearest.remedy(wish, decide, situation, rules)
+        better = nearest.remedy(wish, decide, machine, rules)
 
-        def works(other: Situation) -> bool:
+        def works(other: Machine) -> bool:
             return stack_for(other, wish, rules) is not None
 
-        named = older_kernel.named(error.conflicts, situation, works)
+        named = older_kernel.named(error.conflicts, machine, works)
         entries = [_remedied(entry, better) for entry in named]
         return {
             "ok": False,
             "conflicts": forward.remedied(entries, decide, wish),
-            "rules": age(rules, situation.today),
+            "rules": age(rules, machine.today),
         }
-    _age(situation, log)
+    _age(machine, log)
     return {
         "ok": True,
-        "gpus": [card.as_dict() for card in situation.cards],
-        "os": situation.os,
-        "arch": situation.arch,
-        "assumed": dict(situation.assumed),
+        "gpus": [card.as_dict() for card in machine.cards],
+        "os": machine.os,
+        "arch": machine.arch,
+        "assumed": dict(machine.assumed),
         "warnings": log.warnings,
         "stack": stack,
         "why": log.why,
-        "rules": age(rules, situation.today),
+        "rules": age(rules, machine.today),
     }
 
 
-def stack_for(situation: Situation, wish: Wish, rules: Rules) -> Stack | None:
+def stack_for(machine: Machine, wish: Wish, rules: Rules) -> Stack | None:
     """Return only the stack of resolve()'s answer, None where there is none: without the search for a better wish."""
     try:
-        return forward.where_needed(_decide, situation, wish, rules, Log(rules, trial=True))
+        return forward.where_needed(_decide, machine, wish, rules, Log(rules, trial=True))
     except Unresolved:
         return None
 
 
-def _age(situation: Situation, log: Log) -> None:
+def _age(machine: Machine, log: Log) -> None:
     """Warn of rules that know nothing of what appeared since."""
-    days = age(log.rules, situation.today)["age_days"]
+    days = age(log.rules, machine.today)["age_days"]
     if days > OLD:
         text = f"the rules are of {log.rules['generated']}, {days} days old: what appeared since is not in them; install a newer gpuwright"
         log.warn("rules.age", text, "compat/*.yaml (updated)")
@@ -136,63 +136,63 @@ def _remedied(entry: Entry, better: str | None) -> Entry:
     return {**entry, "remedy": f"{entry['remedy']}; or {better}" if given else better}
 
 
-def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> Stack:
+def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
-    wish = foreign.allowed(situation, wish, log)
-    foreign.name_others(situation, log)
-    if situation.environment == "jetson" and not wish.frameworks:
+    wish = foreign.allowed(machine, wish, log)
+    foreign.name_others(machine, log)
+    if machine.environment == "jetson" and not wish.frameworks:
         return {}
-    system = foreign.repository(situation, systems.find(situation, rules), log)
-    systems.warn(situation, system, log)
-    if not situation.cards:
-        return _without_cards(situation, wish, log)
+    system = foreign.repository(machine, systems.find(machine, rules), log)
+    systems.warn(machine, system, log)
+    if not machine.cards:
+        return _without_cards(machine, wish, log)
     stack: Stack = {}
     try:
-        power = _driver(situation, wish, system, stack, log)
+        support = _driver(machine, wish, system, stack, log)
     except Unresolved as error:
         if log.trial:
             raise
-        raise Unresolved(*error.conflicts, *_besides(situation, wish, system, rules)) from None
+        raise Unresolved(*error.conflicts, *_besides(machine, wish, system, rules)) from None
     if wish.cuda_compat:
-        power = forward.extended(power, situation, rules)
-    _toolkits(situation, wish, system, power, stack, log)
-    layout = log.attempt(mig.choose, situation, wish, log)
+        support = forward.extended(support, machine, rules)
+    _toolkits(machine, wish, system, support, stack, log)
+    layout = log.attempt(mig.choose, machine, wish, log)
     if layout is not None:
         stack["mig"] = layout
     if wish.container_toolkit:
-        stack["container_toolkit"] = container_toolkit.choose(situation, wish, system, stack.get("driver"), log)
-    _environments(situation, wish, power, stack, log)
-    stack["repositories"] = log.attempt(repositories.choose, situation, wish, system, stack, log) or []
+        stack["container_toolkit"] = container_toolkit.choose(machine, wish, system, stack.get("driver"), log)
+    _environments(machine, wish, support, stack, log)
+    stack["repositories"] = log.attempt(repositories.choose, machine, wish, system, stack, log) or []
     if log.conflicts:
         raise Unresolved(*log.conflicts)
     _floor(stack, rules)
     return stack
 
 
-def _environments(situation: Situation, wish: Wish, power: Power, stack: Stack, log: Log) -> None:
+def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Stack, log: Log) -> None:
     """Put the frameworks into the stack as far as they are wished, and what their CUDA needs beside the driver."""
     if wish.frameworks:
-        found = log.attempt(frameworks.choose, situation, wish, power, log, _built(stack))
+        found = log.attempt(frameworks.choose, machine, wish, support, log, _built(stack))
         if found is not None:
             stack["frameworks"] = cast("list[FrameworkEnvironment]", found)
     if wish.cuda_compat:
-        compat = forward.choose(stack, power, log)
+        compat = forward.choose(stack, support, log)
         if compat is not None:
             stack["cuda_compat"] = compat
-        forward.lead(stack, power, log.rules)
+        forward.lead(stack, support, log.rules)
 
 
-def _besides(situation: Situation, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
+def _besides(machine: Machine, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
     """Return what else cannot be had where it is the wish for a driver that cannot be met: all that another driver leaves so."""
     log = Log(rules)
     free = replace(
         wish, driver_source=None, driver_branch=None, driver_version=None, driver_modules=None, driver_set=None
     )
-    power = log.attempt(_driver, situation, free, system, {}, log) if free != wish else None
-    if power is None:
+    support = log.attempt(_driver, machine, free, system, {}, log) if free != wish else None
+    if support is None:
         return []
-    _toolkits(situation, wish, system, power, {}, log)
-    log.attempt(frameworks.choose, situation, wish, power, log)
+    _toolkits(machine, wish, system, support, {}, log)
+    log.attempt(frameworks.choose, machine, wish, support, log)
     return log.conflicts
 
 
@@ -207,33 +207,33 @@ def _floor(stack: Stack, rules: Rules) -> None:
         return
     versions = [*_built(stack), *(entry["cuda"] for entry in stack.get("frameworks", ()))]
     asking = [version for version in versions if version and not forward.covers(stack, version)]
-    families = [family_floor(dotted.major(version), rules) for version in asking]
+    families = [family_floor(numeric_version.major(version), rules) for version in asking]
     floors = [row["driver"] for row in families if row]
-    stack["driver"]["minimum"] = dotted.highest(stack["driver"].get("minimum"), *floors)
+    stack["driver"]["minimum"] = numeric_version.highest(stack["driver"].get("minimum"), *floors)
 
 
-def _driver(situation: Situation, wish: Wish, system: Row, stack: Stack, log: Log) -> Power:
+def _driver(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> CudaSupport:
     """Put the driver into the stack and return what it can run; where it is somebody else's, only the latter."""
-    if not situation.brings_own_driver:
-        chosen = driver.choose(situation, wish, system, log)
+    if not machine.brings_own_driver:
+        chosen = driver.choose(machine, wish, system, log)
         stack["driver"] = chosen.stack
-        return chosen.power
-    return foreign.power(situation, wish, system, log)
+        return chosen.support
+    return foreign.support(machine, wish, system, log)
 
 
-def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack: Stack, log: Log) -> None:
+def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, stack: Stack, log: Log) -> None:
     """Put CUDA and its libraries into the stack as far as they are wished; these follow the toolkit's major version."""
-    chosen = log.attempt(cuda.choose, situation, wish, system, power, log) if wish.cuda else None
+    chosen = log.attempt(cuda.choose, machine, wish, system, support, log) if wish.cuda else None
     if chosen:
         stack["cuda"] = chosen
     if not (wish.cudnn or wish.nccl or wish.tensorrt) or (wish.cuda and not chosen):
         return
     versions = [entry["version"] for entry in chosen or ()]
     if not versions:
-        best = log.attempt(cuda.best, None, situation, system, power, log)
+        best = log.attempt(cuda.best, None, machine, system, support, log)
         versions = [best] if best else []
     if versions and wish.cudnn:
-        found = log.attempt(cudnn.choose, situation, wish, system, versions, log)
+        found = log.attempt(cudnn.choose, machine, wish, system, versions, log)
         if found is not None:
             stack["cudnn"] = found
     if versions and wish.nccl:
@@ -241,16 +241,16 @@ def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack
         if library is not None:
             stack["nccl"] = library
     if versions and wish.tensorrt:
-        engine = log.attempt(tensorrt.choose, situation, wish, system, versions, log)
+        engine = log.attempt(tensorrt.choose, machine, wish, system, versions, log)
         if engine is not None:
             stack["tensorrt"] = engine
 
 
-def _without_cards(situation: Situation, wish: Wish, log: Log) -> Stack:
+def _without_cards(machine: Machine, wish: Wish, log: Log) -> Stack:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU."""
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     if not wish.frameworks:
         return {}
-    return {"frameworks": cast("list[FrameworkEnvironment]", frameworks.choose(situation, wish, None, log))}
+    return {"frameworks": cast("list[FrameworkEnvironment]", frameworks.choose(machine, wish, None, log))}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU
 
 from ..model.stack import Stack
@@ -22,7 +22,7 @@ from ..rules import Row, Rules
 from ..wish import FrameworkWish, Wish, specifiers
 from . import branch
 from .frameworks import FRAMEWORKS
-from .situation import Situation
+from .machine import Machine
 
 Change = Callable[[Wish], Wish]
 
@@ -65,8 +65,8 @@ def nearest_first(wished: Collection[str], released: Sequence[str]) -> list[tupl
     places = [place for place, version in enumerate(released) if version in wished]
     if not places:
         return list(enumerate(reversed(released), start=1))
-    minors = list(dict.fromkeys(dotted.key(version)[:2] for version in released))
-    minor = [minors.index(dotted.key(version)[:2]) for version in released]
+    minors = list(dict.fromkeys(numeric_version.key(version)[:2] for version in released))
+    minor = [minors.index(numeric_version.key(version)[:2]) for version in released]
 
     def away(place: int) -> tuple[int, bool, int]:
         return min((abs(minor[place] - minor[each]), place < each, abs(place - each)) for each in places)
@@ -75,7 +75,7 @@ def nearest_first(wished: Collection[str], released: Sequence[str]) -> list[tupl
     return [(away(place)[0], released[place]) for place in others]
 
 
-def parts(wish: Wish, situation: Situation, rules: Rules) -> list[Part]:
+def parts(wish: Wish, machine: Machine, rules: Rules) -> list[Part]:
     """Return the parts of a wish that say which version or kind, in the order in which they are kept longest."""
     found = [_framework(each, rules) for each in wish.frameworks if each.specifier or each.variant]
     if wish.python and wish.frameworks:
@@ -83,9 +83,9 @@ def parts(wish: Wish, situation: Situation, rules: Rules) -> list[Part]:
     found += [_library(name, wish, rules) for name in ("cudnn", "nccl", "tensorrt") if getattr(wish, f"{name}_version")]
     found += [_cuda(version, wish, rules) for version in wish.cuda_versions]
     if wish.driver_branch:
-        found.append(_driver(wish, rules, situation.today))
+        found.append(_driver(wish, rules, machine.today))
     kinds = {"modules": ("open", "proprietary"), "source": ("nvidia", "distro")}
-    there = situation.driver is not None
+    there = machine.driver is not None
     found += [
         _of_driver(key, several, wish, there=there) for key, several in kinds.items() if getattr(wish, f"driver_{key}")
     ]
@@ -179,7 +179,7 @@ def _python(wish: Wish, rules: Rules) -> Part:
     for each in wish.frameworks:
         for offers in FRAMEWORKS[each.name].offers(FrameworkWish(each.name), rules, cpu=False):
             known.update(python for offer in offers for python in offer.pythons)
-    ordered = nearest_first([wish.python or ""], sorted(known, key=dotted.key))
+    ordered = nearest_first([wish.python or ""], sorted(known, key=numeric_version.key))
 
     def chosen(stack: Stack) -> Alternative | None:
         found = [each["interpreter"] for each in stack.get("frameworks", ())]
@@ -204,7 +204,7 @@ def _library(name: str, wish: Wish, rules: Rules) -> Part:
     released = [row["version"] for row in rows if _PLAIN.match(row["version"]) and not row.get("yanked")]
     several = [
         _changed(f"{name}={version}", step, **{key: version})
-        for step, version in nearest_first([getattr(wish, key)], sorted(released, key=dotted.key))
+        for step, version in nearest_first([getattr(wish, key)], sorted(released, key=numeric_version.key))
     ]
     open_one = _changed(f"{name} without a version", len(released), **without)
 
@@ -221,10 +221,10 @@ def _library(name: str, wish: Wish, rules: Rules) -> Part:
 
 def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
     """Make the part of one toolkit; where several are wished its words say which one it replaces."""
-    exact = len(dotted.key(wished)) > 2
+    exact = len(numeric_version.key(wished)) > 2
     rows = rules["cuda"]["rows"]
     released = list(dict.fromkeys(row["release" if exact else "cuda"] for row in rows))
-    mine = [each for each in released if dotted.belongs(each, wished)]
+    mine = [each for each in released if numeric_version.belongs(each, wished)]
     instead = f" in place of cuda={wished}" if len(wish.cuda_versions) > 1 else ""
 
     def taking(version: str, step: int = 0) -> Alternative:
@@ -238,7 +238,7 @@ def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
         return replace(each, cuda_versions=tuple(version for version in each.cuda_versions if version != wished))
 
     # What goes with a toolkit goes with its major version: the newest of each stands for the others.
-    majors = {dotted.major(each): each for each in released}
+    majors = {numeric_version.major(each): each for each in released}
     probes = [leave, _as_it_is, *(taking(each).follow for each in majors.values())]
     several = [taking(version, step) for step, version in nearest_first(mine, released)]
     return Part("cuda", leave, several, chosen, probes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, DEFAULT
 
 from .. import resolver
@@ -21,7 +21,7 @@ from ..model.stack import Stack
 from ..rules import Row, Rules, gpus
 from ..wish import Wish
 from . import branch, cards, cudnn, targets
-from .situation import Card, Situation
+from .machine import Card, Machine
 
 FRAMEWORKS = tuple(each.name for each in ABOUT.values() if each.listed)
 # Cards that sit on one board with an Arm processor.
@@ -144,7 +144,7 @@ def describe(row: Row, rules: Rules, fits: Fits | None = None) -> Description:
 
 
 def _newest(found: Iterable[Mapping[str, str]]) -> str | None:
-    newest = max(found, key=lambda each: dotted.key(each["version"]), default=None)
+    newest = max(found, key=lambda each: numeric_version.key(each["version"]), default=None)
     return f"{newest['version']}+{newest['variant']}" if newest else None
 
 
@@ -164,7 +164,7 @@ def _cudnn(card: Card, rules: Rules) -> Limits | None:
     """Return the first and the last cuDNN that serve a card, None where nothing limits it; None where no cuDNN does."""
     capability = card.compute_capability or "0"
     rows = rules["cudnn"]["rows"]
-    serving = [row for row in rows if dotted.at_least(capability, row["min_compute_capability"])]
+    serving = [row for row in rows if numeric_version.at_least(capability, row["min_compute_capability"])]
     if not serving:
         return None
     last = [row["last"] for row in cudnn.limits([capability], [], rules["cudnn"]["ceilings"])]
@@ -173,19 +173,19 @@ def _cudnn(card: Card, rules: Rules) -> Limits | None:
     first = [
         row["first"]
         for row in rules["cudnn"]["floors"]
-        if "from_compute_capability" in row and dotted.at_least(capability, row["from_compute_capability"])
+        if "from_compute_capability" in row and numeric_version.at_least(capability, row["from_compute_capability"])
     ]
-    return {"first": dotted.highest(*first), "last": min(last, key=dotted.key, default=None)}
+    return {"first": numeric_version.highest(*first), "last": min(last, key=numeric_version.key, default=None)}
 
 
 def _published(version: str, rules: Rules) -> str:
     """Return the newest build of a version such as 9.10.2; the version itself where none is listed."""
-    builds = [row["version"] for row in rules["cudnn"]["versions"] if dotted.belongs(row["version"], version)]
-    return dotted.highest(version, *builds) or version
+    builds = [row["version"] for row in rules["cudnn"]["versions"] if numeric_version.belongs(row["version"], version)]
+    return numeric_version.highest(version, *builds) or version
 
 
 @dataclass(frozen=True)
-class Machine:
+class Kind:
     """A machine with one card; the card's name is left out, so that cards which differ in nothing else are one."""
 
     card: Card
@@ -200,15 +200,15 @@ class Fits:
         self.rules = rules
         self.names = names
         self.today = today or date.today()  # noqa: DTZ011 - ends of life are days, not moments
-        self._systems: dict[Machine, list[Carried]] = {}
-        self._frameworks: dict[tuple[Machine, str, str], dict[str, ByPython]] = {}
+        self._systems: dict[Kind, list[Carried]] = {}
+        self._frameworks: dict[tuple[Kind, str, str], dict[str, ByPython]] = {}
 
     def systems(self, card: Card) -> list[Carried]:
         """Return for each system the branch, modules and source of the driver; None where no source carries one."""
-        machine = _machine(replace(card, pci=card.pci if cards.first_builds(card, self.rules) else None))
-        if machine not in self._systems:
-            self._systems[machine] = [self._system(machine, row) for row in self.rules["systems"]["rows"]]
-        return self._systems[machine]
+        kind = _kind(replace(card, pci=card.pci if cards.first_builds(card, self.rules) else None))
+        if kind not in self._systems:
+            self._systems[kind] = [self._system(kind, row) for row in self.rules["systems"]["rows"]]
+        return self._systems[kind]
 
     def frameworks(self, card: Card) -> dict[str, ByPython]:
         """Return by framework and Python the newest version that fits and its variant, on the first system with a driver."""
@@ -218,10 +218,10 @@ class Fits:
         os, driver = self.rules["systems"]["rows"][0]["os"], ""
         if carried:
             os, driver = carried["os"], carried["branch"] or ""
-        machine = _machine(replace(card, pci=None, first_driver=None, absent=()))
-        key = (machine, os, driver)
+        kind = _kind(replace(card, pci=None, first_driver=None, absent=()))
+        key = (kind, os, driver)
         if key not in self._frameworks:
-            found = {name: self._by_python(name, machine, os) for name in self.names}
+            found = {name: self._by_python(name, kind, os) for name in self.names}
             self._frameworks[key] = {name: versions for name, versions in found.items() if versions}
         return self._frameworks[key]
 
@@ -230,21 +230,21 @@ class Fits:
         own = [row["python"] for row in self.rules["systems"]["rows"]]
         table, rows = ABOUT[DEFAULT].releases
         known = {each for row in self.rules[table][rows] for each in row["python"]} | set(own)
-        first, last = min(own, key=dotted.key), max(own, key=dotted.key)
-        return sorted((each for each in known if _between(first, each, last)), key=dotted.key)
+        first, last = min(own, key=numeric_version.key), max(own, key=numeric_version.key)
+        return sorted((each for each in known if _between(first, each, last)), key=numeric_version.key)
 
-    def _by_python(self, name: str, machine: Machine, os: str) -> ByPython:
+    def _by_python(self, name: str, kind: Kind, os: str) -> ByPython:
         wish = Wish.from_variables({"gpuwright_want": [name]}, self.rules)
         found = {}
         for python in self.pythons():
-            stack = self._ask(machine, os, wish, python)
+            stack = self._ask(kind, os, wish, python)
             if stack and stack.get("frameworks"):
                 chosen = stack["frameworks"][0]
                 found[python] = {"version": chosen["version"], "variant": chosen["variant"]}
         return found
 
-    def _system(self, machine: Machine, system: Row) -> Carried:
-        stack = self._ask(machine, system["os"], Wish(), system["python"])
+    def _system(self, kind: Kind, system: Row) -> Carried:
+        stack = self._ask(kind, system["os"], Wish(), system["python"])
         driver = stack.get("driver") if stack else None
         return {
             "os": system["os"],
@@ -253,20 +253,20 @@ class Fits:
             "source": driver["source"] if driver else None,
         }
 
-    def _ask(self, machine: Machine, os: str, wish: Wish, python: str) -> Stack | None:
-        situation = Situation(
-            cards=(machine.card,),
+    def _ask(self, kind: Kind, os: str, wish: Wish, python: str) -> Stack | None:
+        machine = Machine(
+            cards=(kind.card,),
             os=os,
-            arch=machine.arch,
+            arch=kind.arch,
             today=self.today,
-            environment=machine.environment,
+            environment=kind.environment,
             pythons=(python,),
         )
-        return resolver.stack_for(situation, wish, self.rules)
+        return resolver.stack_for(machine, wish, self.rules)
 
 
-def _machine(card: Card) -> Machine:
-    return Machine(
+def _kind(card: Card) -> Kind:
+    return Kind(
         card=replace(card, name=""),
         arch="aarch64" if _ON_ARM.match(card.name) else "x86_64",
         environment="jetson" if _JETSON.match(card.name) else "bare",
@@ -274,4 +274,4 @@ def _machine(card: Card) -> Machine:
 
 
 def _between(first: str, version: str, last: str) -> bool:
-    return dotted.at_least(version, first) and dotted.at_least(last, version)
+    return numeric_version.at_least(version, first) and numeric_version.at_least(last, version)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from .log import Entry, conflict
-from .situation import Situation
+from .machine import Machine
 
 
 def of_nvidia(system: Row, rules: Rules) -> Row | None:
@@ -30,9 +30,9 @@ def by_id(identity: str, rules: Rules) -> Row:
     return row
 
 
-def obstacles(situation: Situation, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
+def obstacles(machine: Machine, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
     """Return why NVIDIA's repository cannot be used on a machine; empty where it can."""
-    del situation
+    del machine
     if wish.repository_keys.get("nvidia"):
         return []
     row = of_nvidia(system, rules)

@@ -23,9 +23,9 @@ from ..model.stack import Conflict, FrameworkEnvironment, Repository, Stack
 from ..rules import Rules
 from ..wish import VARIABLES, WORDS, Wish, plain
 from .log import conflict
+from .machine import Machine
 from .part import Part
 from .parts import PARTS
-from .situation import Situation
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
@@ -90,7 +90,7 @@ _MACHINE = {
 
 
 def make(
-    situation: Situation,
+    machine: Machine,
     wish: Wish,
     rules: Rules,
     *,
@@ -103,11 +103,11 @@ def make(
     wants is the wish in words, version is gpuwright's own, hashes are the names and the texts of files that say with hashes which
     wheels an environment is made of. Raises BadInput where there is nothing to lock, or a file is of none of its environments.
     """
-    answer = resolver.resolve(situation, wish, rules)
+    answer = resolver.resolve(machine, wish, rules)
     if not answer["ok"] or not answer["stack"]:
         raise BadInput("there is no stack to lock: nothing is wished, or the wish cannot be met")
-    exact = wish.overlaid(Wish.from_wants(as_wants(_exactly(answer["stack"], situation, rules)), rules))
-    answer = resolver.resolve(situation, exact, rules)
+    exact = wish.overlaid(Wish.from_wants(as_wants(_exactly(answer["stack"], machine, rules)), rules))
+    answer = resolver.resolve(machine, exact, rules)
     if not answer["ok"]:
         reasons = "; ".join(entry["text"] for entry in answer["conflicts"])
         raise BadInput(
@@ -117,7 +117,7 @@ def make(
         "lock": SCHEMA,
         "gpuwright": version,
         "rules": {"generated": rules["generated"], "digest": rules["digest"]},
-        "question": {**_machine(situation), "want": list(wants)},
+        "question": {**_machine(machine), "want": list(wants)},
         "stack": _hashed(_stack(answer["stack"]), hashes),
     }
 
@@ -219,27 +219,27 @@ def _repository(row: Repository) -> dict[str, object]:
     return {**kept, "fingerprint": key["fingerprint"] if key else None}
 
 
-def _machine(situation: Situation) -> LockMachine:
+def _machine(machine: Machine) -> LockMachine:
     """Return what decided of a machine, as a lock remembers it."""
     return {
-        "gpus": [card.name for card in situation.cards],
-        "os": situation.os,
-        "arch": situation.arch,
-        "environment": situation.environment,
-        "secure_boot": situation.secure_boot,
-        "desktop": situation.screen,
-        "nvswitch": situation.nvswitch,
-        "kernel": situation.kernel,
-        "python": list(situation.pythons or ()),
+        "gpus": [card.name for card in machine.cards],
+        "os": machine.os,
+        "arch": machine.arch,
+        "environment": machine.environment,
+        "secure_boot": machine.secure_boot,
+        "desktop": machine.screen,
+        "nvswitch": machine.nvswitch,
+        "kernel": machine.kernel,
+        "python": list(machine.pythons or ()),
     }
 
 
 # exact versions ----------------------------------------------------------------------------------------
 
 
-def _exactly(stack: Stack, situation: Situation, rules: Rules) -> LockStack:
+def _exactly(stack: Stack, machine: Machine, rules: Rules) -> LockStack:
     """Return a stack in which every version that was left open is the newest that the rules know."""
-    found = {part.key: part.exactly(part.of(stack), stack, situation, rules) for part in PARTS if part.of(stack)}
+    found = {part.key: part.exactly(part.of(stack), stack, machine, rules) for part in PARTS if part.of(stack)}
     return cast("LockStack", found)
 
 
@@ -356,16 +356,16 @@ def as_wants(stack: LockStack) -> list[str]:
 # holding a node to one ---------------------------------------------------------------------------------
 
 
-def unresolved(document: Lock, situation: Situation, conflicts: Sequence[Conflict], rules: Rules) -> list[Conflict]:
+def unresolved(document: Lock, machine: Machine, conflicts: Sequence[Conflict], rules: Rules) -> list[Conflict]:
     """Return why a node cannot be held to a lock whose versions do not resolve on it."""
     held = document
-    if _without_its_cards(held, situation):
-        return [_refused(held, situation, rules)]
+    if _without_its_cards(held, machine):
+        return [_refused(held, machine, rules)]
     rows: list[Conflict] = [{**entry, "remedy": f"in a lock of its own: {entry['remedy']}"} for entry in conflicts]
-    return [_refused(held, situation, rules), *rows]
+    return [_refused(held, machine, rules), *rows]
 
 
-def differences(document: Lock, situation: Situation, stack: Stack, rules: Rules) -> list[Conflict]:
+def differences(document: Lock, machine: Machine, stack: Stack, rules: Rules) -> list[Conflict]:
     """Return why a node cannot be held to a lock, and a conflict for everything of its stack that is not the lock's; empty
     where it can.
     """
@@ -377,32 +377,32 @@ def differences(document: Lock, situation: Situation, stack: Stack, rules: Rules
         for what, wanted, got in _unlike(part, part.of(theirs), part.of(ours), adopted=adopted):
             text = f"{part.title}{what}: the lock has {wanted}, this node resolves to {got}"
             found.append(conflict(f"lock.{part.want}", text, "the lock", "hold this node to a lock of its own"))
-    if found and _without_its_cards(held, situation):
-        return [_refused(held, situation, rules)]
-    first = [_refused(held, situation, rules)] if found else []
-    return [*first, *_foreign_driver(theirs.get("driver"), driver, situation), *found]
+    if found and _without_its_cards(held, machine):
+        return [_refused(held, machine, rules)]
+    first = [_refused(held, machine, rules)] if found else []
+    return [*first, *_foreign_driver(theirs.get("driver"), driver, machine), *found]
 
 
-def _without_its_cards(document: Lock, situation: Situation) -> bool:
+def _without_its_cards(document: Lock, machine: Machine) -> bool:
     """Say whether a lock for cards meets a node that has none: that is the whole reason, whatever else it brings about."""
-    return bool(document["question"]["gpus"]) and not situation.cards
+    return bool(document["question"]["gpus"]) and not machine.cards
 
 
-def _refused(document: Lock, situation: Situation, rules: Rules) -> Conflict:
+def _refused(document: Lock, machine: Machine, rules: Rules) -> Conflict:
     """Return the conflict that says why and what to do; those behind it say what differs."""
-    text = f"the lock cannot be held on this node{_because(document, situation, rules)}"
-    return conflict("lock.node", text, "the lock", _remedy(document, situation))
+    text = f"the lock cannot be held on this node{_because(document, machine, rules)}"
+    return conflict("lock.node", text, "the lock", _remedy(document, machine))
 
 
-def _foreign_driver(theirs: LockDriver | None, ours: DriverStack | None, situation: Situation) -> list[Conflict]:
+def _foreign_driver(theirs: LockDriver | None, ours: DriverStack | None, machine: Machine) -> list[Conflict]:
     """Return the conflict where a driver would be installed over one that no package manager brought. A lock that was made
     elsewhere does not know of it, so it is not taken for somebody asking for that.
     """
-    stranger = situation.driver_owner not in (None, "none", "packages")
-    if not theirs or not ours or ours["adopted"] or not stranger or situation.kept:
+    stranger = machine.driver_owner not in (None, "none", "packages")
+    if not theirs or not ours or ours["adopted"] or not stranger or machine.kept:
         return []
     who = f"the lock has packages from {theirs['source']}"
-    text = f"driver: {who}, on this node a driver of another origin ({situation.driver_owner}) is installed"
+    text = f"driver: {who}, on this node a driver of another origin ({machine.driver_owner}) is installed"
     remedy = "remove it first (a .run file's: nvidia-uninstall), or give this node a wish of its own"
     return [conflict("lock.driver-owner", text, "the machine's facts", remedy)]
 
@@ -447,10 +447,10 @@ def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _because(document: Lock, situation: Situation, rules: Rules) -> str:
+def _because(document: Lock, machine: Machine, rules: Rules) -> str:
     """Return why a node may come out otherwise than the lock, as the end of a sentence: another machine, other rules."""
     theirs: Mapping[str, object] = document["question"]
-    ours: Mapping[str, object] = _machine(situation)
+    ours: Mapping[str, object] = _machine(machine)
     unlike = [key for key in _MACHINE if _differ(key, theirs[key], ours[key])]
     other_rules = document["rules"]["digest"] != rules["digest"]
     # Kernels differ everywhere and decide seldom: named only where nothing else is left.
@@ -486,11 +486,11 @@ def _words(value: Any) -> str:
     return "unknown" if value is None else str(value)
 
 
-def _remedy(document: Lock, situation: Situation) -> str:
+def _remedy(document: Lock, machine: Machine) -> str:
     """Return the command that makes a lock for this node; it needs no network, so it can be run anywhere."""
-    cards = " ".join(f"--gpu '{name}'" for name in dict.fromkeys(card.name for card in situation.cards))
+    cards = " ".join(f"--gpu '{name}'" for name in dict.fromkeys(card.name for card in machine.cards))
     wants = " ".join(f"--want '{want}'" for want in document["question"]["want"])
-    machine = f"{cards} --os {situation.os} --arch {situation.arch} {wants}".strip()
+    options = f"{cards} --os {machine.os} --arch {machine.arch} {wants}".strip()
     return (
-        f"make a lock for this kind of node (gpuwright resolve {machine} --lock FILE) and give it to these hosts alone"
+        f"make a lock for this kind of node (gpuwright resolve {options} --lock FILE) and give it to these hosts alone"
     )

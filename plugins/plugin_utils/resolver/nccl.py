@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.stack import Nccl
 from ..rules import Row
@@ -21,7 +21,7 @@ def choose(wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> N
 
     One name serves all CUDA versions: the newest major version in use is the one that counts.
     """
-    major = max((dotted.major(cuda) for cuda in cuda_versions), key=int)
+    major = max((numeric_version.major(cuda) for cuda in cuda_versions), key=int)
     row = component("nccl", log.rules)
     version = wish.nccl_version
     if version:

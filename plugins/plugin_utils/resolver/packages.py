@@ -12,7 +12,7 @@ from ..wish import Wish
 from . import fabric, kernel_flavours, systems
 from .branch import Candidate
 from .log import Unresolved, conflict
-from .situation import Situation
+from .machine import Machine
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def of_driver(
     candidate: Candidate,
     package_set: str,
-    situation: Situation,
+    machine: Machine,
     wish: Wish,
     system: Row,
     rules: Rules,
@@ -34,10 +34,10 @@ def of_driver(
     Raises Unresolved where no names are known.
     """
     row = _row(candidate, package_set, system, rules)
-    names = [filled for name in row["packages"] for filled in _filled(name, candidate, situation, system)]
-    of_next = _module_of_next(row, candidate, situation)
-    headers = systems.headers(situation, system, rules)
-    switched = fabric.choose(candidate, situation, wish, system, rules)
+    names = [filled for name in row["packages"] for filled in _filled(name, candidate, machine, system)]
+    of_next = _module_of_next(row, candidate, machine)
+    headers = systems.headers(machine, system, rules)
+    switched = fabric.choose(candidate, machine, wish, system, rules)
     fabric.flavoured(switched, candidate, package_set, system)
     beside = switched["packages"] if switched else []
     # Modules built for each kernel follow the kernel; held back, the next kernel would boot without a driver. Their names
@@ -75,23 +75,23 @@ def _in(branch: str, row: Row) -> bool:
     return above and (row["last_branch"] is None or int(branch) <= int(row["last_branch"]))
 
 
-def _filled(name: str, candidate: Candidate, situation: Situation, system: Row) -> list[str]:
+def _filled(name: str, candidate: Candidate, machine: Machine, system: Row) -> list[str]:
     """Return the package's name; of modules that are built for each kernel series, one name a series that may boot."""
     plain = name.replace("{branch}", candidate.branch)
     if "{series}" not in plain:
         return [plain]
-    return [plain.replace("{series}", series) for series in kernel_flavours.every_series(situation, system)]
+    return [plain.replace("{series}", series) for series in kernel_flavours.every_series(machine, system)]
 
 
-def _module_of_next(row: Row, candidate: Candidate, situation: Situation) -> PrecompiledModule | None:
+def _module_of_next(row: Row, candidate: Candidate, machine: Machine) -> PrecompiledModule | None:
     """Return the package with the signed module of exactly the kernel that boots next: the series' own may lag behind it."""
-    if row["build"] != "prebuilt-signed" or situation.installed is None or not situation.kernel:
+    if row["build"] != "prebuilt-signed" or machine.installed is None or not machine.kernel:
         return None
     name = next((name for name in row["packages"] if "{series}" in name), None)
     if name is None:
         return None
-    package = name.replace("{branch}", candidate.branch).replace("{series}", situation.kernel)
-    return {"kernel": situation.kernel, "package": package}
+    package = name.replace("{branch}", candidate.branch).replace("{series}", machine.kernel)
+    return {"kernel": machine.kernel, "package": package}
 
 
 def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: Rules) -> DriverPin:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.stack import Cudnn, Stack
 from ..rules import Row, Rules
-from .situation import Situation
+from .machine import Machine
 
 #: What a lock holds of a part, as in lock.SHAPE.
 Shape = Mapping[str, object]
@@ -25,7 +25,7 @@ PACKAGED: Shape = {"version": (str, type(None)), "packages": [str]}
 FOR_CUDA: Shape = {**PACKAGED, "cuda": str}
 
 
-def _as_it_is(part: object, _stack: Stack, _situation: Situation, _rules: Rules) -> object:
+def _as_it_is(part: object, _stack: Stack, _situation: Machine, _rules: Rules) -> object:
     return part
 
 
@@ -59,7 +59,7 @@ class Part:
     title: str
     shape: Any
     wants: Callable[[Any], Iterator[str]]
-    exactly: Callable[[Any, Stack, Situation, Rules], object] = _as_it_is
+    exactly: Callable[[Any, Stack, Machine, Rules], object] = _as_it_is
     version_key: str = "version"
     is_open: Callable[[Any], bool] = lambda _row: False
     uncompared: Callable[..., Sequence[str]] = _all_alike
@@ -89,9 +89,9 @@ def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row
     def wants(part: Library) -> Iterator[str]:
         yield f"{key}={part['version']}" if part["version"] else key
 
-    def exactly(part: Library, stack: Stack, situation: Situation, rules: Rules) -> dict[str, object]:
-        majors = {dotted.major(toolkit["version"]) for toolkit in stack.get("cuda") or ()}
-        return {**part, "version": _newest(part, majors, situation.arch, rows(rules))}
+    def exactly(part: Library, stack: Stack, machine: Machine, rules: Rules) -> dict[str, object]:
+        majors = {numeric_version.major(toolkit["version"]) for toolkit in stack.get("cuda") or ()}
+        return {**part, "version": _newest(part, majors, machine.arch, rows(rules))}
 
     return Part(
         key,
@@ -111,14 +111,14 @@ def _newest(part: Library, majors: set[str], arch: str, rows: Sequence[Row]) -> 
     TensorRT may be left open within a generation (10) or a minor version (10.13).
     """
     start = part.get("version") or part.get("generation") or ""
-    if len(dotted.key(start)) > 2:
+    if len(numeric_version.key(start)) > 2:
         return str(start)
     wanted = {part["cuda"]} if part.get("cuda") else majors or _majors(part["packages"])
     fitting = [row for row in rows if not row.get("yanked") and ".post" not in row["version"]]
-    fitting = [row for row in fitting if not start or dotted.belongs(row["version"], start)]
+    fitting = [row for row in fitting if not start or numeric_version.belongs(row["version"], start)]
     fitting = [row for row in fitting if wanted <= _published_for(row, arch)]
     sure = [row for row in fitting if row["confirmed"]] or fitting
-    return max((row["version"] for row in sure), key=dotted.key, default=part.get("version"))
+    return max((row["version"] for row in sure), key=numeric_version.key, default=part.get("version"))
 
 
 def _published_for(row: Row, arch: str) -> set[str]:

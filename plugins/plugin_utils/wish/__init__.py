@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
 from ..rules import Row, Rules, gpus, load_rules
@@ -200,9 +200,9 @@ def _next_to(instead: str, spec: str, rules: Rules) -> list[str]:
     found = [
         row["version"]
         for row in _every_release(about, rules)
-        if variant in _variants(row, about) and _offered(row) and dotted.belongs(row["version"], minor)
+        if variant in _variants(row, about) and _offered(row) and numeric_version.belongs(row["version"], minor)
     ]
-    return [about.pinned(max(found, key=dotted.key), variant)] if found else []
+    return [about.pinned(max(found, key=numeric_version.key), variant)] if found else []
 
 
 def _read_python(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
@@ -258,7 +258,7 @@ def _framework(about: frameworks.About, variant: str | None, spec: str, want: st
     if exact["variant"] and not about.local:
         raise BadInput(f"{want!r}: releases of {name} have no variant such as +cu121", [f"{name}={exact['version']}"])
     version, variant = exact["version"], exact["variant"] or variant
-    specifier = f"=={version}" if len(dotted.key(version)) > 2 else f"=={version}.*"
+    specifier = f"=={version}" if len(numeric_version.key(version)) > 2 else f"=={version}.*"
     releases = _releases(about, version, specifier, want, rules)
     if variant and variant != frameworks.CPU and not about.one_build:
         _variant_exists(about, variant, releases, want, rules)
@@ -297,7 +297,7 @@ def _specifier(name: str, spec: str, want: str) -> str:
 
 
 def _variant_exists(about: frameworks.About, variant: str, releases: Sequence[Row], want: str, rules: Rules) -> None:
-    newest, title = max((row["version"] for row in releases), key=dotted.key), about.package
+    newest, title = max((row["version"] for row in releases), key=numeric_version.key), about.package
     if about.variants:
         names = list(dict.fromkeys(each for row in releases for each in _variants(row, about)))
         reason = f"{title} {newest} has no variant {variant}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
 from ..rules import Rules
@@ -23,13 +23,13 @@ def _read_cuda(values: Values, spec: str, want: str, rules: Rules) -> None:
 
 def _cuda_version(version: str, want: str, rules: Rules) -> str:
     """Return a CUDA version that exists: 12, 12.8 or 12.8.1."""
-    never = next((row for row in rules["cuda"]["never"] if dotted.belongs(version, row["cuda"])), None)
+    never = next((row for row in rules["cuda"]["never"] if numeric_version.belongs(version, row["cuda"])), None)
     if never:
         raise BadInput(
             f"{want!r}: CUDA {never['cuda']} was never released", [f"cuda={each}" for each in never["instead"]]
         )
     releases = [row["release"] for row in rules["cuda"]["rows"]]
-    if not VERSION.match(version) or not any(dotted.belongs(each, version) for each in releases):
+    if not VERSION.match(version) or not any(numeric_version.belongs(each, version) for each in releases):
         minors = list(dict.fromkeys(row["cuda"] for row in rules["cuda"]["rows"]))
         near = difflib.get_close_matches(version, minors, n=3, cutoff=0.3) or minors[-3:]
         raise BadInput(
@@ -48,10 +48,10 @@ def _read_cudnn(values: Values, spec: str, want: str, rules: Rules) -> None:
 def _cudnn_version(version: str, want: str, rules: Rules) -> str:
     """Return the full number of a cuDNN version: 9.10.2 gives 9.10.2.21. A withdrawn one is refused."""
     published = rules["cudnn"]["versions"]
-    found = [row for row in published if VERSION.match(version) and dotted.belongs(row["version"], version)]
+    found = [row for row in published if VERSION.match(version) and numeric_version.belongs(row["version"], version)]
     good = [row["version"] for row in found if not row.get("yanked") and ".post" not in row["version"]]
     if good:
-        return max(good, key=dotted.key)
+        return max(good, key=numeric_version.key)
     reason = "was withdrawn" if found else "was never published"
     usable = [row["version"] for row in published if not row.get("yanked") and ".post" not in row["version"]]
     raise BadInput(f"{want!r}: cuDNN {version} {reason}", [f"cudnn={each}" for each in around(version, usable)])
@@ -73,9 +73,9 @@ def _library_version(name: str, version: str, want: str, rules: Rules) -> str:
     """Return the full number of a version that was published: 10.13 gives the newest 10.13."""
     every = [row["version"] for row in rules["libraries"][name]]
     plain = [each for each in every if specifiers.is_version(each)]
-    found = [each for each in plain if VERSION.match(version) and dotted.belongs(each, version)]
+    found = [each for each in plain if VERSION.match(version) and numeric_version.belongs(each, version)]
     if found:
-        return max(found, key=dotted.key)
+        return max(found, key=numeric_version.key)
     near = around(version, plain) or plain[-3:]
     raise BadInput(
         f"{want!r}: the rules of {rules['generated']} know no {name} {version}", [f"{name}={each}" for each in near]

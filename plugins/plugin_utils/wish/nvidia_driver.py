@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
 from ..rules import Rules
@@ -30,7 +30,7 @@ def _set_driver(values: Values, version: str | None, want: str, rules: Rules) ->
         return
     if not VERSION.match(version):
         raise BadInput(f"{want!r}: a driver is a branch (580) or a version (580.95.05)", ["driver=580"])
-    branch = dotted.major(version)
+    branch = numeric_version.major(version)
     known = [row["branch"] for row in rules["driver_branches"]["rows"]]
     if branch not in known:
         near = sorted(known, key=lambda each: abs(int(each) - int(branch)))[:3]
@@ -54,8 +54,12 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         if value not in AUTO:
             values["driver"] = True
             _set_driver(values, str(value), f"nvidia_driver_{name}={value}", rules)
-    if branch not in AUTO and version not in AUTO and dotted.major(str(version)) != dotted.major(str(branch)):
-        instead = f"nvidia_driver_branch={dotted.major(str(version))}"
+    if (
+        branch not in AUTO
+        and version not in AUTO
+        and numeric_version.major(str(version)) != numeric_version.major(str(branch))
+    ):
+        instead = f"nvidia_driver_branch={numeric_version.major(str(version))}"
         raise BadInput(f"nvidia_driver_version {version} is not of nvidia_driver_branch {branch}", [instead])
     values |= datacentre.of_driver(variables)
 

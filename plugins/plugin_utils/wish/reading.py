@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, redact
 
 from ..model.errors import BadInput
 from ..rules import Rules
@@ -88,10 +88,10 @@ def choice(key: str, choices: Sequence[str], component: str) -> Reader:
 
 def around(version: str, others: Sequence[str]) -> list[str]:
     """Return the versions next to one that does not exist: up to two below and one above."""
-    wanted = dotted.key(version)
-    ordered = sorted(others, key=dotted.key)
-    below = [each for each in ordered if dotted.key(each) < wanted]
-    above = [each for each in ordered if dotted.key(each) > wanted]
+    wanted = numeric_version.key(version)
+    ordered = sorted(others, key=numeric_version.key)
+    below = [each for each in ordered if numeric_version.key(each) < wanted]
+    above = [each for each in ordered if numeric_version.key(each) > wanted]
     return [*below[-2:], *above[:1]]
 
 

@@ -11,10 +11,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from ansible_collections.gpuwright.node.plugins.module_utils.records import (
     history,
+    history_writer,
     seals,
-)
-from ansible_collections.gpuwright.node.plugins.module_utils.records import (
-    history_writer as remembering,
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.seal import History
 from ansible_collections.gpuwright.node.plugins.modules import node_seal
@@ -31,12 +29,12 @@ def state(version: str, **changes: Any) -> Any:
 
 def begin(node: Tree, remembered: Any = None) -> None:
     host = node.host()
-    remembering.begin(host, remembered, packages.installed(host))
+    history_writer.begin(host, remembered, packages.installed(host))
 
 
 def end(node: Tree) -> None:
     host = node.host()
-    remembering.end(host, packages.installed(host))
+    history_writer.end(host, packages.installed(host))
 
 
 def seen(node: Tree) -> History:
@@ -149,11 +147,11 @@ def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_prov
     node.file("/var/lib/dkms/nvidia/2/build/make.log", "too few arguments")
     node.file("/var/lib/dkms/nvidia/1/build/make.log", "another one")
     for failed in (row, row, row | {"version": "3"}):
-        remembering.begin(node.host(), None, {}, failed)
+        history_writer.begin(node.host(), None, {}, failed)
     assert [each["version"] for each in seen(node)["failed"]] == ["3", "2"]
     assert [each["log"] for each in seen(node)["failed"]] == [None, f"{paths.FAILED}/2-6.12.log"]
     assert (node.root / paths.FAILED.lstrip("/") / "2-6.12.log").read_text() == "too few arguments"
-    remembering.works(node.host(), "2")
+    history_writer.works(node.host(), "2")
     found = history.observe(node.host())
     assert found is not None
     assert [each["version"] for each in found["failed"]] == ["3"]

@@ -28,7 +28,7 @@ def sources() -> dict[str, tuple[bool, str]]:
 
 def built(tmp_path: Path, options: dict[str, Any]) -> Any:
     """What Ansible makes of the script."""
-    path = tmp_path / "look.py"
+    path = tmp_path / "node_session.py"
     path.write_bytes(script.look())
     return module_common.modify_module(
         module_name="gpuwright.node.node_facts",

@@ -9,7 +9,9 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverPin
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import driver_lock
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
+    version_hold,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift, judge
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan, proven
@@ -27,7 +29,7 @@ def facts_with(**lock: Any) -> Any:
 
 
 def test_a_whole_lock_has_no_differences() -> None:
-    assert driver_lock.differences(nodes.provisioned(), HOLDS) == []
+    assert version_hold.differences(nodes.provisioned(), HOLDS) == []
 
 
 @pytest.mark.parametrize(
@@ -40,13 +42,13 @@ def test_a_whole_lock_has_no_differences() -> None:
 def test_each_kind_of_lock_takes_back_what_another_left(
     pin: DriverPin, kind: str, holds: tuple[str, ...], release: tuple[str, ...], excluded: int
 ) -> None:
-    lock = driver_lock.of(nodes.provisioned(), pin)
+    lock = version_hold.of(nodes.provisioned(), pin)
     assert (lock.kind, lock.holds, lock.release, len(lock.excluded)) == (kind, holds, release, excluded)
 
 
 def test_every_package_of_the_set_has_to_be_held_not_only_the_named_ones() -> None:
     facts = facts_with(set=[*SET, "libcuda1", "libnvidia-ml1"])
-    reasons = driver_lock.differences(facts, HOLDS)
+    reasons = version_hold.differences(facts, HOLDS)
     assert reasons[0] == "not held against unattended upgrades: libcuda1, libnvidia-ml1"
     assert reasons[1] == f"{FILE} names other packages than those of the set"
 
@@ -54,22 +56,22 @@ def test_every_package_of_the_set_has_to_be_held_not_only_the_named_ones() -> No
 def test_on_dnf_every_package_of_the_set_has_to_be_locked_too() -> None:
     facts = nodes.merged(facts_with(set=[*SET, "libnvidia-ml"], held=[], pins={}), {"packages": {"manager": "dnf"}})
     pin: DriverPin = {"hold": ["nvidia-driver-cuda"], "stream": "nvidia-driver:580-open"}
-    assert driver_lock.of(facts, pin).holds == (*SET, "libnvidia-ml")
-    assert driver_lock.differences(facts, pin) == ["not held against unattended upgrades: libnvidia-ml"]
-    assert driver_lock.of(facts, KERNEL).holds == ()
+    assert version_hold.of(facts, pin).holds == (*SET, "libnvidia-ml")
+    assert version_hold.differences(facts, pin) == ["not held against unattended upgrades: libnvidia-ml"]
+    assert version_hold.of(facts, KERNEL).holds == ()
 
 
 def test_a_missing_exclusion_and_a_missing_pin_file_are_named() -> None:
     path = "/etc/apt/preferences.d/nvidia-driver-pinning-580"
     facts = facts_with(excluded=None, pins={HOLDS["package"]: {"files": [path], "missing": [path]}})
-    assert driver_lock.differences(facts, HOLDS) == [
+    assert version_hold.differences(facts, HOLDS) == [
         f"{FILE}, which keeps unattended upgrades from the set, is missing",
         f"{path}, the pin of nvidia-driver-pinning-580, is gone",
     ]
 
 
 def test_patterns_are_anchored_and_exact() -> None:
-    assert driver_lock.pattern("nvidia-firmware-580-580.126.20") == r"^nvidia-firmware-580-580\.126\.20$"
+    assert version_hold.pattern("nvidia-firmware-580-580.126.20") == r"^nvidia-firmware-580-580\.126\.20$"
 
 
 def test_the_plan_mends_a_broken_lock_and_the_seal_covers_it() -> None:

@@ -8,7 +8,10 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import exchange, way_back
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
+    exchange,
+    rollback,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -196,6 +199,6 @@ def test_an_interrupted_exchange_is_finished_by_the_exchange_and_not_by_the_repa
 
 def test_the_way_back_does_not_remember_what_a_run_replaced() -> None:
     facts = ubuntu(OLD, mark={"source": "nvidia", "replaces": OLD}) | {"smi": nodes.smi()}
-    remembered = way_back.working(facts)
+    remembered = rollback.working(facts)
     assert remembered is not None
     assert "replaces" not in remembered["stack"]

@@ -208,4 +208,4 @@ def test_a_key_that_waits_needs_a_boot_at_the_console() -> None:
     draft = drafted(facts)
     plan = finish(draft, index(draft) if draft.packages else None)
     assert "Enroll MOK" in str(plan["reboot_reason"])
-    assert sealing.right(draft) == [] or all("loaded" not in finding.reason for finding in sealing.right(draft))
+    assert sealing.unmet(draft) == [] or all("loaded" not in finding.reason for finding in sealing.unmet(draft))

@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_q
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import repositories
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_options
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.roles.driver_steps import step
 
@@ -161,7 +161,7 @@ def test_the_builder_of_each_system_is_found_and_the_steps_name_it(
     system: str, version: str, name: str, steps: str
 ) -> None:
     rules = load_rules()
-    where = situation_from_options([], f"{system}-{version}", "x86_64", {}, rules)
+    where = machine_from_options([], f"{system}-{version}", "x86_64", {}, rules)
     source: Any = {"name": name, "enabled": False}
     found = repositories.builders(replace(where, package_sources=(source,)), rules)
     assert [(row["repository"], row["steps"]) for row in found] == [(name, steps + name)]

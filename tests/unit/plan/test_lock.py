@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, wish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
@@ -21,10 +21,10 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_q
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import (
-    Situation,
-    situation_from_facts,
-    situation_from_options,
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import (
+    Machine,
+    machine_from_facts,
+    machine_from_options,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
@@ -35,11 +35,11 @@ ROOT = Path(__file__).resolve().parents[3]
 WANTS = ("cuda=13.0.3", "cudnn", "container-toolkit", "pytorch")
 
 
-def machine(*cards: str, system: str = "debian-13", arch: str = "x86_64", **assume: Any) -> Situation:
-    return situation_from_options(cards or ("H100",), system, arch, assume, load_rules(), today=TODAY)
+def machine(*cards: str, system: str = "debian-13", arch: str = "x86_64", **assume: Any) -> Machine:
+    return machine_from_options(cards or ("H100",), system, arch, assume, load_rules(), today=TODAY)
 
 
-def made(*wants: str, where: Situation | None = None) -> Any:
+def made(*wants: str, where: Machine | None = None) -> Any:
     """The lock of a wish, as it comes back from its file."""
     chosen = wants or WANTS
     document = lock.make(where or machine(), Wish.from_wants(chosen), load_rules(), wants=chosen, version="0.1.0")
@@ -82,7 +82,7 @@ def schema() -> Any:
     ],
 )
 def test_a_lock_keeps_its_schema_and_names_every_version_exactly(
-    schema: Any, where: Situation, wants: tuple[str, ...]
+    schema: Any, where: Machine, wants: tuple[str, ...]
 ) -> None:
     document = made(*wants, where=where)
     jsonschema.Draft202012Validator(schema).validate(document)
@@ -91,7 +91,7 @@ def test_a_lock_keeps_its_schema_and_names_every_version_exactly(
     versions += [stack[name]["version"] for name in ("cudnn", "nccl", "tensorrt") if name in stack]
     if "container_toolkit" in stack:
         versions.append(stack["container_toolkit"]["version_spec"].removeprefix("=="))
-    assert all(version and len(dotted.key(version)) > 2 for version in versions), versions
+    assert all(version and len(numeric_version.key(version)) > 2 for version in versions), versions
     for framework in stack.get("frameworks", ()):
         assert all("==" in pin for pin in framework["requirements"])
         assert framework["interpreter"]
@@ -436,7 +436,7 @@ def test_the_remedy_is_a_command_that_makes_a_lock_for_the_node() -> None:
 
 def test_a_part_that_only_one_side_has_is_a_difference() -> None:
     document = made()
-    where = situation_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY)
+    where = machine_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY)
     stack = resolver.resolve(where, lock.as_wish(document, {}), load_rules())["stack"]
     assert lock.differences(document, where, stack, load_rules()) == []
     del stack["cudnn"]
@@ -460,7 +460,7 @@ def test_a_part_that_only_one_side_has_is_a_difference() -> None:
 )
 def test_a_value_that_differs_is_named_with_both_sides(part: str, key: str, value: Any) -> None:
     document = made()
-    where = situation_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY)
+    where = machine_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY)
     stack = resolver.resolve(where, lock.as_wish(document, {}), load_rules())["stack"]
     row = document["stack"][part]
     (row[0] if isinstance(row, list) else row)[key] = value
@@ -469,7 +469,7 @@ def test_a_value_that_differs_is_named_with_both_sides(part: str, key: str, valu
     assert (value[0] if isinstance(value, list) else value) in found["text"]
 
 
-def differing(document: Any, where: Situation) -> str:
+def differing(document: Any, where: Machine) -> str:
     """Why a node differs, where the lock was changed by hand."""
     stack = resolver.resolve(where, lock.as_wish(document, {}), load_rules())["stack"]
     document["stack"]["frameworks"][0]["constraints"] = ["numpy<2"]
@@ -480,7 +480,7 @@ def differing(document: Any, where: Situation) -> str:
 def test_where_the_machine_is_the_same_other_rules_are_named_as_the_reason() -> None:
     document = made()
     document["rules"] = {"generated": "2026-01-01", "digest": "other"}
-    told = differing(document, situation_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY))
+    told = differing(document, machine_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY))
     rules = load_rules()
     here = f"of {rules['generated']}, {rules['digest'][:8]}"
     assert told == f"by other rules (of 2026-01-01, other, gpuwright 0.1.0; here {here})"
@@ -489,20 +489,20 @@ def test_where_the_machine_is_the_same_other_rules_are_named_as_the_reason() -> 
 def test_other_rules_and_another_machine_are_both_named() -> None:
     document = made(where=machine("A100"))
     document["rules"]["digest"] = "other"
-    told = differing(document, situation_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY))
+    told = differing(document, machine_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY))
     assert told.startswith("for another machine (cards A100")
     assert ") and by other rules (of" in told
 
 
 def test_a_kernel_is_named_only_where_nothing_else_differs() -> None:
-    where = replace(situation_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY), kernel="6.12.1")
+    where = replace(machine_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY), kernel="6.12.1")
     same = machine("H100", kernel="6.12.94")
     assert differing(made(where=same), where) == "for another machine (kernel 6.12.94, here 6.12.1)"
     assert differing(made(), where) == "", "the lock was made without a kernel"
 
 
 def test_what_a_machine_has_besides_is_no_difference() -> None:
-    where = situation_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY)
+    where = machine_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY)
     richer = replace(where, environment="vm", secure_boot=None, pythons=("3.13", "3.12"), cards=where.cards * 4)
     assert differing(made(), richer) == ""
 

@@ -562,11 +562,11 @@ def test_after_an_apply_a_missing_seal_is_no_reason_and_a_wrong_outcome_is() -> 
     applied = plan(nodes.bare())["stack"]
     good = make_draft(nodes.provisioned(), wish(), load_rules(), request(applied=applied))
     assert isinstance(good, Draft)
-    assert sealing.right(good) == []
+    assert sealing.unmet(good) == []
     unloaded = nodes.provisioned(kernel={"initramfs": {"blacklist_inside": False}})
     bad = make_draft(unloaded, wish(), load_rules(), request(applied=applied))
     assert isinstance(bad, Draft)
-    assert [finding.action for finding in sealing.right(bad)] == ["configure"]
+    assert [finding.action for finding in sealing.unmet(bad)] == ["configure"]
 
 
 def test_a_change_that_only_the_index_decided_leaves_the_seal_alone(done: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED, Component, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Manages
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
@@ -48,7 +48,7 @@ def test_a_room_answers_everything_that_the_loop_asks(component: Component, stac
     assert all(check["id"] for check in component.judge(View(facts), stack))
     assert all(isinstance(key, str) for key in component.removes(facts, []))
     branch = component.branch(stack)
-    assert branch is None or dotted.major(branch) == branch
+    assert branch is None or numeric_version.major(branch) == branch
 
 
 @EVERY

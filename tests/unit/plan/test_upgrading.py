@@ -189,7 +189,7 @@ def test_what_nothing_takes_along_is_named_so_that_the_whole_set_moves() -> None
 
     # A repair may bring what has the right version now to another one.
     there = nodes.merged(facts, {"packages": {"installed": {"nvidia-modprobe": f"{nodes.DRIVER}-1"}}})
-    for interrupted, along in ((False, set()), (True, {"nvidia-modprobe"})):
+    for interrupted, companions in ((False, set()), (True, {"nvidia-modprobe"})):
         there["packages"] |= {
             "interrupted": interrupted,
             "interrupted_detail": "half-configured" if interrupted else None,
@@ -197,7 +197,7 @@ def test_what_nothing_takes_along_is_named_so_that_the_whole_set_moves() -> None
         draft_there = make_draft(there, wanted, RULES, request())
         assert isinstance(draft_there, Draft)
         again = index_query.tightened(draft_there, index) or draft_there
-        assert set(again.packages) - set(draft_there.packages) == along
+        assert set(again.packages) - set(draft_there.packages) == companions
 
     # An upgrade asks for all of the set, and names what goes to the driver's version.
     moving = make_draft(facts, wanted, RULES, request(verb="upgrade"))

@@ -245,7 +245,7 @@ def test_a_python_that_is_asked_for_gives_way_to_none() -> None:
 
 
 def _asked_again(facts: Any, offered: set[str], *wants: str) -> tuple[Draft, Any, dict[str, list[str]]]:
-    """The draft that the index of a machine leaves, as look.py makes it: the index has everything else, and of the Pythons these."""
+    """The draft that the index of a machine leaves, as a session makes it: the index has all else, and these Pythons."""
     lacking: dict[str, list[str]] = {}
     for _turn in range(5):
         draft = make_draft(facts, wish(gpuwright_want=[*wants]), load_rules(), request(absent=lacking))

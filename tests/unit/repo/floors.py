@@ -48,7 +48,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "command line",
         (
-            *("gpuwright.continuation", "gpuwright.knowledge", "gpuwright.privilege", "gpuwright.progress"),
+            *("gpuwright.resume", "gpuwright.knowledge", "gpuwright.privilege", "gpuwright.progress"),
             *("gpuwright.reasons", "gpuwright.records", "gpuwright.request", "gpuwright.runner", "gpuwright.runs"),
             *("gpuwright.show", "gpuwright.show_status", "gpuwright.told", "gpuwright.hostrun"),
         ),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import remedies
@@ -40,7 +40,7 @@ def answering(rules: Any) -> Resolve:
     ) -> Any:
         cards = [gpus] if isinstance(gpus, str) else gpus
         variables = assume.pop("wish", {})
-        where = situation.situation_from_options(cards, os, arch, assume, rules, today=today)
+        where = machine.machine_from_options(cards, os, arch, assume, rules, today=today)
         wished = Wish.from_variables({**variables, "gpuwright_want": list(wants)}, rules)
         return resolver.resolve(where, wished, rules)
 
@@ -95,7 +95,7 @@ def answer(rules: Any) -> Resolve:
 
     def run(seen: Any, *wants: str, wish: Any = None, **options: Any) -> Any:
         wished = Wish.from_variables({**(wish or {}), "gpuwright_want": list(wants)}, rules)
-        where = situation.situation_from_facts(seen, wished, rules, today=TODAY, **options)
+        where = machine.machine_from_facts(seen, wished, rules, today=TODAY, **options)
         return resolver.resolve(where, wished, rules)
 
     return run

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import catalogue
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_options
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
 from .conftest import TODAY, Resolve
@@ -148,11 +148,13 @@ def test_a_device_id_names_two_cards_only_where_memory_tells_them_apart(rules: d
 
 
 def test_the_first_driver_of_a_card_is_the_one_of_the_list_of_first_builds(rules: dict[str, Any]) -> None:
-    listed = {row["pci"]: min(row["first"], key=dotted.key) for row in rules["driver_branches"]["first_builds"]}
+    listed = {
+        row["pci"]: min(row["first"], key=numeric_version.key) for row in rules["driver_branches"]["first_builds"]
+    }
     for row in rules["gpus"]["rows"]:
         found = [listed[device] for device in row["pci"] if device in listed]
         if found:
-            assert row["first_driver"] == min(found, key=dotted.key), row["name"]
+            assert row["first_driver"] == min(found, key=numeric_version.key), row["name"]
 
 
 def test_a_laptop_card_is_driven_from_the_build_on_that_names_it(resolve: Resolve) -> None:
@@ -338,5 +340,5 @@ def test_the_boards_named_jetson_are_known(written: str, meant: str, capability:
 
 
 def test_a_jetson_that_is_only_named_has_an_arm_processor(rules: dict[str, Any]) -> None:
-    where = situation_from_options(["Jetson Orin Nano"], "ubuntu-22.04", None, None, rules)
+    where = machine_from_options(["Jetson Orin Nano"], "ubuntu-22.04", None, None, rules)
     assert (where.arch, where.assumed["arch"], where.environment) == ("aarch64", "aarch64", "jetson")

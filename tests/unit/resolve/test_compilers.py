@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers, machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 Resolve = Callable[..., Any]
@@ -56,7 +56,7 @@ def test_a_c_library_that_nvcc_does_not_know_is_warned_of_with_the_toolkit_that_
 
 
 def with_gcc(gcc: str | None, os: str, want: str, rules: Any) -> Any:
-    where = situation.situation_from_options(["H100"], os, "x86_64", None, rules, today=date(2026, 11, 20))
+    where = machine.machine_from_options(["H100"], os, "x86_64", None, rules, today=date(2026, 11, 20))
     wish = Wish.from_variables({**KEYS, "gpuwright_want": [want]}, rules)
     return resolver.resolve(replace(where, gcc=gcc), wish, rules)
 
@@ -87,6 +87,6 @@ def test_a_gcc_is_no_reason_to_leave_the_toolkit_that_the_driver_brings_in_full(
 
 
 def test_the_gcc_of_a_machine_comes_from_its_facts(facts: Any, rules: Any) -> None:
-    assert situation.situation_from_facts(facts, Wish(), rules).gcc is None
+    assert machine.machine_from_facts(facts, Wish(), rules).gcc is None
     facts["kernel"]["compiler"] = {"built_with": "gcc 14", "available": "14.2"}
-    assert situation.situation_from_facts(facts, Wish(), rules).gcc == "14.2"
+    assert machine.machine_from_facts(facts, Wish(), rules).gcc == "14.2"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.mig import fits
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import BadInput, Wish
 
@@ -84,7 +84,7 @@ def test_other_cards_are_not_taken_for_a_board_with_switches(
 def test_a_host_whose_fabric_only_its_ports_tell_has_one_too(rules: Any) -> None:
     facts = copy.deepcopy(FACTS)
     facts["pci"] |= {"nvswitches": [], "nvlink5": True}
-    where = situation.situation_from_facts(facts, Wish(), rules, today=TODAY)
+    where = machine.machine_from_facts(facts, Wish(), rules, today=TODAY)
     fabric = stack(resolver.resolve(where, Wish.from_wants(["driver"], rules), rules))["driver"]["fabric"]
     assert fabric["services"] == ["nvidia-fabricmanager.service"]
     assert fabric["modules"] == ["ib_umad"]
@@ -211,7 +211,7 @@ def test_an_enrolled_key_is_no_warning(rules: Any, state: str | None, warned: bo
     facts = copy.deepcopy(FACTS)
     facts["boot"] |= {"secure_boot": True, "signing_key": {"path": "/var/lib/dkms/mok.pub", "state": state}}
     wish = Wish.from_wants(["driver", "driver-source=nvidia"], rules)
-    where = situation.situation_from_facts(facts, wish, rules, today=TODAY)
+    where = machine.machine_from_facts(facts, wish, rules, today=TODAY)
     answer = resolver.resolve(where, wish, rules)
     assert ("driver.secure-boot" in {row["rule"] for row in answer["warnings"]}) == warned
     assert ("driver.secure-boot" in {row["rule"] for row in answer["why"]}) != warned

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.situation import situation_from_facts
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_facts
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
@@ -144,10 +144,10 @@ def test_an_upgrade_of_a_file_goes_to_the_newest_build_that_has_a_checksum(
 ) -> None:
     given = Wish.from_variables({**GIVEN, "nvidia_driver_source": "runfile", "nvidia_driver_version": there})
     rules = load_rules()
-    fresh = resolver.resolve(situation_from_facts(facts, given, rules, today=TODAY), given, rules)["stack"]["driver"]
+    fresh = resolver.resolve(machine_from_facts(facts, given, rules, today=TODAY), given, rules)["stack"]["driver"]
     seen = with_driver(facts, there, owner="runfile", source="runfile")
     seen["seals"] = {"nvidia_driver": {"state": "good", "stack": fresh}}
-    where = replace(situation_from_facts(seen, Wish(), rules, today=TODAY), moves=moves)
+    where = replace(machine_from_facts(seen, Wish(), rules, today=TODAY), moves=moves)
     assert resolver.resolve(where, Wish(), rules)["stack"]["driver"]["version"] == leads_to
 
 

@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks as component
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, frameworks, lock, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import (
+    cards,
+    frameworks,
+    lock,
+    machine,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, specifiers
 from tests.property import remedies
@@ -56,7 +61,7 @@ def rules_of(entries: list[Any]) -> set[str]:
 )
 def test_releases_stand_in_their_order_for_the_last_is_taken_for_the_newest(rules: Any, table: str, rows: str) -> None:
     versions = [row["version"] for row in rules[table][rows]]
-    assert versions == sorted(versions, key=dotted.key)
+    assert versions == sorted(versions, key=numeric_version.key)
 
 
 def test_every_variant_of_jax_has_its_plugin(rules: Any) -> None:
@@ -155,9 +160,7 @@ def test_dali_is_left_out_where_there_is_no_card(resolve: Resolve) -> None:
 def test_a_release_that_was_withdrawn_is_passed_over(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     changed["jax"]["releases"][-1]["yanked"] = True
-    where = situation.situation_from_options(
-        ["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20)
-    )
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
     answer = resolver.resolve(where, Wish.from_wants(["jax"], changed), changed)
     assert environment(answer)["version"] == rules["jax"]["releases"][-2]["version"]
 
@@ -165,9 +168,7 @@ def test_a_release_that_was_withdrawn_is_passed_over(rules: Any) -> None:
 def test_what_is_not_confirmed_is_given_only_on_request_and_with_a_warning(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     changed["tensorflow"]["releases"][-1]["confirmed"] = False
-    where = situation.situation_from_options(
-        ["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20)
-    )
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
     plain = resolver.resolve(where, Wish.from_wants(["tensorflow"], changed), changed)
     assert environment(plain)["version"] == "2.20.0"
     asked = resolver.resolve(where, Wish.from_wants(["tensorflow=2.21.0"], changed), changed)
@@ -262,11 +263,11 @@ def test_constraints_are_always_there_and_hold_what_the_card_can_do(
         return
     entry = environment(answer)
     assert entry["constraints"]
-    old = not dotted.at_least(gpus.identify(card, rules)["compute_capability"], "7.5")
+    old = not numeric_version.at_least(gpus.identify(card, rules)["compute_capability"], "7.5")
     for package, spec in pins(entry).items():
         if package.startswith("nvidia-cudnn"):
             assert spec.startswith("==")
-            assert not old or dotted.at_least("9.10.2.21", spec[2:])
+            assert not old or numeric_version.at_least("9.10.2.21", spec[2:])
 
 
 # refusals ----------------------------------------------------------------------------------------------
@@ -368,9 +369,7 @@ def test_cards_without_a_release_in_common_are_named_as_a_pair(rules: Any) -> No
         {**source, "from_version": "2.19.0", "to_version": None, "min_compute_capability": "8.6"},
     ]
     for names, fits in ((["A100"], True), (["H100"], True), (["A100", "H100"], False)):
-        where = situation.situation_from_options(
-            names, "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20)
-        )
+        where = machine.machine_from_options(names, "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
         # The A100 (8.0) passes the first limit only, the H100 (9.0) the second only.
         wish = Wish.from_wants(["tensorflow"], changed)
         answer = resolver.resolve(where, wish, changed)
@@ -407,7 +406,7 @@ IMPOSSIBLE = [
 
 @pytest.mark.parametrize(("card", "os", "wants"), IMPOSSIBLE)
 def test_the_wish_that_is_suggested_resolves(rules: Any, card: str, os: str, wants: list[str]) -> None:
-    where = situation.situation_from_options([card], os, "x86_64", None, rules, today=date(2026, 11, 20))
+    where = machine.machine_from_options([card], os, "x86_64", None, rules, today=date(2026, 11, 20))
     wish = Wish.from_wants(wants, rules)
     answer = resolver.resolve(where, wish, rules)
     assert not answer["ok"]
@@ -415,7 +414,7 @@ def test_the_wish_that_is_suggested_resolves(rules: Any, card: str, os: str, wan
 
 
 def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: Any) -> None:
-    where = situation.situation_from_options(
+    where = machine.machine_from_options(
         ["H100"], "ubuntu-24.04", "x86_64", {"python": "3.10,3.13"}, rules, today=date(2026, 11, 20)
     )
     wish = Wish.from_wants(["tensorflow==2.16.2", "jax==0.12.0"], rules)
@@ -701,7 +700,7 @@ def test_the_systems_own_python_is_taken_where_the_release_has_no_wheels_for_a_n
     ("there", "taken"), [("3.9,3.11", "3.11"), ("3.9,3.13", "3.13"), ("3.9,3.13,3.12", "3.12"), ("3.9,3.8", "3.12")]
 )
 def test_a_newer_python_that_is_there_is_taken_before_one_is_installed(rules: Any, there: str, taken: str) -> None:
-    where = situation.situation_from_options(["H100"], "rocky-9", "x86_64", {"python": there}, rules)
+    where = machine.machine_from_options(["H100"], "rocky-9", "x86_64", {"python": there}, rules)
     answer = resolver.resolve(where, Wish.from_wants(["pytorch"], rules), rules)
     assert environment(answer)["interpreter"] == taken
     beside = any(entry["rule"] == "frameworks.python-beside" for entry in answer["why"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, situation, targets
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, machine, targets
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, Wish
 
 Resolve = Callable[..., Any]
@@ -684,7 +684,7 @@ def test_code_runs_on_newer_cards_of_its_generation(capability: str, carried: li
 def test_a_key_that_the_systems_verifier_rejects_is_refused_early(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     next(row for row in changed["upstreams"]["repositories"] if row["distro"] == "debian13")["key"] = "3bf863cc"
-    where = situation.situation_from_options(["H100"], "debian-13", "x86_64", None, changed, today=date(2026, 11, 20))
+    where = machine.machine_from_options(["H100"], "debian-13", "x86_64", None, changed, today=date(2026, 11, 20))
     answer = resolver.resolve(where, Wish.from_wants(["driver-source=nvidia"], changed), changed)
     assert rules_of(answer["conflicts"]) == {"repository.key-sha1"}
 
@@ -730,18 +730,16 @@ def test_an_assumption_that_cannot_be_read_is_bad_input(resolve: Resolve, key: s
 
 
 def test_assumptions_are_also_read_as_key_and_value(rules: Any) -> None:
-    where = situation.situation_from_options(
-        ["H100"], "debian-13", "amd64", ["kernel=6.12.107", "secure_boot=yes"], rules
-    )
+    where = machine.machine_from_options(["H100"], "debian-13", "amd64", ["kernel=6.12.107", "secure_boot=yes"], rules)
     assert (where.kernel, where.secure_boot, where.arch) == ("6.12.107", True, "x86_64")
     with pytest.raises(BadInput):
-        situation.situation_from_options(["H100"], "debian-13", "x86_64", ["kernel"], rules)
+        machine.machine_from_options(["H100"], "debian-13", "x86_64", ["kernel"], rules)
     with pytest.raises(BadInput):
-        situation.situation_from_options(["H100"], "debian-13", "riscv64", None, rules)
+        machine.machine_from_options(["H100"], "debian-13", "riscv64", None, rules)
 
 
 def test_resolving_takes_less_than_fifty_milliseconds(rules: Any) -> None:
-    where = situation.situation_from_options(["H100"], "debian-13", "x86_64", None, rules, today=date(2026, 11, 20))
+    where = machine.machine_from_options(["H100"], "debian-13", "x86_64", None, rules, today=date(2026, 11, 20))
     wish = Wish.from_wants(DEFAULT_WANTS, rules)
     spans = []
     for _ in range(5):

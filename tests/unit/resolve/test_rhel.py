@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation, systems
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine, systems
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.resolve.conftest import FACTS, TODAY, Resolve
 
@@ -29,7 +29,7 @@ def observed(rules: Any, system: str, *wants: str, **changes: Any) -> Any:
     given = changes.pop("wish", {})
     facts["boot"] = {**FACTS["boot"], **changes}
     wish = Wish.from_variables({"gpuwright_want": list(wants), **given}, rules)
-    where = situation.situation_from_facts(facts, wish, rules, today=TODAY)
+    where = machine.machine_from_facts(facts, wish, rules, today=TODAY)
     return resolver.resolve(where, wish, rules)
 
 

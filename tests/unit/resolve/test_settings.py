@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import look
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import node_session as look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, settings
 
@@ -147,7 +147,7 @@ def test_a_roles_own_boolean_that_was_written_as_text_is_what_it_says_too() -> N
             return {name: given[name] for name in names if name in given}
 
     given = {"nvidia_driver_persistence": "false", "nvidia_driver_allow_kernel": "no"}
-    inputs = look.Look(cast("Any", Action()), {"inventory_hostname": "n1", **given}).inputs()
+    inputs = look.NodeSession(cast("Any", Action()), {"inventory_hostname": "n1", **given}).inputs()
     assert inputs["nvidia_driver"] == {"nvidia_driver_persistence": False, "nvidia_driver_allow_kernel": False}
 
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import driver_lock, swap
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
+    swap,
+    version_hold,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import work as beginning
 from tests.unit.plan import nodes
 
@@ -307,14 +310,14 @@ def test_the_file_is_run_where_it_did_not_bring_this_very_build(
     ],
 )  # fmt: skip
 def test_a_pin_that_gave_way_is_known_by_its_configuration(said: list[str], left: list[str]) -> None:
-    assert driver_lock.left_pins(said) == left
+    assert version_hold.left_pins(said) == left
 
 
 # --- the way back -----------------------------------------------------------------------------------------------------
 
 
 def restore(**changes: Any) -> dict[str, Any]:
-    """A return to packages, see plan/way_back.py."""
+    """A return to packages, see plan/rollback.py."""
     return {
         "version": "580.126.20", "source": "nvidia", "packages": {"libcuda1": "580.126.20-1"}, "files": {},
         "install": ["libcuda1=580.126.20-1"], "remove": ["nvidia-new"], "hold": ["libcuda1"], "unhold": ["nvidia-new", "other"],

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, reboot
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report import afterwards
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import resume
 from tests.unit.plan import nodes
 
 _KERNEL = "6.12.94+deb13-amd64"
@@ -154,7 +154,7 @@ def test_the_role_and_the_record_agree_on_who_goes_on(variables: dict[str, Any],
     said = {name: variables.get(f"gpuwright_{name}", False) for name in ("local", "no_reboot")}
     found = boot(node(), said={**said, "allowed": False, "resume": variables.get("gpuwright_resume", {})})
     assert bool(found["resume"]) is prepared
-    assert afterwards.resume(variables)["prepared"] is prepared
+    assert resume.resume(variables)["prepared"] is prepared
 
 
 # --- the last look before the screen goes dark ------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import jinja2
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import continuation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import resume
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/reboot"
 UNIT = "gpuwright-resume.service"
@@ -45,7 +45,7 @@ class Machine:
         program = root / "it's python"
         program.write_text(f"#!/bin/sh\n{command}\n")
         program.chmod(0o755)
-        resume: continuation.Prepared = {
+        prepared: resume.Prepared = {
             "command": [str(program), "-m", "gpuwright", "--want=pytorch>=2.7 'x'"],
             "program": {},
             "files": {"wish.json": {}, "variables-0.json": {}},
@@ -55,7 +55,7 @@ class Machine:
         self.script.write_text(
             render(
                 "gpuwright-resume.sh.j2",
-                __reboot_words=continuation.words(resume),
+                __reboot_words=resume.words(prepared),
                 __reboot_resume_directory=str(self.job),
                 limit=limit,
             )
@@ -186,8 +186,8 @@ def test_the_unit_runs_once_at_the_next_boot_and_has_a_limit() -> None:
 
 def test_the_documents_are_written_for_root_alone_as_they_were() -> None:
     files = {"wish.json": {"cuda_versions": ["13.0"], "b": None}, "variables-0.json": {"a": "{{ ü }}"}}
-    prepared: continuation.Prepared = {"command": ["x"], "program": {}, "files": files, "environment": {}}
-    wish, variables = continuation.documents(prepared)
+    prepared: resume.Prepared = {"command": ["x"], "program": {}, "files": files, "environment": {}}
+    wish, variables = resume.documents(prepared)
     assert wish == {
         "path": "/var/lib/gpuwright/resume/wish.json",
         "content": '{\n    "b": null,\n    "cuda_versions": [\n        "13.0"\n    ]\n}\n',
@@ -206,7 +206,7 @@ def test_the_script_is_clean(tmp_path: Path) -> None:
 def test_the_playbooks_names_are_those_that_the_command_line_and_the_node_use() -> None:
     from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
     from ansible_collections.gpuwright.node.plugins.module_utils.records import resume as on_node
-    from gpuwright import continuation as prepared
+    from gpuwright import resume as prepared
 
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
     assert variables["__reboot_resume_directory"] == str(prepared.DIRECTORY) == paths.RESUME

@@ -19,7 +19,12 @@ from ansible_collections.gpuwright.node.plugins.filter import credentials as fil
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python, fetch, private_apt, private_dnf
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
+    dnf_python,
+    fetch,
+    private_apt,
+    private_dnf,
+)
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import sources as packages_sources
 from ansible_collections.gpuwright.node.plugins.modules import package_index, package_sources, repository_key
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import sources

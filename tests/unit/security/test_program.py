@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 import gpuwright
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, program, run
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.records import resume as continuation
+from ansible_collections.gpuwright.node.plugins.module_utils.records import resume
 from ansible_collections.gpuwright.node.plugins.modules import resume_program
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import installation
 from tests.unit.modules import run_module
@@ -187,16 +187,16 @@ def test_the_copy_goes_with_what_waits_and_not_from_under_what_runs(tmp_path: Pa
     copy = tmp_path / paths.RESUME_PROGRAM[1:]
     (copy / "lib").mkdir(parents=True)
     if waits:
-        unit = tmp_path / continuation.UNITS[1:] / continuation.UNIT
+        unit = tmp_path / resume.UNITS[1:] / resume.UNIT
         unit.parent.mkdir(parents=True)
         unit.touch()
-    gone = continuation.drop(Host(root=str(tmp_path)), check=False)
+    gone = resume.drop(Host(root=str(tmp_path)), check=False)
     assert (paths.RESUME_PROGRAM in gone) is waits
     assert copy.exists() is not waits
 
 
 def test_the_names_are_those_of_the_command_line() -> None:
-    from gpuwright import continuation as command_line
+    from gpuwright import resume as command_line
 
     assert str(command_line.PROGRAM) == paths.RESUME_PROGRAM
     assert set(installation.PROGRAMS) == set(program.PROGRAMS)

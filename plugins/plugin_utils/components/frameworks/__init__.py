@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import judge_files
 
 from ...model.stack import Stack
@@ -84,7 +84,7 @@ def _interpreter(framework: Mapping[str, Any], context: Context) -> list[str]:
     """The package with a Python that is not there yet; named in the plan, so that the index is asked for it before anything changes."""
     wished = str(framework["interpreter"])
     there = [str(each["version"]) for each in context.facts["python"]["interpreters"]]
-    if any(dotted.belongs(version, wished) for version in there):
+    if any(numeric_version.belongs(version, wished) for version in there):
         return []
     return [contents.maker(wished, context.facts["os"]["family"])]
 
@@ -129,7 +129,7 @@ def _wrong(framework: Mapping[str, Any], environment: Mapping[str, Any], present
     """What is not as wished in an environment: its Python, what it lacks, what it has in another version than it may."""
     told = []
     python = environment.get("python")
-    if python and not dotted.belongs(str(python), str(framework["interpreter"])):
+    if python and not numeric_version.belongs(str(python), str(framework["interpreter"])):
         told.append(f"has Python {python} instead of {framework['interpreter']}")
     locked = [f"{wheel['name']}=={wheel['version']}" for wheel in framework.get("wheels") or ()]
     lacking = [pin for pin in dict.fromkeys([*framework["requirements"], *locked]) if not _satisfied(pin, present)]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base.dotted import upstream
+from ansible_collections.gpuwright.node.plugins.module_utils.base.numeric_version import upstream
 
 from ...model import index_answer, sections
 from ...model.errors import StepRefused
@@ -28,7 +28,18 @@ from ..base import (
     repository_findings,
 )
 from ..demand import Demand, continues
-from . import driver_lock, exchange, fabric, installed, places, returning, runfile, secure_boot, signed_modules, work
+from . import (
+    exchange,
+    fabric,
+    installed,
+    places,
+    returning,
+    runfile,
+    secure_boot,
+    signed_modules,
+    version_hold,
+    work,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
@@ -85,12 +96,12 @@ def manages(context: Context) -> Manages:
     if driver["adopted"]:
         return Manages(packages=sorted(context.facts["driver"]["packages"] or {}))
     named = [name for name in driver["packages"] if not name.startswith(HEADERS)]
-    locked = driver_lock.of(context.facts, driver["pin"])
+    locked = version_hold.of(context.facts, driver["pin"])
     return Manages(
         files=[
             *repository_files(context, SOURCES.get(driver["source"], ())),
             *KERNEL_HOOKS.get(context.facts["os"]["family"], []),
-            *driver_lock.files(context.facts, driver["pin"]),
+            *version_hold.files(context.facts, driver["pin"]),
             *fabric.files(driver),
             *(PERSISTENCE_FILES if _persistence_is_static(context) else ()),
         ],
@@ -108,7 +119,7 @@ def inputs(context: Context) -> Mapping[str, object]:
     return {**chosen, "version": driver["version"] if not driver["adopted"] else None}
 
 
-def brings(context: Context) -> Brings:
+def target_driver(context: Context) -> Brings:
     """The driver that the stack leads to: version, modules and source, and the kernel that it is for."""
     driver = context.stack["driver"]
     named = [
@@ -245,7 +256,7 @@ def preferred(context: Context, kept: str | None) -> str | None:
 
 
 def _package_findings(context: Context, driver: DriverStack) -> list[Finding]:
-    packages = [*driver["packages"], *context.along]
+    packages = [*driver["packages"], *context.companions]
     missing = missing_packages(context, driver["packages"])
     replaced = exchange.replaced(context.facts, driver)
     if missing or replaced:
@@ -305,10 +316,10 @@ def _target(context: Context, driver: DriverStack) -> str:
 
 
 def _lock_findings(context: Context, driver: DriverStack) -> list[Finding]:
-    files = driver_lock.files(context.facts, driver["pin"])
+    files = version_hold.files(context.facts, driver["pin"])
     return [
         Finding("configure", reason, files=[path for path in files if reason.startswith(path)])
-        for reason in driver_lock.differences(context.facts, driver["pin"])
+        for reason in version_hold.differences(context.facts, driver["pin"])
     ]
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ....module_utils.base import dotted
+from ....module_utils.base import numeric_version
 from ....module_utils.observe import driver as observed
 from ....module_utils.observe.driver_set import PINNING
 from ...model import sections
@@ -78,8 +78,8 @@ def _is_from_another(facts: Facts, driver: DriverStack) -> bool:
 def _has_other_names(facts: Facts, driver: DriverStack) -> bool:
     """Whether a driver of another branch is there, and packages of the wished one are not there under any version."""
     there: Mapping[str, str] = facts["driver"]["packages"] or {}
-    builds = {dotted.upstream(there[name]) for name in _of_driver(there) if observed.CORE.match(name)}
-    branches = {dotted.major(build) for build in builds if _BUILD.fullmatch(build)}
+    builds = {numeric_version.upstream(there[name]) for name in _of_driver(there) if observed.CORE.match(name)}
+    branches = {numeric_version.major(build) for build in builds if _BUILD.fullmatch(build)}
     return bool(branches - {driver["branch"]}) and not there.keys() >= set(_of_driver(driver["packages"]))
 
 
@@ -122,7 +122,9 @@ def _of_builds(facts: Facts) -> dict[str, str]:
     nvidia-settings or libnvidia-egl-wayland1, which are versioned by themselves, serve a driver of any source.
     """
     there: Mapping[str, str] = facts["driver"]["packages"] or {}
-    builds = {dotted.upstream(version) for name, version in there.items() if observed.CORE.match(name)}
+    builds = {numeric_version.upstream(version) for name, version in there.items() if observed.CORE.match(name)}
     return {
-        name: version for name, version in there.items() if dotted.upstream(version) in builds or PINNING.match(name)
+        name: version
+        for name, version in there.items()
+        if numeric_version.upstream(version) in builds or PINNING.match(name)
     }

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
-from ansible_collections.gpuwright.node.plugins.module_utils.base.dotted import upstream
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.numeric_version import upstream
 
 from ...model import index_answer, sections
 from ..base import Context, Finding
@@ -174,4 +174,4 @@ def mismatch(
 def _common(names: Iterable[str], index: PackageIndex) -> str | None:
     """The newest version of which the index has every package."""
     offered = [set(map(upstream, index_answer.versions(index, name))) for name in names]
-    return max(set.intersection(*offered), key=dotted.key, default=None)
+    return max(set.intersection(*offered), key=numeric_version.key, default=None)

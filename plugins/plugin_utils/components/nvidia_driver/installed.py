@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ...model import sections
 from ..base import Context, Plan
-from . import driver_lock, driver_module, fabric, kernels, places, runfile
+from . import driver_module, fabric, kernels, places, runfile, version_hold
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
@@ -25,7 +25,7 @@ class Installed(TypedDict):
     more: bool
     runfile: bool
     build: driver_module.Build | None
-    lock: driver_lock.Locking
+    lock: version_hold.Locking
 
 
 class Hooks(TypedDict):
@@ -103,7 +103,7 @@ def installed(context: Context, plan: Plan) -> Installed:
     file = bool(driver.get("runfile")) and not runfile.is_there(context.facts, driver)
     if build is None:
         return _completed(context, plan, file=file)
-    return {"more": True, "runfile": file, "build": build, "lock": driver_lock.work(context.facts, driver)}
+    return {"more": True, "runfile": file, "build": build, "lock": version_hold.work(context.facts, driver)}
 
 
 def built(context: Context, plan: Plan) -> Installed:
@@ -113,7 +113,7 @@ def built(context: Context, plan: Plan) -> Installed:
 
 def _completed(context: Context, plan: Plan, *, file: bool) -> Installed:
     kernels.came(plan["given"]["kernels"], context)
-    lock = driver_lock.work(context.facts, _driver(plan))
+    lock = version_hold.work(context.facts, _driver(plan))
     return {"more": bool(file or lock["pin"] or lock["absent"]), "runfile": file, "build": None, "lock": lock}
 
 
@@ -121,7 +121,7 @@ def verified(context: Context, plan: Plan) -> Verified:
     """Whether the next kernel has the module. Raises Refusal where the lock has no effect."""
     driver, given = _driver(plan), plan["given"]
     if not (driver["adopted"] or plan["restore"]):
-        driver_lock.judge(context.facts, driver, given["upgrade"])
+        version_hold.judge(context.facts, driver, given["upgrade"])
     return {
         "fault": driver_module.fault(context, driver),
         "hooks": _hooks(context, driver),

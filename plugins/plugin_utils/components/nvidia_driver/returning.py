@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The way back to a driver that worked, as data (``plan.restore``, see plan/way_back.py): every package of it at the version that it had,
+"""The way back to a driver that worked, as data (``plan.restore``, see plan/rollback.py): every package of it at the version that it had,
 from the index or from the files that were kept, and what came since removed, in one transaction; or NVIDIA's file run again.
 
 What is there after it is compared, whatever the package manager or the installer says.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ...model.errors import StepRefused
 from ..base import Context, Plan
-from . import driver_lock, runfile, swap
+from . import runfile, swap, version_hold
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
@@ -38,7 +38,7 @@ class Restored(TypedDict):
 
     locks: bool
     unattended: bool
-    lock: driver_lock.Locking
+    lock: version_hold.Locking
 
 
 def work(context: Context, plan: Plan) -> Return:
@@ -64,7 +64,7 @@ def exchange(context: Context, plan: Plan) -> swap.Exchange:
 
 def restored(context: Context, plan: Plan) -> Restored:
     """What locks the driver that is back; of a driver of NVIDIA's file no lock stays of packages that are gone."""
-    lock, restore = driver_lock.work(context.facts, _driver(plan)), plan["restore"]
+    lock, restore = version_hold.work(context.facts, _driver(plan)), plan["restore"]
     is_apt, of_file = context.facts["packages"]["manager"] == "apt", restore["source"] == "runfile"
     return {
         # Of packages the transaction of apt has the holds.

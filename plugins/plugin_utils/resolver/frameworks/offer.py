@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish
 from ..log import Entry, Log
-from ..situation import Card
+from ..machine import Card
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Platform:
     """What an environment is made for; python is the interpreter that was chosen for it."""
 
     cards: Sequence[Card]
@@ -69,5 +69,5 @@ class Framework(Protocol):
     def card_reasons(self, offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:
         """Why the wheels do not run on these cards or this architecture."""
 
-    def contents(self, offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
+    def contents(self, offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents:
         """What is installed for the machine."""

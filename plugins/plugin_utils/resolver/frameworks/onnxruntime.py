@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.onnxruntime import ABOUT
 
@@ -14,9 +14,9 @@ from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from .. import targets
 from ..log import Entry, Log, conflict
-from ..situation import Card
+from ..machine import Card
 from . import pins
-from .offer import Contents, Machine, Offer
+from .offer import Contents, Offer, Platform
 
 __all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
@@ -51,7 +51,7 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries or pins.cudnn_reasons(offer.title, spec, row["cuda_major"], cards, arch, log)
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
+def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the host's own index."""
     del wish
     row = offer.release_row
@@ -61,9 +61,9 @@ def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> Contents:
         text = f"{offer.title} finds the CUDA of its environment after onnxruntime.preload_dlls()"
         log.decided("frameworks.preload", text, log.cite("onnxruntime", offer.row))
         found["requirements"] = [f"onnxruntime-gpu[{','.join(row['extras'])}]=={offer.version}"]
-        found["constraints"] = pins.constraints(row["requires"], major, machine.cards, machine.arch, log.rules)
+        found["constraints"] = pins.constraints(row["requires"], major, platform.cards, platform.arch, log.rules)
         found["cudnn"] = pins.explain_cudnn(
-            offer.title, row["requires"]["cudnn"], major, machine.cards, machine.arch, source, log
+            offer.title, row["requires"]["cudnn"], major, platform.cards, platform.arch, source, log
         )
     return found
 
@@ -72,7 +72,7 @@ def _code(release: Row, rules: Rules) -> Row | None:
     """Return the row with the code in the wheels of a release; None for a package without any."""
     for row in rules["onnxruntime"]["code"] if release["cuda"] else ():
         first, last = row["from_version"], row["to_version"]
-        if dotted.at_least(release["version"], first) and dotted.at_least(last, release["version"]):
+        if numeric_version.at_least(release["version"], first) and numeric_version.at_least(last, release["version"]):
             found: Row = row
             return found
     return None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """What goes on after a boot that a run must not make itself: the documents that it reads, and the words of the script that starts it.
 
-The command line prepares it (src/gpuwright/continuation.py); the role ``reboot`` writes it on the machine, for root alone.
+The command line prepares it (src/gpuwright/resume.py); the role ``reboot`` writes it on the machine, for root alone.
 """
 
 from __future__ import annotations

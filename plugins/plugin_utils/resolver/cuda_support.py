@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Row, Rules, remembered
 
 
 @dataclass(frozen=True)
-class Power:
+class CudaSupport:
     """A driver as far as CUDA is concerned.
 
     version is its build; None where the newest of its branch will be installed. cuda is the newest CUDA version that
@@ -35,28 +35,28 @@ class Power:
         return "forward" if cuda in self.forward else None
 
     def _of_the_family(self, cuda: str, rules: Rules) -> bool:
-        family = family_floor(dotted.major(cuda), rules)
+        family = family_floor(numeric_version.major(cuda), rules)
         if family is None:
             return False
         if self.newest is None:
-            return dotted.major(cuda) == dotted.major(self.cuda)
-        return dotted.at_least(self.newest, family["driver"])
+            return numeric_version.major(cuda) == numeric_version.major(self.cuda)
+        return numeric_version.at_least(self.newest, family["driver"])
 
     def _native(self, cuda: str, rules: Rules) -> bool:
         floor = native_floor(cuda, rules)
         if self.version and floor:
-            return dotted.at_least(self.version, floor)
-        return dotted.at_least(self.cuda, cuda)
+            return numeric_version.at_least(self.version, floor)
+        return numeric_version.at_least(self.cuda, cuda)
 
 
-def of_branch(row: Row, version: str | None = None, build: str | None = None) -> Power:
+def of_branch(row: Row, version: str | None = None, build: str | None = None) -> CudaSupport:
     """Return the power of a branch; of an exact version where that is known, or of the build a distribution carries."""
-    return Power(cuda=row["max_cuda"], version=version or build, newest=version or build or row["latest"])
+    return CudaSupport(cuda=row["max_cuda"], version=version or build, newest=version or build or row["latest"])
 
 
-def reported(cuda: str) -> Power:
+def reported(cuda: str) -> CudaSupport:
     """Return the power of a driver of which only the CUDA version is known."""
-    return Power(cuda=cuda, version=None, newest=None)
+    return CudaSupport(cuda=cuda, version=None, newest=None)
 
 
 @remembered
@@ -70,4 +70,4 @@ def family_floor(major: str, rules: Rules) -> Row | None:
 def native_floor(cuda: str, rules: Rules) -> str | None:
     """Return the lowest driver that brings the first release of a CUDA version (12.8) in full."""
     builds = [row["native_driver"] for row in rules["cuda"]["rows"] if row["cuda"] == cuda and row["native_driver"]]
-    return min(builds, key=dotted.key) if builds else None
+    return min(builds, key=numeric_version.key) if builds else None

@@ -14,6 +14,6 @@ cat /proc/sys/kernel/random/boot_id
 """
 
 
-def traces(machine: Node) -> str:
+def footprint(machine: Node) -> str:
     """Package sources, keys, installed packages, module settings, environments, seals, the lock, and the boot."""
     return machine.shell(_LOOK)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership
-from gpuwright import console, continuation, request
+from gpuwright import console, request, resume
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege
 
@@ -33,7 +33,7 @@ def prepared(tmp_path: Path, *words: str, wish: Any = None, lock: Any = None) ->
     args = parse(["up", *words])
     way = Privilege(become=False, privileged=True)
     wanted = request.build(args, run_dir=tmp_path, playbook="site", privilege=way, wish=wish or {}, lock=lock)
-    made = continuation.prepare(args, wanted, ENVIRONMENT)
+    made = resume.prepare(args, wanted, ENVIRONMENT)
     assert made is not None
     return made
 
@@ -120,7 +120,7 @@ def test_nothing_of_the_callers_environment_goes_along_but_the_way_to_the_networ
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
         "http_proxy": "http://proxy:3128",
-        continuation.RESUMED: "1",
+        resume.RESUMED: "1",
     }
     monkeypatch.setitem(ENVIRONMENT, "http_proxy", "http://me:s3cr3t@proxy:3128")
     assert "http_proxy" not in prepared(tmp_path)["environment"]
@@ -129,7 +129,7 @@ def test_nothing_of_the_callers_environment_goes_along_but_the_way_to_the_networ
 def test_the_program_that_is_copied_for_it_is_the_one_that_runs(tmp_path: Path) -> None:
     made = prepared(tmp_path)
     assert made["program"] == {
-        "package": str(Path(continuation.__file__).resolve().parent),
+        "package": str(Path(resume.__file__).resolve().parent),
         "interpreter": made["command"][0],
         "directory": "/var/lib/gpuwright/resume/program",
     }
@@ -157,7 +157,7 @@ def test_only_a_local_run_that_may_boot_is_continued(tmp_path: Path, words: tupl
     args = parse([*words])
     way = Privilege(become=False, privileged=True)
     wanted = request.build(args, run_dir=tmp_path, playbook="site", privilege=way, wish={})
-    assert continuation.prepare(args, wanted, ENVIRONMENT) is None
+    assert resume.prepare(args, wanted, ENVIRONMENT) is None
 
 
 @pytest.mark.parametrize("verb", ["rollback", "remove"])
@@ -165,13 +165,13 @@ def test_a_way_back_is_not_gone_twice(tmp_path: Path, verb: str) -> None:
     args = parse([verb])
     way = Privilege(become=False, privileged=True)
     wanted = request.build(args, run_dir=tmp_path, playbook=verb, privilege=way, wish={})
-    made = continuation.prepare(args, wanted, ENVIRONMENT)
+    made = resume.prepare(args, wanted, ENVIRONMENT)
     assert made is not None
     assert "done once" in made["refused"]
 
 
 def test_the_continuation_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENVIRONMENT, continuation.RESUMED, "1")
+    monkeypatch.setitem(ENVIRONMENT, resume.RESUMED, "1")
     assert set(prepared(tmp_path)) == {"refused"}
 
 
@@ -182,8 +182,8 @@ def test_the_continuation_is_not_continued(tmp_path: Path, monkeypatch: pytest.M
 def notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "notice"
     path.write_text("gpuwright went on after the boot: done and proven\n")
-    monkeypatch.setattr(continuation, "NOTICE", path)
-    monkeypatch.setattr(continuation, "MOTD", tmp_path / "motd")
+    monkeypatch.setattr(resume, "NOTICE", path)
+    monkeypatch.setattr(resume, "MOTD", tmp_path / "motd")
     (tmp_path / "motd").touch()
     monkeypatch.setattr(console, "note", lambda text="": print(text))
     return path
@@ -193,12 +193,12 @@ def test_an_ordinary_user_is_told_once_and_a_new_result_anew(
     notice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    continuation.tell_result(tmp_path)
+    resume.tell_result(tmp_path)
     assert "done and proven" in capsys.readouterr().out
-    continuation.tell_result(tmp_path)
+    resume.tell_result(tmp_path)
     assert capsys.readouterr().out == ""
     notice.write_text("gpuwright went on after the boot: NOT proven\n")
-    continuation.tell_result(tmp_path)
+    resume.tell_result(tmp_path)
     assert "NOT proven" in capsys.readouterr().out
     assert notice.exists()
 
@@ -207,7 +207,7 @@ def test_root_is_told_and_takes_the_notice_away(
     notice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    continuation.tell_result(tmp_path)
+    resume.tell_result(tmp_path)
     assert "done and proven" in capsys.readouterr().out
     assert not notice.exists()
     assert not (tmp_path / "motd").exists()
@@ -218,5 +218,5 @@ def test_a_notice_that_cannot_be_read_stops_nothing(
 ) -> None:
     notice.unlink()
     notice.mkdir()
-    continuation.tell_result(tmp_path)
+    resume.tell_result(tmp_path)
     assert capsys.readouterr().out == ""

@@ -20,14 +20,14 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
     nvidia_driver,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
-    driver_lock,
+    rollback,
     runfile,
-    way_back,
+    version_hold,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, removal, removal_work
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 
@@ -72,7 +72,7 @@ def rolled_back(facts: Any, **versions: str | None) -> Any:
 
 
 def test_the_driver_that_works_is_remembered_with_all_its_packages() -> None:
-    remembered = way_back.working(node())
+    remembered = rollback.working(node())
     assert remembered is not None
     assert remembered["version"] == nodes.DRIVER
     assert remembered["packages"]["libcuda1"] == f"{nodes.DRIVER}-1"
@@ -90,7 +90,7 @@ def test_the_driver_that_works_is_remembered_with_all_its_packages() -> None:
     ],
 )
 def test_a_driver_that_does_not_work_is_not_remembered(changes: Any) -> None:
-    assert way_back.working(nodes.merged(node(), changes)) is None
+    assert rollback.working(nodes.merged(node(), changes)) is None
 
 
 BRINGS: Any = {"version": "580.200.01", "modules": "open", "source": "nvidia", "kernel": "6.12.94+deb13-amd64"}
@@ -98,16 +98,16 @@ BRINGS: Any = {"version": "580.200.01", "modules": "open", "source": "nvidia", "
 
 def test_a_failing_driver_can_give_way_where_another_one_worked() -> None:
     facts = node()
-    assert way_back.is_there(facts, way_back.working(facts), BRINGS, None)
-    assert not way_back.is_there(facts, None, None, None)
-    assert way_back.is_there(nodes.merged(facts, {"history": {"drivers": [OLD]}}), None, None, None)
-    assert not way_back.is_there(nodes.merged(facts, {"history": {"drivers": [nodes.DRIVER]}}), None, None, None)
+    assert rollback.is_there(facts, rollback.working(facts), BRINGS, None)
+    assert not rollback.is_there(facts, None, None, None)
+    assert rollback.is_there(nodes.merged(facts, {"history": {"drivers": [OLD]}}), None, None, None)
+    assert not rollback.is_there(nodes.merged(facts, {"history": {"drivers": [nodes.DRIVER]}}), None, None, None)
 
 
 def test_a_driver_that_was_proven_does_not_give_way_because_a_later_proof_fails() -> None:
     record = {"drivers": [OLD], "proven": nodes.DRIVER}
-    assert not way_back.is_there(nodes.merged(node(), {"history": record}), None, None, None)
-    assert way_back.is_there(nodes.merged(node(), {"history": {**record, "proven": OLD}}), None, None, None)
+    assert not rollback.is_there(nodes.merged(node(), {"history": record}), None, None, None)
+    assert rollback.is_there(nodes.merged(node(), {"history": {**record, "proven": OLD}}), None, None, None)
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -177,7 +177,7 @@ def test_another_wish_or_an_upgrade_moves_on_and_says_so(other: Any, changes: An
 
 def test_what_a_run_goes_back_to_by_itself_does_not_stay() -> None:
     facts = node()
-    begun = way_back.working(facts)
+    begun = rollback.working(facts)
     drafted = drafted_for(facts, wish(), verb="rollback", begun={"remember": begun, "brings": None})
     assert drafted.context.stack["driver"].get("stays") is None
 
@@ -199,7 +199,7 @@ def test_no_path_of_the_controller_comes_from_the_seal_of_a_node_that_stays() ->
         **OPTIONS,
     }
     facts = after_a_rollback(asked, source="runfile", runfile=file)
-    staying = way_back.staying(facts, asked)
+    staying = rollback.staying(facts, asked)
     assert staying is not None
     assert staying["runfile"]
     assert staying["runfile"]["addresses"] == ["https://mirror.example/x.run"]
@@ -253,13 +253,13 @@ def dnf(*states: Any, stream: str, **more: Any) -> Any:
 
 def test_on_dnf_the_module_stream_is_remembered_and_comes_back_and_no_other() -> None:
     old = dnf(stream="580-open")
-    remembered = way_back.working(old)
+    remembered = rollback.working(old)
     assert remembered is not None
     assert (remembered["manager"], remembered["arch"]) == ("dnf", "x86_64")
     now = dnf(remembered, stream="595-open")
     now["packages"]["streams"]["postgresql"] = "17"
-    assert way_back.work(remembered, now)["streams"] == {"nvidia-driver": "580-open"}
-    assert way_back.work(remembered, dnf(stream="580-open"))["streams"] == {}
+    assert rollback.work(remembered, now)["streams"] == {"nvidia-driver": "580-open"}
+    assert rollback.work(remembered, dnf(stream="580-open"))["streams"] == {}
 
 
 def test_on_dnf_a_removal_leaves_the_stream_that_nobody_had_enabled() -> None:
@@ -295,7 +295,7 @@ def test_without_an_earlier_driver_there_is_no_way_back(states: list[str]) -> No
 
 
 def test_the_wish_for_a_driver_does_not_hold_a_rollback_back() -> None:
-    asked = way_back.without_driver(wish(nvidia_driver_branch="595", nvidia_driver_modules="proprietary"))
+    asked = rollback.without_driver(wish(nvidia_driver_branch="595", nvidia_driver_modules="proprietary"))
     assert (asked.driver_branch, asked.driver_modules) == (None, None)
 
 
@@ -346,10 +346,10 @@ def with_file(*states: Any, **history: Any) -> Any:
 
 
 def test_a_driver_of_a_file_is_remembered_with_the_file() -> None:
-    remembered = way_back.working(with_file())
+    remembered = rollback.working(with_file())
     assert remembered is not None
     assert (remembered["source"], remembered["packages"]) == ("runfile", {})
-    assert way_back.file_of(remembered) == FILE
+    assert rollback.file_of(remembered) == FILE
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_driver_of_a_file_is_remembered_with_the_file() -> None:
 def test_a_file_that_brought_another_driver_or_has_no_checksum_is_no_way_back(changes: Any) -> None:
     facts = with_file()
     facts["seals"]["nvidia_driver"]["stack"] |= changes
-    assert way_back.working(facts) is None
+    assert rollback.working(facts) is None
 
 
 def without_its_file(source: str) -> Any:
@@ -407,7 +407,7 @@ def test_rollback_leads_from_packages_to_a_file_and_from_a_file_to_packages() ->
 
 def test_the_return_of_a_failed_run_leads_to_the_driver_before_it_also_where_nothing_had_changed_yet() -> None:
     facts = node()
-    begun = way_back.working(facts)
+    begun = rollback.working(facts)
     facts["history"]["states"] = [begun, state()]
     drafted = make_draft(
         facts, wish(), load_rules(), request(verb="rollback", begun={"remember": begun, "brings": None})
@@ -460,15 +460,15 @@ def test_it_is_tried_again_where_that_is_asked_for() -> None:
 def test_only_a_driver_that_came_to_be_installed_has_failed() -> None:
     facts = node()
     begun: Any = {
-        "remember": way_back.working(facts),
+        "remember": rollback.working(facts),
         "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")},
     }
-    assert way_back.gave_way(facts, begun) is None
+    assert rollback.rolled_back_from(facts, begun) is None
     # The pin was moved, and then apt refused the packages.
     pinned = nodes.merged(facts, {"driver": {"packages": {"nvidia-driver-pinning-580.178.04": "580.178.04-1"}}})
-    assert way_back.gave_way(pinned, begun) is None
+    assert rollback.rolled_back_from(pinned, begun) is None
     half = nodes.merged(facts, {"driver": {"owner": "none", "user_version": "580.200.01"}})
-    found = way_back.gave_way(half, begun)
+    found = rollback.rolled_back_from(half, begun)
     assert found is not None
     assert (found["version"], found["time"]) == ("580.178.04", facts["time"])
 
@@ -483,7 +483,7 @@ def test_a_build_that_had_no_room_is_not_held_against_the_driver(build: Any, hel
         "remember": None,
         "brings": {key: failed()[key] for key in ("version", "modules", "source", "kernel")},
     }
-    assert (way_back.gave_way(facts, begun) is not None) == held
+    assert (rollback.rolled_back_from(facts, begun) is not None) == held
 
 
 _SCRIPT = " installed nvidia-kernel-open-dkms package post-installation script subprocess returned error exit status 10"
@@ -514,7 +514,7 @@ def test_a_package_manager_that_was_stopped_is_not_held_against_the_driver(
     }
     message = "'/usr/bin/apt-get install' failed: E: Sub-process /usr/bin/dpkg returned an error code (1)"
     failure: Any = {"task": "Install", "message": message, "program": program and {"name": program, "said": said}}
-    assert (way_back.gave_way(facts, begun, failure) is not None) == held
+    assert (rollback.rolled_back_from(facts, begun, failure) is not None) == held
 
 
 def test_the_reason_that_is_remembered_names_the_script_that_failed() -> None:
@@ -528,10 +528,10 @@ def test_the_reason_that_is_remembered_names_the_script_that_failed() -> None:
         "message": "apt " * 200,
         "program": {"name": "apt-get", "said": f"a\n{_SCRIPT}\nb"},
     }
-    found = way_back.gave_way(facts, begun, failure)
+    found = rollback.rolled_back_from(facts, begun, failure)
     assert found is not None
     assert found["reason"] == f"Install: {_SCRIPT.strip()}"
-    found = way_back.gave_way(facts, begun, failure | {"program": None})
+    found = rollback.rolled_back_from(facts, begun, failure | {"program": None})
     assert found is not None
     assert len(found["reason"]) <= 400
 
@@ -711,7 +711,7 @@ def test_what_the_node_says_it_kept_brings_no_path_of_the_controller_either() ->
 def test_a_return_in_a_run_takes_none_from_the_seal_of_the_node() -> None:
     facts = with_file()
     facts["seals"]["nvidia_driver"]["stack"]["runfile"] = {**FILE, "addresses": [SHADOW]}
-    remembered = way_back.working(facts)
+    remembered = rollback.working(facts)
     made = returned(facts, begun={"remember": remembered, "brings": None, "components": []})
     assert SHADOW not in str(made["stack"])
     assert made.get("from_controller") is None
@@ -797,7 +797,7 @@ def _named() -> set[str]:
     """Every path that a component's module names in a constant, apart from what no seal holds: the uninstaller of NVIDIA's file, and where
     the host's own files are put aside.
     """
-    modules = [driver_lock, *(importlib.import_module(f"{components.__name__}.{each.name}") for each in _modules())]
+    modules = [version_hold, *(importlib.import_module(f"{components.__name__}.{each.name}") for each in _modules())]
     found = {
         path
         for module in modules
@@ -832,7 +832,7 @@ def test_the_files_of_the_package_sources_are_ours_on_every_system(system: str) 
     found: set[str] = set()
     for source in ("nvidia", "distro"):
         asked = wish(nvidia_driver_source=source, gpuwright_want=["driver", "cuda", "container-toolkit"])
-        where = situation.situation_from_options(["H100"], system, "x86_64", {}, rules)
+        where = machine.machine_from_options(["H100"], system, "x86_64", {}, rules)
         stack = resolver.resolve(where, asked, rules).get("stack") or {}
         names = [row["name"] for row in stack.get("repositories") or ()]
         found.update(base.repository_files(Context(facts=nodes.bare(), stack=stack, variables={}), names))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ...model.plan import Brings, GaveWay, Plan, Restore, StoppedBy
     from ...model.stack import Refusal, Why
-    from ...resolver.situation import Situation
+    from ...resolver.machine import Machine
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -126,7 +126,7 @@ def _present(facts: Facts) -> dict[str, object]:
     }
 
 
-def gave_way(facts: Facts, begun: Plan | None, failure: StoppedBy | None = None) -> GaveWay | None:
+def rolled_back_from(facts: Facts, begun: Plan | None, failure: StoppedBy | None = None) -> GaveWay | None:
     """The driver that a run returns from, as it is remembered. ``begun``: the plan of that run; ``failure``: what stopped it, with the
     program that did, see playbooks/site.yml.
 
@@ -299,11 +299,11 @@ def is_address(text: str | None) -> bool:
     return _ADDRESS.match(text or "") is not None
 
 
-def arriving(situation: Situation, state: DriverState | None) -> Situation:
+def arriving(machine: Machine, state: DriverState | None) -> Machine:
     """The machine as NVIDIA's file finds it on the way back to a driver of one: its packages go before."""
     if state is None or file_of(state) is None:
-        return situation
-    return replace(situation, driver=None, driver_owner="none", driver_source=None)
+        return machine
+    return replace(machine, driver=None, driver_owner="none", driver_source=None)
 
 
 def copies(state: DriverState, facts: Facts) -> dict[str, str]:
@@ -361,7 +361,7 @@ def refusals(state: DriverState, facts: Facts, versions: Mapping[str, str], give
         return [{"rule": "rollback-file", "text": text, "source": "gpuwright", "remedy": remedy}]
     if file and not addresses(file, given) and file["name"] not in (sections.history(facts).get("copies") or ()):
         text = f"{file['name']}, which brought driver {state['version']}, is not kept on the node, and this run does not say where it is"
-        remedy = f"name it as it was named then (-e nvidia_driver_runfile=PATH), or put it into {paths.PACKAGES} on the node and run again"
+        remedy = f"name it was named then (-e nvidia_driver_runfile=PATH), or put it into {paths.PACKAGES} on the node and run again"
         return [{"rule": "rollback-file", "text": text, "source": "gpuwright", "remedy": remedy}]
     lost = [
         f"{name} {version}"

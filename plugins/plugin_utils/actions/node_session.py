@@ -59,7 +59,7 @@ SCRIPT = script.look()
 gc.freeze()
 
 
-class Look:
+class NodeSession:
     """A look at one host. ``draft`` is a :class:`Draft`, or the finished plan where the look ended early."""
 
     def __init__(self, action: NodeAction, task_vars: Variables) -> None:

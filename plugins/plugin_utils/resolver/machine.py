@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model import sections
 from ..model.errors import BadInput
@@ -85,7 +85,7 @@ class InstalledDriver:
 
 
 @dataclass(frozen=True)
-class Situation:
+class Machine:
     """A machine as far as it decides anything. today decides on ends of life.
 
     environment is bare, vm, container, wsl or jetson. pythons are versions such as "3.12", the system's first; None
@@ -144,7 +144,7 @@ class Situation:
 # from facts ---------------------------------------------------------------------------------------------
 
 
-def situation_from_facts(
+def machine_from_facts(
     facts: Facts,
     wish: Wish,
     rules: Rules,
@@ -153,7 +153,7 @@ def situation_from_facts(
     provision_for: Sequence[str] = (),
     previous: DriverStack | None = None,
     absent: Mapping[str, Sequence[str]] | Iterable[str] = (),
-) -> Situation:
+) -> Machine:
     """Take from a node's facts what decides.
 
     provision_for names cards that are yet to come (or wish.provision_for). previous is the driver part of the
@@ -166,7 +166,7 @@ def situation_from_facts(
     system = facts["os"]
     kernel, key = facts["kernel"], facts["boot"]["signing_key"]
     os, derived = served(f"{system['id']}-{system['version']}", rules)
-    return Situation(
+    return Machine(
         cards=tuple(kept_cards or expected),
         os=os,
         derived=derived,
@@ -317,7 +317,7 @@ def _uuids(facts: Facts) -> dict[str, str]:
 def _cuda_reported(facts: Facts) -> str | None:
     data = sections.smi_data(facts)
     version = data["cuda_version"] if data else None
-    return version if version and dotted.key(version) else None
+    return version if version and numeric_version.key(version) else None
 
 
 def _sealed_driver(facts: Facts) -> DriverStack | None:
@@ -332,7 +332,7 @@ def _docker(facts: Facts) -> str | None:
 # from options -------------------------------------------------------------------------------------------
 
 
-def situation_from_options(
+def machine_from_options(
     gpus: Sequence[str],
     os: str | None,
     arch: str | None,
@@ -340,7 +340,7 @@ def situation_from_options(
     rules: Rules,
     *,
     today: date | None = None,
-) -> Situation:
+) -> Machine:
     """Describe a machine that nobody looked at: cards by name, "debian-13", and what --assume says.
 
     What was not said and decides is assumed and named in assumed. Raises BadInput for unknown names.
@@ -368,7 +368,7 @@ def situation_from_options(
         assumed["nvswitch"] = True
     nvswitch = bool(said.get("nvswitch", assumed.get("nvswitch")))
     windows = said.get("windows_driver")
-    return Situation(
+    return Machine(
         cards=cards,
         os=name,
         derived=derived,
@@ -454,7 +454,7 @@ def _assumption(key: str, value: object) -> str | bool:
         near = difflib.get_close_matches(key, ASSUMPTIONS, n=3, cutoff=0.4) or list(ASSUMPTIONS)
         raise BadInput(f"nothing depends on the assumption {key!r}", near)
     if key in ("kernel", "glibc", "python", "windows_driver"):
-        if not dotted.key(str(value)):
+        if not numeric_version.key(str(value)):
             raise BadInput(f"{key}={value}: expected a version", _examples(key))
         return str(value)
     text = str(value).lower()

@@ -234,7 +234,8 @@ def _refuse_unknown(content: Mapping[str, object]) -> None:
 def _public_variables() -> frozenset[str]:
     """The variables that gpuwright itself reads, without those that a role declares as `no_log`."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import look, node_action
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import node_action
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import node_session as look
 
     options = (row for role in look.ROLES.values() for row in role["options"].items())
     own = {name for name, row in options if not row["no_log"]}
