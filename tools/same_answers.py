@@ -40,11 +40,13 @@ ENTRY_POINTS: dict[str, tuple[str, ...]] = {
     "wish": (f"{_PLUGINS}plugin_utils.wish:Wish",),
     "lock_as_wish": (f"{_PLUGINS}plugin_utils.resolver.lock:as_wish", f"{_PLUGINS}plugin_utils.lock:as_wish"),
     "described": (
-        f"{_PLUGINS}plugin_utils.resolver.machine:situation_from_options",
+        f"{_PLUGINS}plugin_utils.resolver.machine:machine_from_options",
+        f"{_PLUGINS}plugin_utils.resolver.situation:situation_from_options",
         f"{_PLUGINS}plugin_utils.situation:situation_from_options",
     ),
     "observed": (
-        f"{_PLUGINS}plugin_utils.resolver.machine:situation_from_facts",
+        f"{_PLUGINS}plugin_utils.resolver.machine:machine_from_facts",
+        f"{_PLUGINS}plugin_utils.resolver.situation:situation_from_facts",
         f"{_PLUGINS}plugin_utils.situation:situation_from_facts",
     ),
     "resolve": (f"{_PLUGINS}plugin_utils.resolver:resolve",),
