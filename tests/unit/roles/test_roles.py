@@ -7,12 +7,14 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleActionFail
 
+from ansible_collections.gpuwright.node.plugins.action import plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, frameworks
 from tests.unit.plan.nodes import bare
 
@@ -275,11 +277,15 @@ def test_the_plays_that_plan_themselves_tell_the_roles_so() -> None:
     assert all(play["vars"]["gpuwright_standalone"] is False for play in with_roles)
 
 
-def test_the_plan_can_be_asked_for_each_component() -> None:
-    source = (ROOT / "plugins/modules/plan.py").read_text(encoding="utf-8")
-    documentation = re.search(r'DOCUMENTATION = r"""(.*?)"""', source, re.DOTALL)
-    assert documentation
-    assert yaml.safe_load(documentation[1])["options"]["components"]["choices"] == list(COMPONENTS)
+def test_the_plan_can_be_asked_for_each_component_and_for_nothing_else() -> None:
+    def only(*names: str) -> list[str]:
+        task: Any = SimpleNamespace(_task=SimpleNamespace(args={"components": list(names)}))
+        return plan.ActionModule._only(task)
+
+    assert only(*COMPONENTS) == list(COMPONENTS)
+    assert only() == []
+    with pytest.raises(AnsibleActionFail, match=r"expected names of repair, nvidia_driver, .*; found cuda_toolkit"):
+        only("cuda", "cuda_toolkit")
 
 
 def test_every_variable_that_tasks_and_vars_use_is_set_somewhere_in_the_role() -> None:
