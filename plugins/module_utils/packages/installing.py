@@ -12,11 +12,9 @@ import os
 import re
 from typing import Callable, List, Mapping, NamedTuple, Sequence, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, redact
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import keyring
 
-DIRECTORY = "/run/gpuwright"
-"""Where the files of one run of apt lie; a run that was cut leaves them until the next one, or a boot."""
 OWN_PREFERENCES = "/etc/apt/preferences"
 """The machine's own, which would be left out otherwise: the private file takes their place."""
 
@@ -77,7 +75,7 @@ class Call(NamedTuple):
     lock_timeout: int
 
 
-def install(call: Call, runner: Runner, check: bool, directory: str = DIRECTORY) -> Answer:
+def install(call: Call, runner: Runner, check: bool, directory: str = paths.RUN) -> Answer:
     """The module's answer: whether something changed, and what was (in check mode, would be) installed.
 
     Raises InstallationFailed, OSError.
@@ -151,7 +149,7 @@ def not_there(specs: Sequence[str], said: str) -> list[str]:
     return [spec for spec in specs if spec not in there]
 
 
-def write_preferences(preferences: str, directory: str = DIRECTORY, own: str = OWN_PREFERENCES) -> str:
+def write_preferences(preferences: str, directory: str = paths.RUN, own: str = OWN_PREFERENCES) -> str:
     """Write what apt prefers in this run, and the settings that name it; the path of the settings (for APT_CONFIG). Raises OSError."""
     path, settings = _private(directory)
     keyring.write(path, (preferences + _text(own)).encode("utf-8", "surrogateescape"))
@@ -159,7 +157,7 @@ def write_preferences(preferences: str, directory: str = DIRECTORY, own: str = O
     return settings
 
 
-def remove_preferences(directory: str = DIRECTORY) -> None:
+def remove_preferences(directory: str = paths.RUN) -> None:
     """Leave no preference behind."""
     for path in _private(directory):
         if os.path.exists(path):

@@ -13,13 +13,10 @@ import shutil
 import time
 from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, redact
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import keyring, private_apt
-
-BACKUP = "/var/lib/gpuwright/backup"
-"""Where files of the host that were in the way are kept, below their whole path."""
 
 #: Seconds between two attempts to fetch an index, and at most for one.
 DELAY, TIMEOUT = 5.0, 1800.0
@@ -119,14 +116,14 @@ def _disabled(content: bytes, uris: Iterable[str]) -> bytes:
     for uri in uris:
         address = re.escape(uri).replace("://", "://(?:[^ ]*@)?")
         pattern = r"^([ \t]*deb(?:-src)?[ \t].*" + address + r"(?:[ \t].*)?)$"
-        mark = f"# Disabled by gpuwright, the file as it was is in {BACKUP}: "
+        mark = f"# Disabled by gpuwright, the file as it was is in {paths.BACKUP}: "
         content = re.sub(pattern.encode(), mark.encode() + rb"\1", content, flags=re.MULTILINE)
     return content
 
 
 def _keep(machine: Machine, path: str) -> None:
     """A copy in the backup, in one step; another one that is there already stays beside it under the time of this run."""
-    target = machine.at(BACKUP + path)
+    target = machine.at(paths.BACKUP + path)
     os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
     there = _read(target)
     if there is not None and there != _read(machine.at(path)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
+from ...module_utils.base import paths
 from ..components import COMPONENTS, frameworks
 from ..model.errors import StepRefused
 from ..model.shortfalls import MIB, Need, on_disks
@@ -40,7 +41,7 @@ def begin(context: Context, plan: Plan) -> Begin:
     environments = [path for each in sealed for path in each.get("environments", ())]
     return {
         "wait": bool(taken_back or _touching(plan, "packages")),
-        "paths": ["/var/lib/gpuwright", "/run/gpuwright", *environments, *(taken_back.get("environments") or ())],
+        "paths": [paths.STATE, paths.RUN, *environments, *(taken_back.get("environments") or ())],
     }
 
 

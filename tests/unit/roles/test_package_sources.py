@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import sources as on_node
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import base, sources
@@ -166,7 +167,7 @@ def test_a_file_in_the_way_is_kept_in_the_backup_and_goes(tmp_path: Path) -> Non
     assert on_node.displace(machine(tmp_path, check=True), [row]).gone == [row["file"]]
     assert path.exists()
     assert on_node.displace(machine(tmp_path), [row]) == on_node.Changes([], [row["file"]])
-    kept = Path(f"{tmp_path}{on_node.BACKUP}{row['file']}")
+    kept = Path(f"{tmp_path}{paths.BACKUP}{row['file']}")
     assert kept.read_text() == "deb https://a.example/ /\n"
     assert kept.stat().st_mode & 0o777 == 0o640
     assert not path.exists()
@@ -190,8 +191,8 @@ def test_of_a_file_with_other_sources_only_the_lines_in_the_way_are_disabled(tmp
     assert on_node.displace(machine(tmp_path), [row]) == on_node.Changes([row["file"]], [])
     lines = path.read_text().splitlines()
     assert [line.startswith("# Disabled by gpuwright, ") for line in lines] == [False, True, True, False]
-    assert lines[1].endswith(f"{on_node.BACKUP}: " + text.splitlines()[1])
-    kept = Path(f"{tmp_path}{on_node.BACKUP}{row['file']}")
+    assert lines[1].endswith(f"{paths.BACKUP}: " + text.splitlines()[1])
+    kept = Path(f"{tmp_path}{paths.BACKUP}{row['file']}")
     assert kept.read_text() == text
     assert path.stat().st_mode & 0o777 == 0o640
     assert on_node.displace(machine(tmp_path), [row]) == on_node.Changes([], [])
@@ -204,7 +205,7 @@ def test_an_older_backup_stays_beside_the_new_one(tmp_path: Path) -> None:
     on_node.displace(machine(tmp_path), [row])
     path.write_text("second")
     on_node.displace(machine(tmp_path), [row])
-    folder = Path(f"{tmp_path}{on_node.BACKUP}{row['file']}").parent
+    folder = Path(f"{tmp_path}{paths.BACKUP}{row['file']}").parent
     assert {file.read_text() for file in folder.iterdir()} == {"first", "second"}
     assert (folder / "cuda.list").read_text() == "second"
 
