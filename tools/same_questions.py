@@ -112,6 +112,8 @@ class Recorder:
             full["seen"] = self.filled("kernel_log", row["seen"], None)
         if row.get("judge") == "judge_smi" and row["arguments"]:
             full["arguments"] = [self.filled("smi_data", row["arguments"][0], None), *row["arguments"][1:]]
+        if isinstance(row.get("stack"), dict) and row["stack"].get("driver"):
+            full["stack"] = {**row["stack"], "driver": self.filled("driver_stack", row["stack"]["driver"], None)}
         return full
 
     def questions(self) -> dict[str, Any]:
