@@ -29,7 +29,7 @@ options:
         cannot be carried out, and not where the node is not healthy.
     type: list
     elements: str
-    choices: [repair, nvidia_driver, nouveau_blacklist, mig, cuda, container_toolkit, frameworks, reboot]
+    choices: [repair, nvidia_driver, nouveau_blacklist, mig, gpu_settings, cuda, container_toolkit, frameworks, reboot]
 seealso:
   - module: gpuwright.node.node_facts
   - module: gpuwright.node.package_index

@@ -37,6 +37,7 @@ COMPONENTS = {
     "nvidia_driver",
     "nouveau_blacklist",
     "mig",
+    "gpu_settings",
     "cuda",
     "container_toolkit",
     "frameworks",

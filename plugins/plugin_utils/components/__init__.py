@@ -8,7 +8,7 @@ and a task in ``playbooks/site.yml`` at the same place (a test holds the two ord
 
 from __future__ import annotations
 
-from . import container_toolkit, cuda, frameworks, mig, nouveau_blacklist, nvidia_driver, reboot, repair
+from . import container_toolkit, cuda, frameworks, gpu_settings, mig, nouveau_blacklist, nvidia_driver, reboot, repair
 from .base import Component, Context, Finding, Manages
 
 # Nouveau comes after the driver: it is only taken away once a module for the next kernel is verified, so that a cut in
@@ -18,6 +18,7 @@ COMPONENTS: dict[str, Component] = {
     "nvidia_driver": nvidia_driver,
     "nouveau_blacklist": nouveau_blacklist,
     "mig": mig,
+    "gpu_settings": gpu_settings,
     "cuda": cuda,
     "container_toolkit": container_toolkit,
     "frameworks": frameworks,
@@ -25,6 +26,6 @@ COMPONENTS: dict[str, Component] = {
 }
 
 #: Components that leave a seal.
-SEALED = ("nvidia_driver", "nouveau_blacklist", "mig", "cuda", "container_toolkit", "frameworks")
+SEALED = ("nvidia_driver", "nouveau_blacklist", "mig", "gpu_settings", "cuda", "container_toolkit", "frameworks")
 
 __all__ = ["COMPONENTS", "SEALED", "Component", "Context", "Finding", "Manages"]

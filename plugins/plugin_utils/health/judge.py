@@ -135,6 +135,7 @@ def judge_cards(view: View, stack: Mapping[str, Any], expected: Expected) -> lis
         result += judge_smi(view, stack, expected)
         result += judge_datacentre.judge_fabric(view) + judge_datacentre.judge_peermem(view, stack)
         result += judge_datacentre.judge_mig(view, stack)
+        result += judge_datacentre.judge_settings(view, stack)
     return judge_hosts.addressed(view.facts, result) + judge_hosts.beside(view.facts)
 
 

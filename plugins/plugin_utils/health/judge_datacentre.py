@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.base.dotted import upstream
 
+from ..components import gpu_settings
 from ..components.mig import wrong_cards
 from ..components.nvidia_driver.fabric import MANAGER
 
@@ -152,3 +153,35 @@ def judge_mig(view: View, stack: Mapping[str, Any]) -> list[Check]:
             remedy=f"{_UP}; after a boot journalctl -u gpuwright-mig says why the layout was not brought back",
         )
     ]
+
+
+def judge_settings(view: View, stack: Mapping[str, Any]) -> list[Check]:
+    """Every card has its settings. All but ECC are gone after each boot; a service brings them back."""
+    if not (stack.get("gpu_settings") or {}).get("cards"):
+        return []
+    if not (view.get("smi.data") or {}).get("gpus"):
+        reason = view.why_unknown("smi") or "nvidia-smi was not asked"
+        return [checks.incomplete("gpu.settings", f"it is not known how the cards are set: {reason}")]
+    wrong = gpu_settings.differences(view.facts, stack)
+    told = [f"the {name} of {place} is {there}, wished is {wished}" for place, name, there, wished in wrong]
+    found = [
+        checks.judged(
+            "gpu.settings",
+            not wrong,
+            measured=len(wrong),
+            expected=0,
+            unit="settings otherwise",
+            reason="; ".join(told) or None,
+            action="configure",
+            remedy=f"{_UP}; after a boot journalctl -u gpuwright-gpu-settings says why they were not brought back",
+        )
+    ]
+    waits = gpu_settings.waiting(view.facts, stack)
+    if waits:
+        reason = f"ECC of {', '.join(waits)} takes effect with a reset of the card or a boot"
+        found.append(
+            checks.judged(
+                "gpu.ecc_pending", False, "warning", reason=reason, action="reboot", remedy="boot the machine"
+            )
+        )
+    return found

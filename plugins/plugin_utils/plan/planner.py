@@ -73,7 +73,7 @@ WITH_HISTORY = ("rollback", "remove")
 #: Kinds of problems of the package index that follow from another one where there is one.
 _CONSEQUENCES = ("no-such-package",)
 #: Components that enable or restart a service.
-_WITH_SERVICES = ("nvidia_driver", "mig", "container_toolkit")
+_WITH_SERVICES = ("nvidia_driver", "mig", "gpu_settings", "container_toolkit")
 _POWER_CYCLE = "look at the kernel log for Xid 79; power-cycle the node, then inspect it"
 
 

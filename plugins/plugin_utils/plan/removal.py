@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.base import checks
 from ...module_utils.records.history import file_of
-from ..components import Finding, mig, nouveau_blacklist
+from ..components import Finding, gpu_settings, mig, nouveau_blacklist
 from ..components.nvidia_driver import runfile
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
@@ -123,6 +123,9 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
     parted = mig.wrong_cards(facts, {"mig": {"cards": _whole(facts)}})
     if parted:
         found["mig"] = [Finding("remove", f"{bus_id} is parted", there, wished) for bus_id, there, wished in parted]
+    if gpu_settings.defaults(facts):
+        places = ", ".join(card["bus_id"] for card in gpu_settings.defaults(facts))
+        found["gpu_settings"] = [Finding("remove", f"settings of {places}", after="those of delivery")]
     original = history.get("original")
     if original and _replaced(original, facts):
         found["nvidia_driver"] = [way_back.finding(original, facts)]
@@ -207,6 +210,7 @@ def work(facts: Facts) -> dict[str, Any]:
         "packages": packages(facts),
         "runfile": runfile_of_ours(facts),
         "mig": _whole(facts),
+        "gpu_settings": gpu_settings.defaults(facts),
         "files": files,
         "environments": list(history.get("environments") or ()),
         "services": _services(history, packages(facts)),

@@ -35,6 +35,7 @@ _NO_SPACE = "No space left on device"
 #: The parts of a stack that a component brings and that need a driver.
 _PARTS = {
     "mig": ("mig",),
+    "gpu_settings": ("gpu_settings",),
     "cuda": ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat"),
     "container_toolkit": ("container_toolkit",),
     "frameworks": ("frameworks",),

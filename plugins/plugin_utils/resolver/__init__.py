@@ -9,6 +9,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     modules           open or proprietary modules         cudnn, nccl,       which libraries beside it
     package_set       desktop or compute                    tensorrt
     mig               into what the cards are parted
+    gpu_settings      power limit, clocks, ECC, compute mode and persistence mode of the cards
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
@@ -34,6 +35,7 @@ from . import (
     foreign,
     forward,
     frameworks,
+    gpu_settings,
     mig,
     nccl,
     nearest,
@@ -154,6 +156,7 @@ def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[st
         power = forward.extended(power, situation, rules)
     _toolkits(situation, wish, system, power, stack, log)
     _put(stack, "mig", log.attempt(mig.choose, situation, wish, log))
+    _put(stack, "gpu_settings", log.attempt(gpu_settings.choose, situation, wish, log))
     if wish.container_toolkit:
         stack["container_toolkit"] = container_toolkit.choose(situation, wish, system, stack.get("driver"), log)
     if wish.frameworks:

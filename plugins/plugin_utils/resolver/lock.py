@@ -37,6 +37,7 @@ HOST_VARIABLES = tuple(
     in (
         "frameworks_path",
         "mig_layout",
+        "gpu_settings_cards",
         "nvidia_driver_imex",
         "nvidia_driver_peermem",
         "nvidia_driver_runfile",

@@ -46,12 +46,13 @@ def choose(situation: Situation, wish: Wish, log: Log) -> dict[str, Any] | None:
 def _wished(index: int, card: Card, situation: Situation, wish: Wish) -> tuple[str, ...] | None:
     """Return what is wished for a card: by its own name before what is said of all; None where nothing is."""
     for selector, profiles in wish.mig_layout.items():
-        if selector != "all" and _means(selector, index, card, situation):
+        if selector != "all" and means(selector, index, card, situation):
             return profiles
     return wish.mig_layout.get("all")
 
 
-def _means(selector: str, index: int, card: Card, situation: Situation) -> bool:
+def means(selector: str, index: int, card: Card, situation: Situation) -> bool:
+    """Say whether an index, a UUID or a bus id names a card."""
     if selector.isdecimal():
         return int(selector) == index
     if selector.lower().startswith("gpu-"):
@@ -70,7 +71,7 @@ def _strangers(situation: Situation, wish: Wish) -> list[Entry]:
     entries = []
     for selector in wish.mig_layout:
         if selector == "all" or any(
-            _means(selector, index, card, situation) for index, card in enumerate(situation.cards)
+            means(selector, index, card, situation) for index, card in enumerate(situation.cards)
         ):
             continue
         known = ", ".join(card.bus_id or str(index) for index, card in enumerate(situation.cards))

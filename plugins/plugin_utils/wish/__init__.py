@@ -14,7 +14,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted,
 
 from ..model.errors import BadInput
 from ..rules import Row, Rules, gpus, load_rules
-from . import datacentre, specifiers
+from . import datacentre, gpu_settings, specifiers
+from .gpu_settings import Settings
 
 __all__ = ["DEFAULT_WANTS", "BadInput", "FrameworkWish", "Wish"]
 
@@ -94,6 +95,7 @@ class Wish:
     driver_imex: bool | None = None
     driver_peermem: bool = False
     mig_layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gpu_settings: Mapping[str, Settings] = field(default_factory=dict)
     driver_runfile: str | None = None
     driver_runfile_sha256: str | None = None
     cuda: bool = False
@@ -525,6 +527,7 @@ VARIABLES = (
     "nvidia_driver_imex",
     "nvidia_driver_peermem",
     "mig_layout",
+    "gpu_settings_cards",
     "nvidia_driver_runfile",
     "nvidia_driver_runfile_sha256",
     "cuda_versions",
@@ -587,6 +590,7 @@ def _driver_variables(values: dict[str, Any], variables: Mapping[str, Any], rule
         instead = f"nvidia_driver_branch={dotted.major(str(version))}"
         raise BadInput(f"nvidia_driver_version {version} is not of nvidia_driver_branch {branch}", [instead])
     values |= datacentre.of_variables(variables)
+    values |= gpu_settings.of_variables(variables)
 
 
 def _runfile_variables(values: dict[str, Any], variables: Mapping[str, Any]) -> None:

@@ -42,6 +42,7 @@ ALLOWED = {
     "{{ __nvidia_driver_restore_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
     "{{ __nvidia_driver_hold_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
     "{{ role_path }}/../../plugins/module_utils/base/mig_layout.py": "Ansible's own place of the role",
+    "{{ role_path }}/../../plugins/module_utils/base/{{ item }}": "a loop over two names of the role",
     "{{ gpuwright_plan.from_controller }}": "this run's own nvidia_driver_runfile, see planner.py",
     "configure-without-autoinstall.sh {{ __repair_unbuildable | map(attribute='kernel') | unique | map('quote') | join(' ') }}": (
         "the name is the first word; what follows is quoted, and is what the node's own program is called with"
