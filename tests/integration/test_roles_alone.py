@@ -73,6 +73,11 @@ USES = [
     ),
     Use("reboot", there=every("test -d /sys/module/nvidia && ! test -d /sys/module/nouveau")),
     Use("mig", {"mig_layout": {"all": "3g.40gb,3g.40gb"}}, there=every("nvidia-smi -L | grep 'MIG 3g'")),
+    Use(
+        "gpu_settings",
+        {"gpu_settings_cards": {"all": {"power_limit": 350}}},
+        there=every("nvidia-smi --query-gpu=power.limit --format=csv,noheader | grep 350.00"),
+    ),
     Use("cuda", {"cuda_versions": ["13.0"]}, there=every("test -x /usr/local/cuda-13.0/bin/nvcc")),
     Use(
         "container_toolkit",
@@ -217,7 +222,7 @@ def test_roles_leave_a_machine_without_cards_as_it_is_and_say_so(
     make_node: Callable[..., Node], controller: Controller
 ) -> None:
     machine = Machine(make_node("nocards", "no-gpu"), "apt", controller)
-    said = machine.play(*(use.role for use in USES if use.role != "mig"))
+    said = machine.play(*(use.role for use in USES if use.role not in ("mig", "gpu_settings")))
     assert changed(said) == 0
     assert "is left as it is: no NVIDIA GPU, and none is expected" in said
 

@@ -52,6 +52,7 @@ _COMPONENTS = (
     "tensorrt",
     "cuda-compat",
     "container-toolkit",
+    "power-limit",
     "pytorch",
     "tensorflow",
     "jax",
@@ -501,6 +502,13 @@ def _read_cuda_compat(values: dict[str, Any], spec: str, want: str, rules: Rules
     values["cuda_compat"] = True
 
 
+def _read_power_limit(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+    del rules
+    limit = gpu_settings.power_limit(_equals(spec, want) or "")
+    cards = values.get("gpu_settings") or {}
+    values["gpu_settings"] = {**cards, "all": {**cards.get("all", {}), "power_limit": limit}}
+
+
 _READERS: dict[str, Any] = {
     "driver": _read_driver,
     "driver-modules": _choice("driver_modules", _MODULES),
@@ -512,6 +520,7 @@ _READERS: dict[str, Any] = {
     "tensorrt": _library("tensorrt"),
     "cuda-compat": _read_cuda_compat,
     "container-toolkit": _read_toolkit,
+    "power-limit": _read_power_limit,
     "python": _read_python,
 }
 

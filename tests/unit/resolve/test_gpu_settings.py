@@ -68,6 +68,19 @@ def test_settings_are_read_as_people_write_them(written: Any, read: Any) -> None
     assert asked({"all": written}).gpu_settings == {"all": read}
 
 
+@pytest.mark.parametrize(
+    ("want", "limit"), [("power-limit=350", 350.0), ("power-limit=312.5W", 312.5), ("power-limit=default", None)]
+)
+def test_a_power_limit_for_all_cards_is_a_want(want: str, limit: float | None) -> None:
+    assert Wish.from_wants([want]).gpu_settings == {"all": {"power_limit": limit}}
+
+
+@pytest.mark.parametrize("want", ["power-limit", "power-limit=", "power-limit=much", "power-limit[x]=350"])
+def test_a_want_that_is_no_power_is_refused(want: str) -> None:
+    with pytest.raises(BadInput):
+        Wish.from_wants([want])
+
+
 @pytest.mark.parametrize("nothing", [None, "", "auto", {}])
 def test_nothing_wished_leaves_the_cards_as_they_are(resolve: Resolve, nothing: Any) -> None:
     assert settled(resolve, "H100", nothing) == []
