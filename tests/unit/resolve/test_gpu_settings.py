@@ -27,7 +27,7 @@ def asked(cards: Any) -> Wish:
     return Wish.from_variables({"gpuwright_want": ["driver"], "gpu_settings_cards": cards})
 
 
-def settled(resolve: Resolve, names: str | list[str], cards: Any) -> list[dict[str, Any]]:
+def settled(resolve: Resolve, names: str | list[str], cards: Any) -> Any:
     """The settings of each card that has some, by its index."""
     answer = resolve(names, "ubuntu-24.04", wish={"gpu_settings_cards": cards})
     assert answer["ok"], answer
