@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ansible.module_utils.parsing.convert_bool import boolean
-
 from ansible_collections.gpuwright.node.plugins.module_utils.base import dotted
 
 from ..model import sections
@@ -255,6 +253,9 @@ def installed(context: Context, plan: Plan) -> Installed:
     Outcome against wish: Docker has read the file when it started after the file's last change. A handler that is lost in a crash never
     comes back. Raises Refusal where the configuration cannot be merged.
     """
+    # Imported here: a report needs no Ansible.
+    from ansible.module_utils.parsing.convert_bool import boolean
+
     docker, setting = context.facts["containers"]["docker"], _cdi_setting(context)
     refusal = _unmergeable(context.facts)
     if refusal:
