@@ -26,7 +26,7 @@ from tests.unit.plan import nodes
 ROOT = Path(__file__).resolve().parents[3]
 TODAY = date(2026, 11, 20)
 #: Components that every node has; the others are there where they were asked for.
-USUAL = [name for name in SEALED if name != "mig"]
+USUAL = [name for name in SEALED if name not in ("mig", "gpu_settings")]
 
 
 def wish(**variables: Any) -> Wish:
