@@ -17,7 +17,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts impo
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, WORDS, Wish
 from tests.unit.plan import nodes
-from tests.unit.plan.test_planner import plan, wish
+from tests.unit.plan.test_planner import OF_HOSTS, plan, wish
 
 ROOT = Path(__file__).parents[3]
 EVERY = pytest.mark.parametrize("component", COMPONENTS.values(), ids=list(COMPONENTS))
@@ -79,8 +79,7 @@ def test_parts_of_components_are_those_that_the_resolver_has() -> None:
     of_components = [part for component in COMPONENTS.values() for part in component.parts]
     assert len(of_components) == len(set(of_components))
     # Of what every host wishes for itself a lock says nothing, so that it has no PART.
-    of_hosts = {words.component for words in WORDS if words.variables and set(words.variables) == set(words.of_host)}
-    assert {part.key for part in PARTS} | of_hosts == set(of_components)
+    assert {part.key for part in PARTS} | OF_HOSTS == set(of_components)
 
 
 def test_security_floors_are_of_components() -> None:
