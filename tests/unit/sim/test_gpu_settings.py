@@ -214,3 +214,10 @@ def test_the_observation_reads_what_the_program_sets(make: Any) -> None:
     assert (card["clocks"]["application_memory_mhz"], card["clocks"]["application_sm_mhz"]) == (2619, 1965)
     assert (card["compute_mode"], card["ecc"]["mode"], card["ecc"]["pending"]) == ("Prohibited", True, False)
     assert (other["ecc"]["mode"], card["errors"], other["errors"]) == (None, {}, {})
+
+
+def test_where_no_card_has_settings_nvidia_smi_is_not_asked() -> None:
+    def smi(argv: list[str]) -> tuple[int, str]:
+        raise AssertionError(argv)
+
+    assert gpu_settings.apply([], smi, gpu_settings.Records()) == ([], [])
