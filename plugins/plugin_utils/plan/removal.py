@@ -123,7 +123,9 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
     parted = mig.wrong_cards(facts, {"mig": {"cards": _whole(facts)}})
     if parted:
         found["mig"] = [Finding("remove", f"{bus_id} is parted", there, wished) for bus_id, there, wished in parted]
-    if gpu_settings.defaults(facts):
+    # The seal is there until the end; the service goes with the files.
+    kept_by = sections.service(facts, gpu_settings.SERVICE)["enabled"]
+    if gpu_settings.defaults(facts) and kept_by not in (None, "not-found"):
         places = ", ".join(card["bus_id"] for card in gpu_settings.defaults(facts))
         found["gpu_settings"] = [Finding("remove", f"settings of {places}", after="those of delivery")]
     original = history.get("original")
