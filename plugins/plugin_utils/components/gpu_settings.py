@@ -237,7 +237,9 @@ def judge(view: View, stack: Stack) -> list[Check]:
 
 
 def take_back(facts: Facts) -> list[Finding]:
-    """The cards that gpuwright set get what they were delivered with."""
+    """The cards that gpuwright set get what they were delivered with. The seal is there until the end; the service goes with the files."""
+    if sections.service(facts, SERVICE)["enabled"] in (None, "not-found"):
+        return []
     places = ", ".join(card["bus_id"] for card in defaults(facts))
     return [Finding("remove", f"settings of {places}", after="those of delivery")] if places else []
 

@@ -172,6 +172,8 @@ def test_remove_brings_back_the_defaults_of_what_was_set() -> None:
     facts["seals"] = {"gpu_settings": {"state": "good", "stack": stack}}
     assert removal.work(facts)["gpu_settings"] == [{"bus_id": PLACE, "power_limit": None, "ecc": None}]
     assert removal.findings(facts)["gpu_settings"][0].reason == f"settings of {PLACE}"
+    facts["services"][gpu_settings.SERVICE] = {"active": "inactive", "enabled": "not-found"}
+    assert "gpu_settings" not in removal.findings(facts), "the look after the removal"
     facts["seals"] = {}
     assert removal.work(facts)["gpu_settings"] == []
     assert "gpu_settings" not in removal.findings(facts)
