@@ -405,6 +405,10 @@ class CardClocks(TypedDict):
     """Clock of the memory (MHz)"""
     memory_max_mhz: int | None
     """Highest clock of the memory (MHz)"""
+    application_sm_mhz: int | None
+    """Clock of the multiprocessors that applications ask for (MHz)"""
+    application_memory_mhz: int | None
+    """Clock of the memory that applications ask for (MHz)"""
 
 
 class CardPcie(TypedDict):
@@ -573,6 +577,8 @@ class Card(TypedDict):
     """Power limit in force (W)"""
     power_default_limit_w: float | None
     """Power limit of delivery (W)"""
+    power_min_limit_w: float | None
+    """Lowest power limit (W)"""
     power_max_limit_w: float | None
     """Highest power limit (W)"""
     name: str | None

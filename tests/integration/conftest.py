@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 from tests.sim import engine, node, scenario, settings
 
@@ -30,19 +31,6 @@ _LIMIT_SECONDS = 900
 
 #: Leave the nodes to be looked at after the tests, and take the proven one of an earlier session.
 _KEEP = bool(os.environ.get("GPUWRIGHT_SIM_KEEP"))
-
-#: The roles that are a component of a plan; the others are their helpers, or `preflight` and `validate`.
-COMPONENTS = {
-    "repair",
-    "nvidia_driver",
-    "nouveau_blacklist",
-    "mig",
-    "cuda",
-    "container_toolkit",
-    "frameworks",
-    "reboot",
-}
-
 
 #: Files whose tests take longest together: they begin first, so that no process of pytest is left alone with one at the end.
 _LONGEST = (
@@ -89,7 +77,7 @@ class Run:
     @property
     def components(self) -> set[str]:
         """The roles that ran and are a component of the plan."""
-        return set(self.roles) & COMPONENTS
+        return set(self.roles) & COMPONENTS.keys()
 
     @property
     def changed(self) -> int:

@@ -94,7 +94,8 @@ def run(argv: list[str]) -> Answer:
     return done.returncode, done.stdout + done.stderr
 
 
-def _asked(smi: Runner, argv: list[str]) -> str:
+def asked(smi: Runner, argv: list[str]) -> str:
+    """Output of nvidia-smi. Raises LayoutError where it fails."""
     status, text = smi(argv)
     if status != 0:
         raise LayoutError("nvidia-smi {} failed ({}): {}".format(" ".join(argv), status, text.strip()), FAILED)
@@ -105,9 +106,9 @@ def observe(smi: Runner) -> dict[str, State]:
     """State of each card by bus id: `current` and `pending` (None where it knows no MIG), `profiles`, `busy` (names of processes
     that compute: all but those of the desktop).
     """
-    listed = parse_list(_asked(smi, ["-L"]))
+    listed = parse_list(asked(smi, ["-L"]))
     cards: dict[str, State] = {}
-    for gpu in _document(_asked(smi, ["-q", "-x"])).findall("gpu"):
+    for gpu in document(asked(smi, ["-q", "-x"])).findall("gpu"):
         names = [
             info.findtext("process_name") or "?"
             for info in gpu.findall("processes/process_info")
@@ -122,7 +123,7 @@ def observe(smi: Runner) -> dict[str, State]:
     return cards
 
 
-def _document(text: str) -> ET.Element:
+def document(text: str) -> ET.Element:
     """What nvidia-smi -q -x describes, without what stands around it. Raises LayoutError."""
     start, end = text.find(_DOCUMENT), text.rfind(_DOCUMENT_END)
     if start < 0 or end < start:
@@ -179,7 +180,7 @@ def _bring(smi: Runner, bus_id: str, state: State, wished: list[str]) -> str:
         _switch(smi, bus_id, bool(wished))
     if not wished:
         return f"{bus_id}: MIG is off"
-    _asked(smi, ["mig", "-cgi", ",".join(wished), "-C", "-i", bus_id])
+    asked(smi, ["mig", "-cgi", ",".join(wished), "-C", "-i", bus_id])
     return "{}: {}".format(bus_id, ", ".join(wished))
 
 
@@ -193,7 +194,7 @@ def _clear(smi: Runner, bus_id: str) -> None:
 
 def _switch(smi: Runner, bus_id: str, on: bool) -> None:
     """Switch the mode. Where a client holds the card it waits for a reset, which is tried, or for a boot."""
-    said = _asked(smi, ["-i", bus_id, "-mig", "1" if on else "0"])
+    said = asked(smi, ["-i", bus_id, "-mig", "1" if on else "0"])
     if _mode(smi, bus_id) == on:
         return
     smi(["--gpu-reset", "-i", bus_id])

@@ -365,6 +365,8 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("clocks.sm_max_mhz", "integer", ("max_clocks/sm_clock",)),
     ("clocks.memory_mhz", "integer", ("clocks/mem_clock",)),
     ("clocks.memory_max_mhz", "integer", ("max_clocks/mem_clock",)),
+    ("clocks.application_sm_mhz", "integer", ("applications_clocks/graphics_clock",)),
+    ("clocks.application_memory_mhz", "integer", ("applications_clocks/mem_clock",)),
     ("fabric.state", "text", ("fabric/state",)),
     ("fabric.status", "text", ("fabric/status",)),
     # The summary came last: 575.51 has only what it sums up.
@@ -414,6 +416,7 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
         "number",
         ("gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
     ),
+    ("power_min_limit_w", "number", ("gpu_power_readings/min_power_limit", "power_readings/min_power_limit")),
     ("power_max_limit_w", "number", ("gpu_power_readings/max_power_limit", "power_readings/max_power_limit")),
     ("pcie.gen", "integer", ("pci/pci_gpu_link_info/pcie_gen/current_link_gen",)),
     ("pcie.gen_max", "integer", ("pci/pci_gpu_link_info/pcie_gen/max_link_gen",)),

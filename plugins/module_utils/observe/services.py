@@ -21,6 +21,7 @@ UNITS = (
     "nvidia-cdi-refresh.service",
     "nvidia-imex.service",
     "gpuwright-mig.service",
+    "gpuwright-gpu-settings.service",
     "gpuwright-nvidia-persistence.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",

@@ -208,6 +208,7 @@ COMPONENT = Component(
     parts=("mig",),
     touches=TOUCHES,
     refuse=refuse,
+    take_back=take_back,
     removes=_removes,
     steps=STEPS,
 )

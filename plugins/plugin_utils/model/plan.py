@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
+from .stack import Settings
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -138,12 +140,19 @@ class WholeCard(TypedDict):
     profiles: list[str]
 
 
+class CardSettings(Settings):
+    """Settings of the card at a place, as the program on the node reads them."""
+
+    bus_id: str
+
+
 class Removal(TypedDict):
     """Work of the role `remove`."""
 
     packages: list[str]
     runfile: bool
     mig: list[WholeCard]
+    gpu_settings: list[CardSettings]
     files: list[str]
     environments: list[str]
     services: list[str]

@@ -97,6 +97,36 @@ class Mig(TypedDict):
     cards: list[MigCard]
 
 
+class Settings(TypedDict, total=False):
+    """Settings of a card. An absent one is left as it is, None is the default of the card."""
+
+    power_limit: float | None
+    """W"""
+    clocks: list[int] | None
+    """Lowest and highest clock of the multiprocessors (MHz)"""
+    application_clocks: list[int] | None
+    """Clocks of the memory and of the multiprocessors (MHz)"""
+    ecc: bool | None
+    compute_mode: str | None
+    """As nvidia-smi calls it"""
+    persistence: bool | None
+
+
+class SettingsCard(TypedDict):
+    """Settings of one card of a machine."""
+
+    index: int
+    bus_id: str | None
+    name: str
+    settings: Settings
+
+
+class GpuSettings(TypedDict):
+    """Settings of the cards of a machine."""
+
+    cards: list[SettingsCard]
+
+
 class Engine(TypedDict):
     """Container engine."""
 
@@ -212,6 +242,7 @@ class Stack(TypedDict, total=False):
     nccl: Nccl
     tensorrt: TensorRt
     mig: Mig
+    gpu_settings: GpuSettings
     container_toolkit: ContainerToolkit
     frameworks: list[FrameworkEnvironment]
     cuda_compat: CudaCompat

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from ...module_utils.base import checks
 from ...module_utils.records.history import file_of
-from ..components import COMPONENTS, Context, Finding, frameworks, mig, nvidia_driver, reboot
+from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, reboot
 from ..components.base import not_known
 from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
@@ -148,9 +148,10 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
     """What there is to take back, by component; nothing where gpuwright never was. ``kept``: packages that stay all the same."""
     history = sections.history(facts)
     found: dict[str, list[Finding]] = {}
-    parted = mig.take_back(facts)
-    if parted:
-        found[mig.NAME] = parted
+    for name, component in COMPONENTS.items():
+        by_its_role = component.take_back(facts) if component.take_back else ()
+        if by_its_role:
+            found[name] = list(by_its_role)
     original = history.get("original")
     if original and _replaced(original, facts):
         found[nvidia_driver.NAME] = [rollback.finding(original, facts)]

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
-from ..components import mig
+from ..components import COMPONENTS
 from ..model.errors import StepRefused
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ DIRECTORIES = (
 )
 #: Docker's configuration, into which the runtime was merged.
 _DAEMON = "/etc/docker/daemon.json"
-#: The component of the changes that part cards.
-_PARTS = mig.__name__.rpartition(".")[2]
+#: Components that are taken back by their own role, while the driver is there yet.
+_BY_ROLE = tuple(name for name, component in COMPONENTS.items() if component.take_back)
 #: dnf's own list of locks, in which the role nvidia_driver has its lines.
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 #: What packages made for themselves, by package. Nothing of a user is in it: an engine with containers, images or volumes stays. DKMS made
@@ -165,7 +165,8 @@ class Removal(TypedDict, total=False):
     """What the role does; and what it asks first, before the first change.
 
     ``again``: it asks once more, because the packages ``kept`` stay with an engine that holds ``held`` containers, images or volumes.
-    ``driver``: whether something of ``parted`` (cards), ``restore`` (a driver) and ``runfile`` (an uninstaller) is to be done.
+    ``driver``: whether something of ``by_role`` (components that their own role takes back), ``restore`` (a driver) and ``runfile`` (an
+    uninstaller) is to be done.
     ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own of package sources.
     ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf keeps of
     those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
@@ -178,7 +179,7 @@ class Removal(TypedDict, total=False):
     kept: list[str]
     held: int
     driver: bool
-    parted: bool
+    by_role: list[str]
     restore: bool
     runfile: bool
     docker: Docker
@@ -308,9 +309,10 @@ def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
 
 
 def _of_driver(wanted: Wanted, changes: Iterable[Mapping[str, object]]) -> Removal:
-    parted = any(change["component"] == _PARTS for change in changes)
+    changed = {change["component"] for change in changes}
+    by_role = [name for name in _BY_ROLE if name in changed]
     restore, runfile = bool(wanted["restore"]), wanted["runfile"]
-    return {"driver": parted or restore or runfile, "parted": parted, "restore": restore, "runfile": runfile}
+    return {"driver": bool(by_role) or restore or runfile, "by_role": by_role, "restore": restore, "runfile": runfile}
 
 
 def _of_environments(environments: Sequence[str]) -> Removal:

@@ -9,6 +9,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     modules           open or proprietary modules         cudnn, nccl,       which libraries beside it
     package_set       desktop or compute                    tensorrt
     mig               into what the cards are parted
+    gpu_settings      power limit, clocks, ECC, compute mode and persistence mode of the cards
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
@@ -36,6 +37,7 @@ from . import (
     foreign,
     forward,
     frameworks,
+    gpu_settings,
     mig,
     nccl,
     nearest,
@@ -159,6 +161,9 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     layout = log.attempt(mig.choose, machine, wish, log)
     if layout is not None:
         stack["mig"] = layout
+    settings = log.attempt(gpu_settings.choose, machine, wish, log)
+    if settings is not None:
+        stack["gpu_settings"] = settings
     if wish.container_toolkit:
         stack["container_toolkit"] = container_toolkit.choose(machine, wish, system, stack.get("driver"), log)
     _environments(machine, wish, support, stack, log)

@@ -22,6 +22,7 @@ from ..rules import Row, Rules, gpus, hosts
 from ..wish import Wish
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card as Board
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
         DriverImage,
         Facts,
@@ -91,7 +92,7 @@ class Machine:
     environment is bare, vm, container, wsl or jetson. pythons are versions such as "3.12", the system's first; None
     where nobody looked. cuda_reported is the CUDA version that a driver of another owner reports (WSL, containers).
     signing_key is the state of the key with which DKMS signs: enrolled, pending, not-enrolled, absent; None where nobody looked.
-    uuids are those of the cards by bus id, as far as a driver told them.
+    uuids are those of the cards by bus id, as far as a driver told them; boards is all that nvidia-smi says of each.
     driver is the one that works, driver_owner and driver_source tell whose packages are there, working or not.
     kept is the driver part of the stack that is in force (the seal, or the plan that was just applied); moves says that an upgrade
     may leave it where its branch has ended.
@@ -114,6 +115,7 @@ class Machine:
     nvswitch: bool = False
     nvlink5: bool = False
     uuids: Mapping[str, str] = field(default_factory=dict)
+    boards: Mapping[str, Board] = field(default_factory=dict)
     glibc: str | None = None
     pythons: tuple[str, ...] | None = None
     driver: InstalledDriver | None = None
@@ -180,6 +182,7 @@ def machine_from_facts(
         nvswitch=bool(facts["pci"]["nvswitches"]),
         nvlink5=bool(facts["pci"]["nvlink5"]),
         uuids=_uuids(facts),
+        boards={row["pci_bus_id"]: row for row in sections.cards(facts) if row["pci_bus_id"]},
         glibc=system["glibc"],
         pythons=_pythons(facts),
         driver=_installed_driver(facts),

@@ -46,12 +46,13 @@ def choose(machine: Machine, wish: Wish, log: Log) -> Mig | None:
 def _wished(index: int, card: Card, machine: Machine, wish: Wish) -> tuple[str, ...] | None:
     """Return what is wished for a card: by its own name before what is said of all; None where nothing is."""
     for selector, profiles in wish.mig_layout.items():
-        if selector != "all" and _means(selector, index, card, machine):
+        if selector != "all" and means(selector, index, card, machine):
             return profiles
     return wish.mig_layout.get("all")
 
 
-def _means(selector: str, index: int, card: Card, machine: Machine) -> bool:
+def means(selector: str, index: int, card: Card, machine: Machine) -> bool:
+    """Say whether an index, a UUID or a bus id names a card."""
     if selector.isdecimal():
         return int(selector) == index
     if selector.lower().startswith("gpu-"):
@@ -69,7 +70,7 @@ def _strangers(machine: Machine, wish: Wish) -> list[Entry]:
     """Return a conflict for each selector that no card answers to."""
     entries = []
     for selector in wish.mig_layout:
-        if selector == "all" or any(_means(selector, index, card, machine) for index, card in enumerate(machine.cards)):
+        if selector == "all" or any(means(selector, index, card, machine) for index, card in enumerate(machine.cards)):
             continue
         known = ", ".join(card.bus_id or str(index) for index, card in enumerate(machine.cards))
         hint = "; a UUID is known once the driver runs" if selector.lower().startswith("gpu-") else ""

@@ -14,8 +14,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
+from ..model.stack import Settings
 from ..rules import Row, Rules, gpus, load_rules
-from . import container_toolkit, cuda, mig, nvidia_driver, specifiers
+from . import container_toolkit, cuda, gpu_settings, mig, nvidia_driver, specifiers
 from .reading import AUTO, Words, around, as_list, bare, equals
 
 __all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
@@ -59,6 +60,7 @@ class Wish:
     driver_imex: bool | None = None
     driver_peermem: bool = False
     mig_layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gpu_settings: Mapping[str, Settings] = field(default_factory=dict)
     driver_runfile: str | None = None
     driver_runfile_sha256: str | None = None
     cuda: bool = False
@@ -327,6 +329,7 @@ def _framework_variables(values: dict[str, Any], variables: Mapping[str, Any], r
 WORDS = (
     nvidia_driver.WORDS,
     mig.WORDS,
+    gpu_settings.WORDS,
     cuda.WORDS,
     container_toolkit.WORDS,
     Words(

@@ -20,13 +20,15 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import WORDS, Wish
 from tests.unit.plan import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 TODAY = date(2026, 11, 20)
+#: Components that every host wishes for itself, so that a lock says nothing of them.
+OF_HOSTS = {words.component for words in WORDS if words.variables and set(words.variables) == set(words.of_host)}
 #: Components that every node has; the others are there where they were asked for.
-USUAL = [name for name in SEALED if name != "mig"]
+USUAL = [name for name in SEALED if name not in OF_HOSTS]
 
 
 def wish(**variables: Any) -> Wish:

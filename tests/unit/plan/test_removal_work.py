@@ -25,6 +25,7 @@ def wanted(**changes: Any) -> dict[str, Any]:
         "packages": ["libcuda1", "dkms", "fio"],
         "runfile": False,
         "mig": [],
+        "gpu_settings": [],
         "files": [],
         "environments": [],
         "services": [],
@@ -191,15 +192,16 @@ def test_an_engine_that_holds_nothing_goes_with_its_group_and_what_it_made() -> 
 @pytest.mark.parametrize(
     ("remove", "changes", "parts"),
     [
-        ({}, [], (False, False, False, False)),
-        ({}, [{"component": "mig"}, {"component": "files"}], (True, True, False, False)),
-        ({"restore": {"version": "580"}}, [], (True, False, True, False)),
-        ({"runfile": True}, [], (True, False, False, True)),
+        ({}, [], (False, [], False, False)),
+        ({}, [{"component": "mig"}, {"component": "files"}], (True, ["mig"], False, False)),
+        ({}, [{"component": "gpu_settings"}, {"component": "mig"}], (True, ["mig", "gpu_settings"], False, False)),
+        ({"restore": {"version": "580"}}, [], (True, [], True, False)),
+        ({"runfile": True}, [], (True, [], False, True)),
     ],
 )
 def test_what_is_to_be_done_with_cards_and_driver(remove: dict[str, Any], changes: Any, parts: Any) -> None:
     found = goes(wanted(**remove), changes={"changes": changes})
-    assert tuple(found[name] for name in ("driver", "parted", "restore", "runfile")) == parts
+    assert tuple(found[name] for name in ("driver", "by_role", "restore", "runfile")) == parts
 
 
 def test_only_units_that_are_there_and_not_masked_are_switched_off() -> None:

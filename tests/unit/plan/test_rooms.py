@@ -17,16 +17,20 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts impo
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, WORDS, Wish
 from tests.unit.plan import nodes
-from tests.unit.plan.test_planner import plan, wish
+from tests.unit.plan.test_planner import OF_HOSTS, plan, wish
 
 ROOT = Path(__file__).parents[3]
 EVERY = pytest.mark.parametrize("component", COMPONENTS.values(), ids=list(COMPONENTS))
 
 
+#: What is wished of a host itself, and by no name for --want that a lock holds.
+HOSTS_OWN: Any = {"mig_layout": "3g.40gb,3g.40gb", "gpu_settings_cards": {"all": {"power_limit": 350}}}
+
+
 @pytest.fixture(scope="module")
 def stack() -> Any:
     asked = ["driver", "cuda", "cudnn", "container-toolkit", "pytorch"]
-    made: Any = plan(nodes.bare(), wish(gpuwright_want=asked, mig_layout="3g.40gb,3g.40gb"))["stack"]
+    made: Any = plan(nodes.bare(), wish(gpuwright_want=asked, **HOSTS_OWN))["stack"]
     return made
 
 
@@ -74,7 +78,8 @@ def test_components_with_a_seal_are_those_that_manage_something() -> None:
 def test_parts_of_components_are_those_that_the_resolver_has() -> None:
     of_components = [part for component in COMPONENTS.values() for part in component.parts]
     assert len(of_components) == len(set(of_components))
-    assert {part.key for part in PARTS} | {"mig"} == set(of_components)
+    # Of what every host wishes for itself a lock says nothing, so that it has no PART.
+    assert {part.key for part in PARTS} | OF_HOSTS == set(of_components)
 
 
 def test_security_floors_are_of_components() -> None:

@@ -136,7 +136,9 @@ def test_facts_that_are_packed_can_be_asked_about(tmp_path: Path) -> None:
 
 
 EVERYTHING = wish(
-    gpuwright_want=["cuda", "container-toolkit", "pytorch", "tensorflow", "jax"], mig_layout={"all": "off"}
+    gpuwright_want=["cuda", "container-toolkit", "pytorch", "tensorflow", "jax"],
+    mig_layout={"all": "off"},
+    gpu_settings_cards={"all": {"compute_mode": "default"}},
 )
 #: What an environment has beside its framework: NVIDIA's libraries, and what a framework needs.
 _BESIDE = [
@@ -153,7 +155,8 @@ def everything() -> tuple[Any, Any]:
     seen["smi"]["mig_devices"] = {}
     for card, told in zip(seen["pci"]["gpus"], data["gpus"], strict=True):
         card["bus_id"] = told["pci_bus_id"]
-    seen["services"]["gpuwright-mig.service"] = {"active": "active", "enabled": "enabled"}
+    for unit in ("gpuwright-mig.service", "gpuwright-gpu-settings.service"):
+        seen["services"][unit] = {"active": "active", "enabled": "enabled"}
     seen["packages"]["installed"] |= {f"libnvidia-something-{number}": f"{nodes.DRIVER}-1" for number in range(40)}
     for row in plan(seen, EVERYTHING)["stack"]["frameworks"]:
         wanted = (requirement.partition("==") for requirement in row["requirements"])

@@ -10,15 +10,12 @@ from functools import cache
 from tests.unit.repo import floors
 
 #: Held equal to COMPONENTS and FRAMEWORKS by a test: this file shall not import what it looks at.
-COMPONENTS = (
-    "repair",
-    "nvidia_driver",
-    "nouveau_blacklist",
-    "mig",
-    "cuda",
-    "container_toolkit",
-    "frameworks",
-    "reboot",
+COMPONENTS = tuple(
+    sorted(
+        path.stem
+        for path in (floors.ROOT / "plugins/plugin_utils/components").iterdir()
+        if (floors.ROOT / "roles" / path.stem / "tasks/work.yml").is_file()
+    )
 )
 FRAMEWORKS = tuple(
     sorted(

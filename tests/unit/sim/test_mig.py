@@ -70,7 +70,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in's state in a directory of the test's own; nothing of a node is asked."""
     monkeypatch.setattr(mig, "_KEPT", tmp_path / "kept.json")
     monkeypatch.setattr(mig, "_LOST", tmp_path / "lost.json")
-    monkeypatch.setattr(smi, "_persistence", lambda: "Enabled")
+    monkeypatch.setattr(smi, "_persistence", lambda _gpu: "Enabled")
 
 
 def test_a_bare_card_is_parted_and_the_second_time_nothing_is_done() -> None:

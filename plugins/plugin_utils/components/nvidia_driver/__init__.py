@@ -267,7 +267,7 @@ def _package_findings(context: Context, driver: DriverStack) -> list[Finding]:
             else f"{len(missing)} of its packages are missing: {', '.join(missing)}"
         )
         after = f"{_target(context, driver)} ({driver['modules']} modules)"
-        services = [PERSISTENCE_SERVICE] if _persistence_asked(context) else []
+        services = [PERSISTENCE_SERVICE] if persistence_asked(context) else []
         services += fabric.services(context, driver)
         return [Finding("install", reason, before, after, packages, services=services, leaves=context.leaves)]
     twice = sorted(
@@ -341,7 +341,7 @@ def _module_findings(context: Context, driver: DriverStack) -> list[Finding]:
     return []
 
 
-def _persistence_asked(context: Context) -> bool:
+def persistence_asked(context: Context) -> bool:
     """Only where cards are present: in an image that is being built the daemon would only fail."""
     return _persistence_setting(context) and context.cards_present and not context.provision_only
 
@@ -351,7 +351,7 @@ def _persistence_setting(context: Context) -> bool:
 
 
 def _persistence_wanted(context: Context) -> bool:
-    return _persistence_asked(context) and PERSISTENCE_SERVICE in (context.facts["services"] or {})
+    return persistence_asked(context) and PERSISTENCE_SERVICE in (context.facts["services"] or {})
 
 
 def _persistence_is_static(context: Context) -> bool:
