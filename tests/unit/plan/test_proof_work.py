@@ -8,7 +8,7 @@ from tests.unit.plan.test_planner import plan, wish
 
 def test_a_role_used_alone_has_its_work_where_nothing_changes() -> None:
     alone = plan(nodes.provisioned(), only=["frameworks"])
-    assert (alone["components"], list(alone["work"])) == ([], ["frameworks"])
+    assert (alone["components"], list(alone["work"])) == ([], ["preflight", "repositories", "frameworks"])
     (path,) = [row["path"] for row in alone["stack"]["frameworks"]]
     assert set(alone["work"]["frameworks"]["environments"]) == {path}
 
