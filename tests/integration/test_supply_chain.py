@@ -18,6 +18,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import ope
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels as pip
 from ansible_collections.gpuwright.node.plugins.modules import repository_key
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, frameworks
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
@@ -25,6 +26,7 @@ from tests.sim import repository, settings, wheels
 from tests.sim.engine import docker
 from tests.unit.modules import run_module
 from tests.unit.observe.test_openpgp import SECOND_KEYS, new_key
+from tests.unit.plan.nodes import bare
 
 from .conftest import Node, environment
 
@@ -82,10 +84,13 @@ def play(machine: Node, folder: Path, **changes: Any) -> subprocess.CompletedPro
     wish = Wish.from_variables({"frameworks_wanted": ["pytorch"], "gpuwright_mirrors": mirrors})
     where = machine_from_options(["H100"], "debian-13", "x86_64", {}, load_rules())
     (framework,) = resolver.resolve(where, wish, load_rules())["stack"]["frameworks"]
+    stack: Any = {"frameworks": [{**framework, **changes}]}
+    nothing: Any = {"packages": {}, "rebuild": [], "install": []}
+    work = frameworks.COMPONENT.steps["begin"](Context(facts=bare(), stack=stack), nothing)
     variables = {
         "gpuwright_standalone": False,
         "gpuwright_mirrors": mirrors,
-        "gpuwright_plan": {"stack": {"frameworks": [{**framework, **changes}]}},
+        "gpuwright_plan": {"stack": stack, "work": {"frameworks": work}, "package_manager": "apt", **nothing},
     }
     ours = {"name": "Ours", "hosts": "all", "become": True, "gather_facts": False, "vars": variables}
     (folder / "ours.yml").write_text(yaml.safe_dump([{**ours, "roles": ["gpuwright.node.frameworks"]}]))

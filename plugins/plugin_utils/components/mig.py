@@ -191,7 +191,7 @@ def take_back(facts: Facts) -> list[Finding]:
 
 def _whole(facts: Facts) -> list[WholeCard]:
     """The layout in which the cards that gpuwright parted are whole again."""
-    stack = cast("Mig", sections.sealed_stack(facts, NAME))
+    stack: Mig = cast("Mig", sections.sealed_stack(facts, NAME))
     return [{"bus_id": card["bus_id"], "profiles": []} for card in stack.get("cards") or () if card["bus_id"]]
 
 

@@ -56,7 +56,8 @@ def host_record(host: str, values: Mapping[str, object]) -> Record:
         record["verdict"] = "incomplete"
     if record["failure"] or record["refusals"] or record["conflicts"]:
         record["verdict"] = "fail"
-    record["changes"] = [cast("Change", change) for change in shaped["changes"] if isinstance(change, Mapping)]
+    changes: list[Change] = [cast("Change", change) for change in shaped["changes"] if isinstance(change, Mapping)]
+    record["changes"] = changes
     return record
 
 
