@@ -88,6 +88,7 @@ def test_a_node_whose_last_proof_failed_is_not_ok_and_ansible_alone_says_so_too(
         (row,) = [line for line in status.stdout.splitlines() if ready_node.name in line]
         assert (status.code, row.split()[0]) == (1, "fail"), str(status)
         alone = snapshot.playbook("playbooks/status.yml", ready_node.inventory)
-        assert row in alone.splitlines()
+        same = row.rpartition(", ")[0]  # the age of the proof may have become a minute
+        assert any(line.startswith(same) for line in alone.splitlines()), alone
     finally:
         ready_node.shell(f"mv /root/proof {proof}")
