@@ -138,18 +138,23 @@ class WholeCard(TypedDict):
     profiles: list[str]
 
 
-class Removal(TypedDict):
+class Removes(TypedDict, total=False):
+    """What single components say of the work of the role `remove`."""
+
+    mig: list[WholeCard]
+    docker: bool
+    initramfs: bool
+
+
+class Removal(Removes):
     """Work of the role `remove`."""
 
     packages: list[str]
     runfile: bool
-    mig: list[WholeCard]
     files: list[str]
     environments: list[str]
     services: list[str]
-    docker: bool
     streams: dict[str, str]
-    initramfs: bool
     restore: Restore | None
 
 
@@ -229,6 +234,7 @@ class Plan(TypedDict):
     package_manager: str | None
     package_family: str | None
     work: Mapping[str, object]
+    """What each part of the run does first, by its name: the answer of its step `begin`"""
     manages: dict[str, Managed]
     packages: dict[str, str]
     checks: list[Check]
@@ -239,6 +245,8 @@ class Plan(TypedDict):
     facts_summary: FactsSummary
     cards: list[Card]
     absent: NotRequired[dict[str, list[str]]]
+    given: NotRequired[object]
+    """What a role adds for the step that it asks for; each step has a type of its own for it"""
     owner: NotRequired[str]
     takes_over: NotRequired[str | None]
     status: NotRequired[Status]
