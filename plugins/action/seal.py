@@ -66,7 +66,7 @@ class ActionModule(NodeAction):
         look.save("sealed", {**plan, "changes": begun["changes"], "warnings": told + plan["warnings"]})
         # Nothing changes between here and the proof, which goes by this look.
         given = measurements.asked(look.inputs(), drafted.wish.gpus_ignore, pending=look.pending)
-        measure = work.of_step(measurements.NAME, "measure", {**begun, **given}, facts, look.inputs())
+        measure = work.of_step(measurements.NAME, "measure", {**begun, "given": given}, facts, look.inputs())
         return {"changed": False, "sealed": sorted(seals), "measure": measure}
 
     @staticmethod

@@ -11,6 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 
 
@@ -23,7 +24,7 @@ class ActionModule(NodeAction):
         """Observe, decide, and return the work. Fails with the component's own words where the run must not go on."""
         super().run(tmp, task_vars)
         arguments, look = self._task.args, NodeSession(self, task_vars or {})
-        plan = self.variables(look.task_vars, ["gpuwright_plan"])["gpuwright_plan"]
+        plan: Plan = self.variables(look.task_vars, ["gpuwright_plan"])["gpuwright_plan"]
         try:
             found = work.of_step(
                 arguments["component"],

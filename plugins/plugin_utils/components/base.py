@@ -10,20 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+
+from ..model.plan import Plan
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ..model.plan import Change, Managed
+    from ..model.plan import Change, Managed, Removes
     from ..model.stack import Repository, Stack
     from ..rules import Rules
     from ..wish import Wish
     from .demand import Demand
     from .view import View
+
+
+#: Variables that are set for each role outside it, by role.
+Inputs = Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Context:
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
     ``cards_missing``: the same, although the inventory or the last seal says that they are there.
     ``condemned``: environments that the last proof could not import from; none in a look after an apply.
-    ``variables``: what is set for each role outside it. ``along``: packages that are there and go to the driver's new version with it,
+    ``variables``: what is set for each role outside it. ``companions``: packages that are there and go to the driver's new version with it,
     and what makes a kernel whole that comes with it. ``leaves``: packages that go where the driver's come from another source.
     """
 
@@ -45,7 +51,7 @@ class Context:
     provision_only: bool = False
     cards_missing: bool = False
     cpu_only: bool = False
-    variables: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    variables: Inputs = field(default_factory=dict)
     companions: Sequence[str] = ()
     condemned: Sequence[str] = ()
     leaves: Sequence[str] = ()
@@ -101,11 +107,9 @@ class Manages:
         }
 
 
-#: A plan that is under way, as its document has it.
-Plan = Mapping[str, Any]
 #: What a role does next: from the context of this moment and the plan that is under way. The work that the plan carries is the step
 #: ``begin``; each other step is asked for by the role, where only the node can tell what comes next.
-Step = Callable[[Context, Plan], Mapping[str, Any]]
+Step = Callable[[Context, Plan], Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -117,16 +121,20 @@ class Need:
     files: int = 0
 
 
-def _none(*_arguments: Any) -> tuple[()]:
+def _none(*_arguments: object) -> tuple[()]:
     """The answer of a component that has nothing of what it is asked for."""
     return ()
 
 
-def _no_keys(*_arguments: Any) -> dict[str, Never]:
+def _no_keys(*_arguments: object) -> dict[str, str]:
     return {}
 
 
-def _not(*_arguments: Any) -> None:
+def _removes_nothing(_facts: Facts, _files: Sequence[str]) -> Removes:
+    return {}
+
+
+def _not(*_arguments: object) -> None:
     return None
 
 
@@ -180,7 +188,7 @@ class Component:
     judge: Callable[[View, Stack], Sequence[Check]] = _none
     merged: Sequence[str] = ()
     take_back: Callable[[Facts], Sequence[Finding]] | None = None
-    removes: Callable[[Facts, Sequence[str]], Mapping[str, object]] = _no_keys
+    removes: Callable[[Facts, Sequence[str]], Removes] = _removes_nothing
     package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, Step] = field(default_factory=dict)
 
@@ -188,7 +196,7 @@ class Component:
         """What its seal records; nothing where it leaves none."""
         return self.manages(context) if self.manages else Manages()
 
-    def stack_part(self, stack: Stack) -> Any:
+    def stack_part(self, stack: Mapping[str, object]) -> object:
         """Its part of the stack, as its seal carries it."""
         return next((stack.get(part) for part in self.parts[:1] if stack.get(part)), {})
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
 
 from ..model import sections
 from ..model.errors import StepRefused
+from ..model.plan import Plan, Removes
 from ..model.stack import Stack
 from ..model.work import Unit, Work
 from ..wish import Wish
@@ -22,7 +23,6 @@ from .base import (
     Context,
     Finding,
     Manages,
-    Plan,
     Step,
     missing_packages,
     repository_files,
@@ -88,6 +88,12 @@ class Merged(TypedDict, total=False):
     mode: str
     backup: bool
     validate: str
+
+
+class Given(TypedDict, total=False):
+    """``check``: whether the run is in check mode."""
+
+    check: bool
 
 
 class Ending(TypedDict):
@@ -227,7 +233,7 @@ def _has_runtime(context: Context) -> bool:
     return has_runtime(context.facts["containers"]["docker"])
 
 
-def has_runtime(docker: Mapping[str, object]) -> bool:
+def has_runtime(docker: Docker) -> bool:
     """Say whether Docker's configuration, in which a person may have written anything, names the NVIDIA runtime."""
     written = docker.get("daemon_json")
     runtimes = written.get("runtimes") if isinstance(written, Mapping) else None
@@ -275,7 +281,7 @@ def installed(context: Context, plan: Plan) -> Installed:
     refusal = _unmergeable(context.facts)
     if refusal:
         raise StepRefused(refusal)
-    merged = _merged(context, docker, check=bool(plan["given"].get("check"))) if _docker(context) else []
+    merged = _merged(context, docker, check=bool(cast("Given", plan["given"]).get("check"))) if _docker(context) else []
     stale = _docker(context) and bool(docker["active"]) and (bool(merged) or docker["config_loaded"] is False)
     restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
     always = str(restart).lower() in _YES
@@ -418,7 +424,7 @@ def judge(view: View, stack: Stack) -> list[Check]:
                 remedy="correct /etc/docker/daemon.json; gpuwright keeps the copy that it found beside it",
             )
         ]
-    if NAME in stack and not has_runtime(docker):
+    if NAME in stack and not has_runtime(cast("Docker", docker)):
         return [_docker_warning("Docker does not know the NVIDIA runtime", UP)]
     if docker.get("config_loaded") is False:
         return [
@@ -433,7 +439,7 @@ def _docker_warning(reason: str, remedy: str) -> Check:
     return checks.failed("container.daemon_json", "warning", reason=reason, action="configure", remedy=remedy)
 
 
-def _removes(facts: Facts, _files: Sequence[str]) -> dict[str, bool]:
+def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
     return {"docker": NAME in (sections.history(facts).get("components") or ())}
 
 

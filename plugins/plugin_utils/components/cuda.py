@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict, cast
 
+from ..model.plan import Plan
 from ..model.stack import CudaToolkit, Library, Stack
 from ..model.work import Work
 from ..resolver.naming import component
@@ -18,7 +19,6 @@ from .base import (
     Context,
     Finding,
     Manages,
-    Plan,
     Step,
     missing_packages,
     repository_files,

@@ -12,11 +12,11 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks,
 
 from ..model import sections
 from ..model.errors import StepRefused
-from ..model.plan import CardSettings
+from ..model.plan import CardSettings, Plan, Removes
 from ..model.stack import GpuSettings, Settings, SettingsCard, Stack
 from ..model.work import File, Unit, Work
 from . import mig, nvidia_driver
-from .base import Component, Context, Finding, Manages, Plan, Step
+from .base import Component, Context, Finding, Manages, Step
 from .nvidia_driver.places import PERSISTENCE_SERVICE
 from .view import UP, View
 
@@ -254,7 +254,7 @@ def defaults(facts: Facts) -> list[CardSettings]:
     ]
 
 
-def _removes(facts: Facts, _files: Sequence[str]) -> dict[str, object]:
+def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
     return {"gpu_settings": defaults(facts)}
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout, paths
 
 from ..model import sections
-from ..model.plan import WholeCard
+from ..model.plan import Plan, Removes, WholeCard
 from ..model.stack import Mig, MigCard, Stack
 from ..model.work import File, Unit, Work
 from . import busy
-from .base import Component, Context, Finding, Manages, Plan, Step
+from .base import Component, Context, Finding, Manages, Step
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
@@ -195,7 +195,7 @@ def _whole(facts: Facts) -> list[WholeCard]:
     return [{"bus_id": card["bus_id"], "profiles": []} for card in stack.get("cards") or () if card["bus_id"]]
 
 
-def _removes(facts: Facts, _files: Sequence[str]) -> dict[str, object]:
+def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
     return {"mig": _whole(facts)}
 
 

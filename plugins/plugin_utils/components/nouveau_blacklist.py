@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ..model.errors import StepRefused
+from ..model.plan import Plan, Removes
 from ..model.work import File, Work
-from .base import Component, Context, Finding, Manages, Plan, Step, not_known
+from .base import Component, Context, Finding, Manages, Step, not_known
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, Initramfs
@@ -42,6 +43,12 @@ class Image(TypedDict):
     list: list[str]
     inside: str
     drivers: str
+
+
+class Given(TypedDict, total=False):
+    """``check``: whether the run is in check mode."""
+
+    check: bool
 
 
 def wanted(context: Context) -> bool:
@@ -104,7 +111,7 @@ def verified(context: Context, plan: Plan) -> Mapping[str, Image | None]:
     Raises StepRefused where the kernel that boots next has no module of NVIDIA, so that a cut never leaves a screen without a driver, and
     where nothing is known that rebuilds the initramfs.
     """
-    if plan["given"].get("check"):
+    if cast("Given", plan["given"]).get("check"):
         return {"image": None}
     kernel = context.facts["kernel"]
     module = kernel["available"].get("nvidia")
@@ -163,7 +170,7 @@ def _image(context: Context, kernel: str, initramfs: Initramfs) -> Image:
     }
 
 
-def _removes(_facts: Facts, files: Sequence[str]) -> dict[str, bool]:
+def _removes(_facts: Facts, files: Sequence[str]) -> Removes:
     return {"initramfs": BLACKLIST in files}
 
 

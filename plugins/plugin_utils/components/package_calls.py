@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
+    from ..model.plan import Plan
     from ..model.work import PackageCall
-    from .base import Context, Plan
+    from .base import Context
 
 _EPOCH = re.compile(r"^\d+:")
 #: Above 1000, so that the build is the candidate even where a newer one is installed; the very builds go before those of their branch.
@@ -20,7 +21,7 @@ _PREFERRED, _BUILD = 1001, 1002
 class OfPlan(TypedDict):
     """What a plan says of each call, as options of the module package_call."""
 
-    manager: str
+    manager: str | None
     specs: list[str]
     preferences: str
     enabled: list[str]

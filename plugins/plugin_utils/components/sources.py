@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from . import base
 
 if TYPE_CHECKING:
     from ...module_utils.packages.sources import Displaced, InstalledKey, Source
-    from .base import Context, Plan, Step
+    from ..model.plan import Plan
+    from ..model.stack import Exclusion, Repository, RepositoryKey
+    from .base import Context, Step
 
 _WRITTEN = "# Written by gpuwright for {}. A change here is overwritten by the next run.\n"
 _OF_ANOTHER = (
@@ -26,35 +28,13 @@ _NO_DRIVER = (
 )
 
 
-class Key(TypedDict):
-    """The key of a source of a stack."""
+class LeftOut(TypedDict):
+    """The sources that are left out."""
 
-    url: str
-    fingerprint: str
-    path: str
+    covered: list[str]
 
 
-#: What keeps packages out that come from elsewhere: `release` (of any source where it is empty), patterns of `packages`, and those of
-#: them that are let in all the same (`except`).
-Exclude = TypedDict("Exclude", {"release": str | None, "packages": list[str], "except": list[str]})
-
-
-class Repository(TypedDict, total=False):
-    """A package source of a stack, see resolver/repositories.py."""
-
-    name: str
-    uris: list[str]
-    suites: list[str]
-    components: list[str]
-    key: Key | None
-    signed_by: str | None
-    signed: str
-    exclude: Exclude
-    displaces: list[Displaced]
-    file: str
-
-
-def begin(context: Context, plan: Plan) -> Mapping[str, list[str]]:
+def begin(context: Context, plan: Plan) -> LeftOut:
     """Which sources are left out, because the host has them by its own."""
     del plan
     every = [row["name"] for row in context.stack.get("repositories") or ()]
@@ -76,7 +56,7 @@ def addresses(row: Repository) -> list[str]:
     return [*row["uris"], *([key["url"]] if key else [])]
 
 
-def source(row: Repository, manager: str, *, with_access: bool) -> Source:
+def source(row: Repository, manager: str | None, *, with_access: bool) -> Source:
     """A source of a stack as it is written. ``with_access``: whether its mirror asks for a user and a password."""
     return _dnf(row, with_access=with_access) if manager == "dnf" else _apt(row)
 
@@ -103,11 +83,11 @@ def _apt(row: Repository) -> Source:
     }
 
 
-def _key(key: Key, form: str) -> InstalledKey:
-    return {"url": key["url"], "fingerprint": key["fingerprint"], "path": key["path"], "form": form}
+def _key(key: RepositoryKey, form: str) -> InstalledKey:
+    return {"url": key["url"], "fingerprint": cast("str", key["fingerprint"]), "path": key["path"], "form": form}
 
 
-def _preferences(name: str, exclude: Exclude | None) -> str:
+def _preferences(name: str, exclude: Exclusion | None) -> str:
     """What keeps packages out that come from another repository (apt_preferences(5)); empty where nothing does."""
     if not exclude:
         return ""
@@ -148,7 +128,8 @@ def _dnf(row: Repository, *, with_access: bool) -> Source:
 def of_names(plan: Plan, wanted: Sequence[str] | None) -> tuple[list[Repository], list[Displaced]]:
     """The named sources of a plan (without names all) that are added, and what of the host is in their way."""
     rows = [row for row in plan["stack"].get("repositories") or () if wanted is None or row["name"] in wanted]
-    covered = plan["work"].get("repositories", {}).get("covered", ())
+    left_out = cast("LeftOut", plan["work"].get("repositories") or {"covered": []})
+    covered = left_out["covered"]
     return [row for row in rows if row["name"] not in covered], displaced(rows)
 
 

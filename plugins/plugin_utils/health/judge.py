@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, Seal
 
+    from ..model import plan
     from ..model.stack import Stack
 
 
@@ -63,7 +64,7 @@ _NOT_ON_BUS = (
 )
 
 
-def judge(facts: Facts, stack: Stack | None = None, expected: Mapping[str, object] | None = None) -> list[Check]:
+def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Expected | None = None) -> list[Check]:
     """Every check that an observation allows.
 
     Args:
@@ -74,7 +75,8 @@ def judge(facts: Facts, stack: Stack | None = None, expected: Mapping[str, objec
             ``gpus`` (``False``: cards are not looked at, as when a machine is prepared before they are put in).
     """
     view = View(facts)
-    wanted, wished = cast("Expected", dict(expected or {})), stack or {}
+    wanted: Expected = cast("Expected", dict(expected or {}))
+    wished: Stack = stack or {}
     result: list[Check] = []
     if wanted.get("gpus") is not False:
         result += judge_cards(view, wished, wanted)

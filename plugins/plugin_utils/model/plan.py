@@ -146,19 +146,24 @@ class CardSettings(Settings):
     bus_id: str
 
 
-class Removal(TypedDict):
+class Removes(TypedDict, total=False):
+    """What single components say of the work of the role `remove`."""
+
+    mig: list[WholeCard]
+    docker: bool
+    initramfs: bool
+    gpu_settings: list[CardSettings]
+
+
+class Removal(Removes):
     """Work of the role `remove`."""
 
     packages: list[str]
     runfile: bool
-    mig: list[WholeCard]
-    gpu_settings: list[CardSettings]
     files: list[str]
     environments: list[str]
     services: list[str]
-    docker: bool
     streams: dict[str, str]
-    initramfs: bool
     restore: Restore | None
 
 
@@ -238,6 +243,7 @@ class Plan(TypedDict):
     package_manager: str | None
     package_family: str | None
     work: Mapping[str, object]
+    """What each part of the run does first, by its name: the answer of its step `begin`"""
     manages: dict[str, Managed]
     packages: dict[str, str]
     checks: list[Check]
@@ -248,6 +254,8 @@ class Plan(TypedDict):
     facts_summary: FactsSummary
     cards: list[Card]
     absent: NotRequired[dict[str, list[str]]]
+    given: NotRequired[object]
+    """What a role adds for the step that it asks for; each step has a type of its own for it"""
     owner: NotRequired[str]
     takes_over: NotRequired[str | None]
     status: NotRequired[Status]

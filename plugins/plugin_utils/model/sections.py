@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts, Service, SmiData
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import History, Seal
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, History, Seal
 
 
 def smi_data(facts: Facts) -> SmiData | None:
@@ -33,6 +33,11 @@ def sealed_stack(facts: Facts, component: str) -> Mapping[str, Any]:
     """Return the part of the stack in the seal of a component; empty where there is none."""
     found = seal(facts, component)
     return (found["stack"] if found else None) or {}
+
+
+def sealed_driver(facts: Facts) -> DriverStack:
+    """Return the driver's part of the stack in its seal, or in the mark that a run left in its place; empty where there is none."""
+    return cast("DriverStack", sealed_stack(facts, "nvidia_driver"))
 
 
 def history(facts: Facts) -> History:

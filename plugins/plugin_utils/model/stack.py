@@ -162,26 +162,37 @@ class LockedWheel(TypedDict):
     sha256: list[str]
 
 
-class FrameworkEnvironment(TypedDict):
+class Origin(TypedDict, total=False):
+    """Where the wheels of an environment come from: its own index, that of what it depends on, and packages built from source."""
+
+    index_url: str
+    dependencies_url: str
+    from_source: list[str]
+
+
+class Contents(Origin):
+    """What is installed in an environment; ``index_url`` where it does not come from the host's own index."""
+
+    requirements: list[str]
+    constraints: list[str]
+    cudnn: str | None
+    """None where it is not known"""
+    loader_path: NotRequired[str]
+    wheels: NotRequired[list[LockedWheel]]
+
+
+class FrameworkEnvironment(Contents):
     """Virtual environment of a framework."""
 
     name: str
     version: str
     variant: str
-    requirements: list[str]
-    constraints: list[str]
-    cudnn: str | None
     cuda: str | None
     """CUDA of the wheels; None: wheels for the processor"""
     python: list[str]
     """Python versions that have wheels"""
     interpreter: str
     path: str
-    index_url: NotRequired[str]
-    dependencies_url: NotRequired[str]
-    from_source: NotRequired[list[str]]
-    loader_path: NotRequired[str]
-    wheels: NotRequired[list[LockedWheel]]
 
 
 class RepositoryKey(TypedDict):

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...module_utils.base import checks as checking
 from ..components import Finding
@@ -82,9 +82,12 @@ def base(facts: Facts, request: Request, wish: Wish | None = None) -> Plan:
     }
 
 
-def ended(facts: Facts, request: Request, **changes: object) -> Plan:
+def ended(
+    facts: Facts, request: Request, *, refusals: Sequence[Refusal] = (), conflicts: Sequence[Refusal] = ()
+) -> Plan:
     """A plan that cannot be carried out, with what says why."""
-    return judged(cast("Plan", {**base(facts, request), "ok": False, **changes}), request)
+    plan: Plan = {**base(facts, request), "ok": False, "refusals": list(refusals), "conflicts": list(conflicts)}
+    return judged(plan, request)
 
 
 def skipped(facts: Facts, request: Request) -> Plan:
@@ -104,7 +107,8 @@ def without_cards(facts: Facts, wish: Wish, request: Request, text: str, remedy:
 
 def bad_input(facts: Facts, request: Request, error: BadInput) -> Plan:
     """The plan of a host whose wish cannot be understood."""
-    return ended(facts, request, error=str(error), suggestions=list(error.suggestions))
+    plan: Plan = {**base(facts, request), "ok": False, "error": str(error), "suggestions": list(error.suggestions)}
+    return judged(plan, request)
 
 
 def judged(plan: Plan, request: Request) -> Plan:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, DriverState
 
     from ..model.plan import Plan
-    from ..model.stack import Answer, Builder, Conflict, Stack
+    from ..model.stack import Answer, Builder, Refusal, Stack
 
 
 _POWER_CYCLE = "look at the kernel log for Xid 79; power-cycle the node, then inspect it"
@@ -194,13 +194,15 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
     return None
 
 
-def _conflicts(answer: Answer, where: machine.Machine, rules: Rules, request: Request) -> list[Conflict]:
+def _conflicts(answer: Answer, where: machine.Machine, rules: Rules, request: Request) -> list[Refusal]:
     """Why the wish cannot be met, or the lock not be held."""
     if request.lock is None:
-        return [] if answer["ok"] else list(answer["conflicts"])
-    if not answer["ok"]:
-        return lock.unresolved(request.lock, where, answer["conflicts"], rules)
-    return lock.differences(request.lock, where, answer["stack"], rules)
+        found = [] if answer["ok"] else answer["conflicts"]
+    elif not answer["ok"]:
+        found = lock.unresolved(request.lock, where, answer["conflicts"], rules)
+    else:
+        found = lock.differences(request.lock, where, answer["stack"], rules)
+    return cast("list[Refusal]", found)
 
 
 def _previous(request: Request, state: DriverState | None) -> DriverStack | None:
@@ -215,9 +217,9 @@ def _fixed_driver(facts: Facts, wish: Wish, request: Request, state: DriverState
     preferred today; and the one that somebody's rollback led to, until the wish for a driver changes or an upgrade is asked for.
     """
     if state is not None:
-        driver = rollback.stack_of(state, wish.driver_runfile)
+        returned = rollback.stack_of(state, wish.driver_runfile)
         # That a run goes back by itself is nobody's wish: see refusals.py.
-        return driver if request.begun is not None else {**driver, "stays": rollback.asked(wish)}
+        return returned if request.begun is not None else {**returned, "stays": rollback.asked(wish)}
     if request.applied is not None:
         applied = request.applied.get("driver")
         return applied if applied and (request.returns or applied.get("stays") is not None) else None

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import checks as checking
 from ..components import package_calls
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..components import Context
-    from ..components.base import Plan, Step
+    from ..components.base import Inputs, Step
+    from ..model.plan import Plan
     from ..model.stack import FrameworkEnvironment
     from ..model.work import PackageCall
     from .request import Request
 
-#: Variables that are set for each role.
-Inputs = Mapping[str, Mapping[str, object]]
 #: What is no component, and has work too: its name in a plan.
 NAME = "validate"
 #: Machines on which the log of the kernel is the one that the driver of the cards writes into, and which load modules of their own.
@@ -93,7 +92,7 @@ class Measurements(TypedDict):
 
 def measure(context: Context, plan: Plan) -> Measurements:
     """What is measured on a node as it is now, from a plan with what :func:`asked` says."""
-    given = plan["given"]
+    given = _given(plan)
     cards = not (context.provision_only or context.cpu_only or given["pending"])
     return {
         "tools": package_calls.call(context, plan, _tools(plan)),
@@ -106,23 +105,28 @@ def measure(context: Context, plan: Plan) -> Measurements:
     }
 
 
-def asked(inputs: Inputs, ignore: Sequence[str], *, pending: bool) -> dict[str, Given]:
-    """What `measure` has to know besides, as a part of the plan. ``inputs``: variables set for each role. ``ignore``: cards that are left
+def asked(inputs: Inputs, ignore: Sequence[str], *, pending: bool) -> Given:
+    """What `measure` has to know besides: a plan's ``given``. ``inputs``: variables set for each role. ``ignore``: cards that are left
     alone. ``pending``: the cards wait for a reboot.
     """
     storage = bool((inputs.get(NAME) or {}).get("validate_storage", True))
-    return {"given": {"pending": pending, "ignore": list(ignore), "storage": storage}}
+    return {"pending": pending, "ignore": list(ignore), "storage": storage}
 
 
 def of_proof(plan: Plan, context: Context, request: Request, ignore: Sequence[str]) -> dict[str, Measurements]:
     """The part of a plan's work that is measured, where the plan is one of a proof alone; otherwise it is decided after the apply."""
     if request.verb != NAME:
         return {}
-    return {NAME: measure(context, {**plan, **asked(request.inputs, ignore, pending=request.pending)})}
+    given = asked(request.inputs, ignore, pending=request.pending)
+    return {NAME: measure(context, {**plan, "given": given})}
 
 
 #: The step is decided with the plan of a proof, and after an apply.
 STEPS: Mapping[str, Step] = {"measure": measure}
+
+
+def _given(plan: Plan) -> Given:
+    return cast("Given", plan["given"])
 
 
 def _tools(plan: Plan) -> list[str]:
@@ -154,7 +158,7 @@ def _has_smi(facts: Facts) -> bool:
 def _module(context: Context, plan: Plan) -> Module | None:
     """The try of the module, where the machine has a kernel of its own and boots no other one next."""
     driver, kernel = context.stack.get("driver"), context.facts["kernel"]
-    if not driver or not context.provision_only or plan["given"]["pending"]:
+    if not driver or not context.provision_only or _given(plan)["pending"]:
         return None
     if not _own_kernel(context.facts) or kernel["running"] != kernel["next"]:
         return None
@@ -165,7 +169,7 @@ def _module(context: Context, plan: Plan) -> Module | None:
 def _smi(context: Context, plan: Plan) -> Smi:
     """What nvidia-smi must say. Which cards must answer: those on the bus, unless some are ignored."""
     facts, driver, expected = context.facts, context.stack.get("driver"), plan["expected_gpus"]
-    ids = [] if plan["given"]["ignore"] else [card["bus_id"] for card in facts["pci"]["gpus"] or ()]
+    ids = [] if _given(plan)["ignore"] else [card["bus_id"] for card in facts["pci"]["gpus"] or ()]
     # Where the driver is Windows', its nvidia-smi is in no directory that a shell without login looks into.
     options: Smi = {"executable": facts["driver"]["nvidia_smi"] or "nvidia-smi"}
     wanted: dict[str, object] = {
@@ -234,11 +238,11 @@ def _gaps(context: Context, plan: Plan, *, cards: bool) -> list[Check]:
         found.append(_left_out("kernel.xid", reason))
     if not frameworks:
         found.append(_left_out("framework.compute", "no framework is wished"))
-    elif context.provision_only or plan["given"]["pending"]:
+    elif context.provision_only or _given(plan)["pending"]:
         found += [
             _without_cards(context, plan, "framework.compute", evidence=framework["name"]) for framework in frameworks
         ]
-    if not plan["given"]["storage"]:
+    if not _given(plan)["storage"]:
         found.append(_left_out("fio.storage", "validate_storage is false", severity="warning"))
     return found
 
@@ -249,7 +253,7 @@ def _left_out(id_: str, reason: str, severity: str = "critical") -> Check:
 
 def _without_cards(context: Context, plan: Plan, id_: str, evidence: str | None = None) -> Check:
     """Cards that wait for a reboot were not proven, which is not the same as cards that are not there."""
-    if plan["given"]["pending"]:
+    if _given(plan)["pending"]:
         reason, remedy = (
             "the driver takes the cards over only after a reboot",
             "reboot the machine when it suits, then run gpuwright up again",

@@ -8,7 +8,7 @@ Whatever can be known before a change and would stop a role in the middle belong
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
 from ..components import COMPONENTS, frameworks
@@ -16,7 +16,8 @@ from ..model.errors import StepRefused
 from ..model.shortfalls import MIB, Need, on_disks
 
 if TYPE_CHECKING:
-    from ..components.base import Context, Plan, Step
+    from ..components.base import Context, Step
+    from ..model.plan import Plan
 
 #: Package managers that the roles know.
 MANAGERS = ("apt", "dnf")
@@ -24,6 +25,14 @@ _FREE = (
     "What to do: free space there (apt-get clean or dnf clean all; apt-get autoremove or dnf remove --oldinstallonly for old kernels), or "
     "give the file system more, and run again."
 )
+
+
+class Given(TypedDict):
+    """The role's variables, in MiB: what stays free, what /boot takes, what an environment takes."""
+
+    reserve: int
+    boot: int
+    framework: int
 
 
 class Begin(TypedDict):
@@ -36,12 +45,12 @@ class Begin(TypedDict):
 def begin(context: Context, plan: Plan) -> Begin:
     """What is waited for, and what has to be root's alone: the records, and the environments, whose interpreter root runs."""
     del context
-    taken_back = plan["remove"] or {}
-    sealed = [plan["manages"].get(name) or {} for name in plan["components"]]
-    environments = [path for each in sealed for path in each.get("environments", ())]
+    taken_back = plan["remove"]
+    sealed = [plan["manages"][name] for name in plan["components"] if name in plan["manages"]]
+    environments = [path for each in sealed for path in each["environments"]]
     return {
         "wait": bool(taken_back or _touching(plan, "packages")),
-        "paths": [paths.STATE, paths.RUN, *environments, *(taken_back.get("environments") or ())],
+        "paths": [paths.STATE, paths.RUN, *environments, *(taken_back["environments"] if taken_back else ())],
     }
 
 
@@ -92,7 +101,7 @@ def _services(context: Context, plan: Plan) -> None:
 
 def needs(context: Context, plan: Plan) -> list[Need]:
     """What is needed, and where. The path may not be there yet: the file system that holds its nearest parent counts."""
-    given = plan["given"]
+    given = cast("Given", plan["given"])
     cache = "/var/cache/dnf" if context.facts["packages"]["manager"] == "dnf" else "/var/cache/apt/archives"
     download, installed = plan["download_bytes"] or 0, plan["disk_bytes"] or 0
     boot = int(given["boot"]) * MIB if _touching(plan, "initramfs") else 0
@@ -106,7 +115,7 @@ def needs(context: Context, plan: Plan) -> list[Need]:
 
 
 def _disks(context: Context, plan: Plan) -> None:
-    reserve = int(plan["given"]["reserve"]) * MIB
+    reserve = int(cast("Given", plan["given"])["reserve"]) * MIB
     found = on_disks(needs(context, plan), list(context.facts["disks"] or ()), reserve)
     if found:
         raise StepRefused(f"{' '.join(found)} {_FREE}")

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, nvidia_driver
@@ -32,7 +32,7 @@ def of_plan(
     drafted: Draft,
     index: PackageIndex | None,
     missing: Sequence[availability.Missing],
-    behind: Mapping[str, str] | None,
+    behind: signed_modules.Behind | None,
 ) -> list[Refusal]:
     """Why a drafted plan is not carried out; empty where nothing stands against it."""
     context, request = drafted.context, drafted.request

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ...module_utils.base import checks
 from ...module_utils.records.history import file_of
@@ -26,9 +26,9 @@ from .work import of_plan
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, DriverState, History
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, History
 
-    from ..model.plan import Plan, Removal
+    from ..model.plan import Plan, Removal, Removes
 
 
 #: Files that a seal names and that are the host's own: what was merged into them is taken out again.
@@ -199,8 +199,8 @@ def runfile_of_ours(facts: Facts) -> bool:
     if driver["owner"] != "runfile":
         return False
     states = sections.history(facts).get("states") or ()
-    stacks: list[DriverStack] = [
-        cast("DriverStack", sections.sealed_stack(facts, nvidia_driver.NAME)),
+    stacks = [
+        sections.sealed_driver(facts),
         *(each["stack"] for each in states),
     ]
     return any(file_of(each) and each["version"] == driver["user_version"] for each in stacks)
@@ -226,10 +226,10 @@ def work(facts: Facts) -> Removal:
     history = sections.history(facts)
     original = history.get("original")
     files = _files(facts)
-    of_components: dict[str, object] = {}
+    of_components: Removes = {}
     for component in COMPONENTS.values():
         of_components |= component.removes(facts, files)
-    made = {
+    return {
         **of_components,
         "packages": packages(facts),
         "runfile": runfile_of_ours(facts),
@@ -239,7 +239,6 @@ def work(facts: Facts) -> Removal:
         "streams": rollback.streams(facts, history.get("streams") or {}),
         "restore": rollback.work(original, facts) if original and _replaced(original, facts) else None,
     }
-    return cast("Removal", made)
 
 
 def _services(history: History, going: Collection[str]) -> list[str]:

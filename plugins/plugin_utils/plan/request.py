@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING
 
+from ..model.proof import MAX_AGE
+
 if TYPE_CHECKING:
+    from ..components.base import Inputs
     from ..model.lock import Lock
     from ..model.plan import Plan, StoppedBy
     from ..model.stack import Stack
-
-
-from ..model.proof import MAX_AGE
 
 #: Verbs that change a node.
 APPLYING = ("up", "upgrade", "rollback", "remove")
@@ -45,7 +45,7 @@ class Request:
     verb: str = "up"
     only: Sequence[str] = ()
     proof_max_age: int = MAX_AGE
-    inputs: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    inputs: Inputs = field(default_factory=dict)
     role_digests: Mapping[str, str] = field(default_factory=dict)
     applied: Stack | None = None
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, Finding, nvidia_driver, reboot
 from .draft import Draft
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..model.plan import Mark, Plan
-    from ..model.stack import Stack
 
 
 def marks(plan: Plan, context: Context, replaced: Mapping[str, str]) -> dict[str, Mark]:
@@ -25,12 +24,12 @@ def marks(plan: Plan, context: Context, replaced: Mapping[str, str]) -> dict[str
         if name in plan["components"]:
             stack = stack_part(name, context.stack)
             if name == nvidia_driver.NAME and replaced:
-                stack = {**stack, "replaces": replaced}
+                stack = {**context.stack["driver"], "replaces": replaced}
             found[name] = {"stack": stack, "gpus": cards_now}
     return found
 
 
-def stack_part(name: str, stack: Stack) -> Any:
+def stack_part(name: str, stack: Mapping[str, object]) -> object:
     """A component's part of the stack, as its seal carries it."""
     return COMPONENTS[name].stack_part(stack)
 

@@ -13,7 +13,8 @@ from . import measurements, preflight, removal_work
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ..components.base import Plan, Step
+    from ..components.base import Inputs, Step
+    from ..model.plan import Plan
 
 #: The step that is decided with the plan.
 BEGIN = "begin"
@@ -50,9 +51,7 @@ def _added_once(works: Mapping[str, Mapping[str, object]]) -> Mapping[str, objec
     return found
 
 
-def of_step(
-    component: str, step: str, plan: Plan, facts: Facts, inputs: Mapping[str, Mapping[str, object]]
-) -> Mapping[str, object]:
+def of_step(component: str, step: str, plan: Plan, facts: Facts, inputs: Inputs) -> Mapping[str, object]:
     """What a component does next, from a plan that is under way and the node as it is now.
 
     ``inputs``: variables set for each component. Raises KeyError for a step that the component does not have, and

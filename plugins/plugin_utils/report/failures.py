@@ -12,7 +12,7 @@ from ..components import COMPONENTS
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
-    from ..components.base import Plan
+    from ..model.plan import Plan
 
 #: Roles of a play that are no component of a plan.
 _OTHER_ROLES = ("preflight", "remove")

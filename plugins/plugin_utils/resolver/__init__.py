@@ -22,11 +22,10 @@ resolve() below is the table of contents; each decision is a module of this pack
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import Answer, FrameworkEnvironment, Stack
+from ..model.stack import Answer, Stack
 from ..rules import Row, Rules, age
 from ..wish import Wish
 from . import (
@@ -179,7 +178,7 @@ def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Sta
     if wish.frameworks:
         found = log.attempt(frameworks.choose, machine, wish, support, log, _built(stack))
         if found is not None:
-            stack["frameworks"] = cast("list[FrameworkEnvironment]", found)
+            stack["frameworks"] = found
     if wish.cuda_compat:
         compat = forward.choose(stack, support, log)
         if compat is not None:
@@ -258,4 +257,4 @@ def _without_cards(machine: Machine, wish: Wish, log: Log) -> Stack:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     if not wish.frameworks:
         return {}
-    return {"frameworks": cast("list[FrameworkEnvironment]", frameworks.choose(machine, wish, None, log))}
+    return {"frameworks": frameworks.choose(machine, wish, None, log)}

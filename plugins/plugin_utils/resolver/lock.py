@@ -9,7 +9,7 @@ where the two differ the node is refused with the reason. What reaches a node is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -156,9 +156,13 @@ def _held(part: Part, value: Any) -> Any:
     return found
 
 
-def _only(row: Mapping[str, Any], shape: Mapping[str, object]) -> dict[str, object]:
+def _only(row: Mapping[str, object], shape: Mapping[str, object]) -> dict[str, object]:
     asked = {key: kind for key, kind in shape.items() if not key.endswith("?")}
-    return {key: list(row.get(key) or ()) if isinstance(kind, list) else row.get(key) for key, kind in asked.items()}
+    return {key: _copied(row.get(key)) if isinstance(kind, list) else row.get(key) for key, kind in asked.items()}
+
+
+def _copied(rows: object) -> list[object]:
+    return list(rows) if isinstance(rows, Iterable) else []
 
 
 def _hashed(stack: LockStack, hashes: Sequence[tuple[str, str]]) -> LockStack:
@@ -356,20 +360,18 @@ def as_wants(stack: LockStack) -> list[str]:
 # holding a node to one ---------------------------------------------------------------------------------
 
 
-def unresolved(document: Lock, machine: Machine, conflicts: Sequence[Conflict], rules: Rules) -> list[Conflict]:
+def unresolved(held: Lock, machine: Machine, conflicts: Sequence[Conflict], rules: Rules) -> list[Conflict]:
     """Return why a node cannot be held to a lock whose versions do not resolve on it."""
-    held = document
     if _without_its_cards(held, machine):
         return [_refused(held, machine, rules)]
     rows: list[Conflict] = [{**entry, "remedy": f"in a lock of its own: {entry['remedy']}"} for entry in conflicts]
     return [_refused(held, machine, rules), *rows]
 
 
-def differences(document: Lock, machine: Machine, stack: Stack, rules: Rules) -> list[Conflict]:
+def differences(held: Lock, machine: Machine, stack: Stack, rules: Rules) -> list[Conflict]:
     """Return why a node cannot be held to a lock, and a conflict for everything of its stack that is not the lock's; empty
     where it can.
     """
-    held = document
     theirs, ours, driver = held["stack"], _stack(stack), stack.get("driver")
     adopted = driver is not None and driver["adopted"]
     found = []

@@ -324,7 +324,8 @@ def _cuda_reported(facts: Facts) -> str | None:
 
 
 def _sealed_driver(facts: Facts) -> DriverStack | None:
-    return cast("DriverStack | None", sections.sealed_stack(facts, "nvidia_driver") or None)
+    sealed = sections.sealed_driver(facts)
+    return sealed if len(sealed) else None
 
 
 def _docker(facts: Facts) -> str | None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import Cudnn, Stack
+from ..model.stack import Library, Stack
 from ..rules import Row, Rules
 from .machine import Machine
 
@@ -32,13 +32,6 @@ def _as_it_is(part: object, _stack: Stack, _situation: Machine, _rules: Rules) -
 def _all_alike(_theirs: object, *, adopted: bool) -> tuple[str, ...]:
     del adopted
     return ()
-
-
-class Library(Cudnn):
-    """Library as the stack or a lock has it: the CUDA major and the generation of those that are built for one."""
-
-    cuda: NotRequired[str]
-    generation: NotRequired[str]
 
 
 @dataclass(frozen=True)

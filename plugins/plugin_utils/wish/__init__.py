@@ -8,16 +8,16 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
 from ..model.stack import Settings
+from ..model.wish import FrameworkWish, Values
 from ..rules import Row, Rules, gpus, load_rules
 from . import container_toolkit, cuda, gpu_settings, mig, nvidia_driver, specifiers
-from .reading import AUTO, Words, around, as_list, bare, equals
+from .reading import AUTO, Variables, Words, around, as_list, bare, equals
 
 __all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
 
@@ -27,24 +27,7 @@ _WANT = re.compile(
     r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
 )
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
-_CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
 _LANES = ("1", "2", "4", "8", "16")
-
-
-@dataclass(frozen=True)
-class FrameworkWish:
-    """A framework as it was asked for: a specifier such as ">=2.7" ("" for any), a variant such as "cu121"."""
-
-    name: str
-    specifier: str = ""
-    variant: str | None = None
-    text: str = ""
-
-    @property
-    def cuda_major(self) -> str | None:
-        """The CUDA major version that the variant names: 12 of cu121, of cuda12 and of cuda120."""
-        named = _CUDA_OF_VARIANT.match(self.variant or "")
-        return named[1] if named else None
 
 
 @dataclass(frozen=True)
@@ -99,13 +82,13 @@ class Wish:
     def from_wants(cls, wants: Iterable[str], rules: Rules | None = None) -> Wish:
         """Read what --want gives, each as people write it. Raises BadInput for what does not exist."""
         known = rules or load_rules()
-        values: dict[str, Any] = {}
+        values: Values = {}
         for want in wants:
             _add_want(values, str(want), known)
         return cls(**values)
 
     @classmethod
-    def from_variables(cls, variables: Mapping[str, Any], rules: Rules | None = None) -> Wish:
+    def from_variables(cls, variables: Variables, rules: Rules | None = None) -> Wish:
         """Read Ansible's variables; gpuwright_wish wins over them, gpuwright_want over both.
 
         Raises BadInput for what does not exist.
@@ -149,7 +132,7 @@ class Wish:
 # --want ------------------------------------------------------------------------------------------------
 
 
-def _add_want(values: dict[str, Any], want: str, rules: Rules) -> None:
+def _add_want(values: Values, want: str, rules: Rules) -> None:
     match = _WANT.match(want)
     if not match:
         raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", list(_NAMES))
@@ -207,7 +190,7 @@ def _next_to(instead: str, spec: str, rules: Rules) -> list[str]:
     return [about.pinned(max(found, key=numeric_version.key), variant)] if found else []
 
 
-def _read_python(values: dict[str, Any], spec: str, want: str, rules: Rules) -> None:
+def _read_python(values: Values, spec: str, want: str, rules: Rules) -> None:
     del rules
     version = equals(spec, want)
     if not version or not re.match(r"^3\.\d+$", version):
@@ -315,7 +298,7 @@ def _variant_exists(about: frameworks.About, variant: str, releases: Sequence[Ro
         raise BadInput(f"{want!r}: {reason}", [about.asked(newest, each) for each in names])
 
 
-def _framework_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
+def _framework_variables(values: Values, variables: Variables, rules: Rules) -> None:
     for want in as_list(variables.get("frameworks_wanted"), "frameworks_wanted"):
         _framework_variable(values, str(want), rules)
     if variables.get("frameworks_python") not in AUTO:
@@ -364,7 +347,7 @@ VARIABLES = (
 )
 
 
-def _known_variables(asked: Mapping[str, Any]) -> None:
+def _known_variables(asked: Mapping[str, object]) -> None:
     """A wish file speaks of nothing else: a misspelt name there would be silence where an answer is expected."""
     for name in asked:
         if name not in VARIABLES:
@@ -372,22 +355,22 @@ def _known_variables(asked: Mapping[str, Any]) -> None:
             raise BadInput(f"the wish file names {name!r}, which is no variable of a wish", near)
 
 
-def _values(variables: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _values(variables: Variables, rules: Rules) -> Values:
+    values: Values = {}
     for words in WORDS:
         words.read(values, variables, rules)
     _host_variables(values, variables, rules)
     return values
 
 
-def _framework_variable(values: dict[str, Any], want: str, rules: Rules) -> None:
+def _framework_variable(values: Values, want: str, rules: Rules) -> None:
     written = re.split(r"[\[=<>!~]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
     if _ALIASES.get(written, written) in _READERS:
         raise BadInput(f"frameworks_wanted: {want!r} is no framework", list(frameworks.ABOUT))
     _add_want(values, want, rules)
 
 
-def _expected_cards(expected: Any, rules: Rules) -> dict[str, Any]:
+def _expected_cards(expected: object, rules: Rules) -> Values:
     """Read which cards have to be there: their number, or their names."""
     if isinstance(expected, str) and expected.strip().isdecimal():
         expected = int(expected)  # `-e name=2` and an INI inventory know only texts
@@ -403,29 +386,35 @@ def _expected_cards(expected: Any, rules: Rules) -> dict[str, Any]:
     return {"gpus_expected": tuple(names)}
 
 
-def _host_variables(values: dict[str, Any], variables: Mapping[str, Any], rules: Rules) -> None:
-    for key in ("gpus_ignore", "provision_for"):
-        items = variables.get(f"gpuwright_{key}")
-        if items:
-            values[key] = tuple(str(item) for item in as_list(items, f"gpuwright_{key}"))
+def _host_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    ignored, yet_to_come = (_texts(variables, f"gpuwright_{key}") for key in ("gpus_ignore", "provision_for"))
+    if ignored:
+        values["gpus_ignore"] = ignored
+    if yet_to_come:
+        values["provision_for"] = yet_to_come
     values |= _expected_cards(variables.get("gpuwright_gpus_expected"), rules)
     values["gpus_pcie_lanes"] = _lanes(variables.get("gpuwright_gpus_pcie_lanes"))
-    for key in ("mirrors", "repository_keys"):
-        mapping = variables.get(f"gpuwright_{key}") or {}
-        if not isinstance(mapping, Mapping):
-            raise BadInput(
-                f"gpuwright_{key} has to be a mapping of upstream name to value, found {type(mapping).__name__}"
-            )
-        if mapping:
-            values[key] = {
-                str(name): _of_upstream(f"gpuwright_{key}", name, value, rules) for name, value in mapping.items()
-            }
-    mirrors = values.get("mirrors", {})
-    for name, url in mirrors.items():
-        mirrors[name] = bare(url, f"gpuwright_mirrors: {name}")
+    mirrors, keys = (_of_upstreams(variables, f"gpuwright_{key}", rules) for key in ("mirrors", "repository_keys"))
+    if mirrors:
+        values["mirrors"] = {name: bare(url, f"gpuwright_mirrors: {name}") for name, url in mirrors.items()}
+    if keys:
+        values["repository_keys"] = keys
 
 
-def _of_upstream(variable: str, name: Any, value: Any, rules: Rules) -> str:
+def _texts(variables: Variables, name: str) -> tuple[str, ...]:
+    items = variables.get(name)
+    return tuple(str(item) for item in as_list(items, name)) if items else ()
+
+
+def _of_upstreams(variables: Variables, name: str, rules: Rules) -> dict[str, str]:
+    """Return what a variable says of each upstream. Raises BadInput where it is no mapping, or names one that does not exist."""
+    mapping = variables.get(name) or {}
+    if not isinstance(mapping, Mapping):
+        raise BadInput(f"{name} has to be a mapping of upstream name to value, found {type(mapping).__name__}")
+    return {str(upstream): _of_upstream(name, upstream, value, rules) for upstream, value in mapping.items()}
+
+
+def _of_upstream(variable: str, name: object, value: object, rules: Rules) -> str:
     """Return what a variable says of one upstream: of those that the rules name, and of the index that pip takes by itself."""
     known = [*(str(row["name"]) for row in rules["upstreams"]["rows"]), "pypi"]
     if name not in known:
@@ -436,7 +425,7 @@ def _of_upstream(variable: str, name: Any, value: Any, rules: Rules) -> str:
     return str(value).rstrip("/")
 
 
-def _lanes(value: Any) -> dict[str, int]:
+def _lanes(value: object) -> dict[str, int]:
     """Return the PCIe lanes that are right for each card's slot; a number alone speaks for all cards."""
     if value in (None, "", "auto"):
         return {}
@@ -447,4 +436,4 @@ def _lanes(value: Any) -> dict[str, int]:
             raise BadInput(
                 f"gpuwright_gpus_pcie_lanes of {card}: expected {', '.join(_LANES)} lanes, found {count!r}", [example]
             )
-    return {str(card): int(count) for card, count in lanes.items()}
+    return {str(card): int(str(count)) for card, count in lanes.items()}

@@ -4,16 +4,30 @@
 
 from __future__ import annotations
 
+from typing import TypedDict, cast
+
 from ..model.errors import BadInput
+from ..model.wish import Values
 from ..rules import Rules
-from .reading import AUTO, VERSION, Values, Variables, Words, equals, is_yes
+from .reading import AUTO, VERSION, Variables, Words, equals, is_yes
+
+
+class Fields(TypedDict, total=False):
+    """The toolkit's fields of a wish, beside those of model/wish.py."""
+
+    container_toolkit: bool
+    container_toolkit_version: str | None
 
 
 def _read_toolkit(values: Values, spec: str, want: str, rules: Rules) -> None:
-    values["container_toolkit"] = True
+    _put(values, {"container_toolkit": True})
     version = equals(spec, want)
     if version and version != "auto":
-        values["container_toolkit_version"] = _toolkit_version(version, want, rules)
+        _put(values, {"container_toolkit_version": _toolkit_version(version, want, rules)})
+
+
+def _put(values: Values, read: Fields) -> None:
+    values.update(cast("Values", read))
 
 
 def _toolkit_version(version: str, want: str, rules: Rules) -> str:
@@ -26,7 +40,7 @@ def _toolkit_version(version: str, want: str, rules: Rules) -> str:
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     wanted, version = variables.get("container_toolkit_wanted"), variables.get("container_toolkit_version")
     if is_yes(wanted):
-        values["container_toolkit"] = True
+        _put(values, {"container_toolkit": True})
     if version not in AUTO:
         _read_toolkit(values, f"={version}", f"container_toolkit_version: {version}", rules)
 

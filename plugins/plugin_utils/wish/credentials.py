@@ -28,11 +28,12 @@ def of(addresses: Iterable[str], *given: Any) -> list[dict[str, str]]:
     return [each._asdict() for each in found.values()]
 
 
-def of_variables(addresses: Iterable[str], variables: Mapping[str, Any]) -> list[dict[str, str]]:
+def of_variables(addresses: Iterable[str], variables: Mapping[str, object]) -> list[dict[str, str]]:
     """Return the same from the variables of a wish; those of the wish file go first."""
     asked = variables.get("gpuwright_wish") or {}
     names = ("gpuwright_mirrors", "nvidia_driver_runfile")
-    return of(addresses, *[place.get(name) for place in (asked, variables) for name in names])
+    places = [place for place in (asked, variables) if isinstance(place, Mapping)]
+    return of(addresses, *[place.get(name) for place in places for name in names])
 
 
 def _texts(given: Iterable[Any]) -> Iterator[str]:

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import difflib
+from typing import cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
+from ..model.wish import Values
 from ..rules import Rules
 from . import specifiers
-from .reading import AUTO, VERSION, Reader, Values, Variables, Words, around, as_list, equals, is_no, is_yes
+from .reading import AUTO, VERSION, Reader, Variables, Words, around, as_list, equals, is_no, is_yes
 
 
 def _read_cuda(values: Values, spec: str, want: str, rules: Rules) -> None:
@@ -61,10 +63,10 @@ def _library(name: str) -> Reader:
     """Make the reader of a library that is wished by name, or in one version: nccl, nccl=2.27.7."""
 
     def read(values: Values, spec: str, want: str, rules: Rules) -> None:
-        values[name] = True
+        values.update(cast("Values", {name: True}))
         version = equals(spec, want)
         if version and version != "auto":
-            values[f"{name}_version"] = _library_version(name, version, want, rules)
+            values.update(cast("Values", {f"{name}_version": _library_version(name, version, want, rules)}))
 
     return read
 
@@ -105,7 +107,7 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
 def _library_variable(values: Values, name: str, value: object, rules: Rules) -> None:
     """Read a library of the toolkit: true, a version, or nothing."""
     if is_yes(value):
-        values[name] = True
+        values.update(cast("Values", {name: True}))
     elif not is_no(value):
         _READERS[name](values, f"={value}", f"cuda_{name}: {value}", rules)
 

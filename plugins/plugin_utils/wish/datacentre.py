@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..model.errors import BadInput
+from ..model.wish import Values
 
 #: How a person writes that a card is not partitioned.
 OFF = ("off", "disabled", "false", "no")
@@ -21,9 +22,9 @@ _SELECTOR = re.compile(
 _EXAMPLE = "mig_layout: {all: '3g.40gb,3g.40gb'}"
 
 
-def of_driver(variables: Mapping[str, Any]) -> dict[str, Any]:
+def of_driver(variables: Mapping[str, object]) -> Values:
     """Return the fields of a wish that the driver's variables set. Raises BadInput for what cannot be read."""
-    values: dict[str, Any] = {}
+    values: Values = {}
     imex = _flag(variables.get("nvidia_driver_imex"), "nvidia_driver_imex")
     if imex is not None:
         values["driver_imex"] = imex

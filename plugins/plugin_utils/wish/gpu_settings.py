@@ -10,8 +10,9 @@ from typing import cast
 
 from ..model.errors import BadInput
 from ..model.stack import Settings
+from ..model.wish import Values
 from ..rules import Rules
-from .reading import Values, Variables, Words, equals
+from .reading import Variables, Words, equals
 
 VARIABLE = "gpu_settings_cards"
 _EXAMPLE = "gpu_settings_cards: {all: {power_limit: 350}}"

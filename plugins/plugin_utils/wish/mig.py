@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from ..model.wish import Values
 from ..rules import Rules
 from . import datacentre
-from .reading import Values, Variables, Words
+from .reading import Variables, Words
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:

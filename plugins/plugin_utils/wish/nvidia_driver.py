@@ -9,9 +9,10 @@ import re
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
+from ..model.wish import Values
 from ..rules import Rules
 from . import datacentre
-from .reading import AUTO, VERSION, Reader, Values, Variables, Words, bare, choice, equals
+from .reading import AUTO, VERSION, Reader, Variables, Words, bare, choice, equals
 
 _CHOICES = {
     "modules": ("open", "proprietary"),

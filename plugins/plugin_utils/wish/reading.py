@@ -7,16 +7,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, redact
 
 from ..model.errors import BadInput
+from ..model.wish import Values
 from ..rules import Rules
 
-#: The fields of a wish, as they are read; and the variables that they are read from.
-Values = dict[str, Any]
-Variables = Mapping[str, Any]
+#: The variables that a wish is read from.
+Variables = Mapping[str, object]
 #: values, what stands behind the name, the want as it was written, rules. Raises BadInput.
 Reader = Callable[[Values, str, str, Rules], None]
 
@@ -80,8 +80,7 @@ def choice(key: str, choices: Sequence[str], component: str) -> Reader:
         if value not in choices:
             name = want.split("=", 1)[0].strip()
             raise BadInput(f"{want!r}: expected one of {', '.join(choices)}", [f"{name}={each}" for each in choices])
-        values[key] = value
-        values[component] = True
+        values.update(cast("Values", {key: value, component: True}))
 
     return read
 
@@ -104,7 +103,7 @@ def bare(url: str, name: str) -> str:
     return redact.without_credentials(url)
 
 
-def as_list(value: Any, name: str) -> list[Any]:
+def as_list(value: object, name: str) -> list[Any]:
     """Return a list; a single text is a list of one, written with commas a list of several."""
     if value in AUTO:
         return []

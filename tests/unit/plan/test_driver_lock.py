@@ -13,6 +13,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_d
     version_hold,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift, judge
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Stack
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan, proven
 
@@ -105,7 +106,7 @@ def test_a_package_that_was_moved_goes_back_although_it_lost_its_hold_too() -> N
 
 
 def lock_check(facts: Any, **driver: Any) -> Check:
-    stack: Any = {"driver": nodes.driver_stack(**{"pin": HOLDS, **driver})}
+    stack: Stack = {"driver": nodes.driver_stack(**{"pin": HOLDS, **driver})}
     (check,) = [each for each in judge.judge(facts, stack) if each["id"] == "driver.lock"]
     return check
 

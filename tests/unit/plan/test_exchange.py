@@ -145,7 +145,7 @@ def test_packages_of_others_that_would_go_too_stop_it() -> None:
 
 
 def test_what_dpkgs_journal_has_out_already_is_nobody_elses() -> None:
-    mark = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
+    mark: Any = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
     gone = "libnvidia-cfg1-580-server"
     draft = drafted(ubuntu({name: each for name, each in OLD.items() if name != gone}, "distro", mark))
     planned = finish(draft, answered(draft, NEW, gone))
@@ -169,20 +169,20 @@ def test_a_run_leaves_the_old_set_in_its_mark_and_no_version_to_return_to() -> N
 @pytest.mark.parametrize("left", [{}, {"libnvidia-cfg1-580-server": _UBUNTU}])
 def test_what_was_cut_off_goes_on_until_nothing_of_the_old_set_is_left(left: dict[str, str]) -> None:
     """NVIDIA's pinning package is there already: the observation takes the driver for NVIDIA's."""
-    mark = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
+    mark: Any = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
     draft = drafted(ubuntu({**NEW, **left}, "nvidia", mark))
     assert draft.replaced == ({**NEW, **left} if left else {})
 
 
 def test_what_is_left_of_an_old_set_gives_way_though_its_core_is_gone() -> None:
     """Else apt would take away what nobody said would go."""
-    mark = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
+    mark: Any = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
     left = {name: version for name, version in OLD.items() if "compute" not in name and "kernel-common" not in name}
     assert drafted(ubuntu(left, "distro", mark)).replaced == left
 
 
 def test_a_wish_that_was_taken_back_in_the_middle_leads_back() -> None:
-    mark = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
+    mark: Any = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
     half = ubuntu({**OLD, "libnvidia-compute": NEW["libnvidia-compute"]}, "distro", mark)
     assert "libnvidia-compute" in drafted(half, nvidia_driver_source="distro", nvidia_driver_branch="580").replaced
     assert (

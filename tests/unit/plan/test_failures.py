@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import failures
 
-PLAN = {"components": ["nvidia_driver", "cuda", "validate"]}
+PLAN: Any = {"components": ["nvidia_driver", "cuda", "validate"]}
 
 
 def failed(

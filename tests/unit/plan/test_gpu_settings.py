@@ -155,7 +155,7 @@ def test_the_drivers_daemon_is_not_fought(state: str, components: Any, persisten
     variables = {"nvidia_driver": {"nvidia_driver_persistence": persistence}}
 
     def begun(*, wished: bool) -> None:
-        plan = {**made(facts, persistence=wished), "components": components}
+        plan: Any = {**made(facts, persistence=wished), "components": components}
         gpu_settings.refuse(Context(facts=facts, stack=plan["stack"], variables=variables), plan)
 
     begun(wished=True)

@@ -126,7 +126,7 @@ def test_the_whole_kernel_is_asked_of_the_index_with_the_driver() -> None:
 
 def test_the_seal_covers_the_hooks_where_the_role_puts_them() -> None:
     facts = nodes.provisioned()
-    driver: Any = {"source": "nvidia", "adopted": False, "packages": [], "pin": {}}
+    driver = nodes.driver_stack()
     sealed = nvidia_driver.manages(Context(facts=facts, stack={"driver": driver})).files
     written = step("verified", facts)["hooks"]["places"]
     assert written == nvidia_driver.KERNEL_HOOKS["debian"]

@@ -17,6 +17,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, wish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -46,7 +47,7 @@ def made(*wants: str, where: Machine | None = None) -> Any:
     return dict(lock.check(json.loads(lock.text(document))))
 
 
-def drafted(document: Any, facts: Any | None = None, **variables: Any) -> Any:
+def drafted(document: Any, facts: Any | None = None, **variables: Any) -> Draft | Plan:
     asked = lock.as_wish(document, variables)
     return make_draft(facts or nodes.bare(), asked, load_rules(), request(lock=document))
 
@@ -429,7 +430,7 @@ def test_another_system_is_named_where_the_stack_differs() -> None:
 def test_the_remedy_is_a_command_that_makes_a_lock_for_the_node() -> None:
     plan = drafted(made("driver", where=machine(system="ubuntu-24.04")), nodes.bare())
     assert isinstance(plan, dict)
-    remedy = plan["conflicts"][0]["remedy"]
+    remedy = str(plan["conflicts"][0]["remedy"])
     assert "gpuwright resolve --gpu 'H100" in remedy
     assert "--os debian-13 --arch x86_64 --want 'driver' --lock FILE" in remedy
 
@@ -582,7 +583,7 @@ def test_a_locked_version_that_the_index_lacks_is_refused_with_those_that_are_th
     assert refused["rule"] == "index-version"
     assert f"the lock has {told}" in refused["text"]
     assert f"{package.replace('_', '-')} {offered}" in refused["text"]
-    assert f"for example {example}" in refused["remedy"]
+    assert f"for example {example}" in str(refused["remedy"])
 
 
 def test_a_locked_toolkit_of_which_the_index_has_nothing_is_refused_with_the_toolkits_there() -> None:

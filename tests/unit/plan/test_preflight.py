@@ -14,7 +14,7 @@ from . import nodes
 
 MIB = 1024**2
 GIVEN = {"reserve": 512, "boot": 128, "framework": 6144}
-PLAN: dict[str, Any] = {
+PLAN: Any = {
     "host": "node",
     "error": None,
     "refusals": [],
@@ -50,9 +50,8 @@ def facts(*, free_mib: int | None = 100_000, boot_mib: int | None = None, **chan
 
 def look(found: Any, variables: Any = None, **changes: Any) -> None:
     named = [row["component"] for row in changes.get("changes", ())]
-    work.of_step(
-        "preflight", "look", {**PLAN, "components": [*PLAN["components"], *named], **changes}, found, variables or {}
-    )
+    plan: Any = {**PLAN, "components": [*PLAN["components"], *named], **changes}
+    work.of_step("preflight", "look", plan, found, variables or {})
 
 
 def refused(found: Any, variables: Any = None, **changes: Any) -> str:
@@ -131,7 +130,8 @@ def test_an_initramfs_needs_room_only_where_one_is_written() -> None:
 def test_an_environment_that_is_made_or_moved_needs_room(cpu_only: bool, size: int) -> None:
     rows = [change("frameworks"), change("frameworks", "upgrade"), change("frameworks", "configure")]
     context = Context(facts=facts(), stack=PLAN["stack"])
-    needed = preflight.needs(context, {**PLAN, "changes": rows, "cpu_only": cpu_only})[2]
+    plan: Any = {**PLAN, "changes": rows, "cpu_only": cpu_only}
+    needed = preflight.needs(context, plan)[2]
     assert needed == {
         "what": "environments of frameworks",
         "path": "/opt/gpuwright",
@@ -231,7 +231,7 @@ def test_five_of_many_processes_are_named() -> None:
 def test_it_waits_for_the_package_manager_where_packages_come_or_go(
     components: list[str], remove: Any, wait: bool
 ) -> None:
-    plan = {**PLAN, "components": components, "remove": remove}
+    plan: Any = {**PLAN, "components": components, "remove": remove}
     found = preflight.begin(Context(facts=facts(), stack=PLAN["stack"]), plan)
     assert found["wait"] is wait
     of_stack = ["/opt/gpuwright/pytorch"] if "frameworks" in components else []

@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED, Component, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
+    COMPONENTS,
+    SEALED,
+    Component,
+    Context,
+    Finding,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Manages
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Stack
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts import PARTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
@@ -28,14 +36,14 @@ HOSTS_OWN: Any = {"mig_layout": "3g.40gb,3g.40gb", "gpu_settings_cards": {"all":
 
 
 @pytest.fixture(scope="module")
-def stack() -> Any:
+def stack() -> Stack:
     asked = ["driver", "cuda", "cudnn", "container-toolkit", "pytorch"]
     made: Any = plan(nodes.bare(), wish(gpuwright_want=asked, **HOSTS_OWN))["stack"]
     return made
 
 
 @EVERY
-def test_a_room_answers_everything_that_the_loop_asks(component: Component, stack: Any) -> None:
+def test_a_room_answers_everything_that_the_loop_asks(component: Component, stack: Stack) -> None:
     facts = nodes.bare()
     context = Context(facts=facts, stack=stack)
     component.wanted(context)
@@ -47,7 +55,7 @@ def test_a_room_answers_everything_that_the_loop_asks(component: Component, stac
     assert set(component.members(context)) <= set(context.installed)
     assert all(demand.packages for demand in component.demands(stack, Wish()))
     assert all(isinstance(name, str) for name in component.also(stack, load_rules()))
-    change: Any = {"component": component.name, "action": "install", "files": []}
+    change = document.change(component.name, Finding("install", "it is not there"), {}, {})
     assert list(component.space(change, context)) == []
     assert all(check["id"] for check in component.judge(View(facts), stack))
     assert all(isinstance(key, str) for key in component.removes(facts, []))
@@ -56,9 +64,9 @@ def test_a_room_answers_everything_that_the_loop_asks(component: Component, stac
 
 
 @EVERY
-def test_what_a_seal_carries_is_a_part_of_the_stack(component: Component, stack: Any) -> None:
+def test_what_a_seal_carries_is_a_part_of_the_stack(component: Component, stack: Stack) -> None:
     assert component.stack_part({}) == {}
-    assert component.parts == () or component.stack_part(stack) == stack[component.parts[0]]
+    assert component.parts == () or component.stack_part(stack) == stack.get(component.parts[0])
 
 
 @EVERY

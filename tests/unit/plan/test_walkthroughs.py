@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -76,7 +77,7 @@ def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) 
     return facts
 
 
-def walked(facts: Any, *wants: str, **inputs: Any) -> tuple[Any, dict[str, str]]:
+def walked(facts: Any, *wants: str, **inputs: Any) -> tuple[Plan, dict[str, str]]:
     """The finished plan, and the packages with versions that come by it."""
     release = facts["os"]["version"].partition(".")[0]
     every = rpms.packages(release)

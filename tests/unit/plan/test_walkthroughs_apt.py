@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -80,23 +81,23 @@ def drafted(facts: Any, *wants: str, verb: str = "up") -> Draft:
     return made
 
 
-def planned(facts: Any, *wants: str, verb: str = "up") -> Any:
+def planned(facts: Any, *wants: str, verb: str = "up") -> Plan:
     draft = drafted(facts, *wants, verb=verb)
     made = finish(draft, index_of(draft))
     assert made["ok"], document.why_not(made)
     return made
 
 
-def installed(made: Any) -> list[str]:
+def installed(made: Plan) -> list[str]:
     """The packages that a plan installs."""
     return sorted({row["name"] for change in made["changes"] for row in change["packages"]})
 
 
-def frameworks(made: Any) -> list[str]:
+def frameworks(made: Plan) -> list[str]:
     return [requirement for each in made["stack"]["frameworks"] for requirement in each["requirements"]]
 
 
-def warned(made: Any) -> list[str]:
+def warned(made: Plan) -> list[str]:
     return [row["rule"] for row in made["warnings"]]
 
 
@@ -297,7 +298,7 @@ def test_an_upgrade_says_what_to_ask_for_in_place_of_a_branch_that_was_emptied()
 def test_an_upgrade_moves_nothing_of_a_driver_that_was_adopted() -> None:
     facts = before_it_was_emptied(ours=False)
     made = planned(facts, "driver")
-    seal = {"state": "good", "digest": made["digests"]["nvidia_driver"], "gpus": None, "packages": {}}
+    seal: Any = {"state": "good", "digest": made["digests"]["nvidia_driver"], "gpus": None, "packages": {}}
     facts["seals"] = {"nvidia_driver": {**seal, "stack": made["stack"]["driver"]}}
     draft = drafted(facts, "driver", verb="upgrade")
     assert not set(SERVER) & set(draft.packages)

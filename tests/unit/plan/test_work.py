@@ -54,14 +54,16 @@ def asked(
 ) -> Any:
     """What a step answers in the middle of a role used alone."""
     plan = planned(nodes.provisioned(), only=(component,), **wished)
-    return work.of_step(component, step, {**plan, "given": given or {}}, facts, inputs or {})
+    plan["given"] = given or {}
+    return work.of_step(component, step, plan, facts, inputs or {})
 
 
 def test_a_plan_without_changes_has_no_work_and_a_role_used_alone_has_its_own() -> None:
     alone = planned(nodes.provisioned(), only=("container_toolkit",))
+    none: Any = {"components": []}
     assert (alone["components"], list(alone["work"])) == ([], ["preflight", "repositories", "container_toolkit"])
-    assert work.of_plan({"components": []}, Context(facts=nodes.bare(), stack={})) == {}
-    assert work.of_plan({"components": []}, Context(facts=nodes.bare(), stack={}), ["container_toolkit", "mig"]) == {}
+    assert work.of_plan(none, Context(facts=nodes.bare(), stack={})) == {}
+    assert work.of_plan(none, Context(facts=nodes.bare(), stack={}), ["container_toolkit", "mig"]) == {}
 
 
 def test_a_source_that_an_earlier_component_adds_is_not_added_again() -> None:
@@ -395,7 +397,7 @@ def test_an_engine_that_is_not_there_is_not_started() -> None:
 def test_podman_has_no_daemon_to_configure() -> None:
     plan = planned(nodes.provisioned(), only=("container_toolkit",))
     stack = {**plan["stack"]["container_toolkit"], "engine": {"name": "podman", "packages": ["podman"]}}
-    podman = {**plan, "stack": {**plan["stack"], "container_toolkit": stack}, "given": {}}
+    podman: Any = {**plan, "stack": {**plan["stack"], "container_toolkit": stack}, "given": {}}
     found: Any = work.of_step("container_toolkit", "installed", podman, docker(daemon_json={}, config_loaded=False), {})
     assert (found["files"], found["asks"]) == ([], False)
     assert [row["name"] for row in found["busy"]["units"]] == list(container_toolkit.CDI_UNITS)
@@ -419,8 +421,9 @@ def test_the_unit_is_told_of_a_module_that_it_does_not_know_and_else_the_setting
     assert usual["directory"] == "/etc/systemd/system/nvidia-cdi-refresh.service.d"
 
     plan = planned(nodes.provisioned(), only=("container_toolkit",))
-    stack = {**plan["stack"], "driver": {**(plan["stack"].get("driver") or {}), "kernel_module": "nvidia-current-open"}}
-    found: Any = work.of_step("container_toolkit", "installed", {**plan, "stack": stack, "given": {}}, docker(), {})
+    driver = {**(plan["stack"].get("driver") or {}), "kernel_module": "nvidia-current-open"}
+    other: Any = {**plan, "stack": {**plan["stack"], "driver": driver}, "given": {}}
+    found: Any = work.of_step("container_toolkit", "installed", other, docker(), {})
     (setting,) = found["files"]
     assert (setting["path"], setting["mode"]) == (container_toolkit.CDI_SETTING, "0644")
     assert 'grep -qE "/nvidia-current-open[.]ko" /lib/modules/$$(uname -r)/modules.dep' in setting["content"]
@@ -448,8 +451,8 @@ def test_the_layout_and_its_service_are_files_of_the_plan() -> None:
 
 def test_a_card_that_is_not_there_yet_has_no_place_in_the_layout() -> None:
     stack: Any = {"mig": {"cards": [{"bus_id": None, "profiles": ["7g.80gb"]}]}}
-    context = Context(facts=nodes.bare(), stack=stack)
-    assert json.loads(mig.begin(context, {})["files"][0]["content"]) == {"cards": []}
+    plan: Any = {}
+    assert json.loads(mig.begin(Context(facts=nodes.bare(), stack=stack), plan)["files"][0]["content"]) == {"cards": []}
 
 
 @pytest.mark.parametrize(
@@ -468,7 +471,7 @@ def test_cards_are_parted_where_the_driver_runs_and_else_by_the_service_after_th
 
 
 def test_a_machine_that_is_only_provisioned_parts_nothing() -> None:
-    plan = {**planned(nodes.provisioned(), only=("mig",), **LAYOUT), "provision_only": True, "given": {}}
+    plan: Any = {**planned(nodes.provisioned(), only=("mig",), **LAYOUT), "provision_only": True, "given": {}}
     found = work.of_step("mig", "here", plan, nodes.provisioned(), {})
     assert (found["units"], found["runs"]) == ([], False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import tomllib
@@ -15,7 +16,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils import check, facts
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import lock as lock_types
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.wish import Values
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, container_toolkit
 from tests.unit.plan import nodes
 from tools import build_types
 
@@ -80,6 +83,11 @@ def test_the_type_of_the_index_leaves_out_what_every_answer_has() -> None:
 )
 def test_a_type_of_a_lock_has_the_keys_of_its_shape(made: Any, shape: dict[str, Any]) -> None:
     assert set(made.__annotations__) == {key.rstrip("?") for key in shape}
+
+
+def test_the_fields_of_a_wish_are_those_that_are_read() -> None:
+    read = [key for made in (Values, container_toolkit.Fields) for key in typing.get_type_hints(made)]
+    assert sorted(read) == sorted(field.name for field in dataclasses.fields(Wish))
 
 
 def test_the_types_of_a_report_have_the_keys_of_its_schema() -> None:

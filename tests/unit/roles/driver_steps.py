@@ -22,7 +22,7 @@ def driver(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def plan(stack: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+def plan(stack: dict[str, Any] | None = None, **changes: Any) -> Any:
     """A plan that brings it. ``given``: what the role found out."""
     packages = {PIN: "580.178.04-1", HEADERS: "6.12.107-1", **dict.fromkeys(NAMED, "580.178.04-1")}
     change = {
@@ -37,7 +37,7 @@ def plan(stack: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def step(name: str, facts: Any = None, made: dict[str, Any] | None = None, **variables: Any) -> Any:
+def step(name: str, facts: Any = None, made: Any = None, **variables: Any) -> Any:
     """What a step says: of a bare node, and of the plan above, where a test has no other."""
     made = made or plan()
     context = Context(

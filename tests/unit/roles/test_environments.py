@@ -202,9 +202,10 @@ def begin(facts: Any = None, rebuild: tuple[str, ...] = (), **changes: Any) -> A
         "name": "pytorch", "version": "2.14.1", "path": PATH, "interpreter": "3.12", "requirements": [PIN],
         "constraints": ["numpy<3", "nvidia-cudnn-cu13==9.24"], "loader_path": None, **changes,
     }  # fmt: skip
-    plan = {"packages": {"python3.12-venv": "3.12.3-1"}, "install": [], "rebuild": list(rebuild)}
+    plan: Any = {"packages": {"python3.12-venv": "3.12.3-1"}, "install": [], "rebuild": list(rebuild)}
     context = Context(facts=facts or bare(), stack={"frameworks": [framework]})
-    return frameworks.COMPONENT.steps["begin"](context, plan)["environments"][PATH]
+    begun: Any = frameworks.COMPONENT.steps["begin"](context, plan)
+    return begun["environments"][PATH]
 
 
 def test_the_files_of_an_environment_are_data() -> None:

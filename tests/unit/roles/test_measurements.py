@@ -25,13 +25,13 @@ PYTORCH = {
 
 def measured(facts: Any = None, stack: Any = None, given: Any = None, **changes: Any) -> Measurements:
     """What is measured of two cards with a driver and PyTorch; ``changes`` are keys of the plan."""
-    plan = {
+    plan: Any = {
         "stack": {"driver": DRIVER, "frameworks": [PYTORCH], **(stack or {})},
         "packages": {}, "install": [], "changes": [],
         "expected_gpus": {"count": 2, "names": None, "from": "the inventory", "pcie_lanes": {}},
         "provision_only": False, "cards_missing": False, "cpu_only": False,
         **changes,
-        **measurements.asked({}, (), pending=False),
+        "given": measurements.asked({}, (), pending=False),
     }  # fmt: skip
     plan["given"] = {**plan["given"], **(given or {})}
     found: Any = work.of_step(measurements.NAME, "measure", plan, facts or bare(), {})
@@ -190,7 +190,7 @@ def test_no_framework_and_no_storage_are_gaps_of_their_own() -> None:
         "fio.storage": ("skip", "validate_storage is false"),
     }
     assert [check["severity"] for check in found["gaps"]] == ["critical", "warning"]
-    assert measurements.asked({"validate": {"validate_storage": False}}, (), pending=False)["given"]["storage"] is False
+    assert measurements.asked({"validate": {"validate_storage": False}}, (), pending=False)["storage"] is False
 
 
 # --- the module, where there is no card -----------------------------------------------------------------------------------

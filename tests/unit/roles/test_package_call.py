@@ -14,7 +14,7 @@ from ansible_collections.gpuwright.node.plugins.modules import package_call
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import package_calls
 from tests.unit.modules import run_module
 
-PLAN: dict[str, Any] = {
+PLAN: Any = {
     "package_manager": "apt",
     "packages": {"a": "1:2-3", "b": None, "kernel-headers-5.1-2": "5.1-2"},
     "install": [{"name": "a", "version": "1:2-3"}, {"name": "c", "version": "1:2-3"}, {"name": "d", "version": "9"}],
@@ -42,10 +42,11 @@ class Programs:
 
 
 def call(manager: str = "apt", **more: Any) -> installing.Call:
-    plan = {**PLAN, "package_manager": manager, **more.pop("plan", {})}
+    plan: Any = {**PLAN, "package_manager": manager, **more.pop("plan", {})}
     names = more.pop("names", ["a", "b"])
     rest = {"allow_downgrade": False, "allow_held": False, "lock_timeout": 300, **more}
-    return installing.Call(names=names, **package_calls.of_plan(plan, names), **rest)
+    of_plan: Any = package_calls.of_plan(plan, names)
+    return installing.Call(names=names, **of_plan, **rest)
 
 
 def test_what_dpkg_has_in_that_version_is_not_installed_again_and_belongs_to_nobody_else(tmp_path: Path) -> None:

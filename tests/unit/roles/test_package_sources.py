@@ -215,7 +215,8 @@ def test_an_older_backup_stays_beside_the_new_one(tmp_path: Path) -> None:
 
 def _context(*rows: Any, there: list[dict[str, Any]] | None = None) -> base.Context:
     facts: Any = {"packages": {"sources": there or []}}
-    return base.Context(facts=facts, stack={"repositories": list(rows)})
+    stack: Any = {"repositories": list(rows)}
+    return base.Context(facts=facts, stack=stack)
 
 
 HOST = {"file": "/etc/apt/sources.list.d/site.list", "enabled": True, "uris": ["https://a.example/debian13"]}
@@ -239,7 +240,8 @@ def test_a_source_that_the_host_has_by_its_own_is_used_as_it_is(
     row: Any, there: list[dict[str, Any]], covered: list[str]
 ) -> None:
     context = _context(row, there=there)
-    plan = {"stack": context.stack, "work": {"repositories": sources.begin(context, {})}}
+    plan: Any = {"stack": context.stack}
+    plan["work"] = {"repositories": sources.begin(context, plan)}
     assert plan["work"]["repositories"] == {"covered": covered}
     rows, displaced = sources.of_names(plan, [row["name"]])
     assert [each["name"] for each in rows] == [name for name in [row["name"]] if name not in covered]
@@ -254,9 +256,11 @@ def test_a_source_is_added_by_the_first_component_that_names_it(monkeypatch: pyt
 
     rooms = {"one": component("a", "b"), "two": component("b", "c"), "three": type("Room", (), {"steps": {}})}
     monkeypatch.setattr(work, "COMPONENTS", rooms)
-    found = work.of_plan({"components": ["one", "two", "three"], "remove": None, "manages": {}}, _context())
+    plan: Any = {"components": ["one", "two", "three"], "remove": None, "manages": {}}
+    found = work.of_plan(plan, _context())
     assert {name: found[name] for name in ("one", "two")} == {
         "one": {"repositories": ["a", "b"]},
         "two": {"repositories": ["c"]},
     }
-    assert work.of_plan({"components": []}, _context()) == {}
+    plan["components"] = []
+    assert work.of_plan(plan, _context()) == {}

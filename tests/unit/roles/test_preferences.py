@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_a_driver_comes_from_its_source_though_another_one_has_a_newer_build(tmp
     (tmp_path / "status").touch()
     options = apt_root.options(root, archives, tmp_path / "status")
     planned = [{"name": name, "version": wished} for name in ("libnvidia-compute-580", "nvidia-kernel-common-580")]
-    plan = {"prefer": "580.", "install": [*planned, {"name": "gcc", "version": "1"}]}
+    plan: Any = {"prefer": "580.", "install": [*planned, {"name": "gcc", "version": "1"}]}
     (root / "preferences").write_text(package_calls.preferences(plan))
 
     def apt(*words: str) -> str:

@@ -50,7 +50,7 @@ def given(**changes: Any) -> dict[str, Any]:
     return {"allowed": True, "no_reboot": False, "local": False, "check": False, "resume": {}, **changes}
 
 
-def plan(given: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def plan(given: dict[str, Any], **changes: Any) -> Any:
     return {"given": given, "remove": None, "rescue": [], **changes}
 
 

@@ -381,9 +381,8 @@ def test_the_libraries_of_cuda_compat_are_set_for_single_tasks_and_environments_
              "requirements": ["torch==2.14.1"], "loader_path": "/usr/local/cuda-13.0/compat"},
         ],
     }  # fmt: skip
-    written = frameworks.COMPONENT.steps["begin"](
-        Context(facts=bare(), stack=stack), {"packages": {}, "rebuild": [], "install": []}
-    )
+    plan: Any = {"packages": {}, "rebuild": [], "install": []}
+    written: Any = frameworks.COMPONENT.steps["begin"](Context(facts=bare(), stack=stack), plan)
     activation = written["environments"]["/opt/gpuwright/pytorch"]["activation"]
     places = [row["path"] for row in activation["files"] + activation["lines"]]
     assert len(places) == 2

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import judge_files
 
-from ...model.stack import Stack
+from ...model.plan import Change
+from ...model.stack import FrameworkEnvironment, Stack
 from ...wish import Wish, specifiers
 from ..base import Component, Context, Finding, Manages, Need
 from ..demand import Demand
@@ -22,10 +23,10 @@ from .work import Wished, begin, installed, look
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, PythonEnvironment
 
+    from ...model.plan import Plan
     from ...model.shortfalls import Need as DiskNeed
-    from ..base import Plan
 
 __all__ = [
     "COMPONENT",
@@ -56,8 +57,8 @@ def findings(context: Context) -> list[Finding]:
     found = []
     environments = context.facts["environments"] or {}
     for framework in context.stack["frameworks"]:
-        environment: Mapping[str, Any] = environments.get(framework["path"]) or {}
-        present = environment.get("packages") or {}
+        environment = environments.get(framework["path"])
+        present = environment["packages"] if environment else {}
         wrong = _wrong(framework, environment, present)
         broken = _broken(framework["path"], environment, context)
         if wrong or broken:
@@ -80,7 +81,7 @@ def findings(context: Context) -> list[Finding]:
     return found
 
 
-def _interpreter(framework: Mapping[str, Any], context: Context) -> list[str]:
+def _interpreter(framework: FrameworkEnvironment, context: Context) -> list[str]:
     """The package with a Python that is not there yet; named in the plan, so that the index is asked for it before anything changes."""
     wished = str(framework["interpreter"])
     there = [str(each["version"]) for each in context.facts["python"]["interpreters"]]
@@ -125,10 +126,12 @@ def inputs(context: Context) -> Mapping[str, object]:
     return {"frameworks": [{key: framework.get(key) for key in keys} for framework in context.stack["frameworks"]]}
 
 
-def _wrong(framework: Mapping[str, Any], environment: Mapping[str, Any], present: Mapping[str, str]) -> list[str]:
+def _wrong(
+    framework: FrameworkEnvironment, environment: PythonEnvironment | None, present: Mapping[str, str]
+) -> list[str]:
     """What is not as wished in an environment: its Python, what it lacks, what it has in another version than it may."""
     told = []
-    python = environment.get("python")
+    python = environment.get("python") if environment else None
     if python and not numeric_version.belongs(str(python), str(framework["interpreter"])):
         told.append(f"has Python {python} instead of {framework['interpreter']}")
     locked = [f"{wheel['name']}=={wheel['version']}" for wheel in framework.get("wheels") or ()]
@@ -141,7 +144,7 @@ def _wrong(framework: Mapping[str, Any], environment: Mapping[str, Any], present
     others = contents.left_behind(framework["requirements"], present)
     if others:
         told.append(f"has {', '.join(others)} besides")
-    first = environment.get("loader_path")
+    first = environment.get("loader_path") if environment else None
     if environment and first != framework.get("loader_path"):
         told.append(
             f"is activated with the libraries of {first or 'the driver'}, not of {framework.get('loader_path') or 'the driver'}"
@@ -149,9 +152,9 @@ def _wrong(framework: Mapping[str, Any], environment: Mapping[str, Any], present
     return told
 
 
-def _broken(path: str, environment: Mapping[str, Any], context: Context) -> list[str]:
+def _broken(path: str, environment: PythonEnvironment | None, context: Context) -> list[str]:
     """Why an environment that has what it should is made anew all the same."""
-    if environment.get("damage"):
+    if environment and environment.get("damage"):
         return [f"is damaged: {', '.join(environment['damage'])}"]
     return ["failed in the last proof"] if environment and path in context.condemned else []
 
@@ -198,7 +201,7 @@ def demands(stack: Stack, wish: Wish) -> list[Demand]:
     ]
 
 
-def _space(change: Mapping[str, Any], context: Context) -> list[Need]:
+def _space(change: Change, context: Context) -> list[Need]:
     """What an environment that is made takes; one for the processor is smaller."""
     size = FRAMEWORK_BYTES // (6 if context.cpu_only else 1)
     return [Need(path, size, FRAMEWORK_FILES) for path in change["files"][:1]]

@@ -18,8 +18,9 @@ from . import contents
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.packages.environments import Environment, Said
 
+    from ...model.plan import Plan
     from ...model.work import File, PackageCall
-    from ..base import Context, Plan
+    from ..base import Context
 
 # Everyone may read and run what root installs, and nobody else may write it, whatever root's own umask is.
 _OPEN = ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh"]

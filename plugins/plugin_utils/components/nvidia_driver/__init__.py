@@ -16,17 +16,7 @@ from ...resolver import systems
 from ...rules import Rules
 from ...wish import Wish
 from .. import busy
-from ..base import (
-    Component,
-    Context,
-    Finding,
-    Manages,
-    Plan,
-    Step,
-    missing_packages,
-    repository_files,
-    repository_findings,
-)
+from ..base import Component, Context, Finding, Manages, Step, missing_packages, repository_files, repository_findings
 from ..demand import Demand, continues
 from . import (
     exchange,
@@ -45,8 +35,9 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
-    from ...model.plan import Brings
+    from ...model.plan import Brings, Plan
     from ...model.stack import Stack
+
 
 NAME = "nvidia_driver"
 SOURCES = places.SOURCES
@@ -113,9 +104,9 @@ def manages(context: Context) -> Manages:
 def inputs(context: Context) -> Mapping[str, object]:
     driver = context.stack["driver"]
     keys = ("branch", "modules", "source", "set", "pin", "adopted")
-    chosen = {key: driver.get(key) for key in keys}
+    chosen: dict[str, object] = {key: driver.get(key) for key in keys}
     chosen["packages"] = [name for name in driver["packages"] if not name.startswith(HEADERS)]
-    chosen |= {key: driver[key] for key in ("fabric", "peermem") if driver.get(key)}
+    chosen |= {key: driver.get(key) for key in ("fabric", "peermem") if driver.get(key)}
     return {**chosen, "version": driver["version"] if not driver["adopted"] else None}
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict
 
-from ..base import Context, Plan
+from ...model.plan import Plan
+from ..base import Context
 from . import runfile
 
 if TYPE_CHECKING:

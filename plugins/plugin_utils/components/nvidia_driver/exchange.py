@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....module_utils.base import numeric_version
 from ....module_utils.observe import driver as observed
@@ -67,7 +67,7 @@ def foreign(index: PackageIndex, facts: Facts, there: Mapping[str, str]) -> list
 
     apt knows nothing of what stands in dpkg's journal: what a run that was cut off has taken out already is none of them.
     """
-    return sorted(set(index.get("remove") or ()).difference(there, _mark(facts).get("replaces") or ()))
+    return sorted(set(index.get("remove") or ()).difference(there, sections.sealed_driver(facts).get("replaces") or ()))
 
 
 def _is_from_another(facts: Facts, driver: DriverStack) -> bool:
@@ -94,21 +94,18 @@ def _of_driver(names: Iterable[str]) -> list[str]:
 
 def _cut_off(facts: Facts, driver: DriverStack) -> bool:
     """Whether a run began such an exchange and some of it is left to do, or to take back where the wish is another one since."""
-    mark = _mark(facts)
+    mark = sections.sealed_driver(facts)
     if not mark.get("replaces"):
         return False
     same = (mark["source"], mark["branch"]) == (driver["source"], driver["branch"])
     return bool(_left(facts)) if same else mark["replaces"] != _old(facts)
 
 
-def _mark(facts: Facts) -> Mapping[str, Any]:
-    """The driver's part of the stack in a seal, or in the mark that a run left in its place."""
-    return sections.sealed_stack(facts, "nvidia_driver")
-
-
 def _left(facts: Facts) -> dict[str, str]:
     """What an exchange that was cut off has yet to take out or to replace."""
-    return dict((_mark(facts).get("replaces") or {}).items() & (facts["driver"]["packages"] or {}).items())
+    return dict(
+        (sections.sealed_driver(facts).get("replaces") or {}).items() & (facts["driver"]["packages"] or {}).items()
+    )
 
 
 def _old(facts: Facts) -> dict[str, str]:

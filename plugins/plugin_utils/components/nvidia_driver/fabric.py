@@ -8,8 +8,8 @@ The fabric manager refuses to start beside a driver of another version, and with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.base.numeric_version import upstream
@@ -19,7 +19,7 @@ from ..base import Context, Finding
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverFabric, DriverStack
 
 
 MANAGER = "nvidia-fabricmanager.service"
@@ -27,15 +27,14 @@ PEERMEM = "nvidia_peermem"
 MODULES_FILE = "/etc/modules-load.d/gpuwright-nvidia.conf"
 
 
-def part(driver: DriverStack) -> Mapping[str, Any]:
-    """The fabric's part of a driver's stack; empty where the machine has none."""
-    found: Mapping[str, Any] = driver.get("fabric") or {}
-    return found
+def part(driver: DriverStack) -> DriverFabric:
+    """The fabric's part of a driver's stack; without anything where the machine has none."""
+    return driver.get("fabric") or {"packages": [], "exact": [], "services": [], "modules": []}
 
 
 def modules(driver: DriverStack) -> list[str]:
     """Kernel modules that have to be loaded at boot beside the driver's own."""
-    return [*part(driver).get("modules", ()), *([PEERMEM] if driver.get("peermem") else [])]
+    return [*part(driver)["modules"], *([PEERMEM] if driver.get("peermem") else [])]
 
 
 def findings(context: Context, driver: DriverStack) -> list[Finding]:
@@ -51,7 +50,7 @@ def files(driver: DriverStack) -> list[str]:
 
 def services(context: Context, driver: DriverStack) -> list[str]:
     """Services that the seal records: only where the cards are, in an image they would fail."""
-    return [name for name in part(driver).get("services", ()) if _runs_here(context)]
+    return [name for name in part(driver)["services"] if _runs_here(context)]
 
 
 def _runs_here(context: Context) -> bool:
@@ -62,7 +61,7 @@ def _version_findings(context: Context, driver: DriverStack) -> list[Finding]:
     wished = context.facts["driver"]["user_version"]
     wrong = [
         name
-        for name in part(driver).get("exact", ())
+        for name in part(driver)["exact"]
         if wished and name in context.installed and upstream(context.installed[name]) != wished
     ]
     if not wrong:
@@ -118,14 +117,14 @@ def keep(context: Context, driver: DriverStack, packages: Iterable[str], ours: s
     """
     asked = list(packages)
     lead = _lead(context, driver, asked, ours)
-    return {name: f"{lead}-" for name in part(driver).get("exact", ()) if lead and name in asked}
+    return {name: f"{lead}-" for name in part(driver)["exact"] if lead and name in asked}
 
 
 def _lead(context: Context, driver: DriverStack, packages: list[str], ours: str) -> str | None:
     """The driver's version that the fabric follows; None where only the index will tell."""
     if "-" in ours:
         return upstream(ours)
-    beside = set(part(driver).get("packages", ()))
+    beside = set(part(driver)["packages"])
     moves = any(name in driver["packages"] and name not in beside for name in packages)
     there: str | None = context.facts["driver"]["user_version"]
     return None if moves else there
@@ -141,7 +140,7 @@ def narrowed(
     """
     found = index_answer.candidates(index)
     asked = [name for name in packages if name in found]
-    exact = [name for name in part(driver).get("exact", ()) if name in asked]
+    exact = [name for name in part(driver)["exact"] if name in asked]
     leads = [upstream(found[name]) for name in versioned if name in asked and name not in exact]
     if not leads:
         return {}
@@ -154,7 +153,7 @@ def mismatch(
     context: Context, driver: DriverStack, versioned: Iterable[str], index: PackageIndex
 ) -> tuple[str, str] | None:
     """Why the versions that the index gave cannot work together, and what to do; None where they can."""
-    exact = [name for name in part(driver).get("exact", ()) if name in context.versions]
+    exact = [name for name in part(driver)["exact"] if name in context.versions]
     others = [name for name in versioned if name in context.versions and name not in exact]
     wished = upstream(context.versions[others[0]]) if others else context.facts["driver"]["user_version"]
     wrong = [name for name in exact if wished and upstream(context.versions[name]) != wished]

@@ -4,17 +4,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...model import sections
-from ..base import Context, Plan
+from ...model.plan import Plan
+from ..base import Context
 from . import driver_module, fabric, kernels, places, runfile, version_hold
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
     from ...model.work import File, Unit
+
+
+class Given(TypedDict):
+    """``kernels``: those that were there before. ``upgrade``: what an upgrade of everything would move, as apt says it."""
+
+    kernels: list[str]
+    upgrade: Mapping[str, object]
 
 
 class Installed(TypedDict):
@@ -112,16 +121,16 @@ def built(context: Context, plan: Plan) -> Installed:
 
 
 def _completed(context: Context, plan: Plan, *, file: bool) -> Installed:
-    kernels.came(plan["given"]["kernels"], context)
+    kernels.came(cast("Given", plan["given"])["kernels"], context)
     lock = version_hold.work(context.facts, _driver(plan))
     return {"more": bool(file or lock["pin"] or lock["absent"]), "runfile": file, "build": None, "lock": lock}
 
 
 def verified(context: Context, plan: Plan) -> Verified:
     """Whether the next kernel has the module. Raises Refusal where the lock has no effect."""
-    driver, given = _driver(plan), plan["given"]
+    driver = _driver(plan)
     if not (driver["adopted"] or plan["restore"]):
-        version_hold.judge(context.facts, driver, given["upgrade"])
+        version_hold.judge(context.facts, driver, cast("Given", plan["given"])["upgrade"])
     return {
         "fault": driver_module.fault(context, driver),
         "hooks": _hooks(context, driver),

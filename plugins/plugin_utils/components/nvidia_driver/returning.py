@@ -8,10 +8,12 @@ What is there after it is compared, whatever the package manager or the installe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...model.errors import StepRefused
-from ..base import Context, Plan
+from ...model.plan import Plan, Restore
+from ..base import Context
 from . import runfile, swap, version_hold
 
 if TYPE_CHECKING:
@@ -41,9 +43,15 @@ class Restored(TypedDict):
     lock: version_hold.Locking
 
 
+class Given(TypedDict):
+    """``uninstalled``: what the uninstaller of NVIDIA's file answered."""
+
+    uninstalled: Mapping[str, object]
+
+
 def work(context: Context, plan: Plan) -> Return:
     """What the role does on the way back."""
-    restore = plan["restore"]
+    restore = _restore(plan)
     free = [name for name in restore["unhold"] if name not in restore["remove"]]
     return {
         "moves": _moves(plan),
@@ -59,12 +67,12 @@ def work(context: Context, plan: Plan) -> Return:
 
 def exchange(context: Context, plan: Plan) -> swap.Exchange:
     """The one transaction of apt. Of the packages that go only those are named that are there."""
-    return swap.of(context, plan["restore"]["install"], plan["restore"]["remove"])
+    return swap.of(context, _restore(plan)["install"], _restore(plan)["remove"])
 
 
 def restored(context: Context, plan: Plan) -> Restored:
     """What locks the driver that is back; of a driver of NVIDIA's file no lock stays of packages that are gone."""
-    lock, restore = version_hold.work(context.facts, _driver(plan)), plan["restore"]
+    lock, restore = version_hold.work(context.facts, _driver(plan)), _restore(plan)
     is_apt, of_file = context.facts["packages"]["manager"] == "apt", restore["source"] == "runfile"
     return {
         # Of packages the transaction of apt has the holds.
@@ -76,7 +84,7 @@ def restored(context: Context, plan: Plan) -> Restored:
 
 def returned(context: Context, plan: Plan) -> dict[str, object]:
     """Compare what is there with what worked. Raises StepRefused where it differs."""
-    facts, restore, driver = context.facts, plan["restore"], _driver(plan)
+    facts, restore, driver = context.facts, _restore(plan), _driver(plan)
     there = facts["driver"]["packages"] or {}
     of_file = restore["source"] == "runfile"
     due = of_file and (driver is None or not runfile.is_there(facts, driver))
@@ -96,13 +104,18 @@ def returned(context: Context, plan: Plan) -> dict[str, object]:
 
 def uninstalled(context: Context, plan: Plan) -> dict[str, object]:
     """Judge what the uninstaller of NVIDIA's file left. Raises StepRefused where the driver is still there."""
-    runfile.uninstalled(context.facts, plan["given"]["uninstalled"])
+    runfile.uninstalled(context.facts, cast("Given", plan["given"])["uninstalled"])
     return {}
 
 
 def _moves(plan: Plan) -> bool:
     """Whether packages come or go."""
-    return bool(plan["restore"]["install"] or plan["restore"]["remove"])
+    return bool(_restore(plan)["install"] or _restore(plan)["remove"])
+
+
+def _restore(plan: Plan) -> Restore:
+    """The work of the return, which this plan is one of."""
+    return cast("Restore", plan["restore"])
 
 
 def _driver(plan: Plan) -> DriverStack | None:

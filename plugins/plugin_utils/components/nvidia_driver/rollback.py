@@ -56,7 +56,7 @@ def working(facts: Facts) -> DriverState | None:
     version, manager = driver["loaded_version"], facts["packages"]["manager"]
     if version is None or driver["user_version"] != version or smi is None or smi["rc"] != 0:
         return None
-    sealed = _sealed(facts)
+    sealed = sections.sealed_driver(facts)
     if driver["owner"] != "packages" and not (driver["owner"] == "runfile" and _brought_it(sealed, driver)):
         return None
     packages = dict(driver["packages"] or {})
@@ -213,13 +213,13 @@ def asked(wish: Wish) -> KeptDriver:
 
 def staying(facts: Facts, wish: Wish) -> DriverStack | None:
     """The sealed driver part of the stack that a rollback led to, for a wish that is the one of then; else None."""
-    sealed = _sealed(facts)
+    sealed = sections.sealed_driver(facts)
     return _trusted(sealed, wish.driver_runfile) if sealed.get("stays") == asked(wish) else None
 
 
 def told(facts: Facts, driver: DriverStack | None) -> list[Why]:
     """That a node was rolled back, and whether it stays there (``driver`` is the one that the stack has now)."""
-    sealed = _sealed(facts)
+    sealed = sections.sealed_driver(facts)
     if sealed.get("stays") is None:
         return []
     version = facts["driver"]["user_version"] or sealed["version"] or f"of branch {sealed['branch']}"
@@ -231,10 +231,6 @@ def told(facts: Facts, driver: DriverStack | None) -> list[Why]:
     return [
         {"rule": "rolled-back", "text": f"this node was rolled back to driver {version}: {ends}", "source": "gpuwright"}
     ]
-
-
-def _sealed(facts: Facts) -> DriverStack:
-    return cast("DriverStack", sections.sealed_stack(facts, "nvidia_driver"))
 
 
 def _trusted(stack: DriverStack, given: str | None) -> DriverStack:
@@ -342,8 +338,8 @@ def streams(facts: Facts, then: Mapping[str, str], stack: DriverStack | None = N
 
     Only of the driver's module, which the present stack or the one that is returned to names: others are not ours.
     """
-    present = _sealed(facts)
-    pins = [present.get("pin"), stack.get("pin") if stack else None]
+    present = sections.sealed_driver(facts)
+    pins = [each.get("pin") for each in (present, stack) if each]
     named = [(pin.get("stream") or "").partition(":")[0] for pin in pins if pin]
     now = facts["packages"].get("streams") or {}
     return {name: then.get(name, "") for name in sorted({*named} - {""}) if now.get(name) != then.get(name)}

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from ...model import index_answer
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from ...model.stack import Stack
 
 
+class Behind(TypedDict):
+    """Why a node has to wait, and what a person may do."""
+
+    text: str
+    remedy: str
+
+
 def package_of_next(stack: Stack) -> str | None:
     """Return the package with the signed module of exactly the kernel that boots next; None where the driver is built here."""
     driver = stack.get("driver")
@@ -21,7 +28,7 @@ def package_of_next(stack: Stack) -> str | None:
     return module["package"] if module else None
 
 
-def behind(stack: Stack, index: PackageIndex | None, asked: list[str]) -> dict[str, str] | None:
+def behind(stack: Stack, index: PackageIndex | None, asked: list[str]) -> Behind | None:
     """Return why a node has to wait where its index has no signed module for the kernel that boots next (text, remedy)."""
     driver = stack.get("driver")
     module = driver.get("module_of_next") if driver else None

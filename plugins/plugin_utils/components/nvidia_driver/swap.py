@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import TypedDict
 
-from ..base import Context, Plan
+from ...model.plan import Plan
+from ..base import Context
 
 #: dpkg's state of a package that it was cut off in while it unpacked it: the third letter is R.
 _CUT_OFF = re.compile(r"..R (.+)")

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 from ....module_utils.base import paths
-from ..base import Context, Plan, repository_names
+from ...model.plan import Change, Plan
+from ..base import Context, repository_names
 from ..package_calls import call
 from . import driver_module, places, returning, runfile, swap
 
@@ -151,7 +152,7 @@ def _installation(context: Context, plan: Plan, driver: DriverStack, file: Insta
     }
 
 
-def _changes(plan: Plan) -> list[Plan]:
+def _changes(plan: Plan) -> list[Change]:
     return [row for row in plan["changes"] if row["component"] == "nvidia_driver"]
 
 
@@ -235,7 +236,7 @@ def _installer(context: Context, plan: Plan, driver: DriverStack) -> Installer |
     file = driver.get("runfile")
     if not file:
         return None
-    of_return = (plan["restore"] or {}).get("source") == "runfile"
+    of_return = plan["restore"] is not None and plan["restore"]["source"] == "runfile"
     fetch = (of_return or not (driver["adopted"] or plan["restore"])) and not runfile.is_there(context.facts, driver)
     first = file["addresses"][0] if file["addresses"] else ""
     arguments = [*file["arguments"], f"--kernel-name={context.facts['kernel']['next']}"]

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU, DEFAULT
 
+from ...model.stack import Contents, FrameworkEnvironment, Origin
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish
 from ..cuda_support import CudaSupport
@@ -42,8 +42,8 @@ class Choice:
 
 def choose(
     machine: Machine, wish: Wish, support: CudaSupport | None, log: Log, toolkits: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Return one environment for each framework that was asked for. power None means: for the CPU.
+) -> list[FrameworkEnvironment]:
+    """Return one environment for each framework that was asked for. support None means: for the CPU.
 
     toolkits (12.8) are beside it: where extensions are compiled with one, wheels of the same CUDA major version come first.
     Raises Unresolved with the reasons of every framework that cannot be had.
@@ -104,7 +104,7 @@ def _environment(
     support: CudaSupport | None,
     log: Log,
     toolkits: Sequence[str],
-) -> dict[str, Any]:
+) -> FrameworkEnvironment:
     support = None if framework.variant == CPU else support
     extended = _extended(framework, log.rules)
     beside = toolkits if extended and support else ()
@@ -127,7 +127,7 @@ def _environment(
         text = f"the machine's package index has no Python {', '.join(lacking)}"
         log.decided("frameworks.python-absent", text, "the machine's package index")
     platform = Platform(machine.cards, machine.arch, choice.python)
-    contents = {
+    contents: Contents = {
         **_public(offer, framework, wish, log),
         **FRAMEWORKS[framework.name].contents(offer, platform, wish, log),
     }
@@ -143,7 +143,7 @@ def _environment(
     }
 
 
-def _public(offer: Offer, framework: FrameworkWish, wish: Wish, log: Log) -> dict[str, Any]:
+def _public(offer: Offer, framework: FrameworkWish, wish: Wish, log: Log) -> Origin:
     """Return where what has no index of its own comes from, where that is not the host's own index: the mirror of the public one.
 
     There everything has wheels; without it, what a framework's own index has not as a wheel is named.

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.dali import ABOUT
 
+from ...model.stack import Contents
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
 from ..machine import Card
-from .offer import Contents, Offer, Platform
+from .offer import Offer, Platform
 
 __all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 

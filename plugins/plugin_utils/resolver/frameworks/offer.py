@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NotRequired, Protocol, TypedDict
+from typing import Protocol
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
 
+from ...model.stack import Contents
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish
 from ..log import Entry, Log
@@ -47,15 +48,6 @@ class Platform:
     cards: Sequence[Card]
     arch: str
     python: str
-
-
-class Contents(TypedDict):
-    """What is installed in an environment; index_url where it does not come from the host's own index, cudnn where it is known."""
-
-    requirements: list[str]
-    constraints: list[str]
-    cudnn: str | None
-    index_url: NotRequired[str]
 
 
 class Framework(Protocol):

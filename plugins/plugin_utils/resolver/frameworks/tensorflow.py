@@ -10,12 +10,13 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.tensorflow import ABOUT
 
+from ...model.stack import Contents
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
 from ..machine import Card
 from . import pins
-from .offer import Contents, Offer, Platform
+from .offer import Offer, Platform
 
 __all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
