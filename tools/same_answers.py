@@ -69,7 +69,11 @@ ENTRY_POINTS: dict[str, tuple[str, ...]] = {
         f"{_PLUGINS}plugin_utils.health.judge_kernel_log:judge",
         f"{_PLUGINS}plugin_utils.judge_kernel_log:judge",
     ),
-    "judge_smi": (f"{_PLUGINS}module_utils.measure.smi:judge", f"{_PLUGINS}module_utils.smi:judge"),
+    "judge_smi": (
+        f"{_PLUGINS}module_utils.measure.smi_judge:judge",
+        f"{_PLUGINS}module_utils.measure.smi:judge",
+        f"{_PLUGINS}module_utils.smi:judge",
+    ),
     "judge_fio": (f"{_PLUGINS}module_utils.measure.fio_json:judge", f"{_PLUGINS}module_utils.fio_json:judge"),
     "code_of_plan": ("gpuwright.exits:of_plan",),
     "code_of_judgement": ("gpuwright.exits:of_judgement",),

@@ -153,7 +153,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, TypedD
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_brake, smi_judge, smi_messages
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -252,7 +252,7 @@ def prove(params: Mapping[str, Any], runner: Callable[..., run.Result] = run.run
         result["cuda_version"] = data["cuda_version"]
         result["attached_gpus"] = data["attached_gpus"]
         result["gpus"] = data["gpus"]
-        result["checks"] += smi.judge(data, expectations(params))
+        result["checks"] += smi_judge.judge(data, expectations(params))
     elif params["expected_gpus"]:
         result["checks"].append(unseen(params["expected_gpus"]))
     return result

@@ -26,7 +26,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     framework,
     kernel_log,
     module_load,
-    smi,
+    smi_judge,
     smi_messages,
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
@@ -149,7 +149,7 @@ class Parser(NamedTuple):
 
 def _smi(text: str) -> Any:
     data, answered = smi_messages.read_answer(0, text)
-    return [answered, *(smi.judge(data) if data else [])]
+    return [answered, *(smi_judge.judge(data, {}) if data else [])]
 
 
 def _fio(text: str) -> Any:

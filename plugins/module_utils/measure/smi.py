@@ -20,7 +20,6 @@ import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple, cast
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
         Card,
         CardMig,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
         RetiredPages,
         SmiData,
     )
-    from ansible_collections.gpuwright.node.plugins.module_utils.measure.smi_judge import Expected
 
 
 class SmiError(Exception):
@@ -688,15 +686,3 @@ def _processes(element: ET.Element) -> List[Process]:
                 }
             )
     return processes
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Judging: in its own file, so that an observation that only reads stays small
-# --------------------------------------------------------------------------------------------------------------------
-
-
-def judge(data: SmiData, expected: Optional[Expected] = None) -> List[Check]:
-    """Every check that one answer of nvidia-smi allows; see :func:`smi_judge.judge` for ``expected``."""
-    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
-
-    return smi_judge.judge(data, expected or {})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Mapping
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import image, packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
@@ -124,7 +125,7 @@ def _in_flat_repository(host: Host, name: str, version: str) -> bool:
     return False
 
 
-def source_of(host: Host, found: dict[str, packages.Package]) -> DriverSource | None:
+def source_of(host: Host, found: dict[str, Package]) -> DriverSource | None:
     """Whose packages these are, "nvidia" or "distro"; None when nothing tells.
 
     In an order of reliability: names that only one has, revisions that only one gives, apt's lists, the maintainer.
@@ -150,7 +151,7 @@ def source_of(host: Host, found: dict[str, packages.Package]) -> DriverSource | 
     return "nvidia" if any(_UBUNTU_REVISION.search(item.version) for item in core.values()) else None
 
 
-def _owner(host: Host, libcuda: str | None, found: dict[str, packages.Package], module: bool) -> DriverOwner:
+def _owner(host: Host, libcuda: str | None, found: dict[str, Package], module: bool) -> DriverOwner:
     if "packages.installed" in host.unknown_facts:
         host.unknown("driver.owner", "the list of packages could not be read")
         return "unknown"

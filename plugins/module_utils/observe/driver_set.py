@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Iterable, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver, packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import DriverLock, PackageMove, PinFiles
@@ -49,7 +50,7 @@ SIMULATION = (
 """Asks the real apt what an upgrade of everything would do; writes nothing, not even apt's own cache."""
 
 
-def members(found: Mapping[str, packages.Package]) -> list[str]:
+def members(found: Mapping[str, Package]) -> list[str]:
     """Names of the set among the installed packages. Pinning packages are no part: they are a lock, not what is locked."""
     seeds = {
         name
@@ -61,7 +62,7 @@ def members(found: Mapping[str, packages.Package]) -> list[str]:
     return sorted(name for name in seeds | kin if not PINNING.match(name) and not _FOLLOWS_KERNEL.match(name))
 
 
-def held(found: Mapping[str, packages.Package], names: list[str]) -> list[str]:
+def held(found: Mapping[str, Package], names: list[str]) -> list[str]:
     """Held packages of the driver's family, in the set (`names`) or not: an earlier lock may have left some."""
     return sorted(
         name for name, package in found.items() if package.hold and (name in names or driver.is_driver_package(name))
@@ -77,7 +78,7 @@ def excluded(host: Host) -> list[str] | None:
     return _PATTERN.findall(lines)
 
 
-def pins(host: Host, found: Mapping[str, packages.Package]) -> dict[str, PinFiles]:
+def pins(host: Host, found: Mapping[str, Package]) -> dict[str, PinFiles]:
     """The preference files that each pinning package brought, and those of them that are no longer there.
 
     They are configuration files: dpkg does not bring back one that was removed.

@@ -7,10 +7,12 @@ from __future__ import annotations
 import os
 import re
 import struct
-from typing import TYPE_CHECKING, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, rpm
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Packages, PackageSource
@@ -59,19 +61,6 @@ _CHANGERS = frozenset(
         "dnf-automatic",
     )
 )
-
-
-class Package(NamedTuple):
-    """A package that the package manager has an installed (perhaps not finished) version of."""
-
-    version: str
-    state: str
-    """dpkg's state ("installed" when all is well); "installed" for rpm."""
-    hold: bool
-    vendor: str
-    """Maintainer (dpkg) or vendor (rpm)."""
-    source: str = ""
-    """Name of the source package."""
 
 
 def manager(host: Host) -> PackageManager | None:
@@ -153,8 +142,6 @@ def _read_installed(host: Host) -> dict[str, Package]:
         status = host.read(DPKG_STATUS, "packages.installed") or ""
         return parse_dpkg_status(with_journal(status, later), native_arch(host))
     if kind == "dnf":
-        from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
-
         return rpm.installed(host)
     return {}
 
@@ -407,8 +394,6 @@ def observe(host: Host) -> Packages:
         seen["sources"] = apt_sources(host)
         seen["broken_sources"] = broken_sources(host)
     else:
-        from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, rpm
-
         seen["interrupted_detail"] = rpm.interrupted(host)
         seen["interrupted"] = seen["interrupted_detail"] is not None
         seen["duplicates"] = rpm.duplicated(host)

@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import redact,
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files
-from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource

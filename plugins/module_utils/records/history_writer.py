@@ -14,7 +14,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 from ansible_collections.gpuwright.node.plugins.module_utils.records import history, sealing, seals
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, FailedDriver
 
 _CACHES = ("/var/cache/apt/archives/*.deb", "/var/cache/dnf/*/packages/*.rpm")

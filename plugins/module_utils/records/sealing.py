@@ -20,7 +20,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.records import seal
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
-    from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import RunLock
 
 

@@ -19,7 +19,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
-    from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, RunLock, SealState
 
 SCHEMA = 1

@@ -392,7 +392,7 @@ def judge_smi(view: View, stack: Stack, expected: Expected, foreign_driver: bool
     data = answer.get("data")
     result = [_smi_runs(answer)]
     if data is not None:
-        result += smi.judge(data, _smi_expectations(view, stack, expected, foreign_driver))
+        result += smi_judge.judge(data, _smi_expectations(view, stack, expected, foreign_driver))
     return result
 
 

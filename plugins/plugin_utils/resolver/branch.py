@@ -18,6 +18,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import cards, cuda_support, forward, modules, runfile, systems
+from .candidate import Candidate
 from .log import Entry, conflict, offered
 from .machine import Card, Machine
 
@@ -25,25 +26,6 @@ END_IS_NEAR = timedelta(days=180)
 # A failure of every build is a floor that no build reaches.
 _NO_BUILD = "99999"
 _TYPES = {"long-term": 0, "production": 1, "new-feature": 2}
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A branch of a source that passes: the build a distribution carries (None: the index says), the lowest build
-    that cards, kernel and wish allow (None: any).
-    """
-
-    row: Row
-    source: str
-    modules: str
-    build: str | None
-    minimum: str | None
-    prebuilt: bool
-
-    @property
-    def branch(self) -> str:
-        """The branch as text, such as "580"."""
-        return str(self.row["branch"])
 
 
 @dataclass(frozen=True)

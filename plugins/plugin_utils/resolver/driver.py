@@ -28,6 +28,7 @@ from . import (
     source,
     systems,
 )
+from .candidate import Candidate
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import InstalledDriver, Machine
 from .part import Part
@@ -224,12 +225,12 @@ def _fresh(machine: Machine, wish: Wish, system: Row, log: Log) -> Driver:
     return Driver(stack, cuda_support.of_branch(candidate.row, version, candidate.build))
 
 
-def _candidate(machine: Machine, wish: Wish, system: Row, rules: Rules) -> tuple[branch.Candidate, source.Source]:
+def _candidate(machine: Machine, wish: Wish, system: Row, rules: Rules) -> tuple[Candidate, source.Source]:
     """Return the best branch of the first source with one that lives for longer than 180 days, else with one that has not ended, else
     with any.
     """
     sources, out = source.candidates(machine, wish, system, rules)
-    found: list[tuple[branch.Candidate, source.Source]] = []
+    found: list[tuple[Candidate, source.Source]] = []
     failed: dict[str, dict[str, list[Entry]]] = {}
     for origin in sources:
         passed, reasons = branch.candidates(machine, wish, origin.name, system, rules)
@@ -344,7 +345,7 @@ def _pairs(failed: dict[str, dict[str, list[Entry]]], machine: Machine) -> list[
     return [conflict("driver.cards", text, "compat/driver_branches.yaml", remedy)]
 
 
-def _explain(candidate: branch.Candidate, origin: source.Source, wish: Wish, machine: Machine, log: Log) -> None:
+def _explain(candidate: Candidate, origin: source.Source, wish: Wish, machine: Machine, log: Log) -> None:
     row = candidate.row
     citation = log.cite("driver_branches", row)
     log.decided("driver.source", f"from {origin.name}: {origin.reason}", origin.citation)
@@ -364,7 +365,7 @@ def _explain(candidate: branch.Candidate, origin: source.Source, wish: Wish, mac
         )
 
 
-def _why_modules(candidate: branch.Candidate, machine: Machine, rules: Rules) -> str:
+def _why_modules(candidate: Candidate, machine: Machine, rules: Rules) -> str:
     if candidate.modules == "open":
         return "preferred wherever they work"
     failing = modules.failures(machine, candidate.row, candidate.source, rules)
@@ -373,7 +374,7 @@ def _why_modules(candidate: branch.Candidate, machine: Machine, rules: Rules) ->
     return "the only ones that work here, or the ones known to work"
 
 
-def _warn(candidate: branch.Candidate, build: str, version: str | None, machine: Machine, log: Log) -> None:
+def _warn(candidate: Candidate, build: str, version: str | None, machine: Machine, log: Log) -> None:
     row = candidate.row
     _lifetime(row, machine, log)
     if not row["confirmed"]:
@@ -416,7 +417,7 @@ def _secure_boot(machine: Machine, log: Log) -> None:
     log.warn("driver.secure-boot", text, DESIGN)
 
 
-def _reaches(failure: Row, candidate: branch.Candidate) -> bool:
+def _reaches(failure: Row, candidate: Candidate) -> bool:
     """Say whether the build that will be installed may be one that fails."""
     newest = candidate.build or candidate.row["latest"]
     return failure["builds_below"] is None or not numeric_version.at_least(newest, failure["builds_below"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..rules import Row, Rules
 from ..wish import Wish
-from .branch import Candidate
+from .candidate import Candidate
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 

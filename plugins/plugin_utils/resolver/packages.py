@@ -10,7 +10,7 @@ from ..model.stack import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import fabric, kernel_flavours, systems
-from .branch import Candidate
+from .candidate import Candidate
 from .log import Unresolved, conflict
 from .machine import Machine
 

@@ -8,7 +8,6 @@ compat/runfile.yaml has the arguments of the installer by branch. A file is neve
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
@@ -16,11 +15,9 @@ from ..model.stack import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import systems, upstreams
+from .candidate import Candidate
 from .log import Unresolved, conflict
 from .machine import Machine
-
-if TYPE_CHECKING:
-    from .branch import Candidate
 
 
 def serves(branch: str, rules: Rules) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import scenario, settings, tree
@@ -87,7 +87,7 @@ def test_what_real_cards_say_comes_through(path: Path) -> None:
         **judged,
         "exit_code": 0,
         "seconds": 0.8,
-        **checks.with_verdict({"checks": smi.judge(data)}),
+        **checks.with_verdict({"checks": smi_judge.judge(data, {})}),
     }
     assert admitted(json.dumps(answer), "nvidia_smi") == answer
 
