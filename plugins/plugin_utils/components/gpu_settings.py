@@ -246,7 +246,7 @@ def take_back(facts: Facts) -> list[Finding]:
 
 def defaults(facts: Facts) -> list[CardSettings]:
     """What the program is told to take back all that it set: the defaults of each sealed card, setting by setting."""
-    stack = cast("GpuSettings", sections.sealed_stack(facts, NAME))
+    stack: GpuSettings = cast("GpuSettings", sections.sealed_stack(facts, NAME))
     return [
         cast("CardSettings", {"bus_id": card["bus_id"], **dict.fromkeys(card["settings"])})
         for card in stack.get("cards") or ()

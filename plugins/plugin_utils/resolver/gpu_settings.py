@@ -55,7 +55,7 @@ def choose(machine: Machine, wish: Wish, log: Log) -> GpuSettings | None:
 
 def told(settings: Settings) -> str:
     """Return settings as a person reads them."""
-    values = cast("Mapping[str, object]", settings)
+    values: Mapping[str, object] = cast("Mapping[str, object]", settings)
     return ", ".join(f"{title} {_value(name, values[name])}" for name, title in _TITLES.items() if name in values)
 
 
