@@ -209,6 +209,8 @@ def _definition(each: Type) -> list[str]:
     required, rest = [key for key in each.keys if key.required], [key for key in each.keys if not key.required]
     lines: list[str] = []
     base = "TypedDict"
+    # Such a type is no class for pylint.
+    aside = "" if _plain(required) else "  # pylint: disable=inherit-non-class"
     if required and (rest or not _plain(required)):
         base = f"_{each.name}" if rest else each.name
         lines += _class(
@@ -216,7 +218,7 @@ def _definition(each: Type) -> list[str]:
         )
         if not rest:
             return lines
-    return lines + _class(each.name, base, _doc(each), rest or required, total=not rest)
+    return lines + _class(each.name, base, _doc(each), rest or required, total=not rest, aside=aside)
 
 
 def _doc(each: Type, more: str = "") -> str:
@@ -228,7 +230,7 @@ def _plain(keys: list[Key]) -> bool:
     return all(key.name.isidentifier() and not keyword.iskeyword(key.name) for key in keys)
 
 
-def _class(name: str, base: str, doc: str, keys: list[Key], *, total: bool) -> list[str]:
+def _class(name: str, base: str, doc: str, keys: list[Key], *, total: bool, aside: str = "") -> list[str]:
     if not _plain(keys):
         rows = [
             line for key in keys for line in (f"        # {key.description}", f'        "{key.name}": "{key.type}",')
@@ -236,7 +238,7 @@ def _class(name: str, base: str, doc: str, keys: list[Key], *, total: bool) -> l
         return ["", "", f"{name} = TypedDict(", f'    "{name}",', "    {", *rows, "    },", ")", f'"""{doc}"""']
     bases = base if total else f"{base}, total=False"
     rows = [line for key in keys for line in (f"    {key.name}: {key.type}", f'    """{key.description}"""')]
-    return ["", "", f"class {name}({bases}):", f'    """{doc}"""', "", *rows]
+    return ["", "", f"class {name}({bases}):{aside}", f'    """{doc}"""', "", *rows]
 
 
 # The page

@@ -812,7 +812,7 @@ _Disk = TypedDict(
 """File system: keys that are always there."""
 
 
-class Disk(_Disk, total=False):
+class Disk(_Disk, total=False):  # pylint: disable=inherit-non-class
     """File system."""
 
     free_files: int | None

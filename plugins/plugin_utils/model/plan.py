@@ -49,7 +49,7 @@ Expected = TypedDict(
 """Expected cards, and who expects them."""
 
 
-class Expectations(Expected):
+class Expectations(Expected):  # pylint: disable=inherit-non-class
     """What an observation is judged against."""
 
     ignore: list[str]

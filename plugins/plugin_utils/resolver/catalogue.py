@@ -70,7 +70,7 @@ class Carried(TypedDict):
 _Class = TypedDict("_Class", {"class": str})
 
 
-class Description(_Class):
+class Description(_Class):  # pylint: disable=inherit-non-class
     """What is known of a card and fits it."""
 
     name: str
