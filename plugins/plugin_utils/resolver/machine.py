@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 ASSUMPTIONS = ("secure_boot", "kernel", "desktop", "python", "wsl", "nvswitch", "glibc", "windows_driver")
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "sbsa": "aarch64"}
-_BY_MAJOR = ("rhel", "rocky", "almalinux")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -203,16 +202,18 @@ def machine_from_facts(
     )
 
 
-def served_name(name: str) -> str:
-    """Return the name under which the rules know a system: rocky-9.6 is rocky-9. Minor releases of these are one system."""
-    identity, _separator, version = name.rpartition("-")
-    return f"{identity}-{version.split('.', maxsplit=1)[0]}" if identity in _BY_MAJOR else name
-
-
 def served(name: str, rules: Rules) -> tuple[str, Row | None]:
-    """Return the system that the rules know a system by, and the row of the derivative that it is, where one is known."""
+    """Return the system that the rules know a system by, and the row of the derivative that it is, where one is known.
+
+    rocky-9.6 is rocky-9: minor releases of Red Hat's family are one system.
+    """
     row = derivative(name, rules)
-    return (row["follows"], row) if row and row["follows"] else (served_name(name), row)
+    if row and row["follows"]:
+        return row["follows"], row
+    identity, _separator, version = name.rpartition("-")
+    major = f"{identity}-{version.split('.', maxsplit=1)[0]}"
+    by_major = any(each["os"] == major and each["family"] == "rhel" for each in rules["systems"]["rows"])
+    return major if by_major else name, row
 
 
 def derivative(name: str, rules: Rules) -> Row | None:

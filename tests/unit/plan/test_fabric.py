@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import secure_boot
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query, sealing
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -189,6 +190,16 @@ def test_a_key_that_the_firmware_rejects_is_refused_with_the_steps(state: str) -
     assert ("dkms generate_mok" in steps) == (state == "absent")
     # Debian signs no modules of its own.
     assert "driver-source=distro" not in steps
+
+
+@pytest.mark.parametrize(
+    ("system", "version"), [("ubuntu", "24.04"), ("linuxmint", "22.1"), ("rocky", "9.6"), ("almalinux", "10.1")]
+)
+def test_the_signed_modules_of_the_distribution_are_a_way_out(system: str, version: str) -> None:
+    facts = secured("not-enrolled", os={"id": system, "version": version})
+    refusal = secure_boot.refusal(facts, nodes.driver_stack(build="dkms"))
+    assert refusal
+    assert "driver-source=distro" in refusal[1]
 
 
 @pytest.mark.parametrize("state", ["enrolled", "pending", None])

@@ -14,7 +14,8 @@ from tests.unit.plan import nodes
 #: Any: a test changes them to what no type allows, too.
 Facts = Any
 ById = Callable[[list[Check]], dict[str, Check]]
-STACK: Any = {"driver": nodes.driver_stack(minimum="525.60.13", pin={"hold": ["libcuda1"]})}
+PIN = {"package": "nvidia-driver-pinning-580", "hold": ["nvidia-driver-cuda"]}
+STACK: Any = {"driver": nodes.driver_stack(minimum="525.60.13", pin=PIN)}
 TOOLKIT: Any = {"container_toolkit": {}}
 
 

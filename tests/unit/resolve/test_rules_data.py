@@ -204,6 +204,8 @@ def test_every_key_and_every_repository_that_is_named_exists(rules: dict[str, An
     assert len(set(distros)) == len(distros)
     assert {row["nvidia_repository"] for row in rules["systems"]["rows"]} <= set(distros)
     assert {row["upstream"] for row in upstreams["mirrors"]} <= {row["name"] for row in upstreams["rows"]}
+    # DKMS of Red Hat's family is EPEL's.
+    assert {row.get("epel", "").upper() for row in rules["systems"]["rows"] if row["family"] == "rhel"} <= keys
 
 
 def test_every_system_that_is_named_is_served(rules: dict[str, Any]) -> None:
@@ -212,7 +214,10 @@ def test_every_system_that_is_named_is_served(rules: dict[str, Any]) -> None:
         row["os"] for name in ("distro_drivers", "signed_repositories", "doubts") for row in rules["systems"][name]
     }
     named |= {row["os"] for row in rules["container_toolkit"]["absent"]}
+    named |= {row["follows"] for row in rules["systems"]["derivatives"] if row["follows"]}
     assert named <= served
+    derived = {f"{row['id']}-{row['version']}" for row in rules["systems"]["derivatives"]}
+    assert {row["os"] for row in rules["systems"]["builders"]} <= served | derived
 
 
 def test_package_names_are_such_as_apt_takes(rules: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...resolver.machine import served
 from ...rules import load_rules
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ def _steps(facts: Facts, path: str, *, absent: bool) -> list[str]:
 
 def _ways_out(facts: Facts) -> list[str]:
     """Other ways: modules that the distribution has signed, where it has any."""
-    system = f"{facts['os']['id']}-{facts['os']['version']}"
     rules = load_rules()
+    system, _derivative = served(f"{facts['os']['id']}-{facts['os']['version']}", rules)
     family = next((row["family"] for row in rules["systems"]["rows"] if row["os"] == system), None)
     signed = any(
         row["from"] == "distro" and row["family"] == family and row["build"] == "prebuilt-signed"
