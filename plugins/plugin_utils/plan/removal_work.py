@@ -188,7 +188,7 @@ class Removal(TypedDict, total=False):
     packages: list[str]
     units: list[str]
     also: list[str]
-    keys: list[str]
+    rpm_keys: list[str]
     locks: bool
     streams: dict[str, str]
     stream_files: list[str]
@@ -336,7 +336,7 @@ def _of_packages(
             if name in services and (services[name]["enabled"] or "not-found") not in ("not-found", "masked")
         ],
         "also": [*_rpms(packages), *also],
-        "keys": [name for name in packages if name.startswith(_KEY)],
+        "rpm_keys": [name for name in packages if name.startswith(_KEY)],
         "locks": LOCKS in there,
         "streams": {name: stream for name, stream in streams.items() if stream},
         "stream_files": ["".join(pair) for pair in product(left, (".module", ":*"))],

@@ -222,7 +222,7 @@ def test_keys_are_packages_to_rpm_alone_and_the_locks_go_first_where_there_is_a_
     remove = wanted(packages=["nvidia-driver", "gpg-pubkey-d42d0685-62589a51", "dkms"])
     found = goes(remove, facts=dnf(), paths=["/etc/dnf/plugins/versionlock.list"])
     assert found["packages"] == remove["packages"]
-    assert (found["also"], found["keys"]) == (["nvidia-driver", "dkms"], ["gpg-pubkey-d42d0685-62589a51"])
+    assert (found["also"], found["rpm_keys"]) == (["nvidia-driver", "dkms"], ["gpg-pubkey-d42d0685-62589a51"])
     assert (found["locks"], found["made"]) == (True, ["/var/lib/dkms"])
     assert goes(remove, facts=dnf())["locks"] is False
 

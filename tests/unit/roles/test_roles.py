@@ -387,3 +387,13 @@ def test_the_libraries_of_cuda_compat_are_set_for_single_tasks_and_environments_
     places = [row["path"] for row in activation["files"] + activation["lines"]]
     assert len(places) == 2
     assert all(place.startswith("/opt/gpuwright/pytorch/") for place in places)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "roles").glob("*/*/*.yml")), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_no_key_is_read_that_every_dictionary_has_a_method_for(path: Path) -> None:
+    """Jinja takes `work.keys` for the method, whatever key the work has."""
+    methods = [name for name in dir(dict) if not name.startswith("_")]
+    found = re.findall(rf"\w+(?<!ansible\.builtin)\.({'|'.join(methods)})\b(?!\()", path.read_text(encoding="utf-8"))
+    assert found == []
