@@ -6,8 +6,9 @@
     python -m tools.mutants --number 50 --seed 7 plugins/plugin_utils/resolver
 
 The changes (mutants) are drawn from all that cosmic-ray can make of the named files. First the unit tests run once, with the lines
-that each test runs; then each mutant is judged by the tests that run its line, in a copy of the tree. A line that no test runs counts
-as survived. Exit 0 whatever survives: the answer is a figure and a list to read. Runs in the environment of the session `mutants`.
+that each test runs; then each mutant is judged by the tests that run its line, in a copy of the tree. A line that is run when the
+module is loaded is judged by the tests that run any line of the file; one that no test runs counts as survived. Exit 0 whatever
+survives: the answer is a figure and a list to read. Runs in the environment of the session `mutants`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -84,16 +85,26 @@ def files(paths: Sequence[str]) -> list[str]:
 
 
 def drawn(paths: Sequence[str], number: int, seed: int) -> list[Mutant]:
-    """Mutants at places that are drawn at random, one for each place."""
+    """Mutants at places that are drawn at random, one for each place; what is no Python any more is none."""
     chance = random.Random(seed)  # noqa: S311 - a sample, no secret
     there = positions(paths)
-    places = chance.sample(sorted(there), min(number, len(there)))
-    mutants = []
-    for path, line, column in places:
+    mutants: list[Mutant] = []
+    for path, line, column in chance.sample(sorted(there), len(there)):
+        if len(mutants) == number:
+            break
         name, occurrence = chance.choice(there[path, line, column])
-        source = (ROOT / path).read_text(encoding="utf-8")
-        mutants.append(Mutant(path, line, name, mutate_code(source, get_operator(name)(), occurrence)))
+        source = mutate_code((ROOT / path).read_text(encoding="utf-8"), get_operator(name)(), occurrence)
+        if _is_python(source):
+            mutants.append(Mutant(path, line, name, source))
     return mutants
+
+
+def _is_python(source: str) -> bool:
+    try:
+        compile(source, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def covered(data: Path) -> dict[str, dict[int, list[str]]]:
@@ -178,8 +189,15 @@ def judged(
 ) -> Iterator[tuple[Mutant, bool]]:
     """Each mutant with whether tests notice it."""
     for mutant in track(mutants, description="mutants"):
-        tests = sorted(set(lines.get(mutant.path, {}).get(mutant.line, ())))
+        tests = concerned(mutant, lines.get(mutant.path, {}))
         yield mutant, bool(tests) and noticed(mutant, tests, tree)
+
+
+def concerned(mutant: Mutant, lines: Mapping[int, Sequence[str]]) -> list[str]:
+    """The tests that run the mutant's line; those of the whole file where it is run when the module is loaded."""
+    if mutant.line in lines and not lines[mutant.line]:
+        return sorted({test for tests in lines.values() for test in tests})
+    return sorted(set(lines.get(mutant.line, ())))
 
 
 def told(mutant: Mutant) -> str:
