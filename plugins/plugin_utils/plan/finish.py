@@ -96,7 +96,7 @@ def finish(drafted: Draft, index: PackageIndex | None) -> Plan:
     plan["versions_verified"] = not asked or (
         index is not None and not any(row["kind"] == "timeout" and row.get("needed", True) for row in problems)
     )
-    if asked and not plan["versions_verified"]:
+    if not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], notices.unverified(problems)]
     plan["warnings"] = [*plan["warnings"], *notices.sources_of_others(problems), *notices.enabled(drafted, index)]
     # dnf refuses to work where one of its repositories does not answer: the roles leave these out.

@@ -35,6 +35,16 @@ def test_what_is_missing_is_found_and_installed() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("there", "told"), [([], None), (["12.9.1"], "12.9.1"), (["12.8.1", "12.9.1"], "12.8.1, 12.9.1")]
+)
+def test_a_toolkit_that_comes_is_told_with_those_that_are_there(there: list[str], told: str | None) -> None:
+    seen = context({}, cuda=[{"version": "13.0.3", "packages": ["cuda-toolkit-13-0"]}])
+    seen.facts["cuda"]["toolkits"] = [{"path": "/usr/local/cuda", "version": version} for version in there]
+    (finding,) = cuda.findings(seen)
+    assert (finding.action, finding.before, finding.after) == ("install", told, "13.0.3")
+
+
 def test_a_library_built_for_another_cuda_is_exchanged_with_all_its_packages() -> None:
     wrong = {"libnccl2": "2.30.7-1+cuda13.2", "libnccl-dev": "2.29.3-1+cuda12.9"}
     (finding,) = cuda.findings(context(wrong, nccl=NCCL))

@@ -158,6 +158,14 @@ def test_nothing_is_taken_out_where_the_index_does_not_say_what_comes() -> None:
     assert "driver.exchange" in {each["rule"] for each in planned["refusals"]}
 
 
+@pytest.mark.parametrize("verb", ["doctor", "validate"])
+def test_who_only_looks_is_not_refused_an_exchange(verb: str) -> None:
+    """The index is not asked for it either."""
+    draft = drafted(ubuntu(OLD), verb)
+    assert draft.replaced == OLD
+    assert "driver.exchange" not in {each["rule"] for each in finish(draft, None)["refusals"]}
+
+
 def test_a_run_leaves_the_old_set_in_its_mark_and_no_version_to_return_to() -> None:
     draft = drafted(ubuntu(OLD))
     begin: Any = finish(draft, answered(draft, NEW))["begin"]["nvidia_driver"]

@@ -88,6 +88,11 @@ def test_a_plan_with_another_kernel_is_refused_with_its_name_and_the_way_out() -
     assert kernels.refusals(install, context(nvidia_driver_allow_kernel=True)) == []
 
 
+def test_a_plan_that_brings_the_kernel_that_is_there_again_is_not_refused() -> None:
+    there = bare()["kernel"]["installed"][0]
+    assert kernels.refusals([nodes.coming(f"linux-image-{there}", "6.12.94-2")], context()) == []
+
+
 CORE = nodes.coming("kernel-core", EL)
 
 

@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query, removal, sealing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal, sealing
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
@@ -203,6 +203,12 @@ def test_without_an_answer_in_time_the_versions_are_unverified_and_the_plan_says
     assert any("no answer in 90 s" in row["text"] for row in made["warnings"])
 
 
+def test_versions_that_the_index_gave_are_not_told_as_unverified() -> None:
+    made = plan(nodes.bare())
+    assert made["versions_verified"]
+    assert "versions-unverified" not in {row["rule"] for row in made["warnings"]}
+
+
 def test_a_wrong_key_is_a_refusal() -> None:
     drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, Draft)
@@ -226,6 +232,41 @@ def test_a_sealed_and_proven_node_needs_nothing(done: Any) -> None:
     assert made["changes"] == []
     assert made["components"] == []
     assert made["why_not"] is None or "proof" not in made["why_not"]
+
+
+@pytest.mark.parametrize(
+    ("proof", "asked", "changed"), [(True, [], []), (False, ["fio"], [("fio", f"{nodes.DRIVER}-1")])]
+)
+def test_the_index_is_asked_for_the_tools_of_a_first_proof_and_for_none_where_a_proof_holds(
+    done: Any, proof: bool, asked: list[str], changed: list[tuple[str, str]]
+) -> None:
+    del done["packages"]["installed"]["fio"]
+    if not proof:
+        done["proof"] = None
+    drafted = make_draft(done, wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
+    assert drafted.packages == asked
+    rows = [row for change in plan(done)["changes"] for row in change["packages"]]
+    assert [(row["name"], row["version"]) for row in rows] == changed
+
+
+@pytest.mark.parametrize(
+    ("state", "reasons"),
+    [
+        ({"active": "active", "enabled": "enabled"}, []),
+        ({"active": "active", "enabled": "disabled"}, ["Docker is not enabled at boot"]),
+        ({"active": "inactive", "enabled": "enabled"}, ["Docker is inactive"]),
+        ({"active": "failed", "enabled": "disabled"}, ["Docker is not enabled at boot", "Docker is failed"]),
+        (None, []),
+    ],
+)
+def test_an_engine_that_does_not_run_or_would_not_after_a_boot_is_put_right(
+    done: Any, state: dict[str, str] | None, reasons: list[str]
+) -> None:
+    done["services"] = {"docker.service": state} if state else None
+    rows = [row for row in plan(done)["changes"] if row["component"] == "container_toolkit"]
+    assert [row["reason"] for row in rows] == reasons
+    assert all(row["services"] == ["docker.service"] for row in rows)
 
 
 @pytest.mark.parametrize("component", USUAL)
@@ -350,6 +391,8 @@ def test_a_remote_host_without_cards_is_skipped_and_named() -> None:
     assert made["skipped"]
     assert made["verdict"] == "skip"
     assert made["components"] == []
+    assert (made["download_bytes"], made["disk_bytes"]) == (0, 0)
+    assert document.describe(made) == "nothing to do\n"
 
 
 def test_the_machine_one_sits_at_gets_frameworks_for_the_cpu() -> None:
@@ -429,6 +472,13 @@ def test_a_kernel_for_which_the_module_does_not_build_is_named_with_what_is_done
     assert "did not build for kernel 6.8.0-200-generic" in change["reason"]
     assert "driver-modules=proprietary" in change["reason"]
     assert change["files"] == ["/etc/dkms/nvidia-current-open-550.163.01-6.8.0-200-generic.conf"]
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+def test_a_build_that_the_compiler_did_not_refuse_is_tried_again_before_it_is_left_out(compiler: bool) -> None:
+    (change,) = [change for change in plan(_stuck(compiler=compiler))["changes"] if change["component"] == "repair"]
+    assert "is left out of its builds" in change["reason"]
+    assert ("where it fails again" in change["reason"]) is not compiler
 
 
 @pytest.mark.parametrize(
@@ -512,6 +562,35 @@ def test_room_is_looked_for_where_the_files_go(mount: str) -> None:
     refusals = plan(with_volume(mount, free_bytes=10 * 1024**2))["refusals"]
     assert [(row["rule"], row["text"].split(" has ")[0]) for row in refusals] == [("no-space", mount)]
     assert plan(with_volume(mount, free_bytes=10**12))["refusals"] == []
+
+
+#: What the role preflight asks for, in MiB: the plan asks for as much.
+ROOM = yaml.safe_load((ROOT / "roles/preflight/defaults/main.yml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("mount", "needed"),
+    [
+        ("/var/cache/apt", 3000 + ROOM["preflight_disk_reserve_mib"]),
+        ("/usr", 1000 + ROOM["preflight_disk_reserve_mib"]),
+        ("/usr/local", 9000 + ROOM["preflight_disk_reserve_mib"]),
+        ("/opt/gpuwright", ROOM["preflight_framework_mib"] + ROOM["preflight_disk_reserve_mib"]),
+        ("/boot", ROOM["preflight_boot_free_mib"]),
+    ],
+)
+def test_a_volume_has_to_hold_what_goes_there_and_nothing_of_what_goes_elsewhere(mount: str, needed: int) -> None:
+    """Of 10 000 MiB that are installed 9000 are a toolkit's, which lies below /usr/local."""
+    mib = 1024**2
+    for short in (0, 1):
+        facts = with_volume(mount, free_bytes=needed * mib - short)
+        if mount == "/usr":
+            facts["disks"].append({**facts["disks"][0], "mount": "/usr/local", "places": []})
+        drafted = make_draft(facts, wish(), load_rules(), request())
+        assert isinstance(drafted, Draft)
+        index = index_of(drafted) | {"download_bytes": 3000 * mib, "disk_bytes": 10_000 * mib}
+        index["install"] = [{**nodes.coming("cuda-toolkit-13-0", "13.0.3-1"), "installed_bytes": 9000 * mib}]
+        told = [row["text"] for row in finish(drafted, index)["refusals"]]
+        assert told == [f"{mount} has {needed - 1} MiB free, {needed} MiB are needed"] * short
 
 
 def test_a_small_directory_beside_a_large_volume_in_it_is_no_shortage() -> None:

@@ -651,6 +651,12 @@ def test_a_driver_of_a_file_goes_by_its_own_uninstaller_where_gpuwright_ran_the_
     assert taken_back(somebody_elses)["remove"]["runfile"] is False
 
 
+@pytest.mark.parametrize("owner", ["packages", "unknown", "host", "none"])
+def test_no_uninstaller_is_run_where_the_driver_that_is_there_is_of_no_file_any_more(owner: str) -> None:
+    facts = nodes.merged(with_file(components=["nvidia_driver"]), {"driver": {"owner": owner}})
+    assert taken_back(facts)["remove"]["runfile"] is False
+
+
 def test_cards_that_gpuwright_parted_are_whole_again_before_the_driver_goes() -> None:
     facts = node(brought=["libcuda1"])
     row = {"pci_bus_id": "00000000:18:00.0", "uuid": "GPU-1", "mig": {"current": True, "pending": True}}

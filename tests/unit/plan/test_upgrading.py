@@ -88,6 +88,27 @@ def test_security_goes_to_the_lowest_build_above_the_floor_and_no_further(instal
     made = finish(aimed, offering(aimed, *offer, installed))
     moved = [row["to"] for row in made["changes"] if row["component"] == "nvidia_driver"]
     assert moved == ([f"{expected}-1"] if expected else [])
+    assert made["refusals"] == []
+
+
+@pytest.mark.parametrize("offer", ["580.126.20", "580.159.03"])
+def test_what_is_above_its_floor_stays_though_the_index_has_only_older_builds(offer: str) -> None:
+    draft = drafted(warm(), security=True)
+    aimed = security_floors.to_the_floor(draft, offering(draft, offer), RULES)
+    index = offering(aimed, offer)
+    for name, row in index["packages"].items():
+        row["candidate"] = aimed.context.installed.get(name)  # apt prefers what is there, which no source has any more
+    made = finish(aimed, index)
+    assert (made["changes"], made["refusals"]) == ([], [])
+
+
+def test_what_has_no_published_vulnerability_stays_where_it_is() -> None:
+    none: Any = {**RULES, "security": {**RULES["security"], "rows": []}}
+    draft = drafted(warm("580.126.20"), security=True)
+    aimed = security_floors.to_the_floor(draft, offering(draft, NEWER, "580.126.20"), none)
+    made = finish(aimed, offering(aimed, NEWER, "580.126.20"))
+    assert "nvidia_driver" not in made["components"]
+    assert made["refusals"] == []
 
 
 def test_a_floor_that_the_index_does_not_reach_is_refused_with_what_is_there() -> None:

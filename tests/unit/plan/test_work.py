@@ -225,6 +225,14 @@ def test_a_toolkit_goes_back_only_where_the_plan_moves_it() -> None:
     assert call["allow_downgrade"] is True
 
 
+def test_that_one_component_is_moved_lets_no_other_one_go_back() -> None:
+    facts = nodes.provisioned()
+    del facts["packages"]["installed"]["nvidia-container-toolkit"]
+    works = planned(facts, gpuwright_want=["cuda=13.0.2", "container-toolkit"])["work"]
+    assert [call["allow_downgrade"] for call in works["cuda"]["packages"]] == [True]
+    assert [call["allow_downgrade"] for call in works["container_toolkit"]["packages"]] == [False]
+
+
 def test_a_source_that_the_host_has_by_its_own_is_not_added() -> None:
     facts = nodes.provisioned()
     assert begun("cuda", facts)["repositories"] == ["nvidia-cuda"]
@@ -401,6 +409,19 @@ def test_podman_has_no_daemon_to_configure() -> None:
     found: Any = work.of_step("container_toolkit", "installed", podman, docker(daemon_json={}, config_loaded=False), {})
     assert (found["files"], found["asks"]) == ([], False)
     assert [row["name"] for row in found["busy"]["units"]] == list(container_toolkit.CDI_UNITS)
+
+
+@pytest.mark.parametrize(
+    ("engine", "files", "services"), [("docker", [DAEMON_JSON], ["docker.service"]), ("podman", [], [])]
+)
+def test_the_configuration_and_the_unit_are_sealed_where_docker_is_the_engine(
+    engine: str, files: list[str], services: list[str]
+) -> None:
+    stack = planned(nodes.provisioned(), only=("container_toolkit",))["stack"]
+    stack["container_toolkit"]["engine"] = {"name": engine, "packages": []}
+    managed = container_toolkit.manages(Context(facts=docker(), stack=stack))
+    assert [path for path in managed.files if path.startswith("/etc/docker/")] == files
+    assert managed.services == services
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def test_a_fabric_manager_that_runs_at_the_drivers_version_passes() -> None:
     ("state", "told"),
     [
         ({"active": "failed", "enabled": "enabled"}, "failed"),
+        ({"active": "activating", "enabled": "enabled"}, "activating"),
         ({"active": "inactive", "enabled": "not-found"}, "not installed"),
     ],
 )
@@ -63,8 +64,10 @@ def test_peermem_is_named_where_it_could_be_of_use_and_judged_where_it_is_wished
     assert checks(hgx(pci=adapters))["driver.peermem"]["status"] == "skip"
     assert "driver.peermem" not in checks(hgx())
     wished = {"driver": nodes.driver_stack(modules=None, peermem=True)}
-    assert checks(hgx(fabric={"modules_loaded": []}), wished)["driver.peermem"]["status"] == "warn"
-    assert checks(hgx(fabric={"modules_loaded": ["nvidia_peermem"]}), wished)["driver.peermem"]["status"] == "pass"
+    missed = checks(hgx(fabric={"modules_loaded": []}), wished)["driver.peermem"]
+    assert (missed["status"], "wished and not loaded" in str(missed["reason"])) == ("warn", True)
+    there = checks(hgx(fabric={"modules_loaded": ["nvidia_peermem"]}), wished)["driver.peermem"]
+    assert (there["status"], there["reason"]) == ("pass", None)
 
 
 @pytest.mark.parametrize(("state", "action"), [("pending", "reboot"), ("not-enrolled", "configure")])

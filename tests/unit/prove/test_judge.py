@@ -72,6 +72,7 @@ def test_a_good_node_passes_with_nothing_to_say(facts: Facts) -> None:
         ("proof", None, "proof.age", "incomplete", "never proven"),
         ("boot.id", "boot-2", "proof.age", "incomplete", "rebooted"),
         ("time", "2027-03-01T00:00:00Z", "proof.age", "incomplete", "days old"),
+        ("proof.time", "last Thursday", "proof.age", "incomplete", "cannot be read"),
         ("proof.verdict", "fail", "proof.age", "fail", "ended with fail"),
         ("proof.driver", "570.1", "proof.age", "incomplete", "570.1"),
         ("smi", None, "smi.runs", "incomplete", "not known"),
@@ -131,6 +132,17 @@ def test_each_fault_is_found_by_its_check(
 
 
 @pytest.mark.parametrize(
+    ("mount", "least"), [("/boot", 200), ("/", 2000), ("/var", 2000), ("/usr", 1000), ("/opt", 1000), ("/tmp", 200)]
+)
+def test_each_place_that_is_written_to_has_a_least_room_of_its_own(
+    facts: Facts, by_id: ById, mount: str, least: int
+) -> None:
+    for free, status in ((least, "pass"), (least - 1, "warn")):
+        check = by_id(judge.judge(put(facts, "disks", [{"mount": mount, "free_bytes": free * judge.MB}])))["disk.space"]
+        assert (check["status"], check["measured"], check["expected"]) == (status, free, least)
+
+
+@pytest.mark.parametrize(
     ("secure", "loaded", "available", "status"),
     [
         (False, None, {}, "pass"),
@@ -180,6 +192,33 @@ def test_a_card_on_the_bus_that_nvidia_smi_does_not_see_is_named_unless_it_is_ig
     changed["pci"]["gpus"].append({"bus_id": "00000000:99:00.0", "revision": "a1"})
     assert "00000000:99:00.0" in str(by_id(judge.judge(changed))["gpu.count"]["reason"])
     assert by_id(judge.judge(changed, None, {"ignore": ["0000:99:00.0"]}))["gpu.count"]["status"] == "pass"
+
+
+def test_a_card_is_left_alone_by_the_model_that_nvidia_smi_names_too(facts: Facts, by_id: ById) -> None:
+    changed = copy.deepcopy(facts)
+    other = "00000000:43:00.0"
+    changed["pci"]["gpus"].append({**nodes.H100, "bus_id": other, "driver": "nvidia"})
+    cards = changed["smi"]["data"]["gpus"]
+    cards.append({**copy.deepcopy(cards[0]), "pci_bus_id": other, "name": "NVIDIA T400"})
+    for ignore, status, seen in (["T400"], "pass", 1), (["T4"], "warn", 2), ([], "warn", 2):
+        check = by_id(judge.judge(changed, None, {"count": 1, "ignore": ignore}))["gpu.on_bus"]
+        assert (check["status"], check["measured"]) == (status, seen)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "status"),
+    [
+        ("display.desktop", False, "warn"),
+        ("display.desktop", True, "skip"),
+        ("environment.kind", "wsl", "skip"),
+    ],
+)
+def test_a_driver_that_something_else_keeps_loaded_needs_no_persistence(
+    facts: Facts, by_id: ById, path: str, value: Any, status: str
+) -> None:
+    changed = put(facts, path, value)
+    changed["smi"]["data"]["gpus"][0]["persistence_mode"] = False
+    assert by_id(judge.judge(changed, STACK))["persistence"]["status"] == status
 
 
 @pytest.mark.parametrize("kind", ["wsl", "jetson"])

@@ -131,7 +131,7 @@ def test_a_failure_to_start_that_is_told_twice_is_counted_once_and_gone_with_the
         "NVRM: GPU 0000:3b:00.0: rm_init_adapter failed, device minor number 0",
     ]
     [check] = judged(*twice * 3)
-    assert check["measured"] == 3
+    assert (check["measured"], check["expected"], check["unit"]) == (3, 0, "times")
     assert "0x22:0x56:1017" in str(check["evidence"])
     [first, second] = judged(*twice, *GONE[0])
     assert (first["severity"], second["severity"]) == ("fatal", "critical")
