@@ -53,7 +53,8 @@ class Draft:
         """Packages whose exact versions the index has to give; each name once."""
         names = [name for found in self.findings.values() for finding in found for name in finding.packages]
         names += upgrading.candidates(self.context, self.request)
-        tools = proof.missing_tools(self.context) if self.findings or self.context.facts["proof"] is None else []
+        proves = self.findings or proof.outdated(self.context, self.request)
+        tools = proof.missing_tools(self.context) if proves else []
         kept = rollback.copies(self.state, self.context.facts) if self.state else {}
         return [name for name in dict.fromkeys([*names, *tools]) if name not in kept]
 

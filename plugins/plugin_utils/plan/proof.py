@@ -52,6 +52,15 @@ def stack_digest(plan: Plan) -> str:
 def _stale(proof: Proof | None, plan: Plan, context: Context, request: Request) -> str | None:
     if plan["changes"]:
         return "the node is proven after every change"
+    reason = outdated(context, request)
+    if proof and not reason and proof["stack_digest"] != plan["stack_digest"]:
+        return "the wished stack changed since the last proof"
+    return reason
+
+
+def outdated(context: Context, request: Request) -> str | None:
+    """Why the last proof does not speak for the node as it is, whatever is planned; None where it does."""
+    proof = context.facts["proof"]
     if proof is None and "proof" in context.facts["unknown"]:
         return not_known(context.facts, "proof", "whether the node was proven")
     if proof is None:
@@ -62,8 +71,6 @@ def _stale(proof: Proof | None, plan: Plan, context: Context, request: Request) 
         return "the node was booted since the last proof"
     if proof["driver"] != context.facts["driver"]["loaded_version"]:
         return "another driver is loaded than the proven one"
-    if proof["stack_digest"] != plan["stack_digest"]:
-        return "the wished stack changed since the last proof"
     if request.full:
         return "everything is looked at again (full)"
     age = _age(proof["time"], context.facts["time"])

@@ -235,14 +235,19 @@ def test_a_sealed_and_proven_node_needs_nothing(done: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("proof", "asked", "changed"), [(True, [], []), (False, ["fio"], [("fio", f"{nodes.DRIVER}-1")])]
+    ("proof", "asked", "changed"),
+    [
+        ({}, [], []),
+        (None, ["fio"], [("fio", f"{nodes.DRIVER}-1")]),
+        ({"boot_id": "boot-0"}, ["fio"], [("fio", f"{nodes.DRIVER}-1")]),
+        ({"verdict": "fail"}, ["fio"], [("fio", f"{nodes.DRIVER}-1")]),
+    ],
 )
-def test_the_index_is_asked_for_the_tools_of_a_first_proof_and_for_none_where_a_proof_holds(
-    done: Any, proof: bool, asked: list[str], changed: list[tuple[str, str]]
+def test_the_index_is_asked_for_the_tools_of_a_due_proof_and_for_none_where_a_proof_holds(
+    done: Any, proof: dict[str, str] | None, asked: list[str], changed: list[tuple[str, str]]
 ) -> None:
     del done["packages"]["installed"]["fio"]
-    if not proof:
-        done["proof"] = None
+    done["proof"] = None if proof is None else {**done["proof"], **proof}
     drafted = make_draft(done, wish(), load_rules(), request())
     assert isinstance(drafted, Draft)
     assert drafted.packages == asked
