@@ -201,7 +201,7 @@ class Fits:
         self.names = names
         self.today = today or date.today()  # noqa: DTZ011 - ends of life are days, not moments
         self._systems: dict[Kind, list[Carried]] = {}
-        self._frameworks: dict[tuple[Kind, str, str], dict[str, ByPython]] = {}
+        self._frameworks: dict[tuple[Kind, str], dict[str, ByPython]] = {}
 
     def systems(self, card: Card) -> list[Carried]:
         """Return for each system the branch, modules and source of the driver; None where no source carries one."""
@@ -215,11 +215,9 @@ class Fits:
         carried = next((each for each in self.systems(card) if each["branch"]), None)
         if carried is None and not _JETSON.match(card.name):
             return {}
-        os, driver = self.rules["systems"]["rows"][0]["os"], ""
-        if carried:
-            os, driver = carried["os"], carried["branch"] or ""
+        os = carried["os"] if carried else self.rules["systems"]["rows"][0]["os"]
         kind = _kind(replace(card, pci=None, first_driver=None, absent=()))
-        key = (kind, os, driver)
+        key = (kind, os)
         if key not in self._frameworks:
             found = {name: self._by_python(name, kind, os) for name in self.names}
             self._frameworks[key] = {name: versions for name, versions in found.items() if versions}

@@ -209,12 +209,11 @@ def with_wheels(document: Lock | None, stack: Stack) -> Stack:
     """Return a node's stack with the wheels that the lock it is held to names, where it names any."""
     frameworks: Sequence[LockFramework] = (document["stack"].get("frameworks") if document else None) or ()
     named = {each["name"]: each["wheels"] for each in frameworks if "wheels" in each}
-    if "frameworks" not in stack or not named:
-        return stack.copy()
     held: list[FrameworkEnvironment] = [
-        {**each, "wheels": named[each["name"]]} if each["name"] in named else each for each in stack["frameworks"]
+        {**each, "wheels": named[each["name"]]} if each["name"] in named else each
+        for each in stack.get("frameworks", ())
     ]
-    return {**stack, "frameworks": held}
+    return {**stack, "frameworks": held} if held else stack.copy()
 
 
 def _repository(row: Repository) -> dict[str, object]:

@@ -134,6 +134,19 @@ def test_what_limits_a_version_limits_it_in_the_lock_too() -> None:
     )
 
 
+@pytest.mark.parametrize(("card", "want", "other"), [("H100", "13", "12"), ("V100", "12", "13")])
+def test_a_library_without_a_toolkit_is_locked_for_the_cuda_of_its_packages(card: str, want: str, other: str) -> None:
+    rules = copy.deepcopy(load_rules())
+    rules["cudnn"]["ceilings"] = []
+    for row, major in zip(rules["cudnn"]["versions"][-2:], (want, other), strict=True):
+        row["cuda_majors"] = [major]
+    where = machine(card, system="ubuntu-24.04")
+    document = lock.make(where, Wish.from_wants(["cudnn"]), rules, wants=["cudnn"], version="0.1.0")
+    cudnn = document["stack"]["cudnn"]
+    assert cudnn["version"] == rules["cudnn"]["versions"][-2]["version"]
+    assert f"libcudnn9-cuda-{want}" in cudnn["packages"]
+
+
 def test_packages_of_the_kernel_follow_each_node_and_are_not_locked() -> None:
     locked = made("driver", where=machine(system="ubuntu-24.04", secure_boot=True))["stack"]["driver"]["packages"]
     assert locked
@@ -468,6 +481,15 @@ def test_a_value_that_differs_is_named_with_both_sides(part: str, key: str, valu
     (_first, found) = lock.differences(document, where, stack, load_rules())
     assert found["rule"] == f"lock.{part.replace('_', '-')}"
     assert (value[0] if isinstance(value, list) else value) in found["text"]
+
+
+def test_the_order_of_packages_is_no_difference() -> None:
+    document = made()
+    for row in (document["stack"]["driver"], document["stack"]["cudnn"], *document["stack"]["frameworks"]):
+        key = "requirements" if "requirements" in row else "packages"
+        assert len(row[key]) > 1
+        row[key] = row[key][::-1]
+    assert isinstance(drafted(document), Draft)
 
 
 def differing(document: Any, where: Machine) -> str:

@@ -175,10 +175,26 @@ def test_a_card_without_mig_is_refused_and_may_be_told_off(resolve: Resolve) -> 
     assert resolve("L40S", "ubuntu-24.04", "driver", wish={"mig_layout": "off"})["ok"]
 
 
-@pytest.mark.parametrize("selector", ["5", "GPU-00000000-0000-0000-0000-000000000000", "0000:ff:00.0"])
-def test_a_card_that_is_not_there_is_a_conflict(resolve: Resolve, selector: str) -> None:
+def test_the_layout_of_each_kind_of_card_is_told_once(resolve: Resolve) -> None:
+    layout = {"0": "1g.10gb,3g.40gb", "1": "1g.10gb,3g.40gb", "2": "off"}
+    answer = resolve(["H100", "H100", "A100"], "ubuntu-24.04", "driver", wish={"mig_layout": layout})
+    assert [entry["text"] for entry in answer["why"] if entry["rule"] == "mig.layout"] == [
+        "H100 SXM5 80GB: 3g.40gb, 1g.10gb: asked for",
+        "A100 SXM4 40GB: MIG off: asked for",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("selector", "hint"),
+    [
+        ("5", ""),
+        ("GPU-00000000-0000-0000-0000-000000000000", "; a UUID is known once the driver runs"),
+        ("0000:ff:00.0", ""),
+    ],
+)
+def test_a_card_that_is_not_there_is_a_conflict(resolve: Resolve, selector: str, hint: str) -> None:
     found = conflicts(resolve("H100", "ubuntu-24.04", "driver", wish={"mig_layout": {selector: "7g.80gb"}}))
-    assert selector in found["mig.card"]["text"]
+    assert found["mig.card"]["text"] == f"mig_layout names the card {selector}, which is not there{hint}"
 
 
 def test_every_card_of_the_mig_rules_is_a_card(rules: Any) -> None:

@@ -151,6 +151,14 @@ def test_an_upgrade_of_a_file_goes_to_the_newest_build_that_has_a_checksum(
     assert resolver.resolve(where, Wish(), rules)["stack"]["driver"]["version"] == leads_to
 
 
+def test_a_file_in_force_gives_way_to_the_branch_that_is_asked_for(facts: Facts, answer: Answer) -> None:
+    fresh = stack(answer(facts, "driver-source=runfile", "driver=570.211.01", wish=GIVEN))["driver"]
+    facts["seals"] = {"nvidia_driver": {"state": "good", "stack": fresh}}
+    there = with_driver(facts, "570.211.01", owner="runfile", source="runfile")
+    driver = stack(answer(there, "driver=580", wish=GIVEN))["driver"]
+    assert (driver["source"], driver["branch"], driver["version"]) == ("runfile", "580", "580.178.04")
+
+
 # --- packages in the place of a file ----------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -176,6 +177,20 @@ def test_what_is_not_confirmed_is_given_only_on_request_and_with_a_warning(rules
     assert "frameworks.unconfirmed" in rules_of(asked["warnings"])
 
 
+@pytest.mark.parametrize(
+    ("better", "worse"), list(pairwise(("default", "stable", "legacy", "experimental", "unsupported")))
+)
+def test_a_variant_of_a_better_status_comes_before_one_with_a_newer_cuda(rules: Any, better: str, worse: str) -> None:
+    changed = copy.deepcopy(rules)
+    status = {"cu126": better, "cu130": worse, "cu132": "unsupported"}
+    for row in changed["pytorch"]["variants"]:
+        if row["release"] == "2.14":
+            row["status"] = status[row["variant"]]
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
+    found = environment(resolver.resolve(where, Wish.from_wants(["pytorch=2.14"], changed), changed))
+    assert found["variant"] == "cu126"
+
+
 def test_support_is_not_monotone_and_is_not_taken_for_it(resolve: Resolve) -> None:
     # Volta is in cu128 for 2.8 to 2.10 only.
     for release, runs in (("2.7.1", False), ("2.8.0", True), ("2.10.0", True), ("2.11.0", False)):
@@ -205,6 +220,19 @@ def test_why_a_range_is_closed_where_it_is_is_said(resolve: Resolve) -> None:
 def test_a_newer_card_gets_the_newest_cudnn_of_the_range(resolve: Resolve, rules: Any) -> None:
     newest = rules["cudnn"]["versions"][-1]["version"]
     assert pins(environment(resolve("H100", "ubuntu-24.04", "tensorflow")))["nvidia-cudnn-cu12"] == f"=={newest}"
+
+
+@pytest.mark.parametrize(
+    "change", [{"cuda_majors": ["13"]}, {"arch": ["aarch64"]}, {"yanked": True}, {"version": "9.28.0.42.post1"}]
+)
+def test_a_cudnn_that_is_not_for_the_wheels_or_the_machine_is_none_of_the_range(
+    rules: Any, change: dict[str, Any]
+) -> None:
+    changed = copy.deepcopy(rules)
+    changed["cudnn"]["versions"][-1] |= change
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
+    answer = resolver.resolve(where, Wish.from_wants(["tensorflow"], changed), changed)
+    assert environment(answer)["cudnn"] == rules["cudnn"]["versions"][-2]["version"]
 
 
 def test_an_exact_pin_of_the_framework_stays_what_it_is(resolve: Resolve) -> None:
@@ -378,6 +406,35 @@ def test_cards_without_a_release_in_common_are_named_as_a_pair(rules: Any) -> No
     assert "A100" in pair["text"]
     assert "H100" in pair["text"]
     assert "gpuwright_gpus_ignore" in pair["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "floor", "blamed"),
+    [
+        ("<10.0,>=9.3.0.75", None, []),
+        ("<10.0,>=9.12", None, ["Tesla V100 SXM2 16GB (compute capability 7.0)"]),
+        # Each is served alone, the old one up to 9.10 and the new one from 9.12 on.
+        (
+            "<10.0,>=9.3.0.75",
+            "9.12.0.46",
+            ["Tesla V100 SXM2 16GB (compute capability 7.0)", "H100 SXM5 80GB (compute capability 9.0)"],
+        ),
+    ],
+)
+def test_the_cards_that_no_cudnn_of_a_range_serves_are_named_and_no_others(
+    rules: Any, spec: str, floor: str | None, blamed: list[str]
+) -> None:
+    changed = copy.deepcopy(rules)
+    changed["tensorflow"]["releases"][-1]["requires"]["cudnn"] = spec
+    if floor:
+        changed["cudnn"]["floors"].append({"from_compute_capability": "9.0", "first": floor, "source": ["immich"]})
+    names = ["V100", "H100"]
+    where = machine.machine_from_options(names, "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
+    wish = Wish.from_wants(["tensorflow==2.21.0"], changed)
+    found = resolver.resolve(where, wish, changed).get("conflicts", [])
+    assert [entry["text"] for entry in found if entry["rule"] == "frameworks.cudnn"] == [
+        f"tensorflow 2.21.0 needs cuDNN {spec}, of which no version serves the {card}" for card in blamed
+    ]
 
 
 def test_several_cards_get_the_release_that_serves_them_all(resolve: Resolve) -> None:

@@ -122,6 +122,18 @@ def test_what_is_said_of_one_card_counts_before_its_model_and_that_before_all(re
     ]
 
 
+def test_the_settings_of_each_card_are_told_as_a_person_reads_them(resolve: Resolve) -> None:
+    cards = {
+        "0": {"power_limit": 350, "clocks": "210,1410", "ecc": False},
+        "1": {"application_clocks": "1593,1275", "persistence": True},
+    }
+    answer = resolve(["H100", "L40S"], "ubuntu-24.04", wish={"gpu_settings_cards": cards})
+    assert [entry["text"] for entry in answer["why"] if entry["rule"] == "gpu-settings"] == [
+        "H100 SXM5 80GB: power limit 350 W, clocks 210 to 1410 MHz, ECC off: asked for",
+        "L40S: application clocks 1593 and 1275 MHz, persistence mode on: asked for",
+    ]
+
+
 def test_a_card_that_nothing_names_is_left_as_it_is(resolve: Resolve) -> None:
     assert settled(resolve, ["H100", "L40S"], {"l40s": {"power_limit": 300}}) == [{1: {"power_limit": 300.0}}]
 

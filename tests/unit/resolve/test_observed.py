@@ -55,6 +55,29 @@ def test_a_driver_that_is_there_and_satisfies_is_adopted(
     assert (driver["version"], driver["packages"], driver["source"]) == (version, [], source)
 
 
+@pytest.mark.parametrize(
+    ("user", "loaded", "version"),
+    [
+        ("580.95.05", "580.82.07", "580.95.05"),
+        ("580.95.05", None, "580.95.05"),
+        (None, "580.82.07", "580.82.07"),
+    ],
+)
+def test_a_driver_has_the_version_of_its_libraries_else_that_of_its_module(
+    facts: Facts, answer: Answer, user: str | None, loaded: str | None, version: str
+) -> None:
+    there = with_driver(facts, "580.95.05")
+    there["driver"] |= {"user_version": user, "loaded_version": loaded}
+    there["kernel"]["available"] = {"nvidia": {"version": "580.95.05", "license": "Dual MIT/GPL"}}
+    driver = stack(answer(there))["driver"]
+    assert (driver["adopted"], driver["version"]) == (True, version)
+
+
+def test_a_driver_that_is_there_is_adopted_though_it_could_not_be_installed_today(facts: Facts, answer: Answer) -> None:
+    driver = stack(answer(with_driver(facts, "550.163.01", source="distro"), absent=["driver=550"]))["driver"]
+    assert (driver["adopted"], driver["version"]) == (True, "550.163.01")
+
+
 def test_an_adopted_driver_decides_what_the_rest_may_be(facts: Facts, answer: Answer) -> None:
     found = stack(answer(with_driver(facts, "550.163.01", source="distro"), "pytorch"))
     assert found["frameworks"][0]["variant"] == "cu126"
@@ -233,6 +256,15 @@ def test_a_python_that_is_not_there_is_asked_for(facts: Facts, answer: Answer) -
     assert "python=3.13" in found["conflicts"][0]["remedy"]
     facts["python"]["interpreters"].append({"path": "/usr/local/bin/python3.11", "version": "3.11.9"})
     assert stack(answer(facts, "pytorch", "python=3.11"))["frameworks"][0]["interpreter"] == "3.11"
+
+
+@pytest.mark.parametrize(("there", "told"), [([], "none"), (["3.13.5"], "3.13"), (["3.13.5", "3.12.3"], "3.13, 3.12")])
+def test_a_python_that_is_not_there_is_refused_with_those_that_are(
+    facts: Facts, answer: Answer, there: list[str], told: str
+) -> None:
+    facts["python"]["interpreters"] = [{"path": f"/usr/bin/python{each}", "version": each} for each in there]
+    (entry,) = answer(facts, "pytorch", "python=3.11")["conflicts"]
+    assert entry["text"] == f"python 3.11 is asked for, this machine has {told}"
 
 
 def test_the_kernel_that_boots_next_decides(facts: Facts, answer: Answer) -> None:

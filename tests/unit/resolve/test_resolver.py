@@ -89,6 +89,31 @@ def test_a_build_with_published_vulnerabilities_is_taken_with_a_warning(resolve:
     assert "driver.security" not in rules_of(resolve("H100", "ubuntu-24.04", "driver=580.159.03")["warnings"])
 
 
+@pytest.mark.parametrize(
+    ("card", "wants", "told"),
+    [
+        (
+            "H100",
+            ["cuda=13.0"],
+            {
+                "driver.branch": "branch 580 (long-term, until 2028-08-04) is the preferred one that drives every card",
+                "driver.minimum": "at least build 580.65.06: the highest floor of card, kernel and wish",
+            },
+        ),
+        (
+            "Rubin",
+            ["driver"],
+            {"driver.branch": "branch 615 (new-feature, end of life not published) is the preferred one that drives every card"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_branch_is_told_with_its_end_and_with_a_floor_only_where_there_is_one(
+    resolve: Resolve, card: str, wants: list[str], told: dict[str, str]
+) -> None:
+    why = {entry["rule"]: entry["text"] for entry in resolve(card, "ubuntu-24.04", *wants)["why"]}
+    assert {rule: why[rule] for rule in ("driver.branch", "driver.minimum") if rule in why} == told
+
+
 def test_the_floor_is_the_highest_of_card_kernel_and_wish(resolve: Resolve) -> None:
     assert stack(resolve("B300", "ubuntu-24.04"))["driver"]["minimum"] == "580.82.07"
     assert stack(resolve("B300", "ubuntu-24.04", kernel="7.1.0-5-generic"))["driver"]["minimum"] == "580.159"
@@ -371,6 +396,19 @@ def test_cudnn_without_a_limit_is_the_newest_of_the_index(resolve: Resolve) -> N
     assert found["cudnn"]["version"] is None
     assert found["cudnn"]["packages"][0] == "libcudnn9-cuda-13"
     assert "cuda" not in found
+
+
+@pytest.mark.parametrize(
+    ("card", "want", "told"),
+    [
+        ("H100", "cudnn=9.24.0.43", "cuDNN 9.24.0.43: asked for"),
+        ("H100", "cudnn", "cuDNN: the newest of the machine's package index, no card limits it"),
+        ("V100", "cudnn", "cuDNN 9.10.2.21: the last one that serves every card and CUDA 12"),
+    ],
+)
+def test_it_is_told_why_cudnn_is_of_its_version(resolve: Resolve, card: str, want: str, told: str) -> None:
+    why = resolve(card, "ubuntu-24.04", want)["why"]
+    assert [entry["text"] for entry in why if entry["rule"] == "cudnn.version"] == [told]
 
 
 # containers -------------------------------------------------------------------------------------------

@@ -174,12 +174,21 @@ def test_a_kernel_for_which_it_does_not_hold_is_refused_with_the_other_kernel(ru
         facts = {"next": kernel, "running": kernel}
         answer = observed(rules, "ol-9.6", "driver", kernel=facts)
         assert [row["rule"] for row in answer.get("conflicts", [])] == ([rule] if rule else [])
+    assert answer["conflicts"][0]["text"].startswith(f"Oracle Linux 9 with the kernel {kernel} is not served: its ")
     assert "kernel-uek-devel" in answer["conflicts"][0]["text"]
     assert "grubby --set-default" in answer["conflicts"][0]["remedy"]
 
 
 @pytest.mark.parametrize(
-    ("system", "words"), [("amzn-2023", "amzn2023"), ("pop-24.04", "System76"), ("linuxmint-6", "not served")]
+    ("system", "words"),
+    [
+        ("amzn-2023", "Amazon Linux 2023 is not served: NVIDIA has a repository for it (amzn2023)"),
+        (
+            "pop-24.04",
+            "Pop!_OS is not served: it is made from Ubuntu, and its kernels and NVIDIA packages are System76's",
+        ),
+        ("linuxmint-6", "linuxmint-6 is not served"),
+    ],
 )
 def test_what_is_not_known_to_hold_is_refused_with_what_is_known(resolve: Resolve, system: str, words: str) -> None:
     (refused,) = resolve("H100", system, "driver")["conflicts"]
