@@ -51,7 +51,7 @@ soak: venv tools ## what takes long, in parts: all of them, `make soak PART=2`, 
 tools: venv ## the programs that the tests need on this machine, the container engine included (apt, as root or by sudo)
 	@$(BIN)/python -c 'from tests.sim import engine; engine.ensure_for_tests()'
 
-.PHONY: lint typing sanity molecule machine integration metal unit packaging build test-changed
+.PHONY: lint typing sanity molecule machine integration metal unit packaging build mutants test-changed
 lint: venv ## ruff, yamllint, ansible-lint, shell scripts, changelog
 	@$(NOX) lint
 typing: venv ## mypy, strict
@@ -72,6 +72,8 @@ packaging: venv ## the packaging tests alone
 	@$(NOX) packaging
 test-changed: venv ## what a change touches: `make test-changed`, or `SINCE=COMMIT` for another state than the branch's beginning
 	@$(NOX) changed -- $(SINCE)
+mutants: venv ## change one thing in the resolver, the plan or the judges at a time, and tell what no test notices (an hour)
+	@$(NOX) mutants -- $(ARGS)
 build: venv ## the collection's tarball, the sdist and the wheel, in dist/
 	@$(NOX) build
 
@@ -80,10 +82,11 @@ quick: venv ## the unit tests that take no time, on this Python only; for while 
 	@$(BIN)/pytest -q -m "not slow and not sim" tests/unit
 
 .PHONY: rules
-rules: venv ## write what is generated from compat/ and roles/ (rules.json, docs/matrix.md, roles.json)
+rules: venv ## write what is generated: from compat/ and roles/ rules.json, docs/matrix.md, roles.json; from answers.json types and docs/facts.md
 	@$(BIN)/python tools/build_rules.py
 	@$(BIN)/python tools/build_matrix.py
 	@$(BIN)/python tools/build_roles.py
+	@$(BIN)/python tools/build_types.py
 
 .PHONY: compat-verify compat-refresh world
 compat-verify: venv ## hold the tables of compat/ against the wheels of the Python index that pip is configured for

@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,10 @@ ROOT = Path(__file__).parent
 # the environment of this session holds.
 NEWEST_LINE = "2.21"
 NEWEST_PYTHONS = ("3.13", "3.12", "3.14")
+
+# The line of this environment, and what makes and follows the mutants of `make mutants`.
+ANSIBLE_FLOOR = "ansible-core>=2.19,<2.20"
+MUTATION_TOOLS = ("cosmic-ray>=8.4,<9", "coverage>=7")
 
 # What needs no simulated node and is run on both lines.
 UNITS = ["tests/unit", "tests/packaging"]
@@ -227,23 +232,36 @@ def _turn(parts: int) -> int:
     return int(tree.stdout[:6], 16) % parts + 1
 
 
+def _environment(session: nox.Session, name: str, python: str, *wanted: str) -> Path:
+    """An environment of its own below .nox, made again only when pyproject.toml, the interpreter or what is wanted is another."""
+    home = ROOT / ".nox" / name
+    stamp = home / "inputs"
+    inputs = hashlib.sha256("\n".join(((ROOT / "pyproject.toml").read_text(), python, *wanted)).encode()).hexdigest()
+    if not stamp.is_file() or stamp.read_text() != inputs:
+        session.log(f"making {home.relative_to(ROOT)} with {python}")
+        session.run(python, "-m", "venv", "--clear", str(home))
+        session.run(str(home / "bin/python"), "-m", "pip", "install", "--quiet", *wanted)
+        stamp.write_text(inputs)
+    return home
+
+
 def _newest_environment(session: nox.Session) -> dict[str, str]:
-    """The variables with which programs are those of an environment with the newest line. It is made again only when pyproject.toml
-    or the interpreter is another. A machine without a Python for it (installed from the package archive if need be) fails.
+    """The variables with which programs are those of an environment with the newest line. A machine without a Python for it (installed
+    from the package archive if need be) fails.
     """
     command = [str(ROOT / "tools/find-python"), "--install", *NEWEST_PYTHONS]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     python = found.stdout.strip()
     if found.returncode != 0:
         session.error(f"NOT TESTED ON ansible-core {NEWEST_LINE}: it needs Python {', '.join(NEWEST_PYTHONS)}")
-    home = ROOT / ".nox" / f"ansible-core-{NEWEST_LINE}"
-    stamp = home / "inputs"
-    inputs = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + python.encode()).hexdigest()
-    if not stamp.is_file() or stamp.read_text() != inputs:
-        session.log(f"making {home.relative_to(ROOT)} with {python}")
-        session.run(python, "-m", "venv", "--clear", str(home))
-        major, minor = NEWEST_LINE.split(".")
-        wanted = f"ansible-core>={NEWEST_LINE},<{major}.{int(minor) + 1}"
-        session.run(str(home / "bin/python"), "-m", "pip", "install", "--quiet", "--editable", ".[test]", wanted)
-        stamp.write_text(inputs)
+    major, minor = NEWEST_LINE.split(".")
+    wanted = f"ansible-core>={NEWEST_LINE},<{major}.{int(minor) + 1}"
+    home = _environment(session, f"ansible-core-{NEWEST_LINE}", python, "--editable", ".[test]", wanted)
     return {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Change one thing in the resolver, the plan or the judges at a time: the share that tests notice, and what they do not."""
+    home = _environment(session, "mutants", sys.executable, "--editable", ".[dev]", *MUTATION_TOOLS, ANSIBLE_FLOOR)
+    session.run(str(home / "bin/python"), "-m", "tools.mutants", *session.posargs)

@@ -19,7 +19,10 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gate, planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.gate import honest
@@ -47,12 +50,12 @@ def times(said: str) -> dict[str, float]:
     """Seconds for one node: reading its JSON, the gate, a plan."""
     facts = json.loads(said)["facts"]
     rules, wish = load_rules(), Wish.from_variables({}).with_defaults()
-    request = planner.Request(host="node", today=date(2026, 11, 20))
+    request = Request(host="node", today=date(2026, 11, 20))
 
     def plan() -> None:
-        drafted = planner.draft(facts, wish, rules, request)
-        if isinstance(drafted, planner.Draft):
-            planner.finish(drafted, None)
+        drafted = make_draft(facts, wish, rules, request)
+        if isinstance(drafted, Draft):
+            finish(drafted, None)
 
     return {
         "read": seconds(lambda: json.loads(said)),

@@ -20,6 +20,7 @@ from datetime import date
 from typing import Any
 
 from benchmarks.startup import gpuwright, measure
+from tests.unit.plan import nodes as observed
 
 # What --check holds: seconds of the hardest question, seconds of 10,000 nodes, and the last thousand against the first.
 HARDEST, NODES, GROWTH = 0.25, 20.0, 1.2
@@ -73,15 +74,14 @@ def commands() -> dict[str, list[str]]:
     }
 
 
-def nodes(facts: dict[str, Any], number: int) -> Iterator[tuple[dict[str, Any], list[str]]]:
+def nodes(facts: Any, number: int) -> Iterator[tuple[Any, list[str]]]:
     """Observations that differ, with what is wanted there."""
     kinds = itertools.cycle(itertools.product(_PCI, _KERNELS, _COUNTS, _WISHES))
     for device, kernel, count, wants in itertools.islice(kinds, number):
         node = copy.deepcopy(facts)
         node["kernel"] |= {"running": kernel, "next": kernel}
         node["pci"]["gpus"] = [
-            {"bus_id": f"00000000:{bus + 16:02X}:00.0", "vendor": "10de", "device": device, "class": "0302"}
-            for bus in range(count)
+            {**observed.H100, "bus_id": f"00000000:{bus + 16:02X}:00.0", "device": device} for bus in range(count)
         ]
         yield node, wants
 
@@ -91,14 +91,15 @@ def resolve_all(number: int) -> list[float]:
     from gpuwright import paths
 
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules, situation, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
 
     table = rules.load_rules()
     taken = []
     for facts, wants in nodes(_facts(), number):
         begun = time.process_time()
         wished = wish.Wish.from_variables({"gpuwright_want": wants}, table)
-        where = situation.situation_from_facts(facts, wished, table, today=_TODAY)
+        where = machine.machine_from_facts(facts, wished, table, today=_TODAY)
         json.dumps(resolver.resolve(where, wished, table))
         taken.append(time.process_time() - begun)
     return taken
@@ -109,29 +110,12 @@ def quickest(taken: list[float]) -> float:
     return statistics.fmean(min(taken[kind::_KINDS]) for kind in range(min(_KINDS, len(taken))))
 
 
-def _facts() -> dict[str, Any]:
-    """A bare Ubuntu 24.04 host, as far as the resolver reads it."""
-    return {
-        "os": {"id": "ubuntu", "version": "24.04", "arch": "x86_64", "glibc": "2.39"},
-        "environment": {"kind": "bare"},
-        "boot": {"secure_boot": False},
-        "kernel": {"running": None, "next": None, "installed": [], "available": {}},
-        "pci": {"gpus": [], "nvswitches": [], "nvlink5": False},
-        "display": {"nvidia_screens": []},
-        "driver": {
-            "owner": "none",
-            "source": None,
-            "packages": {},
-            "loaded_version": None,
-            "loaded_modules": None,
-            "user_version": None,
-        },
-        "smi": None,
-        "containers": {"docker": {"installed": False, "version": None}},
-        "python": {"interpreters": [{"path": "/usr/bin/python3.12", "version": "3.12.3"}]},
-        "packages": {"installed": {}, "sources": []},
-        "seals": {},
-    }
+def _facts() -> Any:
+    """A bare Ubuntu 24.04 host."""
+    system = {"id": "ubuntu", "version": "24.04", "codename": "noble", "glibc": "2.39"}
+    python = {"path": "/usr/bin/python3.12", "version": "3.12.3", "venv": True}
+    kernel: dict[str, Any] = {"installed": [], "loaded": {}}
+    return observed.bare(os=system, kernel=kernel, python={"interpreters": [python]}, packages={"sources": []})
 
 
 def main() -> int:

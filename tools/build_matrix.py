@@ -19,18 +19,18 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "matrix.md"
 sys.path.insert(0, str(ROOT / "collections"))
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted  # noqa: E402 - the path comes first
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version  # noqa: E402 - the path comes first
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, cards, targets  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.frameworks import FRAMEWORKS  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log  # noqa: E402
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Card  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules  # noqa: E402
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Card  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import FrameworkWish  # noqa: E402
 
 Rules = dict[str, Any]
 Row = dict[str, Any]
 
-TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
+TITLES = {name: each.ABOUT.title for name, each in FRAMEWORKS.items() if each.ABOUT.listed}
 FORMS = {None: "For a slot or a board of its own", "laptop": "Laptop", "embedded": "Embedded"}
 NONE = "–"
 FLOORS = """All of a toolkit needs the driver of the second column; without what is new in its minor version it runs from the
@@ -73,7 +73,7 @@ def card_lists(rules: Rules) -> str:
     text = f"## Cards\n\n{len(rows)} cards, each with its chip and PCI ids of vendor 10de."
     for architecture in by_capability(rules):
         own = [row for row in rows if row["architecture"] == architecture]
-        capabilities = ", ".join(sorted({row["compute_capability"] for row in own}, key=dotted.key))
+        capabilities = ", ".join(sorted({row["compute_capability"] for row in own}, key=numeric_version.key))
         title = f"<b>{architecture}</b>, capability {capabilities}: {len(own)} card{'s' if len(own) > 1 else ''}"
         text += "\n\n" + folded(title, "\n\n".join(card_groups(own)))
     return text
@@ -82,7 +82,9 @@ def card_lists(rules: Rules) -> str:
 def by_capability(rules: Rules) -> list[str]:
     """Return the architectures, newest first."""
     rows = rules["gpus"]["architectures"]
-    return [row["architecture"] for row in sorted(rows, key=lambda row: dotted.key(row["compute_capability"]))][::-1]
+    return [
+        row["architecture"] for row in sorted(rows, key=lambda row: numeric_version.key(row["compute_capability"]))
+    ][::-1]
 
 
 def card_groups(rows: Sequence[Row]) -> Iterator[str]:
@@ -168,7 +170,7 @@ def toolkit_line(cuda: str, releases: Sequence[Row], rules: Rules) -> tuple[str,
     row = targets.toolkit_targets(cuda, rules)
     known = [each for each in capabilities(rules, jetson=True) if row and each in row["targets"]]
     name = cuda if any(each["confirmed"] for each in releases) else f"{cuda}?"
-    ends = (min(builds, key=dotted.key, default=NONE) for builds in (native, floors))
+    ends = (min(builds, key=numeric_version.key, default=NONE) for builds in (native, floors))
     gcc = next((each["gcc"] for each in rules["cuda"]["compilers"] if each["cuda"] == cuda), None)
     return name, *ends, span(known, capabilities(rules, jetson=True)), gcc or NONE
 
@@ -242,14 +244,14 @@ def sample(capability: str, rules: Rules) -> Card:
 
 def pythons(rules: Rules) -> list[str]:
     tables = (rules[name]["releases"] for name in TITLES)
-    return sorted({each for rows in tables for row in rows for each in row["python"]}, key=dotted.key)
+    return sorted({each for rows in tables for row in rows for each in row["python"]}, key=numeric_version.key)
 
 
 def capabilities(rules: Rules, *, jetson: bool = False) -> list[str]:
     """Return the compute capabilities of the cards that are confirmed, lowest first; of Jetson boards only if asked for."""
     rows = [row for row in rules["gpus"]["rows"] if row["confirmed"]]
     found = {row["compute_capability"] for row in rows if jetson or not row["name"].startswith("Jetson")}
-    return sorted(found, key=dotted.key)
+    return sorted(found, key=numeric_version.key)
 
 
 # systems ----------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Write plugins/plugin_utils/roles.json: for each role a digest of what it does, and its options.
+"""Write plugins/plugin_utils/wish/roles.json: for each role a digest of what it does, and its options.
 
 A seal holds a digest of a component's inputs. The role itself is one of them, so that a node is looked at again when its role has
-changed. The digest covers the role's own files and those of the roles that it includes to do the work; not its README, nor the
-refusals and the plan of a role used alone, which change nothing on a node.
+changed. The digest covers the role's own files, its component in Python, which decides what they do, and the files of the roles that it
+includes to do the work; not its README, nor the refusals and the plan of a role used alone, which change nothing on a node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "plugins" / "plugin_utils" / "roles.json"
+TARGET = ROOT / "plugins" / "plugin_utils" / "wish" / "roles.json"
+COMPONENTS = Path("plugins/plugin_utils/components")
 PARTS = ("defaults", "vars", "tasks", "templates", "files", "handlers")
 # What a role used alone does first. It belongs to no component.
 FIRST_STEP = "standalone"
@@ -39,7 +40,7 @@ def digest(roles: Path, name: str) -> str:
     result = hashlib.sha256()
     for path in files(roles, name):
         content = path.read_bytes()
-        result.update(f"{path.relative_to(roles).as_posix()}\0{len(content)}\0".encode() + content)
+        result.update(f"{path.relative_to(roles.parent).as_posix()}\0{len(content)}\0".encode() + content)
     return result.hexdigest()
 
 
@@ -53,11 +54,17 @@ def files(roles: Path, name: str) -> list[Path]:
             continue
         seen.add(role)
         own = [path for part in PARTS for path in (roles / role / part).rglob("*") if path.is_file()]
-        found += own
+        found += own + component(roles.parent / COMPONENTS, role)
         for path in own:
             if path.suffix == ".yml":
                 waiting += INCLUDED.findall(path.read_text(encoding="utf-8"))
     return sorted(found)
+
+
+def component(components: Path, name: str) -> list[Path]:
+    """The Python of a role's component; none where the role is no component."""
+    alone = components / f"{name}.py"
+    return [alone] if alone.is_file() else [path for path in (components / name).rglob("*.py") if path.is_file()]
 
 
 def options(role: Path) -> dict[str, dict[str, Any]]:
@@ -78,7 +85,7 @@ def text(document: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """0, or 1 with --check when the file is not what it should be."""
-    parser = argparse.ArgumentParser(description="Write plugins/plugin_utils/roles.json from roles/.")
+    parser = argparse.ArgumentParser(description="Write plugins/plugin_utils/wish/roles.json from roles/.")
     parser.add_argument("--check", action="store_true", help="write nothing; say whether the file is up to date")
     arguments = parser.parse_args(argv)
     wanted = text(build(ROOT / "roles"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Make plugins/plugin_utils/rules.json from compat/*.yaml; with --check only compare.
+"""Make plugins/plugin_utils/rules/rules.json from compat/*.yaml; with --check only compare.
 
 The same input gives the same bytes. Exit 1 when --check finds a difference.
 """
@@ -19,7 +19,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPAT = ROOT / "compat"
-TARGET = ROOT / "plugins" / "plugin_utils" / "rules.json"
+TARGET = ROOT / "plugins" / "plugin_utils" / "rules" / "rules.json"
 
 
 def dump(value: Any) -> str:

@@ -222,6 +222,28 @@ def _jax_plugins(index: Index, plugins: dict[str, Releases], done: Progress) -> 
     return Facts("jax", "plugins", ("version", "variant"), rows)
 
 
+# ONNX Runtime ----------------------------------------------------------------------------------------------
+
+
+def onnxruntime(index: Index, tables: Tables, done: Progress) -> list[Facts]:
+    """The releases of ONNX Runtime: a package for the processor and one with CUDA, which asks for NVIDIA's in two extras."""
+    oldest = _oldest(tables["onnxruntime"]["releases"])
+    rows: dict[Key, Row] = {}
+    for variant, package in (("cpu", "onnxruntime"), ("gpu", "onnxruntime-gpu")):
+        releases = releases_of(index.files(package), oldest)
+        for version, said in metadata_of(index, releases, done).items():
+            extras = [each for each in ("cuda", "cudnn") if each in said.extras]
+            wanted = [each for extra in extras for each in said.named(extra)]
+            rows[str(version), variant] = {
+                **_common(releases[version]),
+                "arch": _arches(releases[version]),
+                "extras": extras,
+                "requires": _components(wanted),
+                **({"cuda_major": _cuda_major(wanted)} if wanted else {}),
+            }
+    return [Facts("onnxruntime", "releases", ("version", "variant"), rows)]
+
+
 # NVIDIA's libraries ----------------------------------------------------------------------------------------
 
 
@@ -306,6 +328,7 @@ READERS: tuple[Callable[[Index, Tables, Progress], list[Facts]], ...] = (
     pytorch,
     tensorflow,
     jax,
+    onnxruntime,
     cudnn,
     nccl,
     tensorrt,

@@ -74,6 +74,18 @@ TEMPLATES: dict[str, Row] = {
         "requires": {},
         "yanked": False,
     },
+    "onnxruntime.releases": {
+        "version": None,
+        "variant": None,
+        "date": None,
+        "python": [],
+        "arch": [],
+        "cuda": None,
+        "cuda_major": None,
+        "extras": [],
+        "requires": {},
+        "yanked": False,
+    },
     "cudnn.versions": {"version": None, "cuda_majors": [], "arch": [], "date": None},
     "libraries.nccl": {"version": None, "date": None, "variants": {}},
     "libraries.tensorrt": {
@@ -252,7 +264,7 @@ class TableFile:
 
 
 def order(key: Sequence[str]) -> tuple[tuple[int, Any], ...]:
-    """Sorts versions as versions and names as names."""
+    """Sorts versions and names."""
 
     def one(part: str) -> tuple[int, Any]:
         try:

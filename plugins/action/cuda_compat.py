@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compatible
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
 
 
 class ActionModule(ActionBase):
@@ -21,9 +24,9 @@ class ActionModule(ActionBase):
     _requires_connection = False
     _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Check the arguments and answer; wrong ones fail the task with what exists instead."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
+        result = super().run(tmp, task_vars)
         _checked, arguments = self.validate_argument_spec(
             argument_spec={
                 "driver_version": {"type": "str", "required": True},

@@ -4,11 +4,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import drift, owner, planner, records
-from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 
 
 class ActionModule(NodeAction):
@@ -16,19 +26,19 @@ class ActionModule(NodeAction):
 
     _VALID_ARGS = frozenset(("components", "verb"))
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Look at the node, plan, and keep both for the run's report."""
         super().run(tmp, task_vars)
-        look = Look(self, task_vars or {})
+        look = NodeSession(self, task_vars or {})
+        only = self._only()
         facts = look.facts()
-        only = list(self._task.args.get("components") or ())
         try:
             plan = look.plan(facts, only=only)
         except Exception:
             look.save("facts", facts)  # that somebody sees what no plan came of
             raise
         left = (facts["lock"] or {}).get("owner") or ""
-        plan |= {"owner": owner.of_this_run(), "takes_over": left if owner.is_dead(left) else None}
+        plan["owner"], plan["takes_over"] = owner.of_this_run(), left if owner.is_dead(left) else None
         status = look.verb == "status"
         if status:
             plan["status"] = drift.status(facts, plan)
@@ -43,7 +53,17 @@ class ActionModule(NodeAction):
             look.save("hosts", records.ended_in_plan(plan))
         return self._answer(plan, alone="components" in self._task.args)
 
-    def _answer(self, plan: dict[str, Any], *, alone: bool) -> dict[str, Any]:
+    def _only(self) -> list[str]:
+        """The components that are planned alone; none where all are. Raises AnsibleActionFail for a name that is none."""
+        only = list(self._task.args.get("components") or ())
+        unknown = [str(name) for name in only if name not in COMPONENTS]
+        if unknown:
+            raise AnsibleActionFail(
+                f"components: expected names of {', '.join(COMPONENTS)}; found {', '.join(unknown)}"
+            )
+        return only
+
+    def _answer(self, plan: Plan, *, alone: bool) -> Result:
         """The plan as the task's result; Ansible shows its warnings as texts.
 
         A host that cannot go on fails here, with the reason alone: the plan is in the run directory. A role used alone judges
@@ -58,5 +78,5 @@ class ActionModule(NodeAction):
         if self._task.check_mode:
             result["changed"] = bool(plan["components"])
             if self._task.diff:
-                result["diff"] = [{"prepared": planner.describe(plan)}]
+                result["diff"] = [{"prepared": document.describe(plan)}]
         return result

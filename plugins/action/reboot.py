@@ -10,7 +10,6 @@ still went down, and the next task found nobody.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import reboot
@@ -24,7 +23,7 @@ class ActionModule(reboot.ActionModule):
 
     _VALID_ARGS = frozenset(("msg", "reboot_timeout"))
 
-    def get_system_boot_time(self, distribution: dict[str, Any]) -> str:
+    def get_system_boot_time(self, distribution: dict[str, str]) -> str:
         """The id of the boot. Raises AnsibleError where none was told, which is asked for again during the wait."""
         said: str = super().get_system_boot_time(distribution)
         ids: list[str] = _BOOT_ID.findall(said)

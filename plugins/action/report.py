@@ -6,16 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail, AnsibleTemplateError, AnsibleValueOmittedError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet, report, run_directory, settings
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.planner import APPLYING
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import APPLYING
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import fleet, run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
 
 
 class ActionModule(ActionBase):
@@ -28,7 +33,7 @@ class ActionModule(ActionBase):
         ("state", "run_dir", "verb", "record", "unreachable", "failed", "not_reached", *FIELDS, "verdict")
     )
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Do what ``state`` says; nothing of it is a change of the host."""
         variables = task_vars or {}
         super().run(tmp, variables)
@@ -47,7 +52,7 @@ class ActionModule(ActionBase):
             ) from error
         return {"changed": False, **result}
 
-    def _open(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+    def _open(self, arguments: Variables, variables: Variables) -> Result:
         """Before the first host is asked, so that what is set for any of them and cannot be meant is refused here."""
         try:
             settings.refuse(self._set(variables))
@@ -57,12 +62,12 @@ class ActionModule(ActionBase):
         verb = arguments.get("verb") or self._variable("gpuwright_verb", variables)
         return {"run_dir": str(report.open_run(path, verb and str(verb)))}
 
-    def _set(self, variables: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def _set(self, variables: Variables) -> dict[str, Variables]:
         """For each host of the play what is set of our variables, and of what stands for one, misspelt."""
         others, this = variables["hostvars"], variables["inventory_hostname"]
         of_the_play = variables.keys() - others.raw_get(this).keys()
         of_all = {name: variables[name] for name in of_the_play}
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, Variables] = {}
         for host in variables["ansible_play_hosts_all"]:
             own = variables if host == this else others.raw_get(host)
             # An earlier play may have left out a host that it could not reach, and what this one takes from that play is not there.
@@ -70,10 +75,10 @@ class ActionModule(ActionBase):
             found[host] = self._rendered(own, {**of_all, **own}, strict=strict)
         return found
 
-    def _rendered(self, own: Mapping[str, Any], variables: dict[str, Any], *, strict: bool) -> dict[str, Any]:
+    def _rendered(self, own: Mapping[str, object], variables: Variables, *, strict: bool) -> Variables:
         """What a host has of our variables. What cannot be rendered is left to the task that needs it where that may be known then."""
         templar = self._templar.copy_with_new_env(available_variables=variables)
-        found: dict[str, Any] = {}
+        found: Variables = {}
         for name in filter(settings.ours, own):
             try:
                 found[name] = templar.template(own[name])
@@ -82,7 +87,7 @@ class ActionModule(ActionBase):
                     found[name] = settings.not_rendered(error)
         return found
 
-    def _host(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+    def _host(self, arguments: Variables, variables: Variables) -> Result:
         host = str(variables.get("inventory_hostname") or "localhost")
         given = arguments.get("record") or {}
         if not isinstance(given, dict):
@@ -91,7 +96,7 @@ class ActionModule(ActionBase):
         record = report.write_host(self._run_dir(arguments, variables), host, values)
         return {"verdict": record["verdict"], "host": host}
 
-    def _close(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+    def _close(self, arguments: Variables, variables: Variables) -> Result:
         run_dir = self._run_dir(arguments, variables)
         waiting = self._waiting(run_dir, variables)
         made = report.aggregate(
@@ -113,12 +118,12 @@ class ActionModule(ActionBase):
             **paths,
         }
 
-    def _waiting(self, run_dir: Path, variables: dict[str, Any]) -> list[str]:
+    def _waiting(self, run_dir: Path, variables: Variables) -> list[str]:
         """In a run that applies: the hosts that it has not come to. A plan is all that any other run wants of a host."""
         applies = self._variable("gpuwright_verb", variables) in (None, *APPLYING) and not self._task.check_mode
         return report.waiting(run_dir) if applies else []
 
-    def _run_dir(self, arguments: dict[str, Any], variables: dict[str, Any]) -> Path:
+    def _run_dir(self, arguments: Variables, variables: Variables) -> Path:
         path = self._given(arguments, variables)
         if path is None:
             raise AnsibleActionFail(
@@ -126,16 +131,16 @@ class ActionModule(ActionBase):
             )
         return path
 
-    def _given(self, arguments: dict[str, Any], variables: dict[str, Any]) -> Path | None:
+    def _given(self, arguments: Variables, variables: Variables) -> Path | None:
         value = arguments.get("run_dir") or self._variable("gpuwright_run_dir", variables)
         return Path(str(value)).expanduser().absolute() if value else None
 
-    def _variable(self, name: str, variables: dict[str, Any]) -> Any:
+    def _variable(self, name: str, variables: Variables) -> Any:
         value = variables.get(name)
         return self._templar.template(value) if isinstance(value, str) else value
 
 
-def _is_for_later(error: Exception, value: Any, variables: Mapping[str, Any]) -> bool:
+def _is_for_later(error: Exception, value: Any, variables: Variables) -> bool:
     """Whether a value that cannot be rendered before the first host is nothing to refuse.
 
     `omit` says that it is not set, and what no password decrypts fails where it is used; no default takes its place there.

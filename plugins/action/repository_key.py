@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import ModuleAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction
 
 
 class ActionModule(ModuleAction):

@@ -8,10 +8,13 @@ import hashlib
 import tempfile
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import installation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import installation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
 
 
 class ActionModule(NodeAction):
@@ -19,7 +22,7 @@ class ActionModule(NodeAction):
 
     _VALID_ARGS = frozenset(("package", "interpreter", "directory"))
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Pack, and have the module unpack; what cannot be packed is an answer and no failure."""
         super().run(tmp, task_vars)
         given = self._task.args

@@ -6,14 +6,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks as checking
-from ansible_collections.gpuwright.node.plugins.plugin_utils import afterwards, gate, planner, records, removal
-from ansible_collections.gpuwright.node.plugins.plugin_utils.look import Look
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks as checking
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import (
+    document,
+    measurements,
+    notices,
+    removal,
+    sealing,
+    work,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records, resume
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, ProofVerdict
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Failure, Returned
 
 
 class ActionModule(NodeAction):
@@ -23,60 +42,66 @@ class ActionModule(NodeAction):
         ("state", "verb", "owner", "checks", "measurements", "failure", "returned", "kept", "reboot_pending")
     )
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Seal or prove, as the option ``state`` says."""
         super().run(tmp, task_vars)
-        look = Look(self, task_vars or {})
+        look = NodeSession(self, task_vars or {})
         steps = {"converged": self._seal, "proven": self._prove, "removed": self._remove}
         return steps[self._task.args["state"]](look)
 
-    def _seal(self, look: Look) -> dict[str, Any]:
+    def _seal(self, look: NodeSession) -> Result:
         facts, begun = look.facts(), self._plan(look)
         # What the index lacked when the run was planned it lacks now too.
         drafted = look.draft(facts, only=[], applied=begun["stack"], absent=begun.get("absent"))
-        if isinstance(drafted, dict):
+        if not isinstance(drafted, Draft):
             raise AnsibleActionFail(f"did not converge: {drafted['why_not']}")
-        left = planner.right(drafted)
+        left = sealing.unmet(drafted)
         if left:
             reasons = "; ".join(finding.reason for finding in left)
             raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
-        plan = planner.finish(drafted, None)
-        seals = {name: self._record(name, plan, facts) for name in planner.to_seal(plan, begun["components"], facts)}
+        plan = finish(drafted, None)
+        seals = {name: self._record(name, plan, facts) for name in sealing.to_seal(plan, begun["components"], facts)}
         self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
-        told = [row for row in begun["warnings"] if row["rule"] in planner.OF_THE_INDEX]
-        look.save("sealed", plan | {"changes": begun["changes"], "warnings": told + plan["warnings"]})
-        return {"changed": False, "sealed": sorted(seals)}
+        told = [row for row in begun["warnings"] if row["rule"] in notices.OF_THE_INDEX]
+        look.save("sealed", {**plan, "changes": begun["changes"], "warnings": told + plan["warnings"]})
+        # Nothing changes between here and the proof, which goes by this look.
+        given = measurements.asked(look.inputs(), drafted.wish.gpus_ignore, pending=look.pending)
+        measure = work.of_step(measurements.NAME, "measure", {**begun, "given": given}, facts, look.inputs())
+        return {"changed": False, "sealed": sorted(seals), "measure": measure}
 
     @staticmethod
-    def _plan(look: Look) -> dict[str, Any]:
+    def _plan(look: NodeSession) -> Plan:
         """The plan that this run wrote. Raises AnsibleActionFail where there is none."""
         plan = look.saved("plans")
         if plan is None:
             raise AnsibleActionFail(
                 f"no plan of {look.host} in the run directory {look.run_dir}: run gpuwright.node.plan first"
             )
-        return plan
+        return cast("Plan", plan)
 
     @staticmethod
-    def _record(name: str, plan: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    def _record(name: str, plan: Plan, facts: Facts) -> dict[str, object]:
         return {
             "digest": plan["digests"][name],
-            "stack": planner.stack_part(name, plan["stack"]),
-            "gpus": planner.card_ids(facts),
+            "stack": sealing.stack_part(name, plan["stack"]),
+            "gpus": sealing.card_ids(facts),
             "manages": plan["manages"][name],
         }
 
-    def _remove(self, look: Look) -> dict[str, Any]:
+    def _remove(self, look: NodeSession) -> Result:
         """Everything is gone, or the run has failed; the records go last, so that the next run knows what is left."""
         arguments = self._task.args
         failure = _failure(arguments)
         begun = self._plan(look)
-        facts = {} if failure else look.facts()
-        left = removal.left(facts, arguments.get("kept") or ()) if facts else None
-        if left:
-            failure = {"task": "Look again", "message": left, "component": "remove", "output": ""}
+        if failure is None:
+            facts = look.facts()
+            check = removal.check(facts)
+            left = removal.left(facts, arguments.get("kept") or ())
+            if left:
+                failure = {"task": "Look again", "message": left, "component": "remove", "output": ""}
+        if failure is not None:
+            check = checking.failed("removal.left", reason=failure["message"])
         pending = bool(arguments.get("reboot_pending"))
-        check = checking.failed("removal.left", reason=failure["message"]) if failure else removal.check(facts)
         checks, verdict = [check], checking.verdict([check])
         record = records.applied(begun, verdict, checks, failure, reboot=pending)
         look.save("hosts", record)
@@ -86,12 +111,12 @@ class ActionModule(NodeAction):
             self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
 
-    def _prove(self, look: Look) -> dict[str, Any]:
+    def _prove(self, look: NodeSession) -> Result:
         arguments = self._task.args
         failure = _failure(arguments)
         returned = arguments.get("returned") or None
         back = returned is not None and not returned["failure"]
-        plan = (look.saved("sealed") if back or failure is None else None) or self._plan(look)
+        plan = cast("Plan | None", look.saved("sealed") if back or failure is None else None) or self._plan(look)
         if look.verb == "validate":  # the rest of its plan is what `up` would do
             plan["changes"] = [change for change in plan["changes"] if change["component"] == "validate"]
         checks = list(arguments.get("checks") or ())
@@ -99,12 +124,14 @@ class ActionModule(NodeAction):
         pending = bool(arguments.get("reboot_pending"))
         record = records.applied(plan, verdict, checks, failure, reboot=pending)
         if pending and failure is None:
-            record |= afterwards.of(plan, look.run | self.variables(look.task_vars, afterwards.VARIABLES))
+            after = resume.of(plan, look.run | self.variables(look.task_vars, resume.VARIABLES))
+            record["left"], record["resume"], record["rescue"] = after["left"], after["resume"], after["rescue"]
         if returned:
-            record["returned"] = {**returned, "verdict": checking.verdict(checks) if back else "fail"}
+            record["returned"] = cast("Returned", returned | {"verdict": checking.verdict(checks) if back else "fail"})
         if failure is None or back:
             facts = look.facts()
-            record |= {"gpus": planner.cards(facts), "summary": planner.summary(facts)}
+            record["gpus"] = document.cards(facts)
+            record["summary"] = document.summary(facts)
             record["measurements"] = dict(arguments.get("measurements") or {})
             self.on_node(
                 "node_seal",
@@ -118,19 +145,20 @@ class ActionModule(NodeAction):
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
 
 
-def _failure(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+def _failure(arguments: Variables) -> Failure | None:
     """What failed, if anything did. It may be the words of a program of the node that Ansible's own modules ran: they are cleaned here."""
-    given: Mapping[str, Any] = arguments.get("failure") or {}
-    return {key: gate.words(value) if isinstance(value, str) else value for key, value in given.items()} or None
+    given: Mapping[str, object] = arguments.get("failure") or {}
+    told = {key: gate.words(str(given[key])) for key in ("task", "message", "component", "output") if key in given}
+    return cast("Failure", told) if told else None
 
 
-def _proof(plan: dict[str, Any], verdict: str, checks: list[dict[str, Any]], facts: dict[str, Any]) -> dict[str, Any]:
+def _proof(plan: Plan, verdict: str, checks: list[Check], facts: Facts) -> Proof:
     return {
-        "verdict": verdict,
+        "verdict": cast("ProofVerdict", verdict),
         "time": datetime.now(tz=UTC).isoformat(timespec="seconds"),
         "boot_id": facts["boot"]["id"],
         "driver": facts["driver"]["loaded_version"],
         "stack_digest": plan["stack_digest"],
         "checks": checks,
-        "gpus": [{"uuid": card["uuid"], "name": card["name"]} for card in planner.cards(facts)],
+        "gpus": [{"uuid": card["uuid"], "name": card["name"]} for card in document.cards(facts)],
     }

@@ -1,11 +1,29 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The gate for what the module wheels answers. Documentation: plugins/modules/wheels.py."""
+"""The gate for what the module wheels answers, and the way in at its indexes. Documentation: plugins/modules/wheels.py."""
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import ModuleAction
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base.redact import CredentialsError
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import WISH_VARIABLES, ModuleAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import credentials
 
 
 class ActionModule(ModuleAction):
-    """See the documentation module of the same name."""
+    """Takes users and passwords from the variables that named the mirrors: neither a plan nor a task has them."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the module with the task's arguments."""
+        arguments = self._task.args
+        addresses = [url for key in ("index_url", "dependencies_url") if (url := arguments.get(key))]
+        try:
+            found = credentials.of_variables(addresses, self.variables(task_vars or {}, WISH_VARIABLES))
+        except CredentialsError as error:
+            raise AnsibleActionFail(str(error)) from None
+        self._task.args = {"credentials": found, **arguments}
+        result = super().run(tmp, task_vars)
+        return result  # noqa: RET504 - a test looks for the gate's own call

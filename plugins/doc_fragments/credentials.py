@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The option `credentials` (module_utils/redact.py, OPTION) of the modules that ask a mirror."""
+"""The option `credentials` (module_utils/base/redact.py, OPTION) of the modules that ask a mirror."""
 
 from __future__ import annotations
 

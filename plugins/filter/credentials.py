@@ -48,8 +48,8 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpuwright.node.plugins.module_utils.redact import CredentialsError
-from ansible_collections.gpuwright.node.plugins.plugin_utils import credentials
+from ansible_collections.gpuwright.node.plugins.module_utils.base.redact import CredentialsError
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import credentials
 
 
 def _credentials(addresses: list[str], *given: Any) -> list[dict[str, str]]:

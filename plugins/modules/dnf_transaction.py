@@ -83,7 +83,7 @@ others:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_python
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python
 
 _REMEDY = "What to do: correct what is named (dnf check, dnf repolist), then run again. Nothing was changed."
 

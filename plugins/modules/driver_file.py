@@ -55,10 +55,13 @@ EXAMPLES = r"""
 
 RETURN = r"""# """
 
+from typing import cast
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import driver_file, redact
-from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import driver_file
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 
 
 def main() -> None:
@@ -73,7 +76,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    options = {**module.params, "credentials": redact.taken(module)}
+    options = cast("driver_file.Options", {**module.params, "credentials": redact.taken(module)})
     path = options["path"]
     try:
         module.exit_json(changed=driver_file.install(options, module.check_mode))

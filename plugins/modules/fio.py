@@ -125,13 +125,17 @@ verdict:
 """
 
 import errno
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Literal, Optional, Sequence, Tuple, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import block, checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_bench, fio_json
 
-NUMBERS = ("runtime", "ramp", "numjobs", "iodepth")
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+
+NUMBERS: Tuple[Literal["runtime", "ramp", "numjobs", "iodepth"], ...] = ("runtime", "ramp", "numjobs", "iodepth")
 # What keeps a program from being started, and what a person does.
 NOT_STARTED: Dict[Optional[int], Dict[str, str]] = {
     errno.ENOENT: {
@@ -193,12 +197,44 @@ def main() -> None:
     module.exit_json(changed=False, **checks.with_verdict(result))
 
 
-def prove(params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:
+class Options(TypedDict):
+    """The options of the module."""
+
+    directory: str
+    disk_class: str
+    executable: str
+    profile: str
+    size: Optional[str]
+    iodepth: Optional[int]
+    numjobs: Optional[int]
+    runtime: Optional[int]
+    ramp: Optional[int]
+    timeout: Optional[int]
+    expected_read_mb: Optional[float]
+    expected_write_mb: Optional[float]
+    expected_iops: Optional[float]
+
+
+class _Answer(TypedDict):
+    disk_class: Optional[str]
+    parts: Dict[str, fio_bench.Measured]
+    checks: List[Check]
+
+
+class Answer(_Answer, total=False):
+    """What the module answers, without the verdict."""
+
+    iops: float
+    clat_ns: fio_json.Latency
+    bw_bytes: float
+
+
+def prove(params: Options, check_mode: bool) -> Answer:
     """All checks of one call, and the numbers behind them."""
     directory = fio_bench.safe_directory(params["directory"])
     parts = wanted_parts(params)
     disk_class = block.disk_class(directory) if params["disk_class"] == "auto" else params["disk_class"]
-    result: Dict[str, Any] = {"disk_class": disk_class, "parts": {}, "checks": []}
+    result: Answer = {"disk_class": disk_class, "parts": {}, "checks": []}
     if check_mode:
         result["checks"].append(checks.skipped("fio.runs", "nothing is measured in check mode", "warning"))
         return result
@@ -217,16 +253,17 @@ def prove(params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:
     return result
 
 
-def wanted_parts(params: Dict[str, Any]) -> List[fio_bench.Part]:
+def wanted_parts(params: Options) -> List[fio_bench.Part]:
     """The profile's parts with the caller's changes."""
-    for name in (*NUMBERS, "timeout"):
-        if params[name] is not None and params[name] < (0 if name == "ramp" else 1):
+    numbers = {name: params[name] for name in NUMBERS}
+    for name, number in [*numbers.items(), ("timeout", params["timeout"])]:
+        if number is not None and number < (0 if name == "ramp" else 1):
             raise fio_bench.Refused("{0} must be at least {1}".format(name, 0 if name == "ramp" else 1))
     size = None if params["size"] is None else fio_bench.parse_size(params["size"])
-    return fio_bench.parts_of(params["profile"], size=size, **{name: params[name] for name in NUMBERS})
+    return fio_bench.parts_of(params["profile"], size=size, **numbers)
 
 
-def find_engines(executable: str) -> Tuple[List[str], Optional[checks.Check]]:
+def find_engines(executable: str) -> Tuple[List[str], Optional[Check]]:
     """The engines to try, or the check that says why fio cannot be asked."""
     answer = run.run([executable, "--enghelp"], timeout=20)
     if answer.rc is None:
@@ -236,31 +273,32 @@ def find_engines(executable: str) -> Tuple[List[str], Optional[checks.Check]]:
 
 
 def measure(
-    params: Dict[str, Any],
+    params: Options,
     directory: str,
     parts: Sequence[fio_bench.Part],
     engines: Sequence[str],
     disk_class: Optional[str],
-    result: Dict[str, Any],
+    result: Answer,
 ) -> None:
     """Run the parts and put their numbers and checks into ``result``."""
     kind, _point = block.file_system_of(directory)
-    for part, outcome in fio_bench.measure(params["executable"], directory, parts, engines, params["timeout"]):
-        document = outcome.pop("document")
+    for part, ran in fio_bench.measure(params["executable"], directory, parts, engines, params["timeout"]):
+        document, outcome = ran.pop("document"), ran
         buffered = not outcome["direct"] or kind in CACHED
         if document is None:
             result["checks"].append(
                 checks.incomplete(
                     "fio." + part.name,
-                    outcome["error"],
+                    str(outcome["error"]),
                     evidence=" ".join(outcome["argv"]),
                     action="none",
                     remedy="run the command that is shown by hand, in a directory of its own",
                 )
             )
         else:
-            side = document["write" if part.name == "seqwrite" else "read"]
-            outcome.update(side or {})
+            side = fio_json.side_of(part.name, document)
+            if side:
+                outcome = {**outcome, **side}
             outcome["version"] = document["version"]
             result["checks"] += fio_json.judge(
                 part.name,
@@ -275,15 +313,16 @@ def measure(
         result["parts"][part.name] = outcome
 
 
-def floor_of(params: Dict[str, Any], part: str) -> Optional[float]:
+def floor_of(params: Options, part: str) -> Optional[float]:
     """What the caller wants of a part, in the unit that it is judged in."""
     megabytes = {"seqread": params["expected_read_mb"], "seqwrite": params["expected_write_mb"]}
     if part in megabytes:
-        return None if megabytes[part] is None else megabytes[part] * fio_json.MB
+        wanted = megabytes[part]
+        return None if wanted is None else wanted * fio_json.MB
     return params["expected_iops"]
 
 
-def put_on_top(result: Dict[str, Any], part: fio_bench.Part, side: Optional[fio_json.Measurement]) -> None:
+def put_on_top(result: Answer, part: fio_bench.Part, side: Optional[fio_json.Measurement]) -> None:
     """The numbers people ask for first: operations of the random part, bandwidth of the sequential one."""
     if side is None:
         return
@@ -294,7 +333,7 @@ def put_on_top(result: Dict[str, Any], part: fio_bench.Part, side: Optional[fio_
         result["bw_bytes"] = side["bw_bytes"]
 
 
-def unusable_directory(directory: str, error: OSError) -> checks.Check:
+def unusable_directory(directory: str, error: OSError) -> Check:
     """A file system that cannot be written: read-only is a fault of the host, the rest one of the request."""
     known = fio_json.OUTCOMES.get(error.errno or 0)
     if known is None:

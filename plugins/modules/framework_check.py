@@ -20,7 +20,7 @@ options:
   name:
     description: The framework.
     type: str
-    choices: [pytorch, tensorflow, jax, dali]
+    choices: [pytorch, tensorflow, jax, dali, onnxruntime]
     default: pytorch
   python:
     description: Interpreter of the environment, such as V(/opt/gpuwright/pytorch/bin/python).
@@ -101,20 +101,43 @@ verdict:
 
 import os
 import pathlib
-from typing import Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+
+
+class Options(TypedDict):
+    """The options of the module."""
+
+    name: str
+    python: str
+    expected_version: Optional[str]
+    expect_cuda: bool
+    expected_gpus: Optional[int]
+    timeout: int
+
+
+class Answer(TypedDict):
+    """What the module always answers, without the verdict."""
+
+    seconds: float
+    checks: List[Check]
 
 
 def main() -> None:
     """Read the options, prove, answer."""
     module = AnsibleModule(
         argument_spec={
-            "name": {"type": "str", "default": "pytorch", "choices": sorted(framework.FRAMEWORKS)},
+            "name": {"type": "str", "default": frameworks.DEFAULT, "choices": sorted(frameworks.ABOUT)},
             "python": {"type": "path", "required": True},
             "expected_version": {"type": "str"},
             "expect_cuda": {"type": "bool", "default": True},
@@ -129,16 +152,16 @@ def main() -> None:
 
 
 def prove(
-    params: Dict[str, Any],
+    params: Options,
     ask: Callable[[str, str, float], Any] = framework.ask,
     ask_as_user: Callable[[str, str, float], Any] = framework.ask_as_user,
-) -> Dict[str, Any]:
+) -> Dict[str, object]:
     """Run the framework and judge; ``ask`` is what runs it. As root only what is root's alone is run, and once more as a user."""
     refused = framework.of_others(params["python"]) if os.geteuid() == 0 else None
     if refused:
         return {"seconds": 0.0, "checks": [refused]}
     answer = ask(params["python"], params["name"], params["timeout"])
-    result: Dict[str, Any] = {
+    result: Answer = {
         "seconds": round(answer.seconds, 2),
         "checks": framework.judge(
             params["name"],

@@ -70,11 +70,32 @@ verdict:
 """
 
 import re
-from typing import Any, Callable, Dict
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, cuda_probe
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_probe
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+
+
+class Options(TypedDict):
+    """The options of the module."""
+
+    library: str
+    expected_gpus: Optional[int]
+    min_cuda: Optional[str]
+    timeout: int
+
+
+class Answer(TypedDict, total=False):
+    """What the module answers, without the verdict."""
+
+    devices: List[Dict[str, object]]
+    cuda_version: str
+    checks: List[Check]
 
 
 def main() -> None:
@@ -96,7 +117,7 @@ def main() -> None:
     module.exit_json(changed=False, **checks.with_verdict(prove(params)))
 
 
-def prove(params: Dict[str, Any], ask: Callable[[str, float], cuda_probe.Answer] = cuda_probe.ask) -> Dict[str, Any]:
+def prove(params: Options, ask: Callable[[str, float], cuda_probe.Answer] = cuda_probe.ask) -> Answer:
     """Ask CUDA in a child process and judge; ``ask`` is what asks."""
     answer = ask(params["library"], params["timeout"])
     devices = [
@@ -104,7 +125,7 @@ def prove(params: Dict[str, Any], ask: Callable[[str, float], cuda_probe.Answer]
         for step in answer.steps
         if step["step"] == "device"
     ]
-    result: Dict[str, Any] = {"devices": devices}
+    result: Answer = {"devices": devices}
     for step in answer.steps:
         if step["step"] == "init" and "version" in step:
             result["cuda_version"] = cuda_probe.cuda_version(step["version"])

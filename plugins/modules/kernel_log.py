@@ -84,7 +84,7 @@ verdict:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import kernel_log
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log
 
 
 def main() -> None:

@@ -66,14 +66,537 @@ EXAMPLES = r"""
 
 RETURN = r"""
 facts:
-  description: The observation. Its keys are described in the collection's documentation.
+  description: The observation. The collection's docs/facts.md has all keys.
   returned: always
   type: dict
-  sample:
+  contains:
+    schema:
+      description: "Version of this document."
+      returned: always
+      type: int
+    root:
+      description: "Root of the tree that was observed."
+      returned: always
+      type: str
+    privileged:
+      description: "Whether the observer was root."
+      returned: always
+      type: bool
+    simulated:
+      description: "Whether the node is a simulated one."
+      returned: always
+      type: bool
+    hostname:
+      description: "Name of the machine."
+      returned: always
+      type: str
+    time:
+      description: "When it was observed."
+      returned: always
+      type: str
+    os:
+      description: "Operating system."
+      returned: always
+      type: dict
+      contains:
+        id:
+          description: "The id of a system."
+          returned: always
+          type: str
+        version:
+          description: "The version of a system."
+          returned: always
+          type: str
+        codename:
+          description: "The code name of a system."
+          returned: always
+          type: str
+        name:
+          description: "Name for people."
+          returned: always
+          type: str
+        family:
+          description: "Family of the package manager."
+          returned: always
+          type: str
+        arch:
+          description: "The architecture of a machine."
+          returned: always
+          type: str
+        glibc:
+          description: "Version of the C library."
+          returned: always
+          type: str
+    environment:
+      description: "Kind of machine."
+      returned: always
+      type: dict
+      contains:
+        kind:
+          description: "What the system runs on."
+          returned: always
+          type: str
+        detail:
+          description: "Hypervisor, container engine or board."
+          returned: always
+          type: str
+        systemd:
+          description: "Whether systemd manages the services."
+          returned: always
+          type: bool
+    boot:
+      description: "How the system was booted."
+      returned: always
+      type: dict
+      contains:
+        id:
+          description: "Id of this boot."
+          returned: always
+          type: str
+        efi:
+          description: "Whether it was booted by EFI."
+          returned: always
+          type: bool
+        secure_boot:
+          description: "Whether Secure Boot is enforced."
+          returned: always
+          type: bool
+        signing_key:
+          description: "Key with which DKMS signs modules; null without Secure Boot."
+          returned: always
+          type: dict
+        cmdline:
+          description: "Command line of the kernel."
+          returned: always
+          type: str
     kernel:
-      running: 6.12.107+deb13-amd64
-      next: 6.12.107+deb13-amd64
-    unknown: {}
+      description: "Kernels and NVIDIA's module for them."
+      returned: always
+      type: dict
+      contains:
+        running:
+          description: "Release of the running kernel."
+          returned: always
+          type: str
+        next:
+          description: "Release of the kernel that boots next."
+          returned: always
+          type: str
+        next_source:
+          description: "How that is known."
+          returned: always
+          type: str
+        installed:
+          description: "Releases of the installed kernels, oldest first."
+          returned: always
+          type: list
+          elements: str
+        headers:
+          description: "Releases with headers, oldest first."
+          returned: always
+          type: list
+          elements: str
+        compiler:
+          description: "Compilers."
+          returned: always
+          type: dict
+        loaded:
+          description: "Loaded modules of interest."
+          returned: always
+          type: dict
+        available:
+          description: "Modules that the next kernel has."
+          returned: always
+          type: dict
+        may_boot:
+          description: "NVIDIA's module, or null, for each kernel that may boot by itself."
+          returned: always
+          type: dict
+        initramfs:
+          description: "Initramfs of the next kernel."
+          returned: always
+          type: dict
+    pci:
+      description: "PCI devices."
+      returned: always
+      type: dict
+      contains:
+        gpus:
+          description: "NVIDIA cards that this system drives."
+          returned: always
+          type: list
+          elements: dict
+        nvswitches:
+          description: "NVSwitches."
+          returned: always
+          type: list
+          elements: dict
+        other_gpus:
+          description: "Cards of AMD and Intel."
+          returned: always
+          type: list
+          elements: dict
+        reserved:
+          description: "NVIDIA cards that are reserved for virtual machines."
+          returned: always
+          type: list
+          elements: dict
+        virtual_functions:
+          description: "Number of virtual functions of NVIDIA cards (SR-IOV)."
+          returned: always
+          type: int
+        nvlink5:
+          description: "Whether an InfiniBand function manages an NVLink fabric."
+          returned: always
+          type: bool
+        network_adapters:
+          description: "PCI addresses of Mellanox's adapters."
+          returned: always
+          type: list
+          elements: str
+        vgpus:
+          description: "Those of the cards that are virtual GPUs."
+          returned: always
+          type: list
+          elements: dict
+    display:
+      description: "Desktop and screens."
+      returned: always
+      type: dict
+      contains:
+        desktop:
+          description: "Whether a desktop is installed."
+          returned: always
+          type: bool
+        nvidia_screens:
+          description: "Screens on NVIDIA cards."
+          returned: always
+          type: list
+          elements: dict
+    driver:
+      description: "NVIDIA driver."
+      returned: always
+      type: dict
+      contains:
+        owner:
+          description: "Who brought the driver."
+          returned: always
+          type: str
+        source:
+          description: "Where its packages come from."
+          returned: always
+          type: str
+        packages:
+          description: "Packages of the driver, with their versions."
+          returned: always
+          type: dict
+        loaded_version:
+          description: "Version of the loaded module."
+          returned: always
+          type: str
+        loaded_modules:
+          description: "Kind of the loaded modules."
+          returned: always
+          type: str
+        user_version:
+          description: "Version of the user-space libraries."
+          returned: always
+          type: str
+        libcuda:
+          description: "Path of libcuda."
+          returned: always
+          type: str
+        nvidia_smi:
+          description: "Path of nvidia-smi."
+          returned: always
+          type: str
+        image:
+          description: "Who else looks after the driver."
+          returned: always
+          type: dict
+        lock:
+          description: "What holds the driver's version."
+          returned: always
+          type: dict
+    dkms:
+      description: "DKMS."
+      returned: always
+      type: dict
+      contains:
+        failed:
+          description: "Builds of NVIDIA's module that failed."
+          returned: always
+          type: list
+          elements: dict
+        kernels:
+          description: "Kernels with a module built by DKMS, oldest first."
+          returned: always
+          type: list
+          elements: str
+        boot_entries:
+          description: "Entry of the boot menu for each kernel, where a build failed."
+          returned: always
+          type: dict
+    smi:
+      description: "Answer of nvidia-smi; null where it was not run."
+      returned: always
+      type: dict
+      contains:
+        rc:
+          description: "Exit status; null where it did not run to its end."
+          returned: always
+          type: int
+        seconds:
+          description: "How long it took (s)."
+          returned: always
+          type: float
+        error:
+          description: "Why there is no usable answer."
+          returned: always
+          type: str
+        data:
+          description: "Its document."
+          returned: always
+          type: dict
+        mig_devices:
+          description: "MIG profiles by UUID of the card."
+          returned: where it applies
+          type: dict
+    cuda:
+      description: "CUDA toolkits and cuDNN."
+      returned: always
+      type: dict
+      contains:
+        toolkits:
+          description: "CUDA toolkits, oldest first."
+          returned: always
+          type: list
+          elements: dict
+        cudnn:
+          description: "CuDNN libraries."
+          returned: always
+          type: list
+          elements: dict
+    containers:
+      description: "Container engines and NVIDIA's toolkit for them."
+      returned: always
+      type: dict
+      contains:
+        docker:
+          description: "Docker."
+          returned: always
+          type: dict
+        toolkit:
+          description: "NVIDIA Container Toolkit."
+          returned: always
+          type: dict
+        containerd:
+          description: "Containerd."
+          returned: always
+          type: dict
+        podman:
+          description: "Podman."
+          returned: always
+          type: dict
+    python:
+      description: "Python interpreters."
+      returned: always
+      type: dict
+      contains:
+        interpreters:
+          description: "Interpreters of the system, oldest first."
+          returned: always
+          type: list
+          elements: dict
+        venv:
+          description: "Whether python3 can make virtual environments."
+          returned: always
+          type: bool
+    environments:
+      description: "Virtual environments by path."
+      returned: always
+      type: dict
+    disks:
+      description: "File systems."
+      returned: always
+      type: list
+      elements: dict
+    memory:
+      description: "Memory."
+      returned: always
+      type: dict
+      contains:
+        total_bytes:
+          description: "Size (bytes)."
+          returned: always
+          type: int
+    cpus:
+      description: "Number of processors that are online."
+      returned: always
+      type: int
+    packages:
+      description: "Package manager."
+      returned: always
+      type: dict
+      contains:
+        manager:
+          description: "Package manager."
+          returned: always
+          type: str
+        interrupted:
+          description: "Whether an installation was interrupted."
+          returned: always
+          type: bool
+        interrupted_detail:
+          description: "What it left."
+          returned: always
+          type: str
+        busy:
+          description: "Process that changes packages now."
+          returned: always
+          type: str
+        broken_sources:
+          description: "What cannot be read of the package sources."
+          returned: where it applies
+          type: list
+          elements: str
+        holds:
+          description: "Held packages."
+          returned: always
+          type: list
+          elements: str
+        sources:
+          description: "Package sources."
+          returned: always
+          type: list
+          elements: dict
+        installed:
+          description: "Installed packages of interest, with their versions."
+          returned: always
+          type: dict
+        duplicates:
+          description: "Packages that are there in two versions (dnf)."
+          returned: where it applies
+          type: list
+          elements: str
+        streams:
+          description: "Enabled module streams (dnf)."
+          returned: where it applies
+          type: dict
+    services:
+      description: "Units of systemd."
+      returned: always
+      type: dict
+    fabric:
+      description: "NVSwitch fabric and RDMA."
+      returned: always
+      type: dict
+      contains:
+        manager_stale:
+          description: "Whether the running Fabric Manager is older than its program."
+          returned: always
+          type: bool
+        modules_loaded:
+          description: "Loaded modules of interest."
+          returned: always
+          type: list
+          elements: str
+        modules_at_boot:
+          description: "Modules of interest that are loaded at each boot."
+          returned: always
+          type: list
+          elements: str
+        peermem_module:
+          description: "Name of nvidia-peermem for the next kernel."
+          returned: always
+          type: str
+    sessions:
+      description: "Sessions of users."
+      returned: always
+      type: dict
+      contains:
+        display:
+          description: "Whether a graphical session is open."
+          returned: always
+          type: bool
+    seals:
+      description: "Seals by component."
+      returned: always
+      type: dict
+    proof:
+      description: "Record of the last proof."
+      returned: always
+      type: dict
+    lock:
+      description: "Lock of the run at work."
+      returned: always
+      type: dict
+    history:
+      description: "What the node keeps to find its way back."
+      returned: always
+      type: dict
+      contains:
+        drivers:
+          description: "Versions of the drivers that worked, newest first."
+          returned: always
+          type: list
+          elements: str
+        failed:
+          description: "Drivers that a run returned from, newest first."
+          returned: always
+          type: list
+          elements: dict
+        original:
+          description: "Driver that was there before gpuwright."
+          returned: where it applies
+          type: dict
+        proven:
+          description: "Version of the driver that was proven last."
+          returned: where it applies
+          type: str
+        states:
+          description: "Drivers that worked, newest first."
+          returned: where it applies
+          type: list
+          elements: dict
+        brought:
+          description: "Packages that gpuwright brought."
+          returned: where it applies
+          type: list
+          elements: str
+        files:
+          description: "Files that gpuwright wrote and that are there."
+          returned: where it applies
+          type: list
+          elements: str
+        environments:
+          description: "Virtual environments that gpuwright made."
+          returned: where it applies
+          type: list
+          elements: str
+        streams:
+          description: "Module streams of dnf that were enabled before the first run."
+          returned: where it applies
+          type: dict
+        services:
+          description: "Units that are sealed."
+          returned: where it applies
+          type: list
+          elements: str
+        components:
+          description: "Components that are sealed."
+          returned: where it applies
+          type: list
+          elements: str
+        copies:
+          description: "Kept package files."
+          returned: where it applies
+          type: list
+          elements: str
+    unknown:
+      description: "Reason by fact for what could not be seen."
+      returned: always
+      type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -82,7 +605,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import mach
 
 
 def main() -> None:
-    """Read the options, observe, answer. The actions of this collection send the same without this shell, see plugin_utils/script.py."""
+    """Read the options, observe, answer. The actions of this collection send the same without this shell, see actions/script.py."""
     module = AnsibleModule(
         argument_spec={
             "root": {"type": "path", "default": "/"},

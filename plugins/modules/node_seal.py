@@ -124,13 +124,41 @@ removed:
 """
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import continuation, remembering, sealing, seals
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
+from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    history_writer,
+    resume,
+    sealing,
+    seals,
+)
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, FailedDriver, Proof
+
+
+class Options(TypedDict):
+    """The options of the module."""
+
+    state: str
+    seals: dict[str, sealing.Wanted]
+    proof: Proof | None
+    owner: str
+    remember: DriverState | None
+    gave_way: FailedDriver | None
+    alone: bool
+    brings: dict[str, str]
+    takes_over: str | None
+    failed: bool
+    lock_seconds: int
+    root: str
+    timeout: float
+
 
 # When a seal was written is no difference of its content.
 _VOLATILE = ("written",)
@@ -159,7 +187,7 @@ def drop_dead_lock(host: Host, owner: str | None, check: bool) -> None:
 
 
 def begin(
-    host: Host, wanted: dict[str, Any], owner: str, lock_seconds: float, check: bool, alone: bool = False
+    host: Host, wanted: dict[str, sealing.Wanted], owner: str, lock_seconds: float, check: bool, alone: bool = False
 ) -> list[str]:
     """Take the lock, and put a mark in place of the seals of what will change; the paths that are written."""
     _refuse_newer(host, sorted(wanted))
@@ -167,9 +195,9 @@ def begin(
     conflict = sealing.lock_conflict(lock, owner, time.time())
     if conflict:
         raise seals.SealError(conflict)
-    paths = [seals.path_of(component) for component in sorted(wanted)]
+    named = [seals.path_of(component) for component in sorted(wanted)]
     if check:
-        return ([] if lock and lock.get("owner") == owner else [seals.LOCK]) + paths
+        return ([] if lock and lock.get("owner") == owner else [paths.LOCK]) + named
     new = sealing.take_lock(host, owner, lock_seconds)
     for component, given in sorted(wanted.items()):
         try:
@@ -177,29 +205,29 @@ def begin(
         except seals.SealError:
             present = None
         sealing.write_object(host, seals.path_of(component), sealing.begun(component, given, present, alone))
-    return ([seals.LOCK] if new else []) + paths
+    return ([paths.LOCK] if new else []) + named
 
 
-def start(host: Host, given: dict[str, Any], check: bool) -> tuple[list[str], list[str]]:
+def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
     """All that comes before the first change; the paths that are written, and those that are removed."""
     drop_dead_lock(host, given["takes_over"], check)
     written = begin(host, given["seals"], given["owner"], given["lock_seconds"], check, given["alone"])
     if not check:
         brings = given["brings"] if given["alone"] else None
-        remembering.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
-    removed = continuation.drop(host, check)
+        history_writer.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
+    removed = resume.drop(host, check)
     if given["alone"]:
         removed += release(host, given["owner"], check)
     return written, removed
 
 
-def _same(old: dict[str, Any] | None, new: dict[str, Any]) -> bool:
+def _same(old: seals.Record | None, new: seals.Record) -> bool:
     return old is not None and {k: v for k, v in old.items() if k not in _VOLATILE} == {
         k: v for k, v in new.items() if k not in _VOLATILE
     }
 
 
-def seal(host: Host, wanted: dict[str, Any], check: bool) -> list[str]:
+def seal(host: Host, wanted: dict[str, sealing.Wanted], check: bool) -> list[str]:
     """Write the seals that are not there as they should be; their paths."""
     _refuse_newer(host, sorted(wanted))
     units = {unit for given in wanted.values() for unit in (given.get("manages") or {}).get("services") or []}
@@ -221,16 +249,16 @@ def seal(host: Host, wanted: dict[str, Any], check: bool) -> list[str]:
     return written
 
 
-def prove(host: Host, proof: dict[str, Any], check: bool) -> list[str]:
+def prove(host: Host, proof: Proof, check: bool) -> list[str]:
     """Write the record of the proof when it differs; its path."""
     record = dict(proof, schema=seals.SCHEMA)
     if proof.get("verdict") == "pass" and not check:
-        remembering.works(host, proof.get("driver"))
+        history_writer.works(host, proof.get("driver"))
     if seals.read_proof(host) == record:
         return []
     if not check:
-        sealing.write_object(host, seals.PROOF, record)
-    return [seals.PROOF]
+        sealing.write_object(host, paths.PROOF, record)
+    return [paths.PROOF]
 
 
 def release(host: Host, owner: str, check: bool) -> list[str]:
@@ -240,7 +268,7 @@ def release(host: Host, owner: str, check: bool) -> list[str]:
         return []
     if not check:
         sealing.release_lock(host, owner)
-    return [seals.LOCK]
+    return [paths.LOCK]
 
 
 def main() -> None:
@@ -274,15 +302,15 @@ def main() -> None:
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)
             if not module.check_mode:
-                remembering.end(host, packages.installed(host))
+                history_writer.end(host, packages.installed(host))
         elif given["state"] == "proven":
             written = prove(host, given["proof"], module.check_mode)
         elif given["state"] == "removed":
-            removed = remembering.forget(host, module.check_mode)
+            removed = history_writer.forget(host, module.check_mode)
         else:
             removed = release(host, given["owner"], module.check_mode)
             if given["failed"]:
-                removed += continuation.drop(host, module.check_mode)
+                removed += resume.drop(host, module.check_mode)
     except seals.SealError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:

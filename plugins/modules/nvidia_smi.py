@@ -148,11 +148,33 @@ verdict:
 """
 
 import time
-from typing import Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, TypedDict, cast
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_brake, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_brake, smi_judge, smi_messages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.smi_judge import Expected
+
+
+class _Answer(TypedDict):
+    exit_code: Optional[int]
+    seconds: float
+    gpus: List[Card]
+    checks: List[Check]
+
+
+class Answer(_Answer, total=False):
+    """What the module answers, without the verdict."""
+
+    driver_version: Optional[str]
+    cuda_version: Optional[str]
+    attached_gpus: Optional[int]
+
 
 # Options whose name in the judge's expectations differs.
 EXPECTATIONS = {
@@ -212,7 +234,7 @@ def main() -> None:
     module.exit_json(changed=False, **checks.with_verdict(prove(module.params)))
 
 
-def prove(params: Dict[str, Any], runner: Callable[..., run.Result] = run.run) -> Dict[str, Any]:
+def prove(params: Mapping[str, Any], runner: Callable[..., run.Result] = run.run) -> Answer:
     """Ask once, more often where a card brakes, and judge; ``runner`` is what runs a program."""
     ends = time.monotonic() + params["timeout"]
 
@@ -223,18 +245,20 @@ def prove(params: Dict[str, Any], runner: Callable[..., run.Result] = run.run) -
     answer = ask()
     data, ran = smi_messages.read_answer(answer.rc, answer.out, answer.err, answer.seconds, answer.error)
     # Not `rc`: Ansible takes a task with an rc that is not 0 for failed.
-    result: Dict[str, Any] = {"exit_code": answer.rc, "seconds": round(answer.seconds, 3), "gpus": [], "checks": [ran]}
+    result: Answer = {"exit_code": answer.rc, "seconds": round(answer.seconds, 3), "gpus": [], "checks": [ran]}
     if data is not None:
         smi_brake.settle(data, lambda: smi_messages.read_answer(*ask()[:3])[0])
-        for name in ("driver_version", "cuda_version", "attached_gpus", "gpus"):
-            result[name] = data[name]
-        result["checks"] += smi.judge(data, expectations(params))
+        result["driver_version"] = data["driver_version"]
+        result["cuda_version"] = data["cuda_version"]
+        result["attached_gpus"] = data["attached_gpus"]
+        result["gpus"] = data["gpus"]
+        result["checks"] += smi_judge.judge(data, expectations(params))
     elif params["expected_gpus"]:
         result["checks"].append(unseen(params["expected_gpus"]))
     return result
 
 
-def unseen(count: int) -> checks.Check:
+def unseen(count: int) -> Check:
     """The cards that are expected and of which nothing can be said."""
     return checks.incomplete(
         "gpu.count",
@@ -245,9 +269,10 @@ def unseen(count: int) -> checks.Check:
     )
 
 
-def expectations(params: Dict[str, Any]) -> Dict[str, Any]:
+def expectations(params: Mapping[str, Any]) -> Expected:
     """The caller's expectations under the judge's names; what was not given is absent."""
-    return {name: params[option] for option, name in EXPECTATIONS.items() if params[option] is not None}
+    given = {name: params[option] for option, name in EXPECTATIONS.items() if params[option] is not None}
+    return cast("Expected", given)
 
 
 if __name__ == "__main__":

@@ -25,11 +25,10 @@ options:
     choices: [up, plan, upgrade, rollback, remove, validate, doctor]
   components:
     description:
-      - Plan these components only, for a role that is used alone; an empty list means all of them. The task then fails only where the plan
-        cannot be carried out, and not where the node is not healthy.
+      - Plan these components only, by the names of their roles, for a role that is used alone; an empty list means all of them. The task
+        then fails only where the plan cannot be carried out, and not where the node is not healthy.
     type: list
     elements: str
-    choices: [repair, nvidia_driver, nouveau_blacklist, mig, cuda, container_toolkit, frameworks, reboot]
 seealso:
   - module: gpuwright.node.node_facts
   - module: gpuwright.node.package_index
@@ -96,6 +95,18 @@ remove:
 restore:
   description: What returning to a remembered driver takes, with C(packages), C(install), C(remove), C(hold) and C(unhold), or nothing.
   type: dict
+  returned: always
+work:
+  description: What each component does first, by its name; see C(plugin_utils/model/work.py).
+  type: dict
+  returned: always
+package_manager:
+  description: The node's package manager, C(apt) or C(dnf); nothing where it has neither.
+  type: str
+  returned: always
+package_family:
+  description: The family of the node's system by its packages, C(debian) or C(redhat); nothing where it is of neither.
+  type: str
   returned: always
 packages:
   description: Exact version by package name.

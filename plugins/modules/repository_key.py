@@ -75,10 +75,13 @@ previous:
   sample: []
 """
 
+from typing import cast
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import keyring, openpgp, redact
-from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import keyring, openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 
 
 def main() -> None:
@@ -96,8 +99,9 @@ def main() -> None:
     )
     credentials = redact.taken(module)
     url, path = redact.text(module.params["url"]), module.params["path"]
+    options = cast("keyring.Options", {**module.params, "credentials": credentials})
     try:
-        module.exit_json(**keyring.install({**module.params, "credentials": credentials}, module.check_mode))
+        module.exit_json(**keyring.install(options, module.check_mode))
     except openpgp.KeyFileError as exc:
         module.fail_json(
             msg="The key from {0} is not accepted: {1}. If the owner of the repository changed its key, check that with the owner and "

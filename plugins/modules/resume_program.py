@@ -65,7 +65,7 @@ refused:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import program
+from ansible_collections.gpuwright.node.plugins.module_utils.base import program
 
 
 def main() -> None:

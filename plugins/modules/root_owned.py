@@ -43,7 +43,7 @@ RETURN = r"""# """
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership
 
 
 def main() -> None:

@@ -62,6 +62,10 @@ sealed:
   type: list
   elements: str
   returned: with O(state=converged)
+measure:
+  description: What the proof after it measures, for the role C(validate).
+  type: dict
+  returned: with O(state=converged)
 verdict:
   description: One of C(pass), C(fail), C(incomplete).
   type: str

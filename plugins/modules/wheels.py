@@ -13,6 +13,8 @@ description:
   - Each package has one index that it may come from. An index that is named takes the place of those of the host's pip.
   - Of the host's pip configuration only the machine's own counts (C(/etc/pip.conf)), not a user's file or variables such as
     E(PIP_INDEX_URL).
+  - User and password of an index are those of the variables that named the mirrors (C(gpuwright_mirrors)), unless O(credentials) is
+    given.
   - It goes by the proxy of the node, that of the task's variables (E(https_proxy)), of apt or of dnf.
   - Writes C(gpuwright-wheels.txt) into the environment, which says with hashes what it is made of.
 options:
@@ -60,6 +62,11 @@ options:
     type: list
     elements: str
     default: []
+  pip:
+    description:
+      - Version that the environment's own pip is brought to first where it is older, from O(dependencies_url). On Python 3.8, for
+        which there is none newer, V(25.0) is enough.
+    type: str
   record:
     description: Whether C(gpuwright-wheels.txt) is written. It takes a pip of version 22.2 or newer.
     type: bool
@@ -99,6 +106,11 @@ gave_up:
   returned: failure
   type: bool
   sample: true
+untouched:
+  description: Whether pip gave up before it began to install, so that the environment has what it had.
+  returned: failure
+  type: bool
+  sample: true
 installed:
   description: What was installed now, by name and version. Empty where everything was there already, or where nothing is recorded.
   returned: success
@@ -107,9 +119,12 @@ installed:
   sample: [torch==2.14.1+cu130, filelock==4.2.11]
 """
 
+from typing import cast
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact, wheels
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 _WHEEL = {
     "name": {"type": "str", "required": True},
@@ -130,11 +145,12 @@ def main() -> None:
             "dependencies_url": {"type": "str"},
             "credentials": redact.OPTION,
             "from_source": {"type": "list", "elements": "str", "default": []},
+            "pip": {"type": "str"},
             "record": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
-    options = {**module.params, "credentials": redact.taken(module)}
+    options = cast("wheels.Options", {**module.params, "credentials": redact.taken(module)})
     if module.check_mode:
         known = bool(options["wheels"])
         as_locked = known and wheels.as_locked(options)
@@ -142,7 +158,7 @@ def main() -> None:
     try:
         module.exit_json(**wheels.install(options))
     except wheels.PipError as exc:
-        module.fail_json(msg=str(exc), gave_up=exc.gave_up)
+        module.fail_json(msg=str(exc), gave_up=exc.gave_up, untouched=exc.untouched)
     except OSError as exc:
         module.fail_json(
             msg="Expected to write to {0}. Found: {1}. What to do: run as root.".format(

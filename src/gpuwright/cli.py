@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpuwright import console, continuation, exits, paths
+from gpuwright import console, exits, paths, resume
 from gpuwright.errors import CommandError
 from gpuwright.parser import command_line, parse, wants_json
 
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         paths.leave_the_callers_places()
         args = parse(words)
         if args.verb != "completion":  # what a shell evaluates
-            continuation.tell_result()
+            resume.tell_result()
         verb = importlib.import_module(f"gpuwright.commands.{args.verb}")
         return int(verb.run(args))
     except SystemExit as stop:  # argparse, after --help and --version

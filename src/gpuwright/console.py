@@ -65,7 +65,7 @@ def without_credentials(text: str) -> str:
 def redact() -> Any:
     """The collection's one module for it, which reports and nodes use too. Imported late: a broken installation has none."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.module_utils import redact
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 
     return redact
 
@@ -87,7 +87,7 @@ def error(text: str, suggestions: Iterable[str] = ()) -> None:
         note(f"  hint: {clean(suggestion)}")
 
 
-def json_document(document: Mapping[str, Any]) -> None:
+def json_document(document: Mapping[str, object]) -> None:
     """Print the one JSON document of `--json`."""
     text = json.dumps(redact().document(document), indent=2, sort_keys=False, ensure_ascii=False, default=str)
     # What json leaves as it is although a terminal acts on it; in JSON it stands in a string, or nowhere.

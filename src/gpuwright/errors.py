@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from gpuwright import exits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 class CommandError(Exception):
@@ -21,13 +21,15 @@ class CommandError(Exception):
 
     exit_code: ClassVar[int] = exits.FAILED
 
-    def __init__(self, message: str, suggestions: Iterable[str] = (), conflicts: Iterable[dict[str, Any]] = ()) -> None:
+    def __init__(
+        self, message: str, suggestions: Iterable[str] = (), conflicts: Iterable[Mapping[str, str | None]] = ()
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.suggestions = list(suggestions)
         self.conflicts = list(conflicts)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """The JSON document that `--json` prints in place of a result."""
         if self.conflicts:
             return {"ok": False, "conflicts": self.conflicts}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
+
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record
 
 DONE = 0
 FAILED = 1
@@ -17,8 +20,6 @@ INTERRUPTED = 130
 # Several hosts: the first of these that occurred is the exit code of the run.
 ORDER = (BAD_INPUT, FAILED, REFUSED, REBOOT, DONE)
 
-Record = dict[str, Any]
-
 
 def combine(codes: Iterable[int]) -> int:
     """The exit code of a run from those of its hosts. A run over nothing has done nothing: bad input."""
@@ -26,7 +27,7 @@ def combine(codes: Iterable[int]) -> int:
     return next((code for code in ORDER if code in seen), BAD_INPUT)
 
 
-def of_plan(plan: Mapping[str, Any]) -> int:
+def of_plan(plan: Plan) -> int:
     """The exit code of one host's plan."""
     if plan.get("error"):
         return BAD_INPUT
@@ -35,7 +36,7 @@ def of_plan(plan: Mapping[str, Any]) -> int:
     return DONE if plan.get("ok") or plan.get("skipped") else FAILED
 
 
-def of_status(plan: Mapping[str, Any]) -> int:
+def of_status(plan: Plan) -> int:
     """The exit code of one host of `status`: done where it is as it was sealed and proven, whatever else would be changed there."""
     if plan.get("error"):
         return BAD_INPUT
@@ -44,7 +45,7 @@ def of_status(plan: Mapping[str, Any]) -> int:
     return DONE if plan["status"]["state"] in {"ok", "skip"} else FAILED
 
 
-def of_judgement(record: Mapping[str, Any]) -> int:
+def of_judgement(record: Record) -> int:
     """The exit code of one host that was only looked at (`validate`, `doctor`): its verdict, fail closed.
 
     A wish or a lock that cannot be met is code 3 with every verb. What only keeps `up` from changing the host now is not.
@@ -56,7 +57,7 @@ def of_judgement(record: Mapping[str, Any]) -> int:
     return DONE if record.get("verdict") in {"pass", "skip"} else FAILED
 
 
-def of_result(record: Mapping[str, Any]) -> int:
+def of_result(record: Record) -> int:
     """The exit code of one host after `up`.
 
     A reboot that is still needed leaves the proof incomplete, which is code 4 and no failure; a check that *failed* or

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from gpuwright import (
     console,
-    continuation,
     exits,
     knowledge,
     paths,
@@ -17,6 +16,7 @@ from gpuwright import (
     progress,
     records,
     request,
+    resume,
     runner,
     runs,
     show,
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.lock import Lock
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record
     from gpuwright.request import Request
     from gpuwright.runner import Outcome
-
-Record = dict[str, Any]
 
 
 def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Request:
@@ -64,7 +64,7 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
     run_dir = paths.make_run_directory(args.report)
     with _no_folder_of_a_refusal(run_dir, asked_for=args.report is not None):
         wanted = request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
-        after_boot = continuation.prepare(args, wanted, os.environ)
+        after_boot = resume.prepare(args, wanted, os.environ)
     return replace(wanted, extra_vars={**wanted.extra_vars, "gpuwright_resume": after_boot}) if after_boot else wanted
 
 
@@ -93,7 +93,7 @@ def tell_results(
     wanted: Request,
     outcome: Outcome,
     *,
-    code_of: Callable[[Mapping[str, Any]], int],
+    code_of: Callable[[Record], int],
     fallback_to_plans: bool = False,
 ) -> int:
     """Make the report, show the result of each host and return the exit code of the run.
@@ -107,7 +107,8 @@ def tell_results(
     """
     found = records.results(wanted.run_dir)
     if fallback_to_plans:
-        found = records.plans(wanted.run_dir) | found
+        # What is shown and judged of a result, a plan has by the same names.
+        found = cast("dict[str, Record]", records.plans(wanted.run_dir)) | found
     complete = with_every_host(found, outcome, code_of)
     lost = outcome.unreachable
     for host in lost:
@@ -115,7 +116,11 @@ def tell_results(
     codes = [code_of(record) for record in complete.values()] + [exits.FAILED] * len(lost)
     code = exits.combine(codes)
     ours = {host: record for host, record in complete.items() if record is not found.get(host)}
-    failed = {host: record["failure"]["message"] for host, record in ours.items() if record["verdict"] == "fail"}
+    failed = {
+        host: record["failure"]["message"]
+        for host, record in ours.items()
+        if record["verdict"] == "fail" and record["failure"]
+    }
     make_report(wanted, outcome, failed, [host for host in ours if host not in failed])
     if args.json:
         verdict = exits.verdict_of(code, [str(record.get("verdict")) for record in complete.values()])
@@ -143,14 +148,14 @@ def make_report(wanted: Request, outcome: Outcome, failed: Mapping[str, str], no
 
 
 def with_every_host(
-    found: Mapping[str, Record], outcome: Outcome, code_of: Callable[[Mapping[str, Any]], int]
+    found: Mapping[str, Record], outcome: Outcome, code_of: Callable[[Record], int]
 ) -> dict[str, Record]:
     """The records, and one for every host that was met and left none or no credible one: it is not proven."""
     complete = dict(found)
     for host, record in found.items():
         doubt = outcome.distrust(host)
         if doubt and code_of(record) in {exits.DONE, exits.REBOOT}:
-            complete[host] = record | records.without_record(doubt)
+            complete[host] = {**record, **records.without_record(doubt)}
     for host in outcome.hosts:
         if host not in complete and host not in outcome.unreachable:
             complete[host] = _unfinished(host, outcome)
@@ -160,13 +165,13 @@ def with_every_host(
 def _unfinished(host: str, outcome: Outcome) -> Record:
     """The result of a host without a record: something failed there, or an earlier host stopped the run."""
     if host in outcome.failed:
-        return records.without_record(outcome.failed[host])
+        return cast("Record", records.without_record(outcome.failed[host]))
     if outcome.complete:
-        return records.without_record("the run stopped before it came to this host", "incomplete")
-    return records.without_record("Ansible ended in the middle of the run")
+        return cast("Record", records.without_record("the run stopped before it came to this host", "incomplete"))
+    return cast("Record", records.without_record("Ansible ended in the middle of the run"))
 
 
-def _lock(args: argparse.Namespace) -> dict[str, Any] | None:
+def _lock(args: argparse.Namespace) -> Lock | None:
     if not args.lock:
         return None
     for option in ("want", "wish"):

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.lock import Lock
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Answer, RulesAge
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import Description
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 #: What a file of gzip begins with (RFC 1952).
@@ -44,11 +49,11 @@ class Question:
     arch: str | None = None
     assume: Sequence[str] = ()
     wants: Sequence[str] = ()
-    wish: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] | None = None
+    wish: Mapping[str, object] = field(default_factory=dict)
+    facts: Facts | None = None
 
 
-def resolve(question: Question) -> dict[str, Any]:
+def resolve(question: Question) -> Answer:
     """Ask the resolver; the answer is the contract's JSON of `resolve --json`.
 
     Raises:
@@ -58,60 +63,60 @@ def resolve(question: Question) -> dict[str, Any]:
         from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules
 
         where, wished = _asked(question)
-        answer: dict[str, Any] = resolver.resolve(where, wished, rules.load_rules())
-        return answer
+        return resolver.resolve(where, wished, rules.load_rules())
 
 
-def _asked(question: Question) -> tuple[Situation, Wish]:
+def _asked(question: Question) -> tuple[Machine, Wish]:
     """The machine and the wish of a question, as the resolver takes them."""
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import rules, situation, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import rules, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
 
     table = rules.load_rules()
     wished = wish.Wish.from_variables({"gpuwright_want": list(question.wants), "gpuwright_wish": dict(question.wish)})
     if question.facts is not None:
-        return situation.situation_from_facts(question.facts, wished, table), wished
-    where = situation.situation_from_options(question.gpus, question.os_name, question.arch, question.assume, table)
+        return machine.machine_from_facts(question.facts, wished, table), wished
+    where = machine.machine_from_options(question.gpus, question.os_name, question.arch, question.assume, table)
     return where, wished
 
 
-def find_cards(pattern: str | None, few: int | None = None) -> list[dict[str, Any]]:
+def find_cards(pattern: str | None, few: int | None = None) -> list[Description]:
     """The cards the rules know whose name or PCI id matches; of more than `few`, PyTorch alone of the frameworks.
 
     Raises:
         BadInput: none does.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import catalogue, rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import catalogue
 
-        found: list[dict[str, Any]] = catalogue.find(pattern, rules.load_rules(), few=few)
-        return found
+        return catalogue.find(pattern, rules.load_rules(), few=few)
 
 
 def fleet() -> ModuleType:
     """The collection's module for what a status shows: Ansible alone shows the same."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import fleet
 
     return fleet
 
 
-def rules_age() -> dict[str, Any]:
+def rules_age() -> RulesAge:
     """The date of the rules, and how many days old they are today."""
     paths.make_collection_importable()
     from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
 
-    state: dict[str, Any] = rules.age(rules.load_rules(), date.today())  # noqa: DTZ011 - days, not moments
-    return state
+    return rules.age(rules.load_rules(), date.today())  # noqa: DTZ011 - days, not moments
 
 
-def check_wish(wants: Sequence[str], variables: Mapping[str, Any]) -> None:
+def check_wish(wants: Sequence[str], variables: Mapping[str, object]) -> None:
     """Refuse a wish that cannot be understood before any host is asked.
 
     Raises:
         BadInput: with what is near.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import settings, wish
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
 
         wish.Wish.from_variables({"gpuwright_want": list(wants), "gpuwright_wish": dict(variables)})
         settings.read(variables)
@@ -124,7 +129,7 @@ def refuse_templates(option: str, value: Any) -> None:
         BadInput: there is one.
     """
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import plain
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import plain
 
     for place, text in plain.templates({option: value}):
         raise BadInput(
@@ -141,6 +146,14 @@ def default_wants() -> list[str]:
     return list(wish.DEFAULT_WANTS)
 
 
+def frameworks() -> Mapping[str, About]:
+    """What each framework is called, by the name that `--want` takes."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+
+    return ABOUT
+
+
 def check_cards(names: Iterable[str]) -> None:
     """Refuse the name of a card that does not exist, before any host is asked.
 
@@ -148,7 +161,8 @@ def check_cards(names: Iterable[str]) -> None:
         BadInput: with the names that are near.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus, rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
         for name in names:
             gpus.identify(name, rules.load_rules())
@@ -180,7 +194,7 @@ def aggregate(
         raise Failed(f"the report in {run_dir} cannot be written: {error.strerror or error}") from error
 
 
-def read_variables(name: str) -> dict[str, Any]:
+def read_variables(name: str) -> dict[str, object]:
     """The variables of a `--wish` file.
 
     Raises:
@@ -203,7 +217,7 @@ def read_variables(name: str) -> dict[str, Any]:
     return document
 
 
-def read_facts(name: str) -> dict[str, Any]:
+def read_facts(name: str) -> Facts:
     """An observation that a run wrote. It comes through the same gate as a node's answer.
 
     Raises:
@@ -214,24 +228,23 @@ def read_facts(name: str) -> dict[str, Any]:
 
     document = _read_json(name, "the facts file")
     try:
-        admitted: dict[str, Any] = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
+        admitted: Facts = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
     except gate.Refused as error:
         text = f"the facts file {name} is not an observation of this version of gpuwright: {error}"
         raise BadInput(text, ["a run writes it as facts/HOST.json or facts/HOST.json.gz"]) from None
     return admitted
 
 
-def read_lock(name: str) -> dict[str, Any]:
+def read_lock(name: str) -> Lock:
     """A lock file, checked: this version can hold hosts to it.
 
     Raises:
         BadInput: it is not there, broken, or asks for what this version does not know.
     """
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import lock
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 
-        document: dict[str, Any] = lock.load(name)
-        return document
+        return lock.load(name)
 
 
 def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> list[str]:
@@ -244,7 +257,8 @@ def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> lis
     """
     files = [(each, _read(each, "the file of hashes")) for each in hashes]
     with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import lock, rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 
         where, wished = _asked(question)
         tables = rules.load_rules()
@@ -270,7 +284,7 @@ def _read(name: str, what: str) -> str:
         raise BadInput(f"{what} {name} cannot be read: {reason}") from error
 
 
-def _read_json(name: str, what: str) -> dict[str, Any]:
+def _read_json(name: str, what: str) -> dict[str, object]:
     try:
         document = json.loads(_read(name, what))
     except json.JSONDecodeError as error:
@@ -284,7 +298,7 @@ def _read_json(name: str, what: str) -> dict[str, Any]:
 def _their_bad_input() -> Iterator[None]:
     """The collection's complaints about input, as ours."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput as TheirBadInput
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput as TheirBadInput
 
     try:
         yield

@@ -96,7 +96,7 @@ def leave_the_callers_places() -> None:
     import site
 
     make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership
 
     for name in _PLACES:
         given = os.environ.get(name) or "~"
@@ -120,7 +120,7 @@ def judge_configuration() -> None:
     if os.geteuid() != 0 or os.environ.get("ANSIBLE_CONFIG") or not path.exists() or path.parent.stat().st_mode & 0o002:
         return
     make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership
 
     caller = os.environ.get("SUDO_UID", "")
     found = ownership.offence(str(path), (0, int(caller)) if caller.isdigit() else (0,))
@@ -151,7 +151,7 @@ def make_run_directory(report: str | None) -> Path:
     else:
         path = Path(report).expanduser().absolute()
     make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
     try:
         made = run_directory.make(path)

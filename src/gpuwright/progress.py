@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from gpuwright import console, reasons
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-Event = dict[str, Any]
+    from gpuwright.events import Event, EventData, TaskResult
 
 # Lines of hosts on a terminal; the rest of a fleet is one line of numbers.
 MOST_HOSTS = 12
@@ -139,7 +139,7 @@ class State:
             found[key] = found.get(key, 0) + 1
         return found
 
-    def _result(self, host: str, state: HostState, result: str, data: dict[str, Any]) -> None:
+    def _result(self, host: str, state: HostState, result: str, data: EventData) -> None:
         answer = data.get("res") or {}
         if result == "ok":
             state.downloads |= _downloads(answer)
@@ -152,7 +152,7 @@ class State:
         if state.component and not state.ended:
             self._say(host, state, f"{state.component}: done ({seconds(state.answered - state.since)})")
 
-    def _wait(self, host: str, state: HostState, answer: dict[str, Any]) -> None:
+    def _wait(self, host: str, state: HostState, answer: TaskResult) -> None:
         """A task that asks again: what it waits for, once for each that is in the way."""
         busy = answer.get("busy")
         waits = f"waiting until {busy} ends" if busy else ""
@@ -164,20 +164,20 @@ class State:
         state.said = self.clock()
         self.say(f"[{host}] {words}")
 
-    def _tell(self, host: str, result: dict[str, Any]) -> None:
+    def _tell(self, host: str, result: TaskResult) -> None:
         """What a person has to read before the next task, a line for each entry of a debug message that is a list."""
         said = result.get("msg")
         for line in said if isinstance(said, list) else []:
             self.tell(f"[{host}] {line}")
 
-    def _end(self, host: str, state: HostState, how: str, result: dict[str, Any]) -> None:
+    def _end(self, host: str, state: HostState, how: str, result: TaskResult) -> None:
         reason = reasons.unreachable(result) if how == "unreachable" else reasons.failure(result)
         if not state.ended:
             self._say(host, state, f"{state.component or 'start'}: {how}: {reason}")
         state.ended, state.reason = how, reason
 
 
-def component_of(data: dict[str, Any]) -> str:
+def component_of(data: EventData) -> str:
     """The component an event belongs to, by its role; for the loop's own tasks by their action; else empty."""
     role = str(data.get("role") or "").rpartition(".")[2]
     if role in _SHARED_ROLES:
@@ -187,7 +187,7 @@ def component_of(data: dict[str, Any]) -> str:
     return _STEPS_WITHOUT_ROLE.get(str(data.get("resolved_action") or data.get("task_action") or ""), "")
 
 
-def _downloads(answer: dict[str, Any]) -> dict[str, int]:
+def _downloads(answer: TaskResult) -> dict[str, int]:
     """Bytes that each component downloads, from the answer of the action `plan`; empty from any other task's."""
     found: dict[str, int] = {}
     for change in answer.get("changes") or () if "left_alone" in answer else ():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright.console import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from gpuwright.events import TaskResult
 
 _LIMIT = 400
 
@@ -28,7 +28,7 @@ _SUDO_WRONG = re.compile(r"Incorrect sudo password|Sorry, try again", re.IGNOREC
 _SUDO_DENIED = re.compile(r"is not in the sudoers file|is not allowed to (?:execute|run)", re.IGNORECASE)
 
 
-def unreachable(result: Mapping[str, Any]) -> str:
+def unreachable(result: TaskResult) -> str:
     """Why a host could not be reached."""
     text = _text(result)
     if _NO_PYTHON.search(text):
@@ -42,7 +42,7 @@ def unreachable(result: Mapping[str, Any]) -> str:
     return _shorten(f"cannot be reached by ssh: {detail}")
 
 
-def failure(result: Mapping[str, Any]) -> str:
+def failure(result: TaskResult) -> str:
     """Why a task failed on a host."""
     text = _text(result)
     if _NO_PYTHON.search(text):
@@ -63,7 +63,7 @@ def _privilege(text: str) -> str | None:
     return None
 
 
-def _text(result: Mapping[str, Any]) -> str:
+def _text(result: TaskResult) -> str:
     parts = [result.get("msg"), result.get("module_stderr"), result.get("module_stdout"), result.get("stderr")]
     return clean("\n".join(str(part).strip() for part in parts if part))
 

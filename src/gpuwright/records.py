@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from gpuwright import paths
 from gpuwright.errors import Failed
@@ -11,7 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-Record = dict[str, Any]
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Change, Plan
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Failure, Record
+
+
+class Unproven(TypedDict):
+    """Result of a host that left no credible record."""
+
+    verdict: str
+    checks: list[Check]
+    changes: list[Change]
+    reboot: bool
+    failure: Failure
+
 
 # The contract's keys of one host in the JSON of `plan`, and those of the other verbs.
 PLAN_KEYS = ("changes", "reboot", "download_bytes", "disk_bytes", "stack", "warnings", "why")
@@ -48,44 +61,47 @@ _RESULT_EXTRAS = (
 _OF_STATE = {"ok": "pass", "skip": "skip", "unknown": "incomplete", "incomplete": "incomplete"}
 
 
-def plans(run_dir: Path) -> dict[str, Record]:
+def plans(run_dir: Path) -> dict[str, Plan]:
     """The plans of a run, by host."""
-    return {host: plan for host, plan, _ in _read_all(run_dir / "plans")}
+    return {host: cast("Plan", plan) for host, plan, _ in _read_all(run_dir / "plans")}
 
 
 def results(run_dir: Path) -> dict[str, Record]:
     """The results of a run, by host. Of a host that stays as it is that is its plan."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import records
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 
-    staying = {host: records.ended_in_plan(plan) for host, plan, packed in _read_all(run_dir / "plans") if packed}
-    return staying | {host: record for host, record, _ in _read_all(run_dir / "hosts")}
+    plans = _read_all(run_dir / "plans")
+    staying: dict[str, Record] = {
+        host: records.ended_in_plan(cast("Plan", plan)) for host, plan, packed in plans if packed
+    }
+    return staying | {host: cast("Record", record) for host, record, _ in _read_all(run_dir / "hosts")}
 
 
-def plan_document(plan: Record) -> Record:
+def plan_document(plan: Plan) -> dict[str, object]:
     """One host's plan as `plan --json` gives it."""
     document = {key: plan.get(key) for key in PLAN_KEYS}
-    return document | {key: plan[key] for key in _PLAN_EXTRAS if plan.get(key)} | _simulated(plan)
+    return document | {key: plan.get(key) for key in _PLAN_EXTRAS if plan.get(key)} | _simulated(plan)
 
 
-def result_document(record: Record) -> Record:
+def result_document(record: Record) -> dict[str, object]:
     """One host's result as `up`, `validate` and `doctor` give it with `--json`."""
-    document: Record = {key: record.get(key) for key in RESULT_KEYS}
+    document: dict[str, object] = {key: record.get(key) for key in RESULT_KEYS}
     document["checks"] = document["checks"] or []
     document["changes"] = document["changes"] or []
     document["reboot"] = bool(document["reboot"])
-    return document | {key: record[key] for key in _RESULT_EXTRAS if record.get(key)} | _simulated(record)
+    return document | {key: record.get(key) for key in _RESULT_EXTRAS if record.get(key)} | _simulated(record)
 
 
-def status_document(plan: Record) -> Record:
+def status_document(plan: Plan) -> dict[str, object]:
     """One host's entry in the JSON of `status`."""
-    told: Record = dict(plan["status"])
+    told = plan["status"]
     verdict = _OF_STATE.get(told["state"], "fail")
     extras = ("error", "suggestions", "conflicts", "refusals", "skipped")
-    return {"verdict": verdict, **told} | {key: plan[key] for key in extras if plan.get(key)} | _simulated(plan)
+    return {"verdict": verdict, **told} | {key: plan.get(key) for key in extras if plan.get(key)} | _simulated(plan)
 
 
-def without_record(message: str, verdict: str = "fail") -> Record:
+def without_record(message: str, verdict: str = "fail") -> Unproven:
     """The result of a host that was met and left no credible record: not proven, whatever the reason."""
     return {
         "verdict": verdict,
@@ -96,23 +112,24 @@ def without_record(message: str, verdict: str = "fail") -> Record:
     }
 
 
-def simulated(record: Record) -> bool:
+def simulated(record: Plan | Record) -> bool:
     """Whether the host is a simulated node."""
-    return bool(record.get("simulated") or (record.get("facts_summary") or {}).get("simulated"))
+    summary: object = record.get("facts_summary")
+    return bool(record.get("simulated") or (isinstance(summary, dict) and summary.get("simulated")))
 
 
-def _simulated(record: Record) -> Record:
+def _simulated(record: Plan | Record) -> dict[str, object]:
     return {"simulated": True} if simulated(record) else {}
 
 
-def _read_all(directory: Path) -> Iterator[tuple[str, Record, bool]]:
+def _read_all(directory: Path) -> Iterator[tuple[str, dict[str, object], bool]]:
     """Host, document, and whether it is a packed one.
 
     Raises:
         Failed: one cannot be read.
     """
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
     for path in run_directory.documents(directory):
         record = run_directory.read_json(path)

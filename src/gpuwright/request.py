@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, paths
 from gpuwright.errors import BadInput
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.lock import Lock
     from gpuwright.privilege import Privilege
+
+#: Variables by host, in the group `all`.
+Inventory = dict[str, dict[str, dict[str, dict[str, str | bool]]]]
 
 DEFAULT_FORKS = 25
 _SYSTEM_PYTHON = "/usr/bin/python3"
@@ -46,7 +50,7 @@ class Request:
     run_dir: Path
     inventory: tuple[str, ...] = ()
     limit: str | None = None
-    extra_vars: Mapping[str, Any] = field(default_factory=dict)
+    extra_vars: Mapping[str, object] = field(default_factory=dict)
     user_vars: tuple[str, ...] = ()
     vault_password_file: str | None = None
     ansible_options: tuple[str, ...] = ()
@@ -71,8 +75,8 @@ def build(
     run_dir: Path,
     playbook: str,
     privilege: Privilege,
-    wish: Mapping[str, Any],
-    lock: Mapping[str, Any] | None = None,
+    wish: Mapping[str, object],
+    lock: Lock | None = None,
 ) -> Request:
     """The request of a host verb.
 
@@ -106,10 +110,10 @@ def build(
 
 
 def extra_vars(
-    args: argparse.Namespace, *, run_dir: Path, local: bool, privilege: Privilege, wish: Mapping[str, Any]
-) -> dict[str, Any]:
+    args: argparse.Namespace, *, run_dir: Path, local: bool, privilege: Privilege, wish: Mapping[str, object]
+) -> dict[str, object]:
     """The variables that carry the options into the playbook. What was not given is not set."""
-    variables: dict[str, Any] = {
+    variables: dict[str, object] = {
         "gpuwright_run_dir": str(run_dir),
         "gpuwright_verb": args.verb,
         "gpuwright_full": args.full,
@@ -210,7 +214,7 @@ def _user_variables(request: Request, number: int) -> Path:
     return request.run_dir / "ansible" / f"variables-{number}.yml"
 
 
-def _content(variable: str) -> str | dict[str, Any]:
+def _content(variable: str) -> str | dict[str, object]:
     """What a file says that means the same to Ansible as the word behind `-e`: YAML and JSON as they are, `name=value` read."""
     if variable[:1] in ("[", "{"):
         return variable
@@ -223,10 +227,10 @@ def _content(variable: str) -> str | dict[str, Any]:
         raise BadInput("a variable of -e cannot be read: a quote or an escape in it has no end") from error
 
 
-def local_inventory(has_system_python: bool) -> dict[str, Any]:
+def local_inventory(has_system_python: bool) -> Inventory:
     """The machine one sits at. The system's own Python has the bindings of its package manager."""
     interpreter = _SYSTEM_PYTHON if has_system_python else "{{ ansible_playbook_python }}"
-    host = {
+    host: dict[str, str | bool] = {
         "ansible_connection": "local",
         "ansible_python_interpreter": interpreter,
         "gpuwright_local": True,
@@ -260,9 +264,9 @@ def _file(name: str | None, what: str) -> str | None:
     return str(path)
 
 
-def _write_private(path: Path, document: Mapping[str, Any] | str) -> None:
+def _write_private(path: Path, document: Mapping[str, object] | str) -> None:
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
     path.parent.mkdir(mode=0o700, exist_ok=True)
     run_directory.write(path, (document if isinstance(document, str) else json.dumps(document, indent=1)).encode())

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from gpuwright.events import Event
     from gpuwright.request import Request
-
-Event = dict[str, Any]
 
 # Ansible ends before the first host: these words tell that the options are to blame and not the installation.
 _ABOUT_INPUT = re.compile(
@@ -92,7 +91,7 @@ class Outcome:
         if data.get("resolved_action") in (_OPENS, *_RECORDS):
             self.reported = event.get("event") == "runner_on_ok" and "report" in result
         if data.get("resolved_action") == _OPENS and "suggestions" in result:
-            self.bad_input = BadInput(result["msg"], result["suggestions"])
+            self.bad_input = BadInput(str(result.get("msg")), result["suggestions"])
         if event.get("event") == "runner_on_unreachable":
             self.unreachable.setdefault(host, reasons.unreachable(result))
         elif event.get("event") == "runner_on_failed" and not data.get("ignore_errors"):

@@ -8,13 +8,15 @@ import shutil
 import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from gpuwright import paths
 from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Report
 
 #: Runs that are kept, and for how long, unless somebody asks for less.
 KEEP = 100
@@ -43,7 +45,7 @@ class Run:
     verdict: str | None = None
     hosts: int | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """As `runs --json` has it."""
         keys = ("name", "verb", "started", "verdict", "hosts")
         return {key: getattr(self, key) for key in keys} | {"path": str(self.path)}
@@ -96,7 +98,7 @@ def prune(keep: int = KEEP, days: int = DAYS) -> list[Run]:
     return gone
 
 
-def report_of(run: Run) -> dict[str, Any]:
+def report_of(run: Run) -> Report:
     """The report of a run.
 
     Raises:
@@ -110,7 +112,7 @@ def report_of(run: Run) -> dict[str, Any]:
         ) from error
     if not isinstance(report, dict) or not isinstance(report.get("hosts"), dict):
         raise BadInput(f"{run.path / 'report.json'} is no report of gpuwright")
-    return report
+    return cast("Report", report)
 
 
 def _is_ours(path: Path) -> bool:

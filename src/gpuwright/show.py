@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from gpuwright import console, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-Record = dict[str, Any]
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Change, Plan
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record, Returned
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Refusal, RulesAge, Why
+
+    Document = TypeVar("Document", Plan, Record)
 
 _TROUBLE = ("fail", "incomplete", "warn")
 
@@ -62,7 +67,7 @@ _MOST_UNREACHABLE = 20
 
 
 def plans(
-    found: Mapping[str, Record], unreachable: Mapping[str, str], failed: Mapping[str, str], *, why: bool = False
+    found: Mapping[str, Plan], unreachable: Mapping[str, str], failed: Mapping[str, str], *, why: bool = False
 ) -> None:
     """Show the plans of all hosts; those with the same plan together. With `why` the reasons of each decision too."""
     for hosts, plan in _grouped(found, _PLAN_PARTS):
@@ -104,7 +109,7 @@ def hosts_not_worked_on(unreachable: Mapping[str, str], failed: Mapping[str, str
         console.out(f"  … and {len(rows) - _MOST_UNREACHABLE} more hosts; all of them are in the report")
 
 
-def conflicts(rows: Iterable[Mapping[str, Any]]) -> None:
+def conflicts(rows: Iterable[Refusal]) -> None:
     """Show why something cannot be done, each reason once with its remedy."""
     for text, remedy in dict.fromkeys((str(row.get("text")), row.get("remedy")) for row in rows):
         console.out(console.paragraph(text, bullet="- "))
@@ -112,7 +117,7 @@ def conflicts(rows: Iterable[Mapping[str, Any]]) -> None:
             console.out(console.paragraph(f"remedy: {remedy}", indent=6))
 
 
-def because(rows: Iterable[Mapping[str, Any]]) -> None:
+def because(rows: Iterable[Why]) -> None:
     """Show the reasons of decisions with their rules."""
     for row in rows:
         console.out(console.paragraph(f"{row.get('text')} [{row.get('rule')}]", bullet="- "))
@@ -124,7 +129,7 @@ class Sources:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
-    def mark(self, row: Mapping[str, Any]) -> str:
+    def mark(self, row: Why) -> str:
         """The reference of a reason: " [2]"; nothing for one without a source."""
         source = _without_addresses(str(row.get("source") or ""))
         return f" [{self._numbers.setdefault(source, len(self._numbers) + 1)}]" if source else ""
@@ -142,14 +147,14 @@ def _without_addresses(source: str) -> str:
     return re.sub(r" \([^()]*(?:\([^()]*\)[^()]*)*, \d{4}(?:-\d\d)*\)", "", source)
 
 
-def rules_age(state: Mapping[str, Any] | None) -> None:
+def rules_age(state: RulesAge | None) -> None:
     """Say of when the rules are that answered."""
     if state:
         days = state["age_days"]
         console.out(f"rules of {state['generated']}, {'1 day' if days == 1 else f'{days} days'} old")
 
 
-def warnings(record: Mapping[str, Any]) -> None:
+def warnings(record: Plan | Record) -> None:
     """Show the warnings of a host, each once, and how many it had before; see told.py."""
     for text in dict.fromkeys(str(row.get("text")) for row in record.get("warnings") or ()):
         console.out(console.paragraph(f"{console.colour('warning', 'yellow')}: {text}"))
@@ -158,9 +163,9 @@ def warnings(record: Mapping[str, Any]) -> None:
         console.out(f"  {count} {'warning' if count == 1 else 'warnings'} as in the last run (-v shows them)")
 
 
-def _grouped(found: Mapping[str, Record], parts: Sequence[str]) -> list[tuple[list[str], Record]]:
+def _grouped(found: Mapping[str, Document], parts: Sequence[str]) -> list[tuple[list[str], Document]]:
     """Hosts whose records read the same, largest group first; what is not shown does not count."""
-    groups: dict[str, tuple[list[str], Record]] = {}
+    groups: dict[str, tuple[list[str], Document]] = {}
     for host, record in found.items():
         shown = {key: record.get(key) for key in parts} | {"cards": _hardware(record)}
         if "verdict" in parts:
@@ -170,18 +175,18 @@ def _grouped(found: Mapping[str, Record], parts: Sequence[str]) -> list[tuple[li
     return sorted(groups.values(), key=lambda group: (-len(group[0]), group[0][0]))
 
 
-def _trouble(record: Record) -> list[Record]:
+def _trouble(record: Plan | Record) -> list[Check]:
     checks = [check for check in record.get("checks") or () if check.get("status") in _TROUBLE]
     return sorted(checks, key=lambda check: _TROUBLE.index(check["status"]))
 
 
-def _title(hosts: Sequence[str], record: Record) -> str:
+def _title(hosts: Sequence[str], record: Plan | Record) -> str:
     count = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
     marker = " (simulated)" if records.simulated(record) else ""
     return console.colour(console.names(hosts), "bold") + count + marker
 
 
-def _plan(hosts: Sequence[str], plan: Record) -> None:
+def _plan(hosts: Sequence[str], plan: Plan) -> None:
     console.out(_title(hosts, plan) + _hardware(plan))
     if plan.get("error"):
         console.out(console.paragraph(f"bad input: {plan['error']}"))
@@ -199,8 +204,9 @@ def _plan(hosts: Sequence[str], plan: Record) -> None:
     _changes(plan)
 
 
-def _hardware(plan: Record) -> str:
-    cards = [str(card.get("name")) for card in plan.get("gpus") or () if isinstance(card, dict)]
+def _hardware(plan: Plan | Record) -> str:
+    gpus: Iterable[object] = plan.get("gpus") or ()
+    cards = [str(card.get("name")) for card in gpus if isinstance(card, dict)]
     return f": {console.one_line(', '.join(counted(cards)))}" if cards else ""
 
 
@@ -209,7 +215,7 @@ def counted(names: Sequence[str]) -> list[str]:
     return [f"{names.count(name)} × {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
 
 
-def _changes(plan: Record) -> None:
+def _changes(plan: Plan) -> None:
     changes = plan.get("changes") or []
     if not changes:
         if plan.get("ok", True):
@@ -221,10 +227,14 @@ def _changes(plan: Record) -> None:
     ]
     console.out(console.table(rows, ("component", "action", "from", "to", "reason")))
     _packages(changes)
-    for key in ("leaves", "files", "services"):
-        named = dict.fromkeys(name for row in changes for name in row.get(key) or ())
-        if named:
-            console.out(f"  {key}: {', '.join(map(console.one_line, named))}")
+    touched = {
+        "leaves": [name for row in changes for name in row.get("leaves") or ()],
+        "files": [name for row in changes for name in row.get("files") or ()],
+        "services": [name for row in changes for name in row.get("services") or ()],
+    }
+    for key, names in touched.items():
+        if names:
+            console.out(f"  {key}: {', '.join(map(console.one_line, dict.fromkeys(names)))}")
     installed = plan.get("install") or ()
     with_others = f" for {len(installed)} packages" if installed else ""
     if plan.get("download_bytes") or plan.get("disk_bytes"):
@@ -238,7 +248,7 @@ def _changes(plan: Record) -> None:
     _rescue(plan)
 
 
-def _packages(changes: Sequence[Record]) -> None:
+def _packages(changes: Sequence[Change]) -> None:
     rows = [
         (package["name"], package.get("version") or "unverified", console.size(package.get("download_bytes")))
         for change in changes
@@ -248,7 +258,7 @@ def _packages(changes: Sequence[Record]) -> None:
         console.out(console.table(list(dict.fromkeys(rows)), ("package", "version", "download")))
 
 
-def _sum(found: Mapping[str, Record], unreachable: Mapping[str, str], failed: Mapping[str, str]) -> None:
+def _sum(found: Mapping[str, Plan], unreachable: Mapping[str, str], failed: Mapping[str, str]) -> None:
     total = len(found.keys() | unreachable.keys() | failed.keys())
     if total < 2:
         return
@@ -267,7 +277,8 @@ def _result(hosts: Sequence[str], record: Record) -> None:
     failure = record.get("failure")
     # What the role preflight refused is told as the refusal that it is.
     if failure and failure.get("message") not in [row.get("text") for row in refused]:
-        where = ": ".join(str(failure[key]) for key in ("component", "task") if failure.get(key))
+        places = (failure.get("component"), failure.get("task"))
+        where = ": ".join(place for place in places if place)
         console.out(console.paragraph(f"failed: {where + ': ' if where else ''}{str(failure.get('message')).strip()}"))
         for line in str(failure.get("output") or "").splitlines():
             console.out(f"    | {console.clean(line)}")
@@ -282,7 +293,7 @@ def _result(hosts: Sequence[str], record: Record) -> None:
     _rescue(record)
 
 
-def _moved(record: Record) -> Iterator[str]:
+def _moved(record: Plan | Record) -> Iterator[str]:
     """What went from one version to another or was repaired, and why."""
     for row in record.get("changes") or ():
         if row["action"] == "repair":
@@ -298,16 +309,16 @@ def _left(record: Record) -> None:
         return
     rows = [(row["component"], row["reason"]) for row in left]
     console.out(console.table(rows, ("left to do", "reason")))
-    resume = record.get("resume") or {}
-    if resume.get("prepared"):
+    resume = record.get("resume")
+    if resume and resume["prepared"]:
         text = f"boot when it suits you: the run goes on by itself then, and its report will be in {resume['report']}"
         console.out(console.paragraph(f"{text} (called off by: sudo systemctl disable {resume['unit']})"))
     else:
-        why = f" ({resume['why_not']})" if resume.get("why_not") else ""
+        why = f" ({resume['why_not']})" if resume and resume["why_not"] else ""
         console.out(console.paragraph(f"after the boot it does not go on by itself{why}"))
 
 
-def _rescue(record: Record) -> None:
+def _rescue(record: Plan | Record) -> None:
     """What to read before a workstation boots with another driver."""
     lines = record.get("rescue") or ()
     if lines:
@@ -316,7 +327,7 @@ def _rescue(record: Record) -> None:
         console.out(console.paragraph(str(line), bullet="- "))
 
 
-def _returned(returned: Mapping[str, Any] | None) -> None:
+def _returned(returned: Returned | None) -> None:
     """What became of a node whose new driver failed."""
     if not returned:
         return
@@ -335,7 +346,7 @@ def _after(record: Record) -> str:
     return ""
 
 
-def _checks(checks: Sequence[Record], trouble: Sequence[Record]) -> None:
+def _checks(checks: Sequence[Check], trouble: Sequence[Check]) -> None:
     if trouble:
         console.out(console.table(_rows(trouble), ("status", "check", "measured", "reason")))
     for remedy in dict.fromkeys(str(check["remedy"]) for check in trouble if check.get("remedy")):
@@ -348,7 +359,7 @@ def _checks(checks: Sequence[Record], trouble: Sequence[Record]) -> None:
         console.out("  " + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
 
 
-def _rows(checks: Sequence[Record]) -> list[tuple[str, str, str, str]]:
+def _rows(checks: Sequence[Check]) -> list[tuple[str, str, str, str]]:
     """A row for each check; the same of several cards is told once, with all of them."""
     cards: dict[tuple[str, str, str, str], list[str]] = {}
     for check in checks:
@@ -361,7 +372,7 @@ def _rows(checks: Sequence[Record]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _measured(check: Record) -> str:
+def _measured(check: Check) -> str:
     measured, expected, unit = check.get("measured"), check.get("expected"), check.get("unit")
     if measured is None:
         return "-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, knowledge
 from gpuwright.show import hosts_not_worked_on, report_place
@@ -10,13 +10,13 @@ from gpuwright.show import hosts_not_worked_on, report_place
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["fleet", "report_place"]
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 
-Record = dict[str, Any]
+__all__ = ["fleet", "report_place"]
 
 
 def fleet(
-    plans: Mapping[str, Record], unreachable: Mapping[str, str], failed: Mapping[str, str], *, each: bool = False
+    plans: Mapping[str, Plan], unreachable: Mapping[str, str], failed: Mapping[str, str], *, each: bool = False
 ) -> None:
     """Show the hosts, equal ones together (each by itself where `each`), those that are not good first, and the fleet by version."""
     of = knowledge.fleet()

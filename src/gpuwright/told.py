@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from gpuwright import paths
 
@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-Record = dict[str, Any]
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Why
+
+    Document = TypeVar("Document", Plan, Record)
 
 
-def only_new(found: Mapping[str, Record]) -> dict[str, Record]:
+def only_new(found: Mapping[str, Document]) -> dict[str, Document]:
     """The records with those of their warnings that their host's last run did not have; `warnings_as_before` counts the others.
 
     What these runs have is remembered for the next one, in the user's state directory.
@@ -28,13 +32,15 @@ def only_new(found: Mapping[str, Record]) -> dict[str, Record]:
     return {host: _without(record, before.get(host) or ()) for host, record in found.items()}
 
 
-def _without(record: Record, known: Collection[str]) -> Record:
+def _without(record: Document, known: Collection[str]) -> Document:
     rows = list(record.get("warnings") or ())
     new = [row for row in rows if _digest(row) not in known]
-    return record | {"warnings": new, "warnings_as_before": len(rows) - len(new)}
+    shown = record.copy()
+    shown["warnings"], shown["warnings_as_before"] = new, len(rows) - len(new)
+    return shown
 
 
-def _digest(row: Mapping[str, Any]) -> str:
+def _digest(row: Why) -> str:
     return hashlib.sha256(str(row.get("text")).encode()).hexdigest()[:16]
 
 
@@ -52,9 +58,9 @@ def _read(path: Path) -> dict[str, list[str]]:
     return {host: digests for host, digests in rows if isinstance(digests, list)}
 
 
-def _write(path: Path, document: Mapping[str, Any]) -> None:
+def _write(path: Path, document: Mapping[str, list[str]]) -> None:
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
     with contextlib.suppress(OSError, run_directory.RefusedError):  # then the next run tells all of them
         run_directory.make(path.parent)

@@ -21,28 +21,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 from tests.sim import engine, node, scenario, settings
 
-from . import witness
+from . import snapshot
 
 _LIMIT_SECONDS = 900
 
 #: Leave the nodes to be looked at after the tests, and take the proven one of an earlier session.
 _KEEP = bool(os.environ.get("GPUWRIGHT_SIM_KEEP"))
-
-#: The roles that are a component of a plan; the others are their helpers, or `preflight` and `validate`.
-COMPONENTS = {
-    "repair",
-    "nvidia_driver",
-    "nouveau_blacklist",
-    "mig",
-    "cuda",
-    "container_toolkit",
-    "frameworks",
-    "reboot",
-}
-
 
 #: Files whose tests take longest together: they begin first, so that no process of pytest is left alone with one at the end.
 _LONGEST = (
@@ -84,18 +72,18 @@ class Run:
     def roles(self) -> list[str]:
         """The roles that ran, each once."""
         assert self.report
-        return witness.roles(self.report)
+        return snapshot.roles(self.report)
 
     @property
     def components(self) -> set[str]:
         """The roles that ran and are a component of the plan."""
-        return set(self.roles) & COMPONENTS
+        return set(self.roles) & COMPONENTS.keys()
 
     @property
     def changed(self) -> int:
         """What Ansible counted as changed on the only host."""
         assert self.report
-        return witness.changed(self.report)
+        return snapshot.changed(self.report)
 
     @property
     def written_plan(self) -> dict[str, Any]:
@@ -150,7 +138,7 @@ class Node:
 
     def tree(self) -> dict[str, str]:
         """Every path with mode, owner, size, time and digest; what is left out is in :data:`witness.EXCEPT`."""
-        return witness.tree(self.name)
+        return snapshot.tree(self.name)
 
     def with_its_tree(self) -> Node:
         """Itself, with the tree that it has now to be compared with at the end of its life."""
@@ -193,7 +181,7 @@ class Node:
         try:
             assert self.comes(moment, process), "the run ended before it could be cut off"
         finally:
-            killed = witness.cut_off(self.name, process)
+            killed = snapshot.cut_off(self.name, process)
         return killed
 
     def comes(self, moment: str, process: subprocess.Popen[bytes]) -> bool:

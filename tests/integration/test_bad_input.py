@@ -14,7 +14,7 @@ import pytest
 from tests.sim import node
 
 from .conftest import Node, Run, gpuwright
-from .traces import traces
+from .footprint import footprint
 
 pytestmark = pytest.mark.sim
 
@@ -37,10 +37,10 @@ def broken(machine: Node, do: str, undo: str) -> Iterator[None]:
 
 def refused(machine: Node, *arguments: str | Path, inventory: Path | None = None) -> dict[str, Any]:
     """The only refusal of `gpuwright up`, which ends with 3 and leaves the node as it was."""
-    before = traces(machine)
+    before = footprint(machine)
     run = gpuwright("up", "--yes", "-i", inventory or machine.inventory, "--json", *arguments)
     assert run.code == run.json["exit"] == 3, str(run)
-    assert traces(machine) == before
+    assert footprint(machine) == before
     assert "Traceback" not in run.stdout + run.stderr
     assert run.host["changes"] == []
     (refusal,) = run.host["refusals"]
@@ -49,23 +49,23 @@ def refused(machine: Node, *arguments: str | Path, inventory: Path | None = None
 
 def failed(machine: Node, *arguments: str) -> Run:
     """A run of `gpuwright up` that ends with 1 before it could change anything."""
-    before = traces(machine)
+    before = footprint(machine)
     run = gpuwright("up", "--yes", "-i", machine.inventory, "--json", *arguments)
     assert run.code == run.json["exit"] == 1, str(run)
-    assert traces(machine) == before
+    assert footprint(machine) == before
     assert "Traceback" not in run.stdout + run.stderr
     return run
 
 
 def test_a_variable_that_cannot_be_meant_is_bad_input(bare: Node) -> None:
-    before = traces(bare)
+    before = footprint(bare)
     run = gpuwright(
         "up", "--yes", "-i", bare.inventory, "-e", '{"cuda_versions": ["99"], "cuda_version": "12.8"}', "--json"
     )
     assert run.code == 2, str(run)
     assert "no CUDA 99" in run.json["error"]
     assert "did you mean cuda_versions?" in run.json["suggestions"]
-    assert traces(bare) == before
+    assert footprint(bare) == before
 
 
 def test_a_node_without_python_is_told_to_install_it(bare: Node) -> None:

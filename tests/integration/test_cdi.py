@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import jinja2
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import CDI_SETTING
-from tests.sim import settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import (
+    CDI_SETTING,
+    cdi_setting,
+)
 
 from .conftest import Node, Proven
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
-_TEMPLATE = settings.CLONE / "roles/container_toolkit/templates/gpuwright-cdi.conf.j2"
 _SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 #: As the packages of Debian's open modules call it.
 _MODULE = "nvidia-current-open"
@@ -38,8 +38,7 @@ def test_the_specification_is_written_for_debians_open_modules(proven: Proven) -
     machine.shell(f"mv {path} {path.replace('nvidia.ko', f'{_MODULE}.ko')}; depmod {kernel}")
     assert _refreshed(machine) == ("exec-condition", False)
 
-    setting = jinja2.Template(_TEMPLATE.read_text()).render(__container_toolkit_module=_MODULE)
-    machine.shell(f"mkdir -p $(dirname {CDI_SETTING}); cat > {CDI_SETTING} <<'END'\n{setting}\nEND")
+    machine.shell(f"mkdir -p $(dirname {CDI_SETTING}); cat > {CDI_SETTING} <<'END'\n{cdi_setting(_MODULE)}END")
     assert _refreshed(machine) == ("success", True)
 
     machine.shell(

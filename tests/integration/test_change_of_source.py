@@ -10,7 +10,7 @@ import pytest
 
 from tests.sim import settings
 
-from . import witness
+from . import snapshot
 from .conftest import Node, Run, command_line, environment, signal_dpkg
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
@@ -126,7 +126,7 @@ def _cut(machine: Node, moment: str) -> None:
     try:
         assert machine.comes(_MOMENTS[moment], process), "it was through before"
     finally:
-        witness.cut_off(machine.name, process)
+        snapshot.cut_off(machine.name, process)
 
 
 @pytest.mark.parametrize("moment", _MOMENTS)

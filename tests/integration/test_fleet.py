@@ -12,7 +12,7 @@ import yaml
 from tests.sim import node
 
 from .conftest import Node, gpuwright
-from .traces import traces
+from .footprint import footprint
 
 pytestmark = pytest.mark.sim
 
@@ -41,10 +41,10 @@ def fleet(container_engine: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def test_a_canary_that_fails_stops_the_rest_and_everybody_is_named(fleet: list[Node], tmp_path: Path) -> None:
     canary, *others = fleet
-    before = [traces(machine) for machine in others]
+    before = [footprint(machine) for machine in others]
     run = gpuwright("up", "--yes", "-i", canary.inventory, "--json", "--report", tmp_path)
     assert run.code == run.json["exit"] == 1, str(run)
-    assert [traces(machine) for machine in others] == before
+    assert [footprint(machine) for machine in others] == before
     hosts = run.json["hosts"]
     assert {name: entry["verdict"] for name, entry in hosts.items()} == {
         canary.name: "fail",

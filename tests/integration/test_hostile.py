@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 from tests.sim import node
 from tests.unit.gate import honest
 

@@ -14,7 +14,7 @@ import yaml
 from tests.sim import settings
 
 from .conftest import Node, Proven, Run, gpuwright
-from .traces import traces
+from .footprint import footprint
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
@@ -45,25 +45,25 @@ def cardless(make_shared_node: Callable[[str, str], Node]) -> Node:
 
 
 def test_a_node_without_cards_is_skipped_and_named(cardless: Node) -> None:
-    before = traces(cardless)
+    before = footprint(cardless)
     run = gpuwright("up", "--yes", "-i", cardless.inventory, "--json")
     assert run.code == 0, str(run)
     assert (run.host["verdict"], run.host["skipped"]) == ("skip", "no NVIDIA GPU, and none is expected")
     assert run.host["changes"] == []
     looked = gpuwright("validate", "-i", cardless.inventory, "--json")
     assert (looked.code, looked.host["verdict"]) == (0, "skip"), str(looked)
-    assert traces(cardless) == before
+    assert footprint(cardless) == before
 
 
 def test_a_node_without_the_cards_that_the_inventory_expects_fails(cardless: Node) -> None:
-    before = traces(cardless)
+    before = footprint(cardless)
     run = gpuwright("up", "--yes", "-i", cardless.inventory, "-e", "gpuwright_gpus_expected=2", "--json")
     assert run.code == 1, str(run)
     (told,) = [entry for entry in run.host["checks"] if entry["status"] == "fail"]
     assert "2 cards are expected" in told["reason"]
     assert told["remedy"]
     assert run.host["changes"] == []
-    assert traces(cardless) == before
+    assert footprint(cardless) == before
 
 
 def test_the_machine_one_sits_at_without_cards_gets_what_needs_none(cardless: Node, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def well(proven: Proven) -> Iterator[Node]:
 
 @pytest.mark.parametrize("kind", ["garbage-smi", "hanging-smi"])
 def test_an_nvidia_smi_that_gives_no_sense_fails_the_node_and_changes_nothing(well: Node, kind: str) -> None:
-    before = traces(well)
+    before = footprint(well)
     well.fault(kind)
     try:
         run = well.up("-e", "gpuwright_command_timeout=4")
@@ -158,12 +158,12 @@ def test_an_nvidia_smi_that_gives_no_sense_fails_the_node_and_changes_nothing(we
     assert run.code == 1, str(run)
     assert trouble(run)["smi.runs"] == "fail"
     assert run.components == set()
-    assert traces(well) == before
+    assert footprint(well) == before
     assert "Traceback" not in run.stdout + run.stderr
 
 
 def test_a_card_that_fell_off_the_bus_fails_the_node_and_changes_nothing(well: Node) -> None:
-    before = traces(well)
+    before = footprint(well)
     well.fault("fallen-off-bus")
     try:
         run = well.up()
@@ -172,7 +172,7 @@ def test_a_card_that_fell_off_the_bus_fails_the_node_and_changes_nothing(well: N
     assert run.code == 1, str(run)
     assert trouble(run)["smi.runs"] == "fail"
     assert run.components == set()
-    assert traces(well) == before
+    assert footprint(well) == before
 
 
 def test_a_disk_test_that_fails_leaves_the_node_unproven_with_the_evidence(well: Node) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Node, gpuwright
-from .traces import traces
+from .footprint import footprint
 
 pytestmark = pytest.mark.sim
 
@@ -92,7 +92,7 @@ def test_a_version_that_the_index_lacks_is_refused_with_those_that_are_there(
 ) -> None:
     machine, _file = locked
     missing = lock(folder, "driver=580.95.05", "container-toolkit=1.19.0")
-    before = traces(machine)
+    before = footprint(machine)
     for run in (machine.plan("--lock", str(missing)), machine.up("--lock", str(missing))):
         assert run.code == 3, str(run)
         told = [row["text"] for row in run.host["refusals"] if row["rule"] == "index-version"]
@@ -101,20 +101,20 @@ def test_a_version_that_the_index_lacks_is_refused_with_those_that_are_there(
         assert "580.178.04-1, 580.126.20-1" in told[0]
         assert "the lock has container-toolkit=1.19.0" in told[1]
         assert all(row["remedy"] for row in run.host["refusals"])
-    assert traces(machine) == before
+    assert footprint(machine) == before
 
 
 def test_a_lock_of_another_system_is_refused_with_what_differs(locked: tuple[Node, Path], folder: Path) -> None:
     machine, _file = locked
     other = lock(folder, "driver", "cuda=12.8", system="ubuntu-24.04")
-    before = traces(machine)
+    before = footprint(machine)
     run = machine.up("--lock", str(other))
     assert run.code == 3, str(run)
     first = run.host["conflicts"][0]
     assert first["rule"] == "lock.node"
     assert "system ubuntu-24.04, here debian-13" in first["text"]
     assert "gpuwright resolve" in first["remedy"]
-    assert traces(machine) == before
+    assert footprint(machine) == before
 
 
 def test_a_bare_playbook_takes_a_lock_from_a_file_on_the_controller(locked: tuple[Node, Path]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from .conftest import Node, gpuwright
-from .traces import traces
+from .footprint import footprint
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
@@ -75,14 +75,14 @@ def amd(make_shared_node: Callable[[str, str], Node]) -> Node:
 
 
 def test_a_machine_with_amds_card_alone_is_named_and_left_as_it_is(amd: Node) -> None:
-    before = traces(amd)
+    before = footprint(amd)
     run = gpuwright("up", "--yes", "-i", amd.inventory, "--json")
     assert run.code == 0, str(run)
     assert run.host["verdict"] == "skip"
     assert run.host["skipped"].startswith("no NVIDIA GPU, and none is expected; nothing is set up for AMD")
     assert "1002:744c" in run.host["skipped"]
     assert run.host["changes"] == []
-    assert traces(amd) == before
+    assert footprint(amd) == before
 
 
 @pytest.fixture(scope="module")

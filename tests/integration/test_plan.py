@@ -10,7 +10,7 @@ import pytest
 
 from gpuwright import console
 
-from . import witness
+from . import snapshot
 from .conftest import Node, Run, gpuwright
 
 pytestmark = pytest.mark.sim
@@ -47,7 +47,7 @@ def planned(bare: Node) -> Planned:
 
 def test_a_plan_of_a_bare_node_changes_nothing_on_it(planned: Planned) -> None:
     assert len(planned.before) > 10_000
-    assert witness.differences(planned.before, planned.after) == {}
+    assert snapshot.differences(planned.before, planned.after) == {}
 
 
 def test_the_plan_of_a_bare_node_names_every_change(planned: Planned) -> None:
@@ -114,7 +114,7 @@ def test_the_plan_for_people_says_the_same(planned: Planned) -> None:
 
 @pytest.mark.parametrize("whose", ["another controller", "another run here"])
 def test_up_leaves_a_node_alone_that_somebody_else_works_on(bare: Node, whose: str) -> None:
-    owner = "somebody@elsewhere:4711" if whose == "another controller" else witness.living_owner()
+    owner = "somebody@elsewhere:4711" if whose == "another controller" else snapshot.living_owner()
     lock = {"owner": owner, "since": "2026-01-01T00:00:00Z", "expires": "2099-01-01T00:00:00Z"}
     bare.shell(f"mkdir -p /run/gpuwright; echo '{json.dumps(lock)}' > /run/gpuwright/lock.json")
     before = bare.tree()
@@ -126,7 +126,7 @@ def test_up_leaves_a_node_alone_that_somebody_else_works_on(bare: Node, whose: s
         assert run.written_plan["takes_over"] is None
         assert run.components == set()
         assert json.loads(bare.shell("cat /run/gpuwright/lock.json")) == lock
-        assert witness.differences(before, bare.tree()) == {}
+        assert snapshot.differences(before, bare.tree()) == {}
     finally:
         bare.shell("rm -f /run/gpuwright/lock.json")
 
@@ -137,7 +137,7 @@ def test_a_repository_that_somebody_else_signed_is_refused_before_any_change(mak
     before = machine.tree()
     run = machine.up()
     assert run.code in (1, 3), str(run)
-    assert witness.differences(before, machine.tree()) == {}
+    assert snapshot.differences(before, machine.tree()) == {}
     assert "sign" in run.stdout.lower() or "key" in run.stdout.lower()
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.sim import node, settings
 
-from . import witness
+from . import snapshot
 from .conftest import Node, command_line, environment, signal_dpkg
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
@@ -117,7 +117,7 @@ def test_a_dpkg_that_was_killed_while_the_run_went_on_is_not_held_against_the_dr
         assert machine.comes(moment, process), "it was through before"
         assert process.wait(600) == 1
     finally:
-        witness.kill(process)
+        snapshot.kill(process)
     assert f"{other}-1" not in _versions(machine), "the run did not go back by itself"
     _heal(machine, "a dpkg that was killed")
     again = machine.plan(*_WANT, "--want", f"driver={other}")
@@ -145,7 +145,7 @@ def test_the_next_run_heals_a_way_back_that_was_cut_off_between_two_packages(mac
         )
         _power(machine, process)
     finally:
-        witness.kill(process)
+        snapshot.kill(process)
     assert f"{newest}-1" in _versions(machine), "nothing is left to do"
     _heal(machine, "a way back")
 
@@ -174,7 +174,7 @@ def _interrupt(machine: Node, cut: Cut, after: float) -> bool:
         _END[cut.kind](machine, process)
         return True
     finally:
-        witness.kill(process)
+        snapshot.kill(process)
         machine.shell(f"umount {_ARCHIVES} 2>/dev/null || true")
 
 
@@ -210,12 +210,12 @@ def _comes(machine: Node, cut: Cut, after: float, process: subprocess.Popen[byte
 
 def _power(machine: Node, process: subprocess.Popen[bytes]) -> None:
     node.power_cut(machine.name)
-    witness.kill(process)
+    snapshot.kill(process)
 
 
 def _connection(machine: Node, process: subprocess.Popen[bytes]) -> None:
     """The controller is gone; what it started on the node goes on for a while, alone."""
-    witness.kill(process)
+    snapshot.kill(process)
     time.sleep(random.uniform(0, 3))  # noqa: S311 (no secret)
 
 
@@ -226,7 +226,7 @@ def _disk(machine: Node, process: subprocess.Popen[bytes]) -> None:
 
 
 _END = {
-    "kill": lambda machine, process: witness.cut_off(machine.name, process),
+    "kill": lambda machine, process: snapshot.cut_off(machine.name, process),
     "power": _power,
     "connection": _connection,
     "disk": _disk,

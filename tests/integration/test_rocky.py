@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from . import witness
+from . import snapshot
 from .conftest import Node, Run, gpuwright
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
@@ -104,7 +104,7 @@ def machine(bare: Node, planned: object, rpms: object) -> Node:
 def test_a_plan_of_the_bare_node_changes_nothing_on_it(planned: tuple[Run, dict[str, str], dict[str, str]]) -> None:
     _run, before, after = planned
     assert len(before) > 5_000
-    differences = witness.differences(before, after)
+    differences = snapshot.differences(before, after)
     # Whoever reads rpm's database, `rpm -qa` as well, touches sqlite's index of readers; its content stays.
     (was, now) = differences.pop("/var/lib/rpm/rpmdb.sqlite-shm", ("", ""))
     assert (was or "").split("\t")[-1] == (now or "").split("\t")[-1]

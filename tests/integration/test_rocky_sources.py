@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from . import witness
+from . import snapshot
 from .conftest import Node
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
@@ -74,7 +74,7 @@ def named_by_doctor(machine: Node) -> list[str]:
 
 def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
     """Paths that differ, but sqlite's index of readers of rpm's database."""
-    return set(witness.differences(before, after)) - {"/var/lib/rpm/rpmdb.sqlite-shm"}
+    return set(snapshot.differences(before, after)) - {"/var/lib/rpm/rpmdb.sqlite-shm"}
 
 
 @pytest.mark.parametrize("case", _STOPS.values(), ids=_STOPS)

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
 from tests.sim import settings
 
-from . import witness
-from .conftest import COMPONENTS, Controller, Node
+from . import snapshot
+from .conftest import Controller, Node
 
 pytestmark = pytest.mark.sim
 
@@ -73,6 +74,11 @@ USES = [
     ),
     Use("reboot", there=every("test -d /sys/module/nvidia && ! test -d /sys/module/nouveau")),
     Use("mig", {"mig_layout": {"all": "3g.40gb,3g.40gb"}}, there=every("nvidia-smi -L | grep 'MIG 3g'")),
+    Use(
+        "gpu_settings",
+        {"gpu_settings_cards": {"all": {"power_limit": 350}}},
+        there=every("nvidia-smi --query-gpu=power.limit --format=csv,noheader | grep 350.00"),
+    ),
     Use("cuda", {"cuda_versions": ["13.0"]}, there=every("test -x /usr/local/cuda-13.0/bin/nvcc")),
     Use(
         "container_toolkit",
@@ -135,7 +141,7 @@ def machine(
 
 
 def test_every_public_role_is_used_here() -> None:
-    assert {use.role for use in USES} == COMPONENTS | {"validate"}
+    assert {use.role for use in USES} == {*COMPONENTS, "validate"}
 
 
 def test_a_role_that_only_refuses_finds_nothing_on_a_sound_machine(machine: Machine) -> None:
@@ -148,7 +154,7 @@ def test_in_check_mode_the_roles_say_what_they_would_do_and_do_nothing(machine: 
     said = machine.play(*(use.role for use in USES), arguments=("--check", "--diff"), **variables)
     assert changed(said) > 0
     assert "nvidia_driver: install" in said
-    assert [path for path in witness.differences(before, machine.node.tree()) if not path.startswith(_LOOKS)] == []
+    assert [path for path in snapshot.differences(before, machine.node.tree()) if not path.startswith(_LOOKS)] == []
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.role)
@@ -217,7 +223,7 @@ def test_roles_leave_a_machine_without_cards_as_it_is_and_say_so(
     make_node: Callable[..., Node], controller: Controller
 ) -> None:
     machine = Machine(make_node("nocards", "no-gpu"), "apt", controller)
-    said = machine.play(*(use.role for use in USES if use.role != "mig"))
+    said = machine.play(*(use.role for use in USES if use.role not in ("mig", "gpu_settings")))
     assert changed(said) == 0
     assert "is left as it is: no NVIDIA GPU, and none is expected" in said
 

@@ -10,8 +10,8 @@ import pytest
 from tests.sim import repository, runfile
 
 from .conftest import Node, Run
+from .footprint import footprint
 from .leftovers import leftovers
-from .traces import traces
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
 
@@ -54,12 +54,12 @@ def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
 
 
 def test_a_file_without_a_checksum_is_refused_before_any_change(machine: Node) -> None:
-    before = traces(machine)
+    before = footprint(machine)
     run = machine.up("--want", f"driver={_OLD}", "--want", "driver-source=runfile")
     assert run.code == 3, str(run)
     assert "no checksum is known" in str(run)
     assert "nvidia_driver_runfile_sha256" in str(run)
-    assert traces(machine) == before
+    assert footprint(machine) == before
 
 
 def test_a_file_with_another_checksum_is_not_run(machine: Node) -> None:
@@ -203,12 +203,12 @@ def test_where_it_does_not_work_its_owner_is_named_and_nothing_is_installed(imag
         "rmmod nvidia; cd /lib/modules; mkdir /root/aside; cp -a --parents */updates /root/aside; rm -r */updates;"
         " for kernel in *; do depmod $kernel; done"
     )
-    before = traces(machine)
+    before = footprint(machine)
     for wanted in (("--want", "driver"), ("--want", "driver-source=preinstalled")):
         run = machine.up(*wanted)
         assert run.code == 3, str(run)
         assert "NVIDIA's DGX OS" in str(run)
-    assert traces(machine) == before
+    assert footprint(machine) == before
 
 
 # --- back, and gone ---------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 from tests.sim import node, repository, runfile, settings
 from tests.sim.engine import docker
 
-from . import witness
+from . import snapshot
 from .conftest import Node, Run, command_line, environment
 from .guarded import MIRROR_HOST, PROXY_HOST, PROXY_PORT, asked, guarded
 
@@ -60,7 +60,7 @@ def in_folder(folder: Path) -> set[tuple[str, str]]:
     return {
         (str(path.relative_to(folder)), name)
         for path in folder.rglob("*")
-        for name in named(str(path) + (witness.content(path).decode(errors="replace") if path.is_file() else ""))
+        for name in named(str(path) + (snapshot.content(path).decode(errors="replace") if path.is_file() else ""))
     }
 
 
@@ -111,17 +111,27 @@ class Processes(threading.Thread):
             # Before and after: one that was just forked has its parent's words still, and one that ended has none any more.
             before = command.read_bytes()
             words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            theirs = self._theirs(path, before, command.read_bytes())
+            shown = named(words)
+            if not shown or words.endswith(self._except_for):
+                return
+            if path.name == "environ":
+                shown -= self._theirs(before, command.read_bytes(), *self._ancestors(path.parent))
         except OSError:
             return
-        if not words.endswith(self._except_for):
-            self.found |= {(" ".join(words.split(" ")[:2]), name) for name in named(words) - theirs}
+        self.found |= {(f"{before!r}: {' '.join(words.split(' ')[:2])}", name) for name in shown}
 
     @staticmethod
-    def _theirs(path: Path, *commands: bytes) -> set[str]:
+    def _ancestors(process: Path) -> Iterator[bytes]:
+        """The command lines of those that started a process: what pip starts (`lsb_release`, where it is there) has pip's variables."""
+        while process.name not in ("0", "1"):
+            parent = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+            process = process.with_name(parent)
+            if process.is_dir():
+                yield (process / "cmdline").read_bytes()
+
+    @staticmethod
+    def _theirs(*commands: bytes) -> set[str]:
         """What may stand in variables, which root and the caller alone may read: what the caller set, and of root's pip the proxy."""
-        if path.name != "environ":
-            return set()
         pip = any(b"\0-m\0pip\0" in command for command in commands)
         return {"environment", "proxy"} if pip else {"environment"}
 

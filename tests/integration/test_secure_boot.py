@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from . import witness
+from . import snapshot
 from .conftest import Node
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
@@ -25,7 +25,7 @@ def test_a_key_that_is_not_enrolled_is_refused_then_waited_for_then_used(make_no
     assert "mokutil --import /var/lib/shim-signed/mok/MOK.der" in refusal["remedy"]
     assert "Enroll MOK" in refusal["remedy"]
     assert "driver-source=distro" in refusal["remedy"]
-    assert witness.differences(before, machine.tree()) == {}
+    assert snapshot.differences(before, machine.tree()) == {}
 
     # What the steps say, with a password that nobody keeps.
     machine.shell("apt-get -qy install dkms && mkdir -p /etc/dkms/framework.conf.d && dkms generate_mok")
@@ -47,4 +47,4 @@ def test_a_key_that_is_not_enrolled_is_refused_then_waited_for_then_used(make_no
     assert "secure-boot" not in {warning["rule"].rpartition(".")[2] for warning in done.written_plan["warnings"]}
     for path in (done.report, waiting.report):
         assert path
-        assert all(b"secret" not in witness.content(file) for file in path.rglob("*") if file.is_file())
+        assert all(b"secret" not in snapshot.content(file) for file in path.rglob("*") if file.is_file())

@@ -14,17 +14,19 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import openpgp
-from ansible_collections.gpuwright.node.plugins.module_utils import wheels as pip
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels as pip
 from ansible_collections.gpuwright.node.plugins.modules import repository_key
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.sim import repository, settings, wheels
 from tests.sim.engine import docker
 from tests.unit.modules import run_module
 from tests.unit.observe.test_openpgp import SECOND_KEYS, new_key
+from tests.unit.plan.nodes import bare
 
 from .conftest import Node, environment
 
@@ -80,12 +82,15 @@ def play(machine: Node, folder: Path, **changes: Any) -> subprocess.CompletedPro
     """Run the role for PyTorch as the resolver plans it where the mirror is named for the public index."""
     mirrors = {"pytorch": f"{settings.REPOSITORY_URL}/whl", "pypi": _MIRROR}
     wish = Wish.from_variables({"frameworks_wanted": ["pytorch"], "gpuwright_mirrors": mirrors})
-    where = situation_from_options(["H100"], "debian-13", "x86_64", {}, load_rules())
+    where = machine_from_options(["H100"], "debian-13", "x86_64", {}, load_rules())
     (framework,) = resolver.resolve(where, wish, load_rules())["stack"]["frameworks"]
+    stack: Any = {"frameworks": [{**framework, **changes}]}
+    nothing: Any = {"packages": {}, "rebuild": [], "install": []}
+    work = frameworks.COMPONENT.steps["begin"](Context(facts=bare(), stack=stack), nothing)
     variables = {
         "gpuwright_standalone": False,
         "gpuwright_mirrors": mirrors,
-        "gpuwright_plan": {"stack": {"frameworks": [{**framework, **changes}]}},
+        "gpuwright_plan": {"stack": stack, "work": {"frameworks": work}, "package_manager": "apt", **nothing},
     }
     ours = {"name": "Ours", "hosts": "all", "become": True, "gather_facts": False, "vars": variables}
     (folder / "ours.yml").write_text(yaml.safe_dump([{**ours, "roles": ["gpuwright.node.frameworks"]}]))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from .conftest import Controller, Node
-from .traces import traces
+from .footprint import footprint
 
 pytestmark = pytest.mark.sim
 
@@ -23,7 +23,7 @@ def test_in_check_mode_the_playbook_prints_the_plan_and_changes_nothing(
     controller: Controller, make_node: Callable[..., Node]
 ) -> None:
     machine = make_node("check")
-    before = traces(machine)
+    before = footprint(machine)
     said = controller.run(
         "ansible-playbook", "site.yml", "--check", "--diff", "-i", machine.inventory, cwd=controller.clone
     )
@@ -31,7 +31,7 @@ def test_in_check_mode_the_playbook_prints_the_plan_and_changes_nothing(
         assert line in said
     assert "package nvidia-driver-cuda 580." in said
     assert "file /etc/modprobe.d/gpuwright-nouveau.conf" in said
-    assert traces(machine) == before
+    assert footprint(machine) == before
 
 
 def test_the_collection_works_as_galaxy_installs_it(controller: Controller, ready_node: Node) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive
+from tests.unit.plan import nodes
 from tests.unit.resolve.conftest import FACTS
 
 RULES = load_rules()
@@ -60,18 +62,16 @@ def wish_of(question: Question) -> Wish:
     return Wish.from_variables(variables, RULES)
 
 
-def situation_of(question: Question, wish: Wish) -> Situation:
+def situation_of(question: Question, wish: Wish) -> Machine:
     """The machine as the program sees it: described in words, or looked at."""
-    machine = question.machine
-    today = date.fromisoformat(machine["today"])
-    if "facts" in machine:
-        return situation.situation_from_facts(machine["facts"], wish, RULES, today=today, absent=machine["absent"])
-    return situation.situation_from_options(
-        machine["gpus"], machine["os"], machine["arch"], machine["assume"], RULES, today=today
-    )
+    asked = question.machine
+    today = date.fromisoformat(asked["today"])
+    if "facts" in asked:
+        return machine.machine_from_facts(asked["facts"], wish, RULES, today=today, absent=asked["absent"])
+    return machine.machine_from_options(asked["gpus"], asked["os"], asked["arch"], asked["assume"], RULES, today=today)
 
 
-def answer_to(question: Question) -> dict[str, Any]:
+def answer_to(question: Question) -> Any:
     """The resolver's answer."""
     wish = wish_of(question)
     return resolver.resolve(situation_of(question, wish), wish, RULES)
@@ -98,6 +98,7 @@ TENSORFLOW = [
     if not row["yanked"] and ".post" not in row["version"]
 ]
 JAX = [row for row in naive.rows("jax", "releases") if not row["yanked"]]
+ONNXRUNTIME = [row for row in naive.rows("onnxruntime", "releases") if not row["yanked"]]
 DALI = [row for row in naive.rows("libraries", "dali") if row["real"]]
 
 
@@ -133,6 +134,15 @@ def _dali() -> st.SearchStrategy[str]:
     )
 
 
+def _onnxruntime() -> st.SearchStrategy[str]:
+    versions = [row["version"] for row in ONNXRUNTIME]
+    return st.one_of(
+        st.sampled_from(["onnxruntime", "onnxruntime-gpu", "ort"]),
+        st.sampled_from(versions).map("onnxruntime=={}".format),
+        st.sampled_from(versions).map("onnxruntime>={}".format),
+    )
+
+
 def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
     """What may be wanted, by component."""
     majors = sorted({each.split(".")[0] for each in MINORS})
@@ -163,6 +173,7 @@ def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
         ),
         "jax": _jax(),
         "dali": _dali(),
+        "onnxruntime": _onnxruntime(),
         "python": st.sampled_from(PYTHONS).map("python={}".format),
     }
 
@@ -189,7 +200,7 @@ _days = st.sampled_from(DAYS).map(date.isoformat)
 
 
 @st.composite
-def described(draw: st.DrawFn) -> dict[str, Any]:
+def described(draw: st.DrawFn) -> Any:
     """A machine in words, as --gpu, --os, --arch and --assume give it."""
     optional = {
         "kernel": st.sampled_from(KERNELS),
@@ -218,7 +229,7 @@ def _several(names: Sequence[str]) -> st.SearchStrategy[list[str]]:
 
 
 @st.composite
-def observed(draw: st.DrawFn) -> dict[str, Any]:
+def observed(draw: st.DrawFn) -> Any:
     """A machine that was looked at; parts of what node_facts sees may be unknown."""
     facts = copy.deepcopy(FACTS)
     system = naive.row("systems", "rows", os=draw(st.sampled_from(_SYSTEMS)))
@@ -237,7 +248,7 @@ def observed(draw: st.DrawFn) -> dict[str, Any]:
     facts["python"]["interpreters"] = [{"path": "/usr/bin/python3", "version": each} for each in versions]
     facts["driver"] = draw(_drivers())
     facts["seals"] = draw(_seals())
-    facts["smi"] = draw(st.sampled_from([None, {"data": None}, {"data": {"cuda_version": "12.8", "gpus": []}}]))
+    facts["smi"] = draw(st.sampled_from([None, nodes.smi(rc=9), nodes.smi(cuda="12.8")]))
     facts["containers"]["docker"] = draw(
         st.sampled_from(
             [
@@ -264,15 +275,15 @@ def _devices() -> st.SearchStrategy[list[str]]:
     return st.one_of(_several(named), _several(named), _several(named), _several(only))
 
 
-def _device(number: int, device: str) -> dict[str, Any]:
+def _device(number: int, device: str) -> Any:
     bus = f"00000000:{number + 16:02X}:00.0"
     return {"bus_id": bus, "vendor": "10de", "device": device, "class": "0302", "driver": None}
 
 
 @st.composite
-def _drivers(draw: st.DrawFn) -> dict[str, Any]:
+def _drivers(draw: st.DrawFn) -> Any:
     """The part `driver`: mostly none; else one that works, or packages or a .run file of one that does not."""
-    nothing: dict[str, Any] = copy.deepcopy(FACTS["driver"])
+    nothing: Any = copy.deepcopy(FACTS["driver"])
     if draw(st.integers(0, 2)):
         return nothing
     version = draw(st.sampled_from(BUILDS))
@@ -288,6 +299,7 @@ def _drivers(draw: st.DrawFn) -> dict[str, Any]:
         )
     )
     return {
+        **nothing,
         "owner": owner,
         "source": source,
         "packages": {"nvidia-driver-cuda": f"{version}-1"} if owner == "packages" else {},
@@ -298,7 +310,7 @@ def _drivers(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def _seals(draw: st.DrawFn) -> dict[str, Any]:
+def _seals(draw: st.DrawFn) -> Any:
     """The part `seals`: mostly none; else that of a driver that was put there, or found there, by an earlier run."""
     if draw(st.integers(0, 3)):
         return {}

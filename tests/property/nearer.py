@@ -15,15 +15,27 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from tests.property import naive
-from tests.property.machines import BRANCHES, CUDNN, DALI, JAX, MINORS, NCCL, RELEASES, TENSORFLOW, TENSORRT, TORCH
+from tests.property.machines import (
+    BRANCHES,
+    CUDNN,
+    DALI,
+    JAX,
+    MINORS,
+    NCCL,
+    ONNXRUNTIME,
+    RELEASES,
+    TENSORFLOW,
+    TENSORRT,
+    TORCH,
+)
 from tests.property.naive import within
 
 Works = Callable[[Sequence[str]], bool]
 Key = tuple[Any, ...]
 
 _DRIVER = ("driver", "driver-modules", "driver-source")
-ORDER = ("pytorch", "tensorflow", "jax", "dali", "python", "cudnn", "nccl", "tensorrt", "cuda", *_DRIVER)
-COMPONENTS = ("cuda", "cudnn", "nccl", "tensorrt", "pytorch", "tensorflow", "jax", "dali")
+ORDER = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "python", "cudnn", "nccl", "tensorrt", "cuda", *_DRIVER)
+COMPONENTS = ("cuda", "cudnn", "nccl", "tensorrt", "pytorch", "tensorflow", "jax", "dali", "onnxruntime")
 # More combinations than these take longer than they are worth: then only every n-th is tried.
 _MOST = 1500
 
@@ -121,7 +133,7 @@ def alternatives(want: str) -> list[tuple[Key, str]]:
     """Everything else that may be asked for in place of a want, nearest first; "" leaves it out. The second of a key are the steps."""
     name = naive.component(want)
     spec = want[len(re.split(r"[=<>!~]", want)[0]) :]
-    if name in ("pytorch", "tensorflow", "jax", "dali"):
+    if name in ("pytorch", "tensorflow", "jax", "dali", "onnxruntime"):
         return sorted(_frameworks(name, want, spec))
     version = spec.lstrip("=")
     if not version:
@@ -150,7 +162,7 @@ def _drivers(version: str) -> list[tuple[Key, str]]:
 
 
 def _pythons() -> list[str]:
-    tables = (("pytorch", "releases"), ("tensorflow", "releases"), ("jax", "releases"), ("libraries", "dali"))
+    tables = [(name, "releases") for name in ("pytorch", "tensorflow", "jax", "onnxruntime")] + [("libraries", "dali")]
     found = {python for table in tables for row in naive.rows(*table) for python in row["python"]}
     return sorted(found, key=lambda each: int(each.split(".")[1]))
 
@@ -221,6 +233,8 @@ def _variants(name: str) -> dict[str, list[str]]:
     """The releases of a framework, oldest first, each with its variants."""
     if name == "tensorflow":
         return {version: [] for version in TENSORFLOW}
+    if name == "onnxruntime":
+        return {row["version"]: [] for row in ONNXRUNTIME if row["variant"] == "gpu"}
     if name == "jax":
         return {row["version"]: [each for each in row["extras"] if each in ("cuda12", "cuda13")] for row in JAX}
     if name == "dali":

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Conflict
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import Rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import Situation
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive
 
@@ -31,10 +32,11 @@ _LEAVE_OUT = {
     "TensorFlow": "tensorflow",
     "JAX": "jax",
     "DALI": "dali",
+    "ONNX Runtime": "onnxruntime",
 }
 
 
-def proposed(wants: Sequence[str], conflicts: Iterable[Mapping[str, str]]) -> list[tuple[str, ...]]:
+def proposed(wants: Sequence[str], conflicts: Iterable[Conflict]) -> list[tuple[str, ...]]:
     """The wishes that the conflicts' remedies propose in place of one, the nearest first; a remedy in other words proposes none."""
     found: list[tuple[str, ...]] = []
     for alternative in _alternatives(conflicts):
@@ -44,7 +46,7 @@ def proposed(wants: Sequence[str], conflicts: Iterable[Mapping[str, str]]) -> li
     return found
 
 
-def _alternatives(conflicts: Iterable[Mapping[str, str]]) -> Iterator[list[str]]:
+def _alternatives(conflicts: Iterable[Conflict]) -> Iterator[list[str]]:
     """The steps of each alternative that the conflicts' remedies name."""
     for conflict in conflicts:
         for alternative in re.split(r"[,;] or ", conflict["remedy"]):
@@ -84,10 +86,10 @@ def _replaced(wants: Sequence[str], name: str, spec: str) -> Iterator[str]:
 # wishes that are no list of wants ----------------------------------------------------------------------
 
 
-def each_resolves(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+def each_resolves(plain: Callable[..., Any]) -> Callable[..., Any]:
     """resolver.resolve, which fails where a wish that a refusal proposes is refused as well."""
 
-    def resolve(where: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
+    def resolve(where: Machine, wish: Wish, rules: Rules) -> Any:
         answer = plain(where, wish, rules)
         for other in followed(wish, answer.get("conflicts", ()), rules):
             again = plain(where, other, rules)
@@ -102,7 +104,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "resolve", each_resolves(resolver.resolve))
 
 
-def followed(wish: Wish, conflicts: Iterable[Mapping[str, str]], rules: Rules) -> list[Wish]:
+def followed(wish: Wish, conflicts: Iterable[Conflict], rules: Rules) -> list[Wish]:
     """The wishes that the conflicts' remedies propose in place of one, the nearest first."""
     found = (_followed(wish, steps, rules) for steps in _alternatives(conflicts))
     return [other for other in found if other is not None]

@@ -17,8 +17,14 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import drift, gate, planner, records, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.gate.schema import SchemaError, compile_definitions
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.gate import honest
@@ -102,9 +108,9 @@ RECORDS = [
 ]
 
 
-def schema_at(path: tuple[Any, ...]) -> dict[str, Any]:
+def schema_at(path: tuple[Any, ...]) -> Any:
     """The schema of a place in the facts."""
-    schema: dict[str, Any] = DEFINITIONS["facts"]
+    schema: Any = DEFINITIONS["facts"]
     for key in path:
         schema = container(schema, key)
         schema = (
@@ -115,13 +121,13 @@ def schema_at(path: tuple[Any, ...]) -> dict[str, Any]:
     return resolved(schema)
 
 
-def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+def resolved(schema: Any) -> Any:
     while "$ref" in schema:
         schema = DEFINITIONS[schema["$ref"].removeprefix("#/$defs/")]
     return schema
 
 
-def container(schema: dict[str, Any], key: Any) -> dict[str, Any]:
+def container(schema: Any, key: Any) -> Any:
     """The schema, or the one of several, that has an entry of this name."""
     schema = resolved(schema)
     branches = [container(each, key) for each in schema["anyOf"]] if "anyOf" in schema else [schema]
@@ -131,7 +137,7 @@ def container(schema: dict[str, Any], key: Any) -> dict[str, Any]:
     return (named or fitting)[-1] if named or fitting else {}
 
 
-def allowed(schema: dict[str, Any], depth: int = 3) -> st.SearchStrategy[Any]:
+def allowed(schema: Any, depth: int = 3) -> st.SearchStrategy[Any]:
     """Values that a schema allows, small ones and those at its edges."""
     schema = resolved(schema)
     if "anyOf" in schema:
@@ -142,7 +148,7 @@ def allowed(schema: dict[str, Any], depth: int = 3) -> st.SearchStrategy[Any]:
     return st.one_of([of_type(name, schema, depth) for name in types])
 
 
-def of_type(name: str, schema: dict[str, Any], depth: int) -> st.SearchStrategy[Any]:
+def of_type(name: str, schema: Any, depth: int) -> st.SearchStrategy[Any]:
     if name == "string":
         return text(schema)
     if name in ("integer", "number"):
@@ -157,7 +163,7 @@ def of_type(name: str, schema: dict[str, Any], depth: int) -> st.SearchStrategy[
     return st.booleans() if name == "boolean" else st.none()
 
 
-def text(schema: dict[str, Any]) -> st.SearchStrategy[str]:
+def text(schema: Any) -> st.SearchStrategy[str]:
     most = schema["maxLength"]
     if "pattern" not in schema:
         return st.one_of(st.text(max_size=min(20, most)), st.just("x" * most))
@@ -166,7 +172,7 @@ def text(schema: dict[str, Any]) -> st.SearchStrategy[str]:
     return st.one_of(st.sampled_from(fitting), drawn) if fitting else drawn
 
 
-def entries(schema: dict[str, Any], depth: int) -> st.SearchStrategy[dict[str, Any]]:
+def entries(schema: Any, depth: int) -> st.SearchStrategy[dict[str, Any]]:
     known, required = schema.get("properties", {}), schema.get("required", [])
     fixed = {key: allowed(known[key], max(depth - 1, 0)) for key in required}
     optional = (
@@ -181,7 +187,7 @@ def entries(schema: dict[str, Any], depth: int) -> st.SearchStrategy[dict[str, A
     return st.builds(lambda other, ours: {**other, **ours}, others, made)
 
 
-def at(facts: dict[str, Any], path: tuple[Any, ...]) -> Any:
+def at(facts: Any, path: tuple[Any, ...]) -> Any:
     """What holds a place; None where an earlier change has taken the place away."""
     inner: Any = facts
     for key in path:
@@ -197,7 +203,7 @@ def at(facts: dict[str, Any], path: tuple[Any, ...]) -> Any:
 
 
 @st.composite
-def hostile_facts(draw: st.DrawFn, attacks: bool = True) -> dict[str, Any]:
+def hostile_facts(draw: st.DrawFn, attacks: bool = True) -> Any:
     """Facts of an honest node in which one to four places have another value, or are gone."""
     number, first = draw(st.one_of(st.sampled_from(PLACES), st.sampled_from(RECORDS)))
     others = st.sampled_from([path for each, path in RECORDS if each == number])
@@ -215,9 +221,9 @@ def hostile_facts(draw: st.DrawFn, attacks: bool = True) -> dict[str, Any]:
     return facts
 
 
-def through(facts: dict[str, Any]) -> dict[str, Any]:
+def through(facts: Any) -> Any:
     """The facts as they come out of the gate. Raises gate.Refused."""
-    admitted: dict[str, Any] = json.loads(gate.admit("node_facts", honest.said(facts)))["facts"]
+    admitted: Any = json.loads(gate.admit("node_facts", honest.said(facts)))["facts"]
     return admitted
 
 
@@ -243,7 +249,7 @@ LIBRARY = jsonschema.Draft202012Validator({"$ref": "#/$defs/facts", "$defs": DEF
 
 
 @given(hostile_facts())
-def test_the_gate_allows_what_the_library_allows_and_refuses_the_rest_with_one_sentence(facts: dict[str, Any]) -> None:
+def test_the_gate_allows_what_the_library_allows_and_refuses_the_rest_with_one_sentence(facts: Any) -> None:
     allows = LIBRARY.is_valid(copy.deepcopy(facts))
     told, admitted = "", {}
     try:
@@ -296,7 +302,7 @@ def test_so_it_does_for_the_other_modules(name: str, data: st.DataObject) -> Non
         ({"anyOf": [], "type": "null"}, "nothing stands beside an anyOf"),
     ],
 )
-def test_a_schema_that_is_not_understood_or_has_no_limit_is_an_error(schema: dict[str, Any], told: str) -> None:
+def test_a_schema_that_is_not_understood_or_has_no_limit_is_an_error(schema: Any, told: str) -> None:
     with pytest.raises(SchemaError, match=re.escape(told)):
         compile_definitions({"$defs": {"a": schema}})
 
@@ -314,19 +320,19 @@ WISHES = (
 @pytest.mark.parametrize("verb", ["up", "upgrade", "rollback", "remove", "status"])
 @settings(max_examples=settings().max_examples // 2)
 @given(facts=hostile_facts(attacks=False), number=st.sampled_from((0, 1)), index=st.booleans())
-def test_what_comes_through_can_be_planned(verb: str, facts: dict[str, Any], number: int, index: bool) -> None:
+def test_what_comes_through_can_be_planned(verb: str, facts: Any, number: int, index: bool) -> None:
     try:
         admitted = through(facts)
     except gate.Refused:
         reject()
-    request = planner.Request(host="node", today=date(2026, 11, 20), verb=verb, local=bool(number))
+    request = Request(host="node", today=date(2026, 11, 20), verb=verb, local=bool(number))
     if verb == "remove":
-        planned = planner.take_back(admitted, request)
+        planned = removal.take_back(admitted, request)
         removal.left(admitted, ())
     else:
-        drafted = planner.draft(admitted, WISHES[number], RULES, request)
-        planned = drafted if isinstance(drafted, dict) else planner.finish(drafted, honest.INDEX if index else None)
-    planner.describe(planned)
+        drafted = make_draft(admitted, WISHES[number], RULES, request)
+        planned = drafted if isinstance(drafted, dict) else finish(drafted, honest.INDEX if index else None)
+    document.describe(planned)
     if verb == "status":
         drift.status(admitted, planned)
     records.ended_in_plan(planned)
@@ -334,14 +340,12 @@ def test_what_comes_through_can_be_planned(verb: str, facts: dict[str, Any], num
 
 
 @given(index=allowed(DEFINITIONS["package_index"]), facts=st.sampled_from(FACTS))
-def test_any_answer_of_an_index_that_comes_through_can_be_planned_with(
-    index: dict[str, Any], facts: dict[str, Any]
-) -> None:
+def test_any_answer_of_an_index_that_comes_through_can_be_planned_with(index: Any, facts: Any) -> None:
     index["failed"] = False
     admitted = json.loads(gate.admit("package_index", json.dumps(index)))
-    request = planner.Request(host="node", today=date(2026, 11, 20), verb="up")
-    drafted = planner.draft(through(facts), WISHES[0], RULES, request)
-    assert isinstance(drafted, planner.Draft)
-    planner.absent(drafted, admitted)
-    planner.tightened(drafted, admitted)
-    planner.finish(drafted, admitted)
+    request = Request(host="node", today=date(2026, 11, 20), verb="up")
+    drafted = make_draft(through(facts), WISHES[0], RULES, request)
+    assert isinstance(drafted, Draft)
+    index_query.absent(drafted, admitted)
+    index_query.tightened(drafted, admitted)
+    finish(drafted, admitted)

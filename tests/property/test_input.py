@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, Wish
 from tests.property.machines import RULES, WANTS, Question, answer_to, observed
 
@@ -21,6 +21,8 @@ _words = st.sampled_from(
         "tensorflow-gpu",
         "jax",
         "dali",
+        "onnxruntime",
+        "onnxruntime-gpu",
         "nccl",
         "tensorrt",
         "cuda-compat",

@@ -20,21 +20,14 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import (
-    block,
-    dnf_question,
+from ansible_collections.gpuwright.node.plugins.module_utils.base import block, mig_layout, redact, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     fio_json,
     framework,
     kernel_log,
-    mig_layout,
     module_load,
-    openpgp,
-    private_apt,
-    redact,
-    run,
-    smi,
+    smi_judge,
     smi_messages,
-    wheels,
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     bootloader,
@@ -48,7 +41,13 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     services,
     system,
 )
-from ansible_collections.gpuwright.node.plugins.plugin_utils import judge_kernel_log
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
+    dnf_question,
+    openpgp,
+    private_apt,
+    wheels,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 FIXTURES = Path(__file__).resolve().parents[1] / "unit/prove/fixtures"
@@ -150,7 +149,7 @@ class Parser(NamedTuple):
 
 def _smi(text: str) -> Any:
     data, answered = smi_messages.read_answer(0, text)
-    return [answered, *(smi.judge(data) if data else [])]
+    return [answered, *(smi_judge.judge(data, {}) if data else [])]
 
 
 def _fio(text: str) -> Any:
@@ -159,7 +158,7 @@ def _fio(text: str) -> Any:
 
 
 def _kernel_log(text: str) -> Any:
-    log = {"lines": 1, "whole": True, "why": None, **kernel_log.events(text.split("\n"))}
+    log: Any = {"lines": 1, "whole": True, "why": None, **kernel_log.events(text.split("\n"))}
     return judge_kernel_log.judge(log, RULES)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 
 #: What no text around has, so that what is found again is the planted one.
 secrets = st.text(

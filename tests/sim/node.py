@@ -240,9 +240,10 @@ def free_port() -> int:
 
 def public_key() -> str:
     """The public half of a throw-away key of this clone."""
-    if not settings.KEY.exists():
-        settings.KEY.parent.mkdir(parents=True, exist_ok=True)
-        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpuwright simulated node", "-f", settings.KEY])
+    with settings.locked("key", settings.STATE):
+        if not settings.KEY.exists():
+            settings.KEY.parent.mkdir(parents=True, exist_ok=True)
+            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpuwright simulated node", "-f", settings.KEY])
     return settings.KEY.with_suffix(".pub").read_text()
 
 

@@ -25,6 +25,9 @@ _PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "jax": ("jax", {"__init__": "jax", "numpy": "jax_numpy", "_cards": "cards"}),
     "jax-cuda12-plugin": ("jax_cuda12_plugin", {"_versions": "jax_versions"}),
     "jax-cuda13-plugin": ("jax_cuda13_plugin", {"_versions": "jax_versions"}),
+    "numpy": ("numpy", {"__init__": "numpy", "_cards": "cards"}),
+    "onnxruntime": ("onnxruntime", {"__init__": "onnxruntime", "_cards": "cards"}),
+    "onnxruntime-gpu": ("onnxruntime", {"__init__": "onnxruntime", "_cards": "cards"}),
     "nvidia-dali-cuda120": (
         "nvidia/dali",
         {"__init__": "dali", "fn": "dali_fn", "types": "dali_types", "_cards": "cards"},

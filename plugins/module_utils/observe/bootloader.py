@@ -8,8 +8,8 @@ import os
 import re
 from typing import Iterator, NamedTuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 
 _GRUB_DIRECTORIES = ("/boot/grub", "/boot/grub2")
 _ENTRY_DIRECTORIES = ("/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries")

@@ -7,11 +7,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containers
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
 _LIMIT = 1 << 18
@@ -71,7 +74,7 @@ def _version(host: Host, *names: str) -> str | None:
     return versions.upstream(found) if found else None
 
 
-def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> Containers:
     """The part `containers`. `shown`: systemd's properties of the units."""
     fields = shown.get("docker.service", {})
     version = _version(host, *_ENGINES)

@@ -7,11 +7,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Cuda, Cudnn, Toolkit
 
 _CUDNN_PACKAGE = re.compile(r"^libcudnn(\d+)(?:-cuda-(\d+))?$")
 
@@ -33,9 +36,9 @@ def _packaged_version(host: Host, short: str) -> str | None:
     return versions.upstream(version) if version else None
 
 
-def toolkits(host: Host) -> list[dict[str, str]]:
+def toolkits(host: Host) -> list[Toolkit]:
     """Toolkits below /usr/local, and the distribution's own. A directory without a compiler and without a version is none."""
-    found = {}
+    found: dict[str, Toolkit] = {}
     for path in host.glob("/usr/local/cuda-*"):
         short = os.path.basename(path)[len("cuda-") :]
         if not re.match(r"^\d+(?:\.\d+)+$", short) or not host.isdir(path):
@@ -61,9 +64,9 @@ def _header_version(host: Host, path: str) -> str | None:
     return ".".join(number.group(1) for number in numbers if number) if all(numbers) else None
 
 
-def cudnn(host: Host) -> list[dict[str, Any]]:
+def cudnn(host: Host) -> list[Cudnn]:
     """cuDNN libraries that packages brought, else the one whose header is in place."""
-    found: list[dict[str, Any]] = []
+    found: list[Cudnn] = []
     for name, package in sorted(packages.installed(host).items()):
         named = _CUDNN_PACKAGE.match(name)
         if named:
@@ -85,6 +88,6 @@ def cudnn(host: Host) -> list[dict[str, Any]]:
     return found
 
 
-def observe(host: Host) -> dict[str, Any]:
+def observe(host: Host) -> Cuda:
     """The part `cuda`."""
     return {"toolkits": toolkits(host), "cudnn": cudnn(host)}

@@ -7,9 +7,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Any, Iterable
+from typing import TYPE_CHECKING, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Disk
 
 #: Where installations write. Each may be a file system of its own, or a link that leads to one.
 PLACES = (
@@ -132,7 +135,7 @@ def _space(host: Host, path: str) -> tuple[int | None, int | None, int | None]:
     return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize, space.f_favail if space.f_files else None
 
 
-def _describe(host: Host, mount: dict[str, str], places: list[str]) -> dict[str, Any]:
+def _describe(host: Host, mount: dict[str, str], places: list[str]) -> Disk:
     kind: str | None
     if mount["fstype"] in _NETWORK:
         # A server that is away would keep this question waiting for ever, so it is not asked.
@@ -156,7 +159,7 @@ def _describe(host: Host, mount: dict[str, str], places: list[str]) -> dict[str,
     }
 
 
-def _limited(host: Host, disk: dict[str, Any]) -> list[dict[str, Any]]:
+def _limited(host: Host, disk: Disk) -> list[Disk]:
     """A file system, and apart from it the directories below which a quota lets it look smaller (of a project: XFS, ext4).
 
     A quota of a user does not hold root back, who installs.
@@ -171,14 +174,15 @@ def _limited(host: Host, disk: dict[str, Any]) -> list[dict[str, Any]]:
             directory = os.path.dirname(directory)
         below = directory.startswith(disk["mount"].rstrip("/") + "/")
         size, free, files = _space(host, directory) if below else (None, None, None)
-        own: dict[str, Any] = {
+        own: Disk = {
+            **disk,
             "mount": directory,
             "size_bytes": size,
             "free_bytes": free,
             "free_files": files,
             "places": [],
         }
-        found.setdefault(disk["size_bytes"] if size is None else size, {**disk, **own})["places"].append(place)
+        found.setdefault(disk["size_bytes"] if size is None else size, own)["places"].append(place)
     return list(found.values())
 
 
@@ -202,7 +206,7 @@ def _is_directory(host: Host, mount: dict[str, str]) -> bool:
     return found is None or stat.S_ISDIR(found.st_mode)
 
 
-def observe(host: Host, places: Iterable[str] = ()) -> list[dict[str, Any]]:
+def observe(host: Host, places: Iterable[str] = ()) -> list[Disk]:
     """The part `disks`: each file system once (by its first mount), and whatever holds one of the places that are written to, as
     `PLACES` and the wish (`places`) have them; of these also memory, overlays and images that cannot be written.
     """

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.pci import bus_id
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Display, PciGpu, Screen
 
 _DRM = "/sys/class/drm/"
 
@@ -30,10 +33,10 @@ def _nvidia_cards(host: Host) -> dict[str, str]:
     return cards
 
 
-def screens(host: Host, gpus: list[dict[str, Any]]) -> list[dict[str, str | None]]:
+def screens(host: Host, gpus: list[PciGpu]) -> list[Screen]:
     """Connectors of NVIDIA cards with a screen. Where no driver shows connectors, the card that the firmware booted with counts."""
     cards = _nvidia_cards(host)
-    found: list[dict[str, str | None]] = []
+    found: list[Screen] = []
     for path in host.glob(_DRM + "card*-*"):
         card, _dash, connector = os.path.basename(path).partition("-")
         if card in cards and host.line(path + "/status") == "connected":
@@ -52,7 +55,7 @@ def screens(host: Host, gpus: list[dict[str, Any]]) -> list[dict[str, str | None
     return found
 
 
-def observe(host: Host, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+def observe(host: Host, gpus: list[PciGpu]) -> Display:
     """The part `display`."""
     return {"desktop": is_desktop(host), "nvidia_screens": screens(host, gpus)}
 

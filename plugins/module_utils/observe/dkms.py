@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Dkms, FailedBuild
 
 #: The last lines of a build log that are passed on: make says there what stopped it.
 LOG_LINES = 12
@@ -56,7 +59,7 @@ _NO_ROOM = (
 _TRANSIENT = re.compile("|".join(_NO_ROOM))
 
 
-def failed_build(text: str, path: str) -> dict[str, Any] | None:
+def failed_build(text: str, path: str) -> FailedBuild | None:
     """What the log of a build tells: its module, version and kernel, and its end. None for a text that is no such log.
 
     ``transient``: it was not the source that failed, but the disk or the memory. ``compiler``: the compiler refused the source, and
@@ -78,15 +81,16 @@ def failed_build(text: str, path: str) -> dict[str, Any] | None:
         "end": lines[-LOG_LINES:],
         "transient": transient,
         "compiler": not transient and bool(refused),
+        "left_out": False,
     }
 
 
-def left_out_by(build: Mapping[str, Any]) -> str:
+def left_out_by(build: FailedBuild) -> str:
     """The file in which DKMS is told to leave this build of a module out: for this version and kernel alone."""
     return "/etc/dkms/{module}-{version}-{kernel}.conf".format(**build)
 
 
-def observe(host: Host, kernels: list[str]) -> dict[str, Any]:
+def observe(host: Host, kernels: list[str]) -> Dkms:
     """The part `dkms`. Where a build goes well, DKMS takes its directory away: a log that is still there is one that did not."""
     failed = []
     for path in host.glob(_TREE + "/nvidia*/*/build/make.log", "dkms.failed"):

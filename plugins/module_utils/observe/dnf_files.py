@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Iterator, NamedTuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 
 MAIN = "main"
 _SETTINGS = "/etc/dnf/dnf.conf"

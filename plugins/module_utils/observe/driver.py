@@ -5,11 +5,24 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import image, packages
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Driver,
+        DriverLock,
+        DriverOwner,
+        DriverSource,
+        LoadedModule,
+        Smi,
+        SmiData,
+    )
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import ModuleKind
 
 _PACKAGE = re.compile(
     r"^(?:nvidia-|libnvidia-|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|xserver-xorg-video-nvidia|xorg-x11-(?:drv-)?nvidia|cuda-drivers"
@@ -48,7 +61,7 @@ _PROC_VERSION = re.compile(
 )
 
 
-def parse_proc_version(text: str) -> tuple[str | None, str | None]:
+def parse_proc_version(text: str) -> tuple[str | None, ModuleKind | None]:
     """Version and kind of modules ("open" or "proprietary") of /proc/driver/nvidia/version; None where it does not tell."""
     found = _PROC_VERSION.search(text)
     if not found:
@@ -112,7 +125,7 @@ def _in_flat_repository(host: Host, name: str, version: str) -> bool:
     return False
 
 
-def source_of(host: Host, found: dict[str, packages.Package]) -> str | None:
+def source_of(host: Host, found: dict[str, Package]) -> DriverSource | None:
     """Whose packages these are, "nvidia" or "distro"; None when nothing tells.
 
     In an order of reliability: names that only one has, revisions that only one gives, apt's lists, the maintainer.
@@ -138,7 +151,7 @@ def source_of(host: Host, found: dict[str, packages.Package]) -> str | None:
     return "nvidia" if any(_UBUNTU_REVISION.search(item.version) for item in core.values()) else None
 
 
-def _owner(host: Host, libcuda: str | None, found: dict[str, packages.Package], module: bool) -> str:
+def _owner(host: Host, libcuda: str | None, found: dict[str, Package], module: bool) -> DriverOwner:
     if "packages.installed" in host.unknown_facts:
         host.unknown("driver.owner", "the list of packages could not be read")
         return "unknown"
@@ -156,12 +169,12 @@ def _owner(host: Host, libcuda: str | None, found: dict[str, packages.Package], 
     return "unknown"
 
 
-def observe(host: Host, arch: str | None, kernel: dict[str, Any]) -> dict[str, Any]:
-    """The part `driver`. `kernel`: that part of the observation, for the loaded modules."""
+def observe(host: Host, arch: str | None, loaded: Mapping[str, LoadedModule], lock: DriverLock) -> Driver:
+    """The part `driver`. `loaded`: the loaded modules; `lock`: what holds its version."""
     found = {name: package for name, package in packages.installed(host).items() if is_driver_package(name)}
     libcuda = library(host, arch, "libcuda.so.1")
     version, modules = parse_proc_version(host.read("/proc/driver/nvidia/version", "driver.loaded_version") or "")
-    module = kernel["loaded"].get("nvidia")
+    module = loaded.get("nvidia")
     if module and version is None:
         version = module["version"]
         host.unknown(
@@ -176,7 +189,9 @@ def observe(host: Host, arch: str | None, kernel: dict[str, Any]) -> dict[str, A
             "driver.user_version", "the name of {} tells no version".format(host.realpath(libcuda or ml or ""))
         )
     owner = _owner(host, libcuda, found, module is not None)
-    source = "runfile" if owner == "runfile" else source_of(host, found) if owner == "packages" else None
+    source: DriverSource | None = (
+        "runfile" if owner == "runfile" else source_of(host, found) if owner == "packages" else None
+    )
     if owner == "packages" and source is None:
         host.unknown(
             "driver.source",
@@ -195,12 +210,13 @@ def observe(host: Host, arch: str | None, kernel: dict[str, Any]) -> dict[str, A
         "libcuda": libcuda,
         "nvidia_smi": program,
         "image": image.observe(host),
+        "lock": lock,
     }
 
 
-def ask_smi(host: Host, program: str | None) -> dict[str, Any] | None:
+def ask_smi(host: Host, program: str | None) -> Smi | None:
     """The part `smi`. To be called only where the module is loaded: nvidia-smi would load it."""
-    from ansible_collections.gpuwright.node.plugins.module_utils import smi, smi_brake
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake
 
     if not host.live:
         host.unknown("smi", f"nvidia-smi is not run for the tree {host.root}")
@@ -212,14 +228,15 @@ def ask_smi(host: Host, program: str | None) -> dict[str, Any] | None:
     def ask() -> Result:
         return host.run([program, "-q", "-x"])
 
-    def look() -> smi.SmiData | None:
+    def look() -> SmiData | None:
         try:
             return smi.parse_xml(ask().out)
         except smi.SmiError:
             return None
 
     result = ask()
-    data, error = None, result.error
+    data: SmiData | None = None
+    error = result.error
     try:
         data = smi.parse_xml(result.out)
     except smi.SmiError as exc:

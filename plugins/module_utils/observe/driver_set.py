@@ -9,10 +9,14 @@ it was asked for or came as a dependency.
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Iterable, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver, packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import DriverLock, PackageMove, PinFiles
 
 UNATTENDED_FILE = "/etc/apt/apt.conf.d/52gpuwright-nvidia-driver"
 """What the role nvidia_driver writes for unattended-upgrades."""
@@ -46,7 +50,7 @@ SIMULATION = (
 """Asks the real apt what an upgrade of everything would do; writes nothing, not even apt's own cache."""
 
 
-def members(found: Mapping[str, packages.Package]) -> list[str]:
+def members(found: Mapping[str, Package]) -> list[str]:
     """Names of the set among the installed packages. Pinning packages are no part: they are a lock, not what is locked."""
     seeds = {
         name
@@ -58,7 +62,7 @@ def members(found: Mapping[str, packages.Package]) -> list[str]:
     return sorted(name for name in seeds | kin if not PINNING.match(name) and not _FOLLOWS_KERNEL.match(name))
 
 
-def held(found: Mapping[str, packages.Package], names: list[str]) -> list[str]:
+def held(found: Mapping[str, Package], names: list[str]) -> list[str]:
     """Held packages of the driver's family, in the set (`names`) or not: an earlier lock may have left some."""
     return sorted(
         name for name, package in found.items() if package.hold and (name in names or driver.is_driver_package(name))
@@ -74,12 +78,12 @@ def excluded(host: Host) -> list[str] | None:
     return _PATTERN.findall(lines)
 
 
-def pins(host: Host, found: Mapping[str, packages.Package]) -> dict[str, dict[str, list[str]]]:
+def pins(host: Host, found: Mapping[str, Package]) -> dict[str, PinFiles]:
     """The preference files that each pinning package brought, and those of them that are no longer there.
 
     They are configuration files: dpkg does not bring back one that was removed.
     """
-    seen = {}
+    seen: dict[str, PinFiles] = {}
     for name in sorted(found):
         if PINNING.match(name):
             text = host.read(f"/var/lib/dpkg/info/{name}.list") or ""
@@ -88,16 +92,22 @@ def pins(host: Host, found: Mapping[str, packages.Package]) -> dict[str, dict[st
     return seen
 
 
-def would_move(host: Host, names: list[str]) -> list[dict[str, str]] | None:
+def would_move(host: Host, names: list[str]) -> list[PackageMove] | None:
     """What `apt-get dist-upgrade` would move of the set; None (and unknown, with the reason) where apt did not answer."""
     result = host.run(list(SIMULATION))
     if not result.ok:
         host.unknown("driver.would_move", result.error or "apt-get -s dist-upgrade: " + result.err.strip()[-300:])
         return None
-    return [{"name": name, "from": old, "to": new} for name, old, new in _MOVED.findall(result.out) if name in names]
+    return moved(result.out, names)
 
 
-def observe(host: Host) -> dict[str, Any]:
+def moved(text: str, names: Iterable[str]) -> list[PackageMove]:
+    """What of the named packages a simulation of apt says that it would move."""
+    ours = set(names)
+    return [{"name": name, "from": old, "to": new} for name, old, new in _MOVED.findall(text) if name in ours]
+
+
+def observe(host: Host) -> DriverLock:
     """The part `driver.lock` of the observation. apt is only asked on a full look: it takes a second."""
     found = packages.installed(host)
     names = members(found)

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.containers import started
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Fabric
 
 MANAGER = "nvidia-fabricmanager.service"
 _MANAGER_PROGRAM = "/usr/bin/nv-fabricmanager"
@@ -47,7 +50,7 @@ def _peermem_file(host: Host, kernel: str | None) -> str | None:
     return found.group(1) if found else None
 
 
-def observe(host: Host, kernel: str | None, shown: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+def observe(host: Host, kernel: str | None, shown: Mapping[str, Mapping[str, str]]) -> Fabric:
     """The part `fabric`. `kernel`: the one that boots next. `shown`: systemd's properties of the units."""
     return {
         "manager_stale": _manager_stale(host, shown.get(MANAGER, {})),

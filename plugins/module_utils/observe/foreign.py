@@ -5,9 +5,20 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Driver,
+        Environment,
+        OtherGpu,
+        PciGpu,
+        ReservedGpu,
+        Smi,
+        VirtualGpu,
+    )
 
 #: Drivers that hold a PCI device for a virtual machine.
 FOR_MACHINES = ("vfio-pci", "pci-stub", "xen-pciback", "pciback")
@@ -21,19 +32,20 @@ _SIGNATURE, _RECORDS, _HOST_DRIVER, _TEXT = b"VF", 5, 0, 10
 _PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
-def vgpus(host: Host, gpus: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def vgpus(host: Host, gpus: Iterable[PciGpu]) -> list[VirtualGpu]:
     """Those of a virtual machine's GPUs that are virtual ones, with what their hypervisor's driver is, as far as they tell.
 
     The configuration space beyond 64 bytes is root's to read; where it ends before it tells, `pci.vgpus` is unknown.
     """
-    found = []
+    found: list[VirtualGpu] = []
     for gpu in gpus:
         data = host.read_bytes("/sys/bus/pci/devices/{}/config".format(gpu["bus_id"][4:].lower())) or b""
         capability = _vendor_capability(data)
         if capability is None:
             host.unknown("pci.vgpus", "the PCI configuration space is only read by root")
         elif capability[3:5] == _SIGNATURE:
-            found.append({"bus_id": gpu["bus_id"], **_hypervisor(capability)})
+            version, branch = _hypervisor(capability)
+            found.append({"bus_id": gpu["bus_id"], "host_driver": version, "host_branch": branch})
     return found
 
 
@@ -52,7 +64,7 @@ def _vendor_capability(data: bytes) -> bytes | None:
     return b""
 
 
-def _hypervisor(capability: bytes) -> dict[str, str | None]:
+def _hypervisor(capability: bytes) -> tuple[str | None, str | None]:
     """Version and branch of the hypervisor's driver; None where the capability is cut short."""
     place = _RECORDS
     while place + 2 <= len(capability):
@@ -60,18 +72,19 @@ def _hypervisor(capability: bytes) -> dict[str, str | None]:
         if kind == _HOST_DRIVER and length >= 2 + 2 * _TEXT:
             texts = (capability[place + 2 + _TEXT * index :][:_TEXT] for index in (0, 1))
             version, branch = (text.split(b"\0")[0].decode("ascii", "replace") or None for text in texts)
-            return {"host_driver": version, "host_branch": branch}
+            return version, branch
         if kind == _HOST_DRIVER or length < 2:
             break
         place += length
-    return {"host_driver": None, "host_branch": None}
+    return None, None
 
 
-def cards_of_windows(smi: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def cards_of_windows(smi: Smi | None) -> list[PciGpu]:
     """The cards that nvidia-smi names inside WSL, as devices of a bus that only Windows sees."""
-    cards = []
-    for row in ((smi or {}).get("data") or {}).get("gpus") or ():
-        vendor, _colon, device = (row.get("pci_id") or "10de:").partition(":")
+    cards: list[PciGpu] = []
+    data = smi["data"] if smi else None
+    for row in data["gpus"] if data else ():
+        vendor, _colon, device = (row["pci_id"] or "10de:").partition(":")
         cards.append(
             {
                 "bus_id": row["pci_bus_id"],
@@ -88,7 +101,7 @@ def cards_of_windows(smi: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     return cards
 
 
-def name_owner(host: Host, where: Mapping[str, Any], owned: dict[str, Any]) -> None:
+def name_owner(host: Host, where: Environment, owned: Driver) -> None:
     """Say "host" of a driver that no package of this system brought, where it comes from Windows or the container's host."""
     if where["kind"] in ("wsl", "container") and owned["owner"] == "unknown" and owned["libcuda"]:
         owned["owner"] = "host"
@@ -98,14 +111,14 @@ def name_owner(host: Host, where: Mapping[str, Any], owned: dict[str, Any]) -> N
             host.unknown_facts.pop("driver.user_version", None)
 
 
-def names(host: Host, devices: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+def names(host: Host, devices: Iterable[OtherGpu | ReservedGpu]) -> dict[tuple[str | None, str | None], str]:
     """What the system's list of PCI ids calls devices, by vendor and device; nothing where there is no such list.
 
     The file is read only where there is something to look up: it has 1.4 MB.
     """
     wanted = {(device["vendor"], device["device"]) for device in devices}
     path = next((path for path in _PCI_IDS if host.exists(path)), None) if wanted else None
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str | None, str | None], str] = {}
     if path is None:
         return found
     vendor = ""

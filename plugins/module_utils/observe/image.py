@@ -8,9 +8,12 @@ Only what is certain counts, because nothing of such a driver is changed: files 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import DriverImage
 
 
 class _Mark(NamedTuple):
@@ -29,7 +32,7 @@ _MARKS = (
 )
 
 
-def observe(host: Host) -> dict[str, str] | None:
+def observe(host: Host) -> DriverImage | None:
     """The part `driver.image`: kind, owner (words for a person) and evidence (a path), or None."""
     for mark in _MARKS:
         if mark.says is None:

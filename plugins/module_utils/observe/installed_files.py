@@ -15,7 +15,7 @@ import hashlib
 import re
 from typing import Iterator, NamedTuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 
 # Python compiles its own anew, and leaves it out where it cannot write.
 _COMPILED = re.compile(r"(^|/)__pycache__/|\.pyc$")

@@ -6,11 +6,21 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        AvailableModules,
+        Initramfs,
+        InitramfsTool,
+        Kernel,
+        KernelModule,
+        LoadedModule,
+    )
 
 _GPU_MODULE = re.compile(r"^(?:nvidia.*|nouveau|nova.*)$")
 # The names under which packages put NVIDIA's module: its own, and Debian's, which an alias leads to.
@@ -23,6 +33,8 @@ _BLACKLIST = re.compile(
     r"^[ \t]*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b", re.MULTILINE
 )
 _LISTING_SECONDS = 60.0
+#: The file of the role nouveau_blacklist.
+OUR_BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 
 
 def running(host: Host) -> str | None:
@@ -126,9 +138,9 @@ def _available_compiler(host: Host, built_with: str | None) -> str | None:
     return None
 
 
-def loaded(host: Host) -> dict[str, dict[str, str | None]]:
+def loaded(host: Host) -> dict[str, LoadedModule]:
     """GPU modules in the running kernel (also those built into it: these have no `initstate`)."""
-    found = {}
+    found: dict[str, LoadedModule] = {}
     for name in host.names("/sys/module", "kernel.loaded"):
         path = "/sys/module/" + name
         if _GPU_MODULE.match(name) and host.isdir(path) and host.line(path + "/initstate") in (None, "live", "coming"):
@@ -181,7 +193,7 @@ def _told_by_file(host: Host, path: str) -> tuple[dict[str, str] | None, str]:
     return dict(fields, filename=path), ""
 
 
-def available(host: Host, release: str | None) -> dict[str, dict[str, str | None]]:
+def available(host: Host, release: str | None) -> AvailableModules:
     """NVIDIA's module for the kernel `release`, under the name "nvidia" whatever its file is called."""
     if release is None:
         return {}
@@ -202,14 +214,18 @@ def available(host: Host, release: str | None) -> dict[str, dict[str, str | None
         host.unknown("kernel.available", reason)
         return {}
     path = module["filename"]
-    fields: dict[str, str | None] = {key: module.get(key) for key in ("version", "license", "signer")}
-    fields.update({"name": os.path.basename(path).split(".ko")[0], "path": path})
-    return {"nvidia": fields}
+    return {
+        "nvidia": {
+            "version": module.get("version"),
+            "license": module.get("license"),
+            "signer": module.get("signer"),
+            "name": os.path.basename(path).split(".ko")[0],
+            "path": path,
+        }
+    }
 
 
-def may_boot(
-    host: Host, release: str | None, there: dict[str, dict[str, str | None]]
-) -> dict[str, dict[str, str | None] | None]:
+def may_boot(host: Host, release: str | None, there: AvailableModules) -> dict[str, KernelModule | None]:
     """NVIDIA's module, or None, for every kernel that may boot with nobody at the boot menu: `release`, of which it is known
     already, and where that one was chosen for one boot only, the standing default.
     """
@@ -221,20 +237,20 @@ def may_boot(
 # The initramfs
 
 
-def initramfs(host: Host, release: str | None) -> dict[str, Any]:
+def initramfs(host: Host, release: str | None) -> Initramfs:
     """Where the initramfs of the next kernel is and what makes it; not yet what is inside."""
     path = None
     for form in ("/boot/initrd.img-{0}", "/boot/initramfs-{0}.img", "/boot/initrd-{0}"):
         if release and host.exists(form.format(release)):
             path = form.format(release)
             break
-    tool = None
+    tool: InitramfsTool | None = None
     # A system with dracut may have update-initramfs as well: the scripts of packages call it. What makes the image is its mkinitramfs.
     if host.which("dracut") and not host.which("mkinitramfs"):
         tool = "dracut"
     elif host.which("update-initramfs"):
         tool = "update-initramfs"
-    return {"path": path, "tool": tool, "nouveau_inside": None, "blacklist_inside": None}
+    return {"path": path, "tool": tool, "nouveau_inside": None, "blacklist_inside": None, "blacklist_current": None}
 
 
 def blacklists(host: Host) -> list[str]:
@@ -244,7 +260,7 @@ def blacklists(host: Host) -> list[str]:
     return [os.path.basename(path) for path in paths if _BLACKLIST.search(host.read(path) or "")]
 
 
-def look_inside(host: Host, seen: dict[str, Any]) -> None:
+def look_inside(host: Host, seen: Initramfs) -> None:
     """List the initramfs (this takes seconds) and fill in what was found in it."""
     path = seen["path"]
     if path is None:
@@ -253,15 +269,22 @@ def look_inside(host: Host, seen: dict[str, Any]) -> None:
     result = host.run([program, host.at(path)], timeout=max(host.timeout, _LISTING_SECONDS), takes_root=True)
     if not result.ok:
         reason = result.error or f"{program} {path} failed: {(result.err or result.out).strip()[-200:]}"
-        host.unknown("kernel.initramfs.nouveau_inside", reason)
-        host.unknown("kernel.initramfs.blacklist_inside", reason)
+        for fact in ("nouveau_inside", "blacklist_inside", "blacklist_current"):
+            host.unknown("kernel.initramfs." + fact, reason)
         return
     inside = re.findall(r"modprobe\.d/(\S+\.conf)", result.out)
     seen["nouveau_inside"] = re.search(r"/nouveau\.ko", result.out) is not None
     seen["blacklist_inside"] = any(name in inside for name in blacklists(host))
+    seen["blacklist_current"] = OUR_BLACKLIST[1:] in result.out and _is_newer(host, path, OUR_BLACKLIST)
 
 
-def observe(host: Host) -> dict[str, Any]:
+def _is_newer(host: Host, image: str, file: str) -> bool:
+    """Whether an image was made since a file was last written; not where the file is gone."""
+    made, written = host.stat(image), host.stat(file)
+    return made is not None and written is not None and made.st_mtime >= written.st_mtime
+
+
+def observe(host: Host) -> Kernel:
     """The part `kernel`."""
     now = running(host)
     present = installed(host)

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Iterable, Mapping, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils import history as earlier
-from ansible_collections.gpuwright.node.plugins.module_utils import seals
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     containers,
     cuda,
@@ -28,15 +27,27 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     services,
     system,
 )
+from ansible_collections.gpuwright.node.plugins.module_utils.records import history as earlier
+from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Driver,
+        Environment,
+        Facts,
+        Kernel,
+        Pci,
+        Service,
+        Smi,
+    )
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Seal
 
 SCHEMA = 1
 #: Seconds for one program of the node.
 TIMEOUT = 20
-_SIMULATED = "/etc/gpuwright/simulated"
-_PASSED_ON = ("digest", "gpuwright", "stack", "gpus", "packages", "written")
 
 
-def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:
+def _named_in_seals(found: Mapping[str, seals.Record | seals.SealError], kind: str) -> list[str]:
     """Units or environments that readable seals name."""
     names = set()
     for seal in found.values():
@@ -46,19 +57,38 @@ def _named_in_seals(found: Mapping[str, Any], kind: str) -> list[str]:
 
 
 def _verified(
-    host: Host, found: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
+    host: Host, found: Mapping[str, seals.Record | seals.SealError], states: Mapping[str, Service]
+) -> dict[str, Seal]:
     """The part `seals`."""
-    judged = {}
+    judged: dict[str, Seal] = {}
     for component, seal in found.items():
         verdict = seals.verify(host, seal, packages.installed(host), states)
-        entry = {"state": verdict.state, "reason": verdict.reason}
-        entry.update({key: seal.get(key) if isinstance(seal, dict) else None for key in _PASSED_ON})
-        judged[component] = entry
+        told: seals.Record = seal if isinstance(seal, dict) else {}
+        judged[component] = {
+            "state": verdict.state,
+            "reason": verdict.reason,
+            "digest": told.get("digest"),
+            "gpuwright": told.get("gpuwright"),
+            "stack": told.get("stack"),
+            "gpus": told.get("gpus"),
+            "packages": told.get("packages"),
+            "written": told.get("written"),
+        }
     return judged
 
 
-def answer(given: Mapping[str, Any]) -> dict[str, Any]:
+class Options(TypedDict, total=False):
+    """The options of the module node_facts."""
+
+    root: str
+    timeout: float
+    full: bool
+    environments: list[str]
+    history: bool
+    initramfs: bool
+
+
+def answer(given: Options) -> dict[str, object]:
     """What the module node_facts answers; `given`: its options, those that are not there have their defaults."""
     root = os.path.expanduser(os.path.expandvars(given.get("root") or "/"))
     host = Host(root=root, timeout=given.get("timeout") or TIMEOUT, full=bool(given.get("full")))
@@ -70,9 +100,7 @@ def answer(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"changed": False, "facts": observe(host, environments, **asked)}
 
 
-def observe(
-    host: Host, environments: Iterable[str] = (), *, history: bool = False, initramfs: bool = False
-) -> dict[str, Any]:
+def observe(host: Host, environments: Iterable[str] = (), *, history: bool = False, initramfs: bool = False) -> Facts:
     """The whole observation. `environments`: paths of virtual environments to look at beside the known ones.
 
     `history`: all that the node keeps to find its way back; most runs do not need it. `initramfs`: what is inside it; a listing unpacks
@@ -85,20 +113,20 @@ def observe(
     where = system.environment(host)
     kernels = kernel.observe(host)
     bus = pci.observe(host)
-    owned = driver.observe(host, operating_system["arch"], kernels)
+    owned = driver.observe(host, operating_system["arch"], kernels["loaded"], driver_set.observe(host))
     foreign.name_owner(host, where, owned)
     smi = _smi(host, kernels, where, owned)
     if where["kind"] == "wsl" and not bus["gpus"]:
         bus["gpus"] = foreign.cards_of_windows(smi)
-    bus["vgpus"] = foreign.vgpus(host, bus["gpus"]) if where["kind"] == "vm" else []
-    owned["lock"] = driver_set.observe(host)
+    if where["kind"] == "vm":
+        bus["vgpus"] = foreign.vgpus(host, bus["gpus"])
     judged = _verified(host, found, states)
     _initramfs_content(host, kernels, bus, judged, asked=initramfs)
-    facts = {
+    facts: Facts = {
         "schema": SCHEMA,
         "root": host.root,
         "privileged": host.euid == 0,
-        "simulated": host.exists(_SIMULATED),
+        "simulated": host.exists(paths.SIMULATED),
         "hostname": system.hostname(host),
         "time": seals.iso(time.time()),
         "os": operating_system,
@@ -125,32 +153,29 @@ def observe(
         "proof": seals.read_proof(host),
         "lock": seals.read_lock(host),
         "history": earlier.observe(host, history),
+        "unknown": {},
     }
     facts["unknown"] = dict(sorted(host.unknown_facts.items()))
     return facts
 
 
-def _smi(
-    host: Host, kernels: Mapping[str, Any], where: Mapping[str, Any], owned: Mapping[str, Any]
-) -> dict[str, Any] | None:
+def _smi(host: Host, kernels: Kernel, where: Environment, owned: Driver) -> Smi | None:
     """nvidia-smi's answer, where asking changes nothing: the module is loaded, or the driver is that of WSL's host."""
-    if "nvidia" in kernels["loaded"] or (where["kind"] == "wsl" and owned["nvidia_smi"]):
-        answer = driver.ask_smi(host, owned["nvidia_smi"])
-        if answer and any(
-            (gpu.get("mig") or {}).get("current") for gpu in (answer.get("data") or {}).get("gpus") or ()
-        ):
-            from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
+    program = owned["nvidia_smi"]
+    if "nvidia" in kernels["loaded"] or (where["kind"] == "wsl" and program):
+        answer = driver.ask_smi(host, program)
+        data = answer["data"] if answer else None
+        if answer and data and program and any(gpu["mig"]["current"] for gpu in data["gpus"]):
+            from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout
 
             # What the instances are called is in no XML.
-            listed = host.run([owned["nvidia_smi"], "-L"])
+            listed = host.run([program, "-L"])
             answer["mig_devices"] = mig_layout.parse_list(listed.out) if listed.ok else None
         return answer
     return None
 
 
-def _initramfs_content(
-    host: Host, kernels: Mapping[str, Any], bus: Mapping[str, Any], judged: Mapping[str, Any], *, asked: bool
-) -> None:
+def _initramfs_content(host: Host, kernels: Kernel, bus: Pci, judged: Mapping[str, Seal], *, asked: bool) -> None:
     """List the initramfs only where the answer matters and no good seal gives it."""
     fact = "kernel.initramfs.nouveau_inside"
     if kernels["initramfs"]["path"] is None:
@@ -159,7 +184,7 @@ def _initramfs_content(
         host.unknown(fact, "not looked at: nobody asked for it")
     elif not bus["gpus"] and "nouveau_blacklist" not in judged:
         host.unknown(fact, "not looked at: there is no NVIDIA GPU, and nothing was set up for one")
-    elif not host.full and judged.get("nouveau_blacklist", {}).get("state") == "good":
+    elif not host.full and "nouveau_blacklist" in judged and judged["nouveau_blacklist"]["state"] == "good":
         host.unknown(fact, "not looked at: the seal of nouveau_blacklist is good")
     else:
         kernel.look_inside(host, kernels["initramfs"])

@@ -7,10 +7,16 @@ from __future__ import annotations
 import os
 import re
 import struct
-from typing import Any, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, rpm
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Packages, PackageSource
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import PackageManager
 
 DPKG_STATUS = "/var/lib/dpkg/status"
 DPKG_JOURNAL = "/var/lib/dpkg/updates"
@@ -57,20 +63,7 @@ _CHANGERS = frozenset(
 )
 
 
-class Package(NamedTuple):
-    """A package that the package manager has an installed (perhaps not finished) version of."""
-
-    version: str
-    state: str
-    """dpkg's state ("installed" when all is well); "installed" for rpm."""
-    hold: bool
-    vendor: str
-    """Maintainer (dpkg) or vendor (rpm)."""
-    source: str = ""
-    """Name of the source package."""
-
-
-def manager(host: Host) -> str | None:
+def manager(host: Host) -> PackageManager | None:
     """The package manager of the machine: "apt", "dnf" or None."""
     if host.exists(DPKG_STATUS):
         return "apt"
@@ -149,8 +142,6 @@ def _read_installed(host: Host) -> dict[str, Package]:
         status = host.read(DPKG_STATUS, "packages.installed") or ""
         return parse_dpkg_status(with_journal(status, later), native_arch(host))
     if kind == "dnf":
-        from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
-
         return rpm.installed(host)
     return {}
 
@@ -238,9 +229,9 @@ def busy(host: Host, kind: str) -> str | None:
 _OFF = ("no", "false", "0", "off", "without", "disable")
 
 
-def parse_one_line(text: str, path: str) -> list[dict[str, Any]]:
+def parse_one_line(text: str, path: str) -> list[PackageSource]:
     """Sources of the one-line format (sources.list(5))."""
-    sources = []
+    sources: list[PackageSource] = []
     for line in text.splitlines():
         entry = line.split("#", 1)[0].strip()
         found = re.match(r"(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.*)$", entry)
@@ -262,9 +253,9 @@ def parse_one_line(text: str, path: str) -> list[dict[str, Any]]:
     return sources
 
 
-def parse_deb822(text: str, path: str) -> list[dict[str, Any]]:
+def parse_deb822(text: str, path: str) -> list[PackageSource]:
     """Sources of the stanza format (sources.list(5), "DEB822-STYLE FORMAT"). A key inside the file is "inline"."""
-    sources = []
+    sources: list[PackageSource] = []
     for stanza in re.split(r"\n[ \t]*\n", text):
         fields: dict[str, str] = {}
         last = None
@@ -365,7 +356,7 @@ def _source_files(host: Host) -> list[str]:
     return [path for path in paths if path.endswith((".list", ".sources"))]
 
 
-def apt_sources(host: Host) -> list[dict[str, Any]]:
+def apt_sources(host: Host) -> list[PackageSource]:
     """All package sources that apt reads, in its order of files."""
     sources = []
     for path in _source_files(host):
@@ -375,11 +366,11 @@ def apt_sources(host: Host) -> list[dict[str, Any]]:
     return sources
 
 
-def observe(host: Host) -> dict[str, Any]:
+def observe(host: Host) -> Packages:
     """The part `packages` of the observation."""
     kind = manager(host)
     found = installed(host)
-    seen: dict[str, Any] = {
+    seen: Packages = {
         "manager": kind,
         "interrupted": None,
         "interrupted_detail": None,
@@ -403,8 +394,6 @@ def observe(host: Host) -> dict[str, Any]:
         seen["sources"] = apt_sources(host)
         seen["broken_sources"] = broken_sources(host)
     else:
-        from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, rpm
-
         seen["interrupted_detail"] = rpm.interrupted(host)
         seen["interrupted"] = seen["interrupted_detail"] is not None
         seen["duplicates"] = rpm.duplicated(host)

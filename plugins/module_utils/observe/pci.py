@@ -5,10 +5,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import foreign
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        NvSwitch,
+        OtherGpu,
+        Pci,
+        PciGpu,
+        PciLink,
+        ReservedGpu,
+    )
 
 _DEVICES = "/sys/bus/pci/devices/"
 _NVIDIA, _AMD, _INTEL, _MELLANOX = "10de", "1002", "8086", "15b3"
@@ -45,7 +55,7 @@ def _width(text: str | None) -> int | None:
     return None if number in (None, 0.0, 255.0) else int(number or 0)
 
 
-def _link(host: Host, path: str) -> dict[str, Any]:
+def _link(host: Host, path: str) -> PciLink:
     return {
         "speed_gts": _first_number(host.line(path + "/current_link_speed")),
         "width": _width(host.line(path + "/current_link_width")),
@@ -54,7 +64,7 @@ def _link(host: Host, path: str) -> dict[str, Any]:
     }
 
 
-def _gpu(host: Host, address: str, device_class: str) -> dict[str, Any]:
+def _gpu(host: Host, address: str, device_class: str) -> PciGpu:
     path = _DEVICES + address
     node = host.line(path + "/numa_node")
     sub = (_number(host, path + "/subsystem_vendor"), _number(host, path + "/subsystem_device"))
@@ -72,7 +82,7 @@ def _gpu(host: Host, address: str, device_class: str) -> dict[str, Any]:
     }
 
 
-def _named(host: Host, address: str) -> dict[str, Any]:
+def _named(host: Host, address: str) -> OtherGpu:
     """A device that is only named; `name` is filled in where the system has a list of names."""
     vendor, device = (_number(host, _DEVICES + address + "/" + name) for name in ("vendor", "device"))
     return {"vendor": vendor, "device": device, "bus_id": bus_id(address), "name": None}
@@ -128,7 +138,7 @@ def _class(host: Host, address: str) -> str:
     return (_number(host, _DEVICES + address + "/class") or "")[:4]
 
 
-def observe(host: Host) -> dict[str, Any]:
+def observe(host: Host) -> Pci:
     """The part `pci`. `reserved` are cards held for a virtual machine, not this system's to drive; `virtual_functions` counts
     the parts of a card that its own driver made for virtual machines (SR-IOV).
     """
@@ -139,17 +149,18 @@ def observe(host: Host) -> dict[str, Any]:
     for address in addresses:
         found.setdefault(_sort(host, address), []).append(address)
     gpus = [_gpu(host, address, _class(host, address)) for address in found.get("gpu", ())]
-    switches = [
+    switches: list[NvSwitch] = [
         {"bus_id": bus_id(address), "device": _number(host, _DEVICES + address + "/device")}
         for address in found.get("switch", ())
     ]
     others = [_named(host, address) for address in found.get("other", ())]
-    reserved = [
+    reserved: list[ReservedGpu] = [
         {**_named(host, address), "driver": foreign.bound_to(host, _DEVICES + address)}
         for address in found.get("reserved", ())
     ]
-    titles = foreign.names(host, [*others, *reserved])
-    for device in [*others, *reserved]:
+    named: list[OtherGpu | ReservedGpu] = [*others, *reserved]
+    titles = foreign.names(host, named)
+    for device in named:
         device["name"] = titles.get((device["vendor"], device["device"]))
     # The fabric question is asked only where it can be answered with yes: reading a VPD takes long.
     nvlink5 = _nvlink5(host, found.get("port", [])) if gpus and not switches else False
@@ -160,6 +171,8 @@ def observe(host: Host) -> dict[str, Any]:
         "reserved": reserved,
         "virtual_functions": len(found.get("function", ())),
         "nvlink5": nvlink5,
+        # Only a virtual machine is asked for them.
+        "vgpus": [],
         # Mellanox's: InfiniBand, and Ethernet that may speak RoCE.
         "network_adapters": sorted(bus_id(address) for sort in ("port", "ethernet") for address in found.get(sort, ())),
     }

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Iterable
+from typing import TYPE_CHECKING, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import installed_files, packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Interpreter, Python, PythonEnvironment
 
 FRAMEWORKS = "/opt/gpuwright"
 """Where environments are made unless the wish says otherwise."""
@@ -39,9 +42,9 @@ def _can_make_environments(host: Host, prefix: str, short: str) -> bool:
     )
 
 
-def interpreters(host: Host) -> list[dict[str, Any]]:
+def interpreters(host: Host) -> list[Interpreter]:
     """Interpreters in the system's directories, oldest first."""
-    found = []
+    found: list[Interpreter] = []
     for prefix in ("/usr", "/usr/local"):
         for path in host.glob(prefix + "/bin/python3.*"):
             named = re.match(r"^python(3\.\d+)$", os.path.basename(path))
@@ -57,7 +60,7 @@ def interpreters(host: Host) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: versions.key(one["version"]))
 
 
-def observe(host: Host) -> dict[str, Any]:
+def observe(host: Host) -> Python:
     """The part `python`. `venv` tells of the system's own interpreter."""
     found = interpreters(host)
     system = re.match(r"^python(3\.\d+)$", os.path.basename(host.realpath("/usr/bin/python3")))
@@ -85,7 +88,7 @@ def distributions(host: Host, path: str) -> dict[str, str]:
     return found
 
 
-def environment(host: Host, path: str) -> dict[str, Any] | None:
+def environment(host: Host, path: str) -> PythonEnvironment | None:
     """One virtual environment; None when there is none."""
     config = host.read(path + "/pyvenv.cfg", "environments." + path)
     if config is None:
@@ -127,7 +130,7 @@ def _loader_path(host: Host, path: str) -> str | None:
     return found.group(1) if found else None
 
 
-def environments(host: Host, asked: Iterable[str]) -> dict[str, dict[str, Any]]:
+def environments(host: Host, asked: Iterable[str]) -> dict[str, PythonEnvironment]:
     """The part `environments`: those below the usual place and the `asked` ones (paths of the wish and of seals)."""
     paths = set(asked) | set(host.glob(FRAMEWORKS + "/*", "environments"))
     found = {path: environment(host, path) for path in sorted(paths)}

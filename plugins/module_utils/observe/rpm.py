@@ -7,13 +7,16 @@ from __future__ import annotations
 import configparser
 import re
 from fnmatch import fnmatchcase
-from typing import Any, Iterable
+from typing import TYPE_CHECKING, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact, versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files
-from ansible_collections.gpuwright.node.plugins.module_utils.observe.packages import Package
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource
 
 # Kernels stand side by side; so do keys.
 _SIDE_BY_SIDE = re.compile(r"^(?:kernel(?:-|$)|kmod-|gpg-pubkey$)")
@@ -37,7 +40,7 @@ def parse_rpm(text: str) -> dict[str, Package]:
     """
     packages: dict[str, Package] = {}
     # Keys of the versions that were compared: a long one is not taken apart again for each line.
-    newest: dict[str, Any] = {}
+    newest: dict[str, tuple[tuple[int, int, str], ...]] = {}
     for line in text.splitlines():
         fields = line.split("\t")
         if len(fields) != _FIELDS:
@@ -129,14 +132,14 @@ def installed(host: Host) -> dict[str, Package]:
     return {}
 
 
-def parse_yum_repo(text: str, path: str) -> list[dict[str, Any]]:
+def parse_yum_repo(text: str, path: str) -> list[PackageSource]:
     """Sources of a yum/dnf file; `name` is the repository's id. Of a file that dnf cannot read there are none."""
     sections, fault = dnf_files.parse(text)
-    sources = []
+    found: list[PackageSource] = []
     for section in [] if fault else filter(dnf_files.is_repository, sections):
         got = section.options
         uris = dnf_files.addresses(section)
-        sources.append(
+        found.append(
             {
                 "file": path,
                 "name": section.name,
@@ -148,10 +151,10 @@ def parse_yum_repo(text: str, path: str) -> list[dict[str, Any]]:
                 "enabled": dnf_files.enabled(section),
             }
         )
-    return sources
+    return found
 
 
-def sources(host: Host) -> list[dict[str, Any]]:
+def sources(host: Host) -> list[PackageSource]:
     """All package sources that dnf reads."""
     return [source for path, text in dnf_files.texts(host) for source in parse_yum_repo(text, path)]
 

@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Iterable, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
 
 UNITS = (
     "docker.service",
@@ -18,6 +21,7 @@ UNITS = (
     "nvidia-cdi-refresh.service",
     "nvidia-imex.service",
     "gpuwright-mig.service",
+    "gpuwright-gpu-settings.service",
     "gpuwright-nvidia-persistence.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",
@@ -92,9 +96,9 @@ def properties(host: Host, sealed: Iterable[str]) -> dict[str, dict[str, str]]:
     return {**found, **shown}
 
 
-def observe(shown: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
+def observe(shown: Mapping[str, Mapping[str, str]]) -> dict[str, Service]:
     """The part `services`. A unit that does not exist is inactive and "not-found"."""
-    seen = {}
+    seen: dict[str, Service] = {}
     for unit, fields in shown.items():
         missing = fields.get("LoadState") == "not-found"
         seen[unit] = {

@@ -9,9 +9,12 @@ mokutil --test-key and --list-new print is read from them. A certificate is in a
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import SigningKey
 
 _EFIVARS = "/sys/firmware/efi/efivars/"
 _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
@@ -50,7 +53,7 @@ def _certificate(data: bytes) -> bytes:
         return data
 
 
-def observe(host: Host, system: str | None) -> dict[str, Any]:
+def observe(host: Host, system: str | None) -> SigningKey:
     """The part `boot.signing_key`: `path` of the certificate, and `state`, one of enrolled, pending (it waits for shim's menu at the
     next boot), not-enrolled, absent (DKMS has no key yet); None where it is not known, with the reason. `system`: id of os-release.
     """

@@ -7,11 +7,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import upstream
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, signing_key
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import upstream
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Boot,
+        Environment,
+        EnvironmentKind,
+        Family,
+        Memory,
+        Os,
+    )
 
 _DEBIAN_IDS = frozenset(("debian", "ubuntu"))
 _REDHAT_IDS = frozenset(("rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"))
@@ -60,7 +70,7 @@ def parse_os_release(text: str) -> dict[str, str]:
     return fields
 
 
-def _family(fields: dict[str, str]) -> str:
+def _family(fields: dict[str, str]) -> Family:
     names = {fields.get("ID", ""), *fields.get("ID_LIKE", "").split()}
     if names & _DEBIAN_IDS:
         return "debian"
@@ -92,7 +102,7 @@ def _glibc(host: Host) -> str | None:
     return None
 
 
-def operating_system(host: Host) -> dict[str, Any]:
+def operating_system(host: Host) -> Os:
     """The part `os`."""
     text = host.read("/etc/os-release", "os") or host.read("/usr/lib/os-release", "os")
     if text is None:
@@ -161,25 +171,26 @@ def _virtual(host: Host) -> str | None:
     return "unnamed hypervisor" if flags else None
 
 
-def environment(host: Host) -> dict[str, Any]:
+def environment(host: Host) -> Environment:
     """The part `environment`: where the system runs, and whether systemd manages its services (None: a tree does not tell)."""
     systemd = host.isdir("/run/systemd/system") if host.live else None
-    return {**_place(host), "systemd": systemd}
+    kind, detail = _place(host)
+    return {"kind": kind, "detail": detail, "systemd": systemd}
 
 
-def _place(host: Host) -> dict[str, Any]:
+def _place(host: Host) -> tuple[EnvironmentKind, str | None]:
     """Kind of place and what it says of itself. Container, WSL and Jetson count before virtual machine."""
     container = _container(host)
     if container:
-        return {"kind": "container", "detail": container}
+        return "container", container
     release = host.line("/proc/sys/kernel/osrelease") or ""
     if "microsoft" in release.lower() or host.exists("/run/WSL"):
-        return {"kind": "wsl", "detail": release or None}
+        return "wsl", release or None
     tegra = host.line("/etc/nv_tegra_release")
     if tegra or "nvidia,tegra" in (host.read("/proc/device-tree/compatible") or ""):
-        return {"kind": "jetson", "detail": tegra.splitlines()[0] if tegra else None}
+        return "jetson", tegra.splitlines()[0] if tegra else None
     virtual = _virtual(host)
-    return {"kind": "vm", "detail": virtual} if virtual else {"kind": "bare", "detail": None}
+    return ("vm", virtual) if virtual else ("bare", None)
 
 
 def _secure_boot(host: Host) -> bool | None:
@@ -213,7 +224,7 @@ def _secure_boot(host: Host) -> bool | None:
     return None
 
 
-def boot(host: Host, system: str | None = None) -> dict[str, Any]:
+def boot(host: Host, system: str | None = None) -> Boot:
     """The part `boot`. `system`: id of os-release."""
     boot_id = host.line("/proc/sys/kernel/random/boot_id", "boot.id")
     if boot_id is None:
@@ -229,7 +240,7 @@ def boot(host: Host, system: str | None = None) -> dict[str, Any]:
     }
 
 
-def memory(host: Host) -> dict[str, Any]:
+def memory(host: Host) -> Memory:
     """The part `memory`."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo", "memory", limit=4096) or "", re.MULTILINE)
     if not found:

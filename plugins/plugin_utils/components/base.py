@@ -1,19 +1,35 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a component is: the one shape that the planner, the seals and the roles agree on.
+"""What a component is: the one shape that the plan, the seals and the roles agree on.
 
-A component is a named part of the node's wished state (the driver, the toolkits …). Its module here answers three
-questions from the observation alone; its role in ``roles/`` does the work.
+A component is a named part of the node's wished state (the driver, the toolkits …). Its module here answers from the observation, the
+stack and the rules alone, as its ``COMPONENT`` says; its role in ``roles/`` does the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-#: Where files of the host that were in the way are kept, below their whole path.
-BACKUP = "/var/lib/gpuwright/backup"
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+
+from ..model.plan import Plan
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ..model.plan import Change, Managed, Removes
+    from ..model.stack import Repository, Stack
+    from ..rules import Rules
+    from ..wish import Wish
+    from .demand import Demand
+    from .view import View
+
+
+#: Variables that are set for each role outside it, by role.
+Inputs = Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -25,18 +41,18 @@ class Context:
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
     ``cards_missing``: the same, although the inventory or the last seal says that they are there.
     ``condemned``: environments that the last proof could not import from; none in a look after an apply.
-    ``variables``: what is set for each role outside it. ``along``: packages that are there and go to the driver's new version with it,
+    ``variables``: what is set for each role outside it. ``companions``: packages that are there and go to the driver's new version with it,
     and what makes a kernel whole that comes with it. ``leaves``: packages that go where the driver's come from another source.
     """
 
-    facts: Mapping[str, Any]
-    stack: Mapping[str, Any]
+    facts: Facts
+    stack: Stack
     versions: Mapping[str, str] = field(default_factory=dict)
     provision_only: bool = False
     cards_missing: bool = False
     cpu_only: bool = False
-    variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    along: Sequence[str] = ()
+    variables: Inputs = field(default_factory=dict)
+    companions: Sequence[str] = ()
     condemned: Sequence[str] = ()
     leaves: Sequence[str] = ()
 
@@ -80,7 +96,7 @@ class Manages:
     services: Sequence[str] = ()
     environments: Sequence[str] = ()
 
-    def as_dict(self) -> dict[str, list[str]]:
+    def as_dict(self) -> Managed:
         """As the module node_seal takes it."""
         return {
             "files": list(self.files),
@@ -91,25 +107,101 @@ class Manages:
         }
 
 
-class Component(Protocol):
-    """The functions that each module of this package offers."""
-
-    def wanted(self, context: Context) -> bool:
-        """Is this component part of the wished state of this node?"""
-
-    def findings(self, context: Context) -> list[Finding]:
-        """What is not as wished; empty when the outcome is right."""
-
-    def manages(self, context: Context) -> Manages:
-        """What the seal records once the outcome is right."""
-
-    def inputs(self, context: Context) -> Mapping[str, Any]:
-        """The part of the stack that, when it changes, makes the component's seal stale. Versions that only the
-        package index decided are left out: `up` keeps a sealed version that still satisfies the wish.
-        """
+#: What a role does next: from the context of this moment and the plan that is under way. The work that the plan carries is the step
+#: ``begin``; each other step is asked for by the role, where only the node can tell what comes next.
+Step = Callable[[Context, Plan], Mapping[str, object]]
 
 
-def not_known(facts: Mapping[str, Any], fact: str, what: str) -> str:
+@dataclass(frozen=True)
+class Need:
+    """What a change writes below a path: bytes, and files where their number is known."""
+
+    path: str
+    size: int
+    files: int = 0
+
+
+def _none(*_arguments: object) -> tuple[()]:
+    """The answer of a component that has nothing of what it is asked for."""
+    return ()
+
+
+def _no_keys(*_arguments: object) -> dict[str, str]:
+    return {}
+
+
+def _removes_nothing(_facts: Facts, _files: Sequence[str]) -> Removes:
+    return {}
+
+
+def _not(*_arguments: object) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Component:
+    """All that the loop asks of a component. One says what it has; what it leaves out is its default here.
+
+    name: of the component, its role and its seal.
+    wanted: is it part of the wished state of this node?
+    findings: what is not as wished; empty when the outcome is right.
+    inputs: the part of the stack that, when it changes, makes the seal stale. Versions that only the package index decided are left out:
+        `up` keeps a sealed version that still satisfies the wish.
+    manages: what the seal records once the outcome is right; None where nothing stays behind that could be sealed.
+    adoption: the finding for an outcome that is right, that another one brought, and that has no seal; an upgrade leaves it alone.
+    parts: its keys of the stack. The first one stands in its seal.
+    touches: what its role changes: packages, services, initramfs, and driver where a failure may be the driver's.
+    refuse: raises :class:`..model.errors.StepRefused` where the role must not begin on the node as it is now.
+    mends: whether it finishes what a cut left of a transaction, so that another transaction of the packages has to take its place.
+    version_prefixes: what versions of packages have to begin with, by name. ``aim``: the version that an upgrade aims at.
+    versioned: its packages that carry its own version.
+    members: packages that are there and go to its version without being named.
+    security: its name in compat/security.yaml. branch: the one of which a security floor has to be, None for any.
+    demands: what it asks of the package index. also: names under which the index may have other versions of it.
+    space: what one of its changes writes beside packages.
+    judge: checks of what is there.
+    merged: files of the host's own that it writes into; `remove` takes out what it put there.
+    take_back: what `remove` does by its role, before the driver goes; None where nothing is left to do for it.
+    removes: its keys of what the role `remove` does. ``files``: those that go.
+    package_units: units that come with a package and go with it.
+    steps: the work of its role, by the name of the step.
+    """
+
+    name: str
+    wanted: Callable[[Context], bool]
+    findings: Callable[[Context], list[Finding]]
+    inputs: Callable[[Context], Mapping[str, object]] = _no_keys
+    manages: Callable[[Context], Manages] | None = None
+    adoption: Callable[[Context], Finding | None] = _not
+    parts: Sequence[str] = ()
+    touches: frozenset[str] = frozenset()
+    refuse: Callable[[Context, Plan], None] = _not
+    mends: bool = False
+    version_prefixes: Callable[[Stack, str | None], Mapping[str, str]] = _no_keys
+    versioned: Callable[[Context], Sequence[str]] = _none
+    members: Callable[[Context], Sequence[str]] = _none
+    security: str | None = None
+    branch: Callable[[Stack], str | None] = _not
+    demands: Callable[[Stack, Wish], Sequence[Demand]] = _none
+    also: Callable[[Stack, Rules], Sequence[str]] = _none
+    space: Callable[[Change, Context], Sequence[Need]] = _none
+    judge: Callable[[View, Stack], Sequence[Check]] = _none
+    merged: Sequence[str] = ()
+    take_back: Callable[[Facts], Sequence[Finding]] | None = None
+    removes: Callable[[Facts, Sequence[str]], Removes] = _removes_nothing
+    package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    steps: Mapping[str, Step] = field(default_factory=dict)
+
+    def sealed(self, context: Context) -> Manages:
+        """What its seal records; nothing where it leaves none."""
+        return self.manages(context) if self.manages else Manages()
+
+    def stack_part(self, stack: Mapping[str, object]) -> object:
+        """Its part of the stack, as its seal carries it."""
+        return next((stack.get(part) for part in self.parts[:1] if stack.get(part)), {})
+
+
+def not_known(facts: Facts, fact: str, what: str) -> str:
     """What is said where something could not be read: it is neither there nor absent."""
     return f"it is not known {what}: {facts['unknown'].get(fact) or 'the observation does not tell'}"
 
@@ -128,15 +220,27 @@ def repository_findings(context: Context, names: Sequence[str]) -> list[Finding]
             after=" ".join(repository["uris"]),
             files=[repository["file"]],
         )
-        for repository in _repositories(context, names)
+        for repository in wanted_repositories(context, names)
         if repository["file"] not in known
+    ]
+
+
+def repository_names(context: Context, names: Sequence[str]) -> list[str]:
+    """Which of the named package sources something is done for: those of the stack that the host does not have by its own, and those in
+    whose way files of the host are.
+    """
+    wanted = {repository["name"] for repository in wanted_repositories(context, names)}
+    return [
+        repository["name"]
+        for repository in context.stack.get("repositories") or ()
+        if repository["name"] in names and (repository["name"] in wanted or repository.get("displaces"))
     ]
 
 
 def repository_files(context: Context, names: Sequence[str]) -> list[str]:
     """Files that adding the named package sources writes."""
     files = []
-    for repository in _repositories(context, names):
+    for repository in wanted_repositories(context, names):
         files.append(repository["file"])
         if repository.get("key"):
             files.append(repository["key"]["path"])
@@ -149,7 +253,9 @@ def _displaced(context: Context, names: Sequence[str]) -> list[Finding]:
     """A finding for each file of the host that is in the way of the named package sources: it is moved to a backup."""
     return [
         Finding(
-            "repair", f"{entry['file']} is in the way: {entry['reason']}", files=[entry["file"], BACKUP + entry["file"]]
+            "repair",
+            f"{entry['file']} is in the way: {entry['reason']}",
+            files=[entry["file"], paths.BACKUP + entry["file"]],
         )
         for repository in context.stack.get("repositories") or ()
         if repository["name"] in names
@@ -157,7 +263,7 @@ def _displaced(context: Context, names: Sequence[str]) -> list[Finding]:
     ]
 
 
-def _repositories(context: Context, names: Sequence[str]) -> list[Mapping[str, Any]]:
+def wanted_repositories(context: Context, names: Sequence[str]) -> list[Repository]:
     """The named package sources, without those that the host has by its own: a second source at the same address with
     another key would make apt stop with "Conflicting values set for option Signed-By".
     """

@@ -5,15 +5,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict, cast
 
-from .base import Context, Finding, Manages, missing_packages, repository_files, repository_findings
-from .nvidia_driver import continues
+from ..model.plan import Plan
+from ..model.stack import CudaToolkit, Library, Stack
+from ..model.work import Work
+from ..resolver.naming import component
+from ..rules import Rules
+from ..wish import Wish
+from . import package_calls
+from .base import (
+    Component,
+    Context,
+    Finding,
+    Manages,
+    Step,
+    missing_packages,
+    repository_files,
+    repository_findings,
+    repository_names,
+)
+from .demand import Demand, begins, continues
 
 SOURCES = ["nvidia-cuda"]
 # Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
 _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL", "tensorrt": "TensorRT"}
 _PARTS = ("cuda", *_LIBRARIES, "cuda_compat")
+#: What its role changes.
+TOUCHES = frozenset({"packages"})
+
+
+class Compiler(TypedDict):
+    """A compiler that has to be there: the ``release`` that its own words name, and the packages that bring it."""
+
+    program: str
+    release: str
+    packages: list[str]
+
+
+class Toolkits(Work):
+    """The work of the role."""
+
+    compilers: list[Compiler]
 
 
 def wanted(context: Context) -> bool:
@@ -31,9 +64,9 @@ def findings(context: Context) -> list[Finding]:
             found += _release_findings(context, toolkit)
     for key, name in _LIBRARIES.items():
         found += _library_findings(context, key, name)
-    compat = context.stack.get("cuda_compat") or {}
+    compat = context.stack.get("cuda_compat")
     missing = missing_packages(context, [compat["package"]] if compat else ())
-    if missing:
+    if compat and missing:
         reason = f"{compat['package']} is missing: the driver alone does not run CUDA {compat['version']}"
         found.append(Finding("install", reason, after=compat["version"], packages=missing))
     return found
@@ -43,11 +76,11 @@ def manages(context: Context) -> Manages:
     return Manages(files=repository_files(context, SOURCES), packages=_packages(context))
 
 
-def inputs(context: Context) -> Mapping[str, Any]:
+def inputs(context: Context) -> Mapping[str, object]:
     return {"packages": _packages(context)}
 
 
-def version_prefixes(stack: Mapping[str, Any]) -> dict[str, str]:
+def version_prefixes(stack: Stack, _aim: str | None = None) -> dict[str, str]:
     """What the packages' versions begin with: an exact version that was asked for (cuda=12.8.1, cudnn=9.10.2), and the CUDA
     that a library was built for where one name serves several (2.30.7-1+cuda13.2). A star stands for anything.
     """
@@ -56,20 +89,24 @@ def version_prefixes(stack: Mapping[str, Any]) -> dict[str, str]:
         if toolkit.get("release"):
             prefixes.update(dict.fromkeys(toolkit["packages"], f"{toolkit['release']}-"))
     for key in _LIBRARIES:
-        library = stack.get(key) or {}
-        start = _start(library)
-        if start:
+        library = _library(stack, key)
+        start = _start(library) if library else None
+        if library and start:
             prefixes.update(dict.fromkeys(library["packages"], start))
     return prefixes
 
 
-def _start(library: Mapping[str, Any]) -> str | None:
+def _library(stack: Stack, key: str) -> Library | None:
+    return cast("Library | None", stack.get(key))
+
+
+def _start(library: Library) -> str | None:
     """The beginning of a library's versions; None where any will do.
 
     The one character after the last point keeps the star that a beginning gets in apt's preferences away from the pattern:
     apt takes a star at the end for its own and does not look for others in what is left.
     """
-    version = library.get("version")
+    version = library["version"]
     if not library.get("cuda"):
         return str(version) if version else None
     # 10.4.0 stands for 10.4.0.26-1, 2.27.7 for 2.27.7-1; a generation alone for all of its releases.
@@ -77,7 +114,7 @@ def _start(library: Mapping[str, Any]) -> str | None:
     return f"{start}*+cuda{library['cuda']}.?"
 
 
-def _release_findings(context: Context, toolkit: Mapping[str, Any]) -> list[Finding]:
+def _release_findings(context: Context, toolkit: CudaToolkit) -> list[Finding]:
     """A release that was asked for by all of its numbers, and that is not the one that is there."""
     release = toolkit.get("release")
     wrong = [name for name in toolkit["packages"] if release and not continues(context.installed[name], f"{release}-")]
@@ -89,16 +126,18 @@ def _release_findings(context: Context, toolkit: Mapping[str, Any]) -> list[Find
 
 
 def _library_findings(context: Context, key: str, name: str) -> list[Finding]:
-    library = context.stack.get(key) or {}
-    missing = missing_packages(context, library.get("packages") or ())
+    library = _library(context.stack, key)
+    if library is None:
+        return []
+    missing = missing_packages(context, library["packages"])
     if missing:
-        return [Finding("install", f"{name} is missing", after=library.get("version"), packages=missing)]
+        return [Finding("install", f"{name} is missing", after=library["version"], packages=missing)]
     start = _start(library)
-    wrong = [each for each in library.get("packages") or () if start and not continues(context.installed[each], start)]
+    wrong = [each for each in library["packages"] if start and not continues(context.installed[each], start)]
     if not wrong:
         return []
     before = context.installed[wrong[0]]
-    wished = filter(None, (library.get("version"), f"for CUDA {library['cuda']}" if library.get("cuda") else None))
+    wished = filter(None, (library["version"], f"for CUDA {library['cuda']}" if library.get("cuda") else None))
     after = " ".join(wished)
     reason = f"{wrong[0]} is {before}, wished is {name} {after}"
     return [Finding("upgrade", reason, before, after, packages=library["packages"])]
@@ -107,11 +146,92 @@ def _library_findings(context: Context, key: str, name: str) -> list[Finding]:
 def _packages(context: Context) -> list[str]:
     stack = context.stack
     names = [name for toolkit in stack.get("cuda") or () for name in toolkit["packages"]]
-    names += [name for key in _LIBRARIES for name in (stack.get(key) or {}).get("packages") or ()]
+    libraries = [_library(stack, key) for key in _LIBRARIES]
+    names += [name for library in libraries if library for name in library["packages"]]
     compat = stack.get("cuda_compat")
     return [*names, compat["package"]] if compat else names
+
+
+def begin(context: Context, plan: Plan) -> Toolkits:
+    """The toolkits and libraries in one call, and the compilers that have to be there then."""
+    names = list(dict.fromkeys(_packages(context)))
+    back = package_calls.goes_back(plan, "cuda")
+    return {
+        "repositories": repository_names(context, SOURCES),
+        "packages": [package_calls.call(context, plan, names, allow_downgrade=back)],
+        "compilers": [
+            {
+                "program": f"{toolkit['path']}/bin/nvcc",
+                "release": ".".join(toolkit["version"].split(".")[:2]),
+                "packages": list(toolkit["packages"]),
+            }
+            for toolkit in context.stack.get("cuda") or ()
+        ],
+    }
+
+
+STEPS: Mapping[str, Step] = {"begin": begin}
 
 
 def _present(context: Context) -> str | None:
     versions = [toolkit["version"] for toolkit in context.facts["cuda"]["toolkits"] or ()]
     return ", ".join(filter(None, versions)) or None
+
+
+def _is_toolkit(name: str) -> bool:
+    return name.startswith("cuda-toolkit-")
+
+
+def demands(stack: Stack, wish: Wish) -> list[Demand]:
+    """Return the toolkits, their libraries and the package of forward compatibility as the package index has to have them."""
+    starts = version_prefixes(stack)
+    found = [
+        Demand(
+            "cuda",
+            toolkit.get("release") or toolkit["version"],
+            toolkit["packages"],
+            begins(starts),
+            bool(toolkit.get("release")),
+            again=f"cuda={'.'.join((toolkit.get('release') or toolkit['version']).split('.')[:2])}",
+            of=_is_toolkit,
+        )
+        for toolkit in stack.get("cuda") or ()
+    ]
+    for name in _LIBRARIES:
+        library = _library(stack, name)
+        if library and library["packages"]:
+            fixed = bool(getattr(wish, f"{name}_version", None))
+            version, packages = library["version"] or "", library["packages"]
+            found.append(Demand(name, version, packages, begins(starts), fixed, cuda=library.get("cuda")))
+    compat = stack.get("cuda_compat")
+    if compat:
+        found.append(Demand("cuda-compat", compat["version"], [compat["package"]], lambda _name, _found: True))
+    return found
+
+
+def _also(stack: Stack, rules: Rules) -> list[str]:
+    """Return the names of every toolkit that there is: each carries its version in its name."""
+    if not stack.get("cuda"):
+        return []
+    row = component("cuda", rules)
+    minors = dict.fromkeys(each["cuda"] for each in rules["cuda"]["rows"])
+    return [
+        name.replace("{major}", cuda.split(".")[0]).replace("{minor}", cuda.split(".")[1])
+        for cuda in minors
+        for name in row["packages"]
+    ]
+
+
+COMPONENT = Component(
+    "cuda",
+    wanted,
+    findings,
+    inputs,
+    manages,
+    parts=_PARTS,
+    version_prefixes=version_prefixes,
+    demands=demands,
+    also=_also,
+    touches=TOUCHES,
+    steps=STEPS,
+)

@@ -4,17 +4,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
+from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout, paths
 
-from .base import Context, Finding, Manages
+from ..model import sections
+from ..model.plan import Plan, Removes, WholeCard
+from ..model.stack import Mig, MigCard, Stack
+from ..model.work import File, Unit, Work
+from . import busy
+from .base import Component, Context, Finding, Manages, Step
 
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
+
+NAME = "mig"
 SERVICE = "gpuwright-mig.service"
-LAYOUT = "/etc/gpuwright/mig.json"
-PROGRAM = "/usr/local/libexec/gpuwright/mig_layout.py"
+LAYOUT = f"{paths.SETTINGS}/mig.json"
+PROGRAM = f"{paths.PROGRAMS}/mig_layout.py"
 UNIT = f"/etc/systemd/system/{SERVICE}"
+#: The toolkit's own unit; without it the toolkit finds the cards by itself.
+_CDI_UNIT = "nvidia-cdi-refresh.service"
+#: Whatever hands out cards waits for the layout.
+_BEFORE = (
+    _CDI_UNIT,
+    "nvidia-dcgm.service",
+    "docker.service",
+    "containerd.service",
+    "crio.service",
+    "kubelet.service",
+    "slurmd.service",
+)
+#: What its role changes.
+TOUCHES = frozenset({"services"})
+
+
+class Here(TypedDict):
+    """What the cards allow now. ``runs``: the driver does, so that they can be parted at once.
+
+    ``follows``: units that read the cards anew once the layout has changed.
+    """
+
+    units: list[Unit]
+    runs: bool
+    follows: list[str]
 
 
 def wanted(context: Context) -> bool:
@@ -29,29 +64,36 @@ def manages(context: Context) -> Manages:
     return Manages(files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE] if _runs_here(context) else [])
 
 
-def inputs(context: Context) -> Mapping[str, Any]:
+def inputs(context: Context) -> Mapping[str, object]:
     return {"cards": context.stack["mig"]["cards"]}
 
 
-def wrong_cards(facts: Mapping[str, Any], stack: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def wrong_cards(facts: Facts, stack: Stack) -> list[tuple[str, str, str]]:
     """Cards that are not parted as wished: place, what is there, what is wished. A card whose mode waits for a reset is none: only
     a boot helps it. Nothing where nvidia-smi was not asked.
     """
-    rows = {row["pci_bus_id"]: row for row in ((facts["smi"] or {}).get("data") or {}).get("gpus") or ()}
-    listed = (facts["smi"] or {}).get("mig_devices") or {}
+    layout = stack.get("mig")
+    return parted_otherwise(facts, layout["cards"] if layout else ())
+
+
+def parted_otherwise(facts: Facts, cards: Sequence[MigCard | WholeCard]) -> list[tuple[str, str, str]]:
+    """Cards that are not parted as their layout says."""
+    rows = {row["pci_bus_id"]: row for row in sections.cards(facts)}
+    listed = (facts["smi"].get("mig_devices") if facts["smi"] else None) or {}
     wrong = []
-    for card in (stack.get("mig") or {}).get("cards") or ():
-        row = rows.get(card["bus_id"])
+    for card in cards:
+        bus_id = card["bus_id"] or ""
+        row = rows.get(bus_id)
         if row is None or waits(row, bool(card["profiles"])):
             continue
-        state = {**row["mig"], "profiles": listed.get(row["uuid"], [])}
-        if not mig_layout.is_right(state, card["profiles"]):
-            there = ", ".join(state["profiles"]) or ("no instances" if state["current"] else "MIG is off")
-            wrong.append((card["bus_id"], there, ", ".join(card["profiles"]) or "MIG off"))
+        profiles = listed.get(row["uuid"] or "", [])
+        if not mig_layout.is_right({**row["mig"], "profiles": profiles}, card["profiles"]):
+            there = ", ".join(profiles) or ("no instances" if row["mig"]["current"] else "MIG is off")
+            wrong.append((bus_id, there, ", ".join(card["profiles"]) or "MIG off"))
     return wrong
 
 
-def waits(row: Mapping[str, Any], on: bool) -> bool:
+def waits(row: Card, on: bool) -> bool:
     """The mode is set as wished and takes effect with a reset or a boot."""
     mig = row["mig"]
     return mig["pending"] is on and mig["current"] is not None and mig["current"] is not on
@@ -72,8 +114,101 @@ def _service_findings(context: Context) -> list[Finding]:
     """Without it the layout is gone after the next boot."""
     if not _runs_here(context):
         return []
-    state = (context.facts["services"] or {}).get(SERVICE) or {}
-    if state.get("enabled") == "enabled":
+    if sections.service(context.facts, SERVICE)["enabled"] == "enabled":
         return []
     reason = "no service brings the MIG layout back after a boot"
     return [Finding("configure", reason, files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE])]
+
+
+# The work of the role
+
+
+def begin(context: Context, plan: Plan) -> Work:
+    """The layout, and the service that brings it back after each boot."""
+    # What the program needs of each card; a card that is not there yet has no place.
+    cards = [
+        {"bus_id": card["bus_id"], "profiles": card["profiles"]}
+        for card in context.stack["mig"]["cards"]
+        if card["bus_id"]
+    ]
+    return {
+        "files": [File(path=LAYOUT, content=layout(cards), mode="0644"), File(path=UNIT, content=_UNIT, mode="0644")]
+    }
+
+
+def here(context: Context, plan: Plan) -> Here:
+    """The service is enabled where the cards are. It is not started: the program is run by a task of its own, whose answer is read. Before
+    the driver runs nothing can be parted; the service does it after the boot.
+    """
+    enabled = sections.service(context.facts, _CDI_UNIT)["enabled"]
+    return {
+        "units": [Unit(name=SERVICE, enabled=True)] if _runs_here(context) else [],
+        "runs": _runs_here(context) and "nvidia" in context.facts["kernel"]["loaded"],
+        "follows": [] if enabled in (None, "", "not-found", "masked") else [_CDI_UNIT],
+    }
+
+
+STEPS: Mapping[str, Step] = {"begin": begin, "here": here}
+
+
+def layout(cards: Sequence[Mapping[str, object]]) -> str:
+    """What the program reads."""
+    return json.dumps({"cards": cards}, indent=1, sort_keys=True) + "\n"
+
+
+_UNIT = f"""\
+# Written by gpuwright (role mig). A change here is overwritten by the next run.
+[Unit]
+Description=MIG layout of the NVIDIA cards
+Documentation=https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
+After=systemd-modules-load.service nvidia-persistenced.service nvidia-fabricmanager.service
+Before={" ".join(_BEFORE)}
+ConditionPathExists={LAYOUT}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/python3 {PROGRAM} {LAYOUT}
+TimeoutStartSec=600
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def refuse(context: Context, plan: Plan) -> None:
+    """Raise Refusal where the layout of a card is to be changed under running work, also under a program that computes and draws."""
+    processes = busy.computing(context, drawing_too=True)
+    if processes and any(row["component"] == "mig" and row["from"] for row in plan["changes"]):
+        raise busy.refusal("their MIG layout changes", processes)
+
+
+def take_back(facts: Facts) -> list[Finding]:
+    """The cards that gpuwright parted and that are not whole again."""
+    parted = parted_otherwise(facts, _whole(facts))
+    return [Finding("remove", f"{bus_id} is parted", there, wished) for bus_id, there, wished in parted]
+
+
+def _whole(facts: Facts) -> list[WholeCard]:
+    """The layout in which the cards that gpuwright parted are whole again."""
+    stack: Mig = cast("Mig", sections.sealed_stack(facts, NAME))
+    return [{"bus_id": card["bus_id"], "profiles": []} for card in stack.get("cards") or () if card["bus_id"]]
+
+
+def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
+    return {"mig": _whole(facts)}
+
+
+COMPONENT = Component(
+    NAME,
+    wanted,
+    findings,
+    inputs,
+    manages,
+    parts=("mig",),
+    touches=TOUCHES,
+    refuse=refuse,
+    take_back=take_back,
+    removes=_removes,
+    steps=STEPS,
+)

@@ -4,16 +4,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict, cast
 
-from .base import Context, Finding, Manages, not_known
+from ..model.errors import StepRefused
+from ..model.plan import Plan, Removes
+from ..model.work import File, Work
+from .base import Component, Context, Finding, Manages, Step, not_known
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, Initramfs
 
 BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 #: dracut takes the machine's modprobe.d only where it is told to, in every initramfs from then on.
 DRACUT = "/etc/dracut.conf.d/gpuwright-nouveau.conf"
 
+#: Variables of the role, with their defaults.
+MODULES = ("nouveau", "nova", "nova_core", "nova_drm")
+
 _INSIDE = "kernel.initramfs.blacklist_inside"
+_WRITTEN = "# Written by gpuwright (role nouveau_blacklist). A change here is overwritten by the next run.\n"
+#: A file of one of the drivers in a listing. In an initramfs that holds every driver it does no harm beside the blacklist.
+_DRIVER_FILE = r"[/](nouveau|nova[_-]?(core|drm)?)\.ko"
+#: What its role changes.
+TOUCHES = frozenset({"driver", "initramfs"})
+
+
+class Image(TypedDict):
+    """The initramfs of the kernel that boots next: what rebuilds it and lists it, and what the listing has to hold.
+
+    ``stale``: the blacklist is not inside as it is on disk. ``inside``: words that name it; ``drivers``: a pattern for what it is against.
+    """
+
+    kernel: str
+    path: str
+    stale: bool
+    rebuild: list[str]
+    list: list[str]
+    inside: str
+    drivers: str
+
+
+class Given(TypedDict, total=False):
+    """``check``: whether the run is in check mode."""
+
+    check: bool
 
 
 def wanted(context: Context) -> bool:
@@ -46,7 +81,7 @@ def _of_dracut(context: Context) -> list[str]:
     return [DRACUT] if context.facts["kernel"]["initramfs"]["tool"] == "dracut" else []
 
 
-def inputs(context: Context) -> Mapping[str, Any]:
+def inputs(context: Context) -> Mapping[str, object]:
     return {"kernel": context.facts["kernel"]["next"]}
 
 
@@ -54,3 +89,91 @@ def _sealed(context: Context) -> bool:
     """A good seal covers the initramfs by size and time, so its content was not unpacked again to look."""
     seal = (context.facts["seals"] or {}).get("nouveau_blacklist")
     return bool(seal and seal["state"] == "good")
+
+
+# The work of the role
+
+
+def begin(context: Context, plan: Plan) -> Work:
+    """The blacklist, and what brings it into each initramfs that dracut makes."""
+    modules = cast(
+        "Sequence[str]", context.variables.get("nouveau_blacklist", {}).get("nouveau_blacklist_modules", MODULES)
+    )
+    files = [File(path=BLACKLIST, content=blacklist(modules), mode="0644")]
+    files += [File(path=path, content=for_dracut(modules), mode="0644") for path in _of_dracut(context)]
+    return {"files": files}
+
+
+def verified(context: Context, plan: Plan) -> Mapping[str, Image | None]:
+    """``image``: the initramfs that has to hold the blacklist; None where there is none, and in check mode, where the driver of this same
+    plan is not installed.
+
+    Raises StepRefused where the kernel that boots next has no module of NVIDIA, so that a cut never leaves a screen without a driver, and
+    where nothing is known that rebuilds the initramfs.
+    """
+    if cast("Given", plan["given"]).get("check"):
+        return {"image": None}
+    kernel = context.facts["kernel"]
+    module = kernel["available"].get("nvidia")
+    if not (module and module["version"]):
+        raise StepRefused(
+            f"Expected an NVIDIA module for kernel {kernel['next']}, which boots next, before nouveau is taken from it. Found none, so "
+            "that the screen would stay dark after a boot. What to do: install the driver first (role nvidia_driver); its message says "
+            "what its build lacks."
+        )
+    if kernel["initramfs"]["path"] is None:
+        return {"image": None}
+    return {"image": _image(context, str(kernel["next"]), kernel["initramfs"])}
+
+
+STEPS: Mapping[str, Step] = {"begin": begin, "verified": verified}
+
+
+def blacklist(modules: Sequence[str]) -> str:
+    """What modprobe reads."""
+    lines = ["# These drivers would claim the cards before the NVIDIA driver can."]
+    lines += [f"blacklist {module}" for module in modules]
+    lines += ["options nouveau modeset=0"] if "nouveau" in modules else []
+    return _WRITTEN + "".join(f"{line}\n" for line in lines)
+
+
+def for_dracut(modules: Sequence[str]) -> str:
+    """What dracut reads."""
+    omitted = 'omit_drivers+=" nouveau "\n' if "nouveau" in modules else ""
+    return f'{_WRITTEN}install_items+=" {BLACKLIST} "\n{omitted}'
+
+
+def _image(context: Context, kernel: str, initramfs: Initramfs) -> Image:
+    path = str(initramfs["path"])
+    tools: Mapping[str | None, tuple[list[str], str]] = {
+        "update-initramfs": (["update-initramfs", "-u", "-k", kernel], "lsinitramfs"),
+        # Named, because dracut's own choice of a name is not the one that Ubuntu's boot loader looks for.
+        "dracut": (["dracut", "--force", "--kver", kernel, path], "lsinitrd"),
+    }
+    if initramfs["tool"] not in tools:
+        raise StepRefused(
+            f"Expected one of {', '.join(filter(None, tools))} to rebuild {path}. Found none of them. What to do: install initramfs-tools "
+            "or dracut, or rebuild it by your own tool, then run again."
+        )
+    rebuild, lists = tools[initramfs["tool"]]
+    # The outcome, and not "was the file changed": a run that was cut off between file and initramfs leaves the file right and the initramfs
+    # wrong. Under a good seal nobody looked inside, since nothing has changed.
+    stale = not initramfs["blacklist_current"] and not (initramfs["blacklist_current"] is None and _sealed(context))
+    return {
+        "kernel": kernel,
+        "path": path,
+        "stale": stale,
+        "rebuild": rebuild,
+        "list": [lists, path],
+        "inside": BLACKLIST[1:],
+        "drivers": _DRIVER_FILE,
+    }
+
+
+def _removes(_facts: Facts, files: Sequence[str]) -> Removes:
+    return {"initramfs": BLACKLIST in files}
+
+
+COMPONENT = Component(
+    "nouveau_blacklist", wanted, findings, inputs, manages, touches=TOUCHES, removes=_removes, steps=STEPS
+)

@@ -7,6 +7,8 @@ A keyword that is not known here, and a text, a list or an object without a limi
 
 ``pattern`` is searched with Python's ``re``, so it is written with ``^`` and ``\Z``. ``format`` is only a note, as the standard has it:
 of a string without control characters nothing is changed, else those of ``"format": "text"`` keep their lines, and all others become one.
+
+``title`` and ``description`` are notes too, for tools/build_types.py; beside a ``pattern`` the description says what is expected.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from typing import Any
 Check = Callable[[Any], Any]
 Schema = Mapping[str, Any]
 
-_COMMON = {"type", "enum", "const", "description", "format", "$comment"}
+_NOTES = {"title", "description"}
+_COMMON = {"type", "enum", "const", "format", "$comment"} | _NOTES
 _STRING = {"maxLength", "minLength", "pattern"}
 _NUMBER = {"minimum", "maximum"}
 _ARRAY = {"items", "maxItems"}
@@ -105,12 +108,12 @@ def _name_of(reference: str) -> str:
 
 def _compiled(schema: Schema, made: dict[str, Check]) -> Check:
     if "$ref" in schema:
-        if set(schema) != {"$ref"}:
+        if set(schema) - _NOTES != {"$ref"}:
             raise SchemaError("nothing stands beside a $ref")
         name = _name_of(schema["$ref"])
         return _reference(name, made)
     if "anyOf" in schema:
-        if set(schema) != {"anyOf"}:
+        if set(schema) - _NOTES != {"anyOf"}:
             raise SchemaError("nothing stands beside an anyOf")
         return _any_of([_compiled(each, made) for each in schema["anyOf"]])
     if "enum" in schema or "const" in schema:
@@ -142,12 +145,12 @@ def _any_of(branches: list[Check]) -> Check:
 
 
 def _enumeration(schema: Schema) -> Check:
-    _only(schema, {"enum", "const", "description"})
+    _only(schema, {"enum", "const"} | _NOTES)
     allowed = schema["enum"] if "enum" in schema else [schema["const"]]
     if any(not isinstance(each, (str, type(None))) for each in allowed):
         raise SchemaError("an enumeration has texts and null")
     told = ", ".join(each or "nothing" for each in allowed)
-    expected = schema.get("description") or (f"one of {told}" if len(allowed) > 1 else told)
+    expected = f"one of {told}" if len(allowed) > 1 else told
 
     def check(value: Any) -> Any:
         if not isinstance(value, (str, type(None))) or value not in allowed:
@@ -164,7 +167,7 @@ def _typed(schema: Schema, made: dict[str, Check]) -> Check:
         raise SchemaError(f"a type is one of {', '.join(_TYPES)}, and it is {types}")
     allowed: set[str] = set(_COMMON)
     by_type: dict[type, Check] = {}
-    expected = schema.get("description") or " or ".join(types)
+    expected = schema["description"] if "pattern" in schema and "description" in schema else " or ".join(types)
     for name in types:
         keywords, one = _of_type(name, schema, made, expected)
         allowed |= keywords
@@ -241,7 +244,7 @@ def _object(schema: Schema, made: dict[str, Check]) -> Check:
     required, most = schema.get("required", []), _most_entries(schema)
     named = _entries(schema, made)
 
-    def check(value: dict[str, Any]) -> dict[str, Any]:
+    def check(value: dict[str, object]) -> dict[str, object]:
         if len(value) > most:
             raise Mismatch(value, f"at most {most} entries")
         for key in required:

@@ -14,11 +14,13 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact
-from ansible_collections.gpuwright.node.plugins.plugin_utils import run_directory
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record, Report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import model as pure
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
 FOLDERS = ("facts", "plans", "sealed", "hosts")
 META = "run.json"
@@ -54,7 +56,7 @@ def default_run_dir() -> Path:
     return state / "gpuwright" / "runs" / f"{stamp}-{os.getpid()}"
 
 
-def write_host(run_dir: Path, host: str, values: Mapping[str, Any]) -> pure.Record:
+def write_host(run_dir: Path, host: str, values: Mapping[str, object]) -> Record:
     """Write one host's record."""
     record = pure.host_record(host, values)
     run_directory.write_document(run_dir / "hosts", host, record, sync=True)
@@ -68,7 +70,7 @@ def aggregate(
     unreachable: Mapping[str, str] | None = None,
     failed: Mapping[str, str] | None = None,
     not_reached: list[str] | None = None,
-) -> pure.Report:
+) -> Report:
     """Make report.json, report.html and junit.xml from what the hosts left, and return the report.
 
     May be called at any time and as often as wanted.
@@ -88,7 +90,7 @@ def aggregate(
     for host, reason in (failed or {}).items():
         records[host] = pure.without_record(host, reason, records.get(host))
     # Before any of the three forms is made: what a run could not reach or failed on is told in words of the node.
-    report: pure.Report = redact.document(
+    report: Report = redact.document(
         pure.report_of(
             records,
             version=meta.get("gpuwright") or version(),
@@ -102,16 +104,16 @@ def aggregate(
     run_directory.write_json(directory / "report.json", report)
     # What a list of runs shows, beside a report that may be of a fleet.
     run_directory.write_json(
-        directory / META, {**meta, **{key: report[key] for key in ("verb", "verdict", "finished", "counts")}}
+        directory / META, {**meta, **{key: report.get(key) for key in ("verb", "verdict", "finished", "counts")}}
     )
     write(directory / "report.html", html.render(report).encode("utf-8", "replace"))
     write(directory / "junit.xml", junit.render(report))
     return report
 
 
-def read_records(run_dir: Path) -> dict[str, pure.Record]:
+def read_records(run_dir: Path) -> dict[str, Record]:
     """Every host's record: its result, else its plan. A file that cannot be read is a host that is not proven."""
-    records: dict[str, pure.Record] = {}
+    records: dict[str, Record] = {}
     for folder, make in (("plans", pure.from_plan), ("hosts", pure.host_record)):
         for path in run_directory.documents(run_dir / folder):
             values = run_directory.read_json(path)
@@ -133,14 +135,14 @@ def waiting(run_dir: Path) -> list[str]:
     return [host for host, plan in plans.items() if plan.get("ok") and plan.get("components")]
 
 
-def read_plans(run_dir: Path) -> dict[str, dict[str, Any]]:
+def read_plans(run_dir: Path) -> dict[str, Plan]:
     """The plans of this run by host."""
     return _plans(run_directory.documents(run_dir / "plans"))
 
 
-def _plans(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
+def _plans(paths: Iterable[Path]) -> dict[str, Plan]:
     plans = [run_directory.read_json(path) or {} for path in paths]
-    return {str(plan["host"]): plan for plan in plans if plan.get("host")}
+    return {str(plan["host"]): cast("Plan", plan) for plan in plans if plan.get("host")}
 
 
 def version() -> str | None:

@@ -13,11 +13,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import jinja2
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+
+from ..resolver.parts import PARTS
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+
+    from ..model.plan import Change
+    from ..model.report import Record, Report, Resume
 
 SYMBOLS = {"pass": "✓", "warn": "!", "fail": "✗", "incomplete": "?", "skip": "–", "none": ""}
 WORDS = {
@@ -45,7 +53,38 @@ OPEN_DETAILS = 5
 """So many hosts with trouble are unfolded; the others open at a tap."""
 
 
-def render(report: Mapping[str, Any]) -> str:
+class Host(TypedDict):
+    """What the page shows of a host."""
+
+    name: str
+    verdict: str
+    kind: str
+    rank: int
+    counts: dict[str, int]
+    groups: dict[str, dict[str, str]]
+    problems: list[dict[str, object]]
+    good: list[dict[str, object]]
+    skipped: list[dict[str, object]]
+    facts: list[str]
+    failure: dict[str, str] | None
+    refusals: list[dict[str, str]]
+    changes: list[Change]
+    warnings: list[dict[str, str]]
+    why: list[dict[str, str]]
+    stack: list[dict[str, str]]
+    reboot: bool
+    left: list[str]
+    resume: Resume | None
+    rescue: list[str]
+    simulated: bool
+    skip_reason: str | None
+    temperatures: list[dict[str, object]]
+    latencies: list[dict[str, object]]
+    anchor: NotRequired[str]
+    open: NotRequired[bool]
+
+
+def render(report: Report) -> str:
     """The page of a report."""
     return _template().render(page=page_of(report))
 
@@ -63,7 +102,7 @@ def _template() -> jinja2.Template:
     return environment.get_template("report.html.j2")
 
 
-def page_of(report: Mapping[str, Any]) -> dict[str, Any]:
+def page_of(report: Report) -> dict[str, object]:
     """Everything the template shows."""
     records = report["hosts"].values()
     hosts = sorted(
@@ -86,7 +125,7 @@ def page_of(report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tiles(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _tiles(report: Report) -> list[dict[str, object]]:
     counts = report["counts"]
     kinds = {"unreachable": "fail", "not_reached": "incomplete"}
     shown = ("fail", "unreachable", "incomplete", "not_reached", "pass", "skip")
@@ -98,8 +137,8 @@ def _sorted_groups(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (known.get(name, len(known)), name))
 
 
-def _host(record: Mapping[str, Any]) -> dict[str, Any]:
-    found: list[checks.Check] = list(record["checks"])
+def _host(record: Record) -> Host:
+    found: list[Check] = list(record["checks"])
     statuses = {check["status"] for check in found}
     kind = record["verdict"]
     if kind == "pass" and "warn" in statuses:
@@ -121,12 +160,12 @@ def _host(record: Mapping[str, Any]) -> dict[str, Any]:
         "facts": _facts(record),
         "failure": _failure(record["failure"]),
         "refusals": [_entry(entry) for entry in [*record["refusals"], *record["conflicts"]]],
-        "changes": [change for change in record["changes"] if isinstance(change, Mapping)],
+        "changes": record["changes"],
         "warnings": [_entry(entry) for entry in record["warnings"]],
         "why": [_entry(entry) for entry in record["why"]],
         "stack": [_pair(key, value) for key, value in _stack(record["stack"])],
         "reboot": bool(record["reboot"]),
-        "left": [f"{row.get('component')}: {row.get('reason')}" for row in record["left"] if isinstance(row, Mapping)],
+        "left": [f"{row.get('component')}: {row.get('reason')}" for row in record["left"]],
         "resume": record["resume"],
         "rescue": [str(line) for line in record["rescue"]],
         "simulated": bool(record["simulated"]),
@@ -136,7 +175,7 @@ def _host(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _staying(record: Mapping[str, Any]) -> dict[str, Any]:
+def _staying(record: Record) -> dict[str, object]:
     """A row for a host that stays as it is: of each of them a page of its own would say the same."""
     return {
         "name": str(record["host"]),
@@ -156,9 +195,9 @@ def _staying(record: Mapping[str, Any]) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _worst_by_group(found: Iterable[checks.Check]) -> dict[str, dict[str, str]]:
+def _worst_by_group(found: Iterable[Check]) -> dict[str, dict[str, str]]:
     """For the matrix: the worst status of each group, with what to show at a touch."""
-    worst: dict[str, checks.Check] = {}
+    worst: dict[str, Check] = {}
     for check in found:
         name = checks.group(check)
         if name not in worst or _ORDER[check["status"]] < _ORDER[worst[name]["status"]]:
@@ -172,9 +211,9 @@ def _worst_by_group(found: Iterable[checks.Check]) -> dict[str, dict[str, str]]:
     }
 
 
-def _together(found: Iterable[checks.Check]) -> list[checks.Check]:
+def _together(found: Iterable[Check]) -> list[Check]:
     """The same trouble on several cards is told once, with all the cards."""
-    merged: dict[tuple[Any, ...], checks.Check] = {}
+    merged: dict[tuple[Any, ...], Check] = {}
     for check in found:
         key = (
             check["id"],
@@ -186,19 +225,19 @@ def _together(found: Iterable[checks.Check]) -> list[checks.Check]:
             show(check["expected"]),
         )
         if key in merged and check["gpu"]:
-            merged[key]["gpu"] = ", ".join(part for part in (merged[key]["gpu"], str(check["gpu"])) if part)
+            merged[key]["gpu"] = ", ".join(str(part) for part in (merged[key]["gpu"], check["gpu"]) if part)
         elif key not in merged:
-            merged[key] = dict(check)
+            merged[key] = check.copy()
     return list(merged.values())
 
 
-def _problem(check: checks.Check) -> dict[str, Any]:
+def _problem(check: Check) -> dict[str, object]:
     return {**check, "measured": show(check["measured"]), "expected": show(check["expected"])}
 
 
-def _names_of(found: Iterable[checks.Check], status: str) -> list[dict[str, Any]]:
+def _names_of(found: Iterable[Check], status: str) -> list[dict[str, object]]:
     """Checks of one status by name, with how often and what was measured where it was once."""
-    by_name: dict[str, list[checks.Check]] = {}
+    by_name: dict[str, list[Check]] = {}
     for check in found:
         if check["status"] == status:
             by_name.setdefault(check["id"], []).append(check)
@@ -213,7 +252,7 @@ def _names_of(found: Iterable[checks.Check], status: str) -> list[dict[str, Any]
     ]
 
 
-def _skipped(found: Iterable[checks.Check]) -> list[dict[str, Any]]:
+def _skipped(found: Iterable[Check]) -> list[dict[str, object]]:
     """Skipped checks by their reason."""
     by_reason: dict[str, list[str]] = {}
     for check in found:
@@ -243,7 +282,7 @@ def show(value: Any) -> str:
     return str(value)
 
 
-def _floor(value: Mapping[str, Any]) -> str:
+def _floor(value: Mapping[str, object]) -> str:
     parts = []
     if value.get("floor") is not None:
         parts.append(f"at least {show(value['floor'])}")
@@ -257,9 +296,10 @@ def _floor(value: Mapping[str, Any]) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _facts(record: Mapping[str, Any]) -> list[str]:
+def _facts(record: Record) -> list[str]:
     """A line about the host: system, kernel, driver, cards."""
-    summary = record["summary"] if isinstance(record["summary"], Mapping) else {}
+    told: object = record["summary"]
+    summary: Mapping[str, object] = told if isinstance(told, Mapping) else {}
     system, kernel = summary.get("os"), summary.get("kernel")
     driver = summary.get("driver")
     driver = driver.get("loaded_version") if isinstance(driver, Mapping) else driver
@@ -308,7 +348,7 @@ def _entry(entry: Any) -> dict[str, str]:
 def _stack(stack: Any) -> list[tuple[str, Any]]:
     if not isinstance(stack, Mapping):
         return []
-    driver, toolkit = stack.get("driver") or {}, stack.get("container_toolkit") or {}
+    driver = stack.get("driver") or {}
     rows: list[tuple[str, Any]] = []
     if driver:
         rows.append(
@@ -324,8 +364,9 @@ def _stack(stack: Any) -> list[tuple[str, Any]]:
     ]
     if (stack.get("cudnn") or {}).get("version"):
         rows.append(("cuDNN", stack["cudnn"]["version"]))
-    if toolkit:
-        rows.append(("container toolkit", toolkit.get("version_spec")))
+    rows += [
+        (part.title, part.of(stack).get(part.version_key)) for part in PARTS if part.has_own_source and part.of(stack)
+    ]
     rows += [
         (str(made.get("name")), made.get("version"))
         for made in stack.get("frameworks") or ()
@@ -345,7 +386,7 @@ def _pair(key: str, value: Any) -> dict[str, str]:
 HOTTEST_C = 110.0
 
 
-def _temperatures(found: Iterable[checks.Check]) -> list[dict[str, Any]]:
+def _temperatures(found: Iterable[Check]) -> list[dict[str, object]]:
     """A bar a card: its temperature, and a mark where it becomes a warning."""
     bars = []
     for check in found:
@@ -365,12 +406,12 @@ def _temperatures(found: Iterable[checks.Check]) -> list[dict[str, Any]]:
     return bars
 
 
-def _latencies(measurements: Any) -> list[dict[str, Any]]:
+def _latencies(measurements: object) -> list[dict[str, object]]:
     """A group of bars for each part of fio: percentiles of latency, on a logarithmic scale that all parts share."""
     parts = measurements.get("fio") if isinstance(measurements, Mapping) else None
     if not isinstance(parts, Mapping):
         return []
-    groups = []
+    groups: list[dict[str, object]] = []
     for name, part in parts.items():
         latency = part.get("clat_ns") if isinstance(part, Mapping) else None
         percentiles = latency.get("percentiles") if isinstance(latency, Mapping) else None
@@ -384,7 +425,7 @@ def _latencies(measurements: Any) -> list[dict[str, Any]]:
     return groups
 
 
-def _rate(part: Mapping[str, Any]) -> str:
+def _rate(part: Mapping[str, object]) -> str:
     iops, bandwidth = _number(part.get("iops")), _number(part.get("bw_bytes"))
     said = [f"{iops:,.0f} IOPS"] if iops else []
     return ", ".join(said + ([f"{bandwidth / 1e6:,.0f} MB/s"] if bandwidth else []))

@@ -7,12 +7,18 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+
+    from ..model.report import Record, Report
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
-def render(report: dict[str, Any]) -> bytes:
+def render(report: Report) -> bytes:
     """The document. Failed is a failure, incomplete an error, skipped is skipped; a warning passes and says so in its output."""
     root = ET.Element("testsuites", {"name": _clean(f"gpuwright {report.get('verb') or ''}".strip())})
     for host, record in report["hosts"].items():
@@ -28,7 +34,7 @@ def render(report: dict[str, Any]) -> bytes:
     return ET.tostring(root, encoding="utf-8", xml_declaration=True)
 
 
-def _suite(root: ET.Element, host: str, record: dict[str, Any], report: dict[str, Any]) -> None:
+def _suite(root: ET.Element, host: str, record: Record, report: Report) -> None:
     suite = ET.SubElement(root, "testsuite", {"name": _clean(host)})
     if report.get("started"):
         suite.set("timestamp", _clean(report["started"]))
@@ -36,10 +42,10 @@ def _suite(root: ET.Element, host: str, record: dict[str, Any], report: dict[str
         suite.set("time", _clean(record["seconds"]))
     _checks(suite, host, record)
     if record["failure"]:
-        message = record["failure"].get("message") if isinstance(record["failure"], dict) else record["failure"]
-        _problem(_case(suite, host, "run.failed"), "failure", str(message), None)
-    for kind in ("refusals", "conflicts"):
-        for entry in record[kind]:
+        _problem(_case(suite, host, "run.failed"), "failure", record["failure"]["message"], None)
+    rows: dict[str, Sequence[object]] = {"refusals": record["refusals"], "conflicts": record["conflicts"]}
+    for kind, entries in rows.items():
+        for entry in entries:
             told = entry if isinstance(entry, dict) else {"text": entry}
             _problem(
                 _case(suite, host, f"run.{kind[:-1]}"), "failure", str(told.get("text")), str(told.get("remedy") or "")
@@ -53,7 +59,7 @@ def _suite(root: ET.Element, host: str, record: dict[str, Any], report: dict[str
     _count(suite)
 
 
-def _checks(suite: ET.Element, host: str, record: dict[str, Any]) -> None:
+def _checks(suite: ET.Element, host: str, record: Record) -> None:
     """A case for each check; of a host that stays as it is one for all that passed."""
     if record.get("whole"):
         counted = ", ".join(f"{count} {status}" for status, count in record["counts"].items() if count)
@@ -63,12 +69,12 @@ def _checks(suite: ET.Element, host: str, record: dict[str, Any]) -> None:
         _check(_case(suite, host, check["id"], check["gpu"]), check)
 
 
-def _case(suite: ET.Element, host: str, check_id: str, gpu: str | None = None) -> ET.Element:
+def _case(suite: ET.Element, host: str, check_id: str, gpu: str | int | None = None) -> ET.Element:
     name = check_id if gpu is None else f"{check_id} [{gpu}]"
     return ET.SubElement(suite, "testcase", {"classname": _clean(host), "name": _clean(name)})
 
 
-def _check(case: ET.Element, check: dict[str, Any]) -> None:
+def _check(case: ET.Element, check: Check) -> None:
     status, reason = check["status"], check["reason"] or check["id"]
     if status in ("fail", "incomplete"):
         _problem(case, "failure" if status == "fail" else "error", reason, _details(check))
@@ -78,7 +84,7 @@ def _check(case: ET.Element, check: dict[str, Any]) -> None:
         ET.SubElement(case, "system-out").text = _clean(f"warning: {reason}\n{_details(check)}")
 
 
-def _details(check: dict[str, Any]) -> str:
+def _details(check: Check) -> str:
     lines = [
         f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
         for key in ("measured", "expected", "unit", "evidence", "action", "remedy")

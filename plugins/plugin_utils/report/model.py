@@ -5,17 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
-Record = dict[str, Any]
-Report = dict[str, Any]
+from ..model.plan import Change
+from ..model.report import Failure, Record, Report
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 SCHEMA = 1
 VERDICTS = ("fail", "incomplete", "pass", "skip")
 
-EMPTY: dict[str, Any] = {
+EMPTY: dict[str, object] = {
     "reached": True,
     "changed": False,
     "changes": [],
@@ -39,27 +42,29 @@ EMPTY: dict[str, Any] = {
 }
 
 
-def host_record(host: str, values: Mapping[str, Any]) -> Record:
+def host_record(host: str, values: Mapping[str, object]) -> Record:
     """One host's record with every key of the schema; what is not given is empty, and a missing verdict is found.
 
     A verdict that is none of the known ones counts as incomplete, and a failure is never a pass.
     """
-    record: Record = {"host": host, "verdict": values.get("verdict")}
-    record |= {key: _shaped(key, values.get(key)) for key in EMPTY}
-    record["checks"] = [_whole(check) for check in record["checks"] if isinstance(check, Mapping)]
-    if record["verdict"] is None:
+    shaped = {key: _shaped(key, values.get(key)) for key in EMPTY}
+    record = cast("Record", {"host": host, "verdict": values.get("verdict"), **shaped})
+    record["checks"] = [_whole(check) for check in shaped["checks"] if isinstance(check, Mapping)]
+    if values.get("verdict") is None:
         record["verdict"] = "skip" if record["skipped"] else checks.verdict(record["checks"])
     if record["verdict"] not in VERDICTS:
         record["verdict"] = "incomplete"
     if record["failure"] or record["refusals"] or record["conflicts"]:
         record["verdict"] = "fail"
-    record["changes"] = [change for change in record["changes"] if isinstance(change, Mapping)]
+    changes: list[Change] = [cast("Change", change) for change in shaped["changes"] if isinstance(change, Mapping)]
+    record["changes"] = changes
     return record
 
 
-def from_plan(host: str, plan: Mapping[str, Any]) -> Record:
+def from_plan(host: str, plan: Mapping[str, object]) -> Record:
     """The record of a host of which there is only a plan: its passive checks, and what would be done."""
-    summary = plan.get("facts_summary") or {}
+    told = plan.get("facts_summary")
+    summary = told if isinstance(told, Mapping) else {}
     values = {**plan, "summary": summary, "simulated": summary.get("simulated"), "changed": False}
     if plan.get("error"):
         values["failure"] = {"task": None, "message": str(plan["error"]), "component": None}
@@ -75,7 +80,7 @@ def brief(record: Record, *, whole: str) -> Record:
     """
     told = [check for check in record["checks"] if check["status"] not in ("pass", "skip")]
     cards = [{"name": _name_of(card)} for card in record["gpus"]]
-    return {
+    short = {
         **record,
         "checks": told,
         "counts": checks.counts(record["checks"]),
@@ -84,13 +89,14 @@ def brief(record: Record, *, whole: str) -> Record:
         "why": [],
         "whole": whole,
     }
+    return cast("Record", short)
 
 
 def _name_of(card: Any) -> str:
     return str(card.get("name") or card.get("device") or "GPU") if isinstance(card, Mapping) else str(card)
 
 
-def without_record(host: str, reason: str, base: Mapping[str, Any] | None = None) -> Record:
+def without_record(host: str, reason: str, base: Mapping[str, object] | None = None) -> Record:
     """The record of a host that was met and has no credible result: it failed."""
     failure = {"task": None, "message": reason, "component": None}
     return host_record(host, {**(base or {}), "verdict": "fail", "failure": failure})
@@ -163,7 +169,7 @@ def _shaped(key: str, value: Any) -> Any:
     return _NULLABLE[key](value)
 
 
-def _failure(value: Any) -> dict[str, Any] | None:
+def _failure(value: Any) -> Failure | None:
     told = value if isinstance(value, Mapping) else {"message": value}
     if not value:
         return None
@@ -188,9 +194,9 @@ _NULLABLE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _whole(check: Mapping[str, Any]) -> checks.Check:
+def _whole(check: Mapping[str, object]) -> Check:
     """A check with every key and only those, so that one odd entry of a node does not spoil the report."""
-    whole: checks.Check = {key: check.get(key) for key in checks.KEYS}
+    whole: dict[str, object] = {key: check.get(key) for key in checks.KEYS}
     whole["id"] = str(whole["id"] or "unnamed")
     if whole["status"] not in checks.STATUSES:
         whole["status"] = "incomplete"
@@ -200,4 +206,4 @@ def _whole(check: Mapping[str, Any]) -> checks.Check:
         whole["action"] = None
     for key in ("unit", "gpu", "reason", "evidence", "remedy"):
         whole[key] = None if whole[key] is None else str(whole[key])
-    return whole
+    return cast("Check", whole)

@@ -9,23 +9,24 @@ resolve() below is the table of contents; each decision is a module of this pack
     modules           open or proprietary modules         cudnn, nccl,       which libraries beside it
     package_set       desktop or compute                    tensorrt
     mig               into what the cards are parted
+    gpu_settings      power limit, clocks, ECC, compute mode and persistence mode of the cards
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
     repositories      package sources and their keys      frameworks         which wheels
-    systems           the operating system                alternatives,      what to wish instead
+    systems           the operating system                parts              what locks and sources need of each part
+                                                          alternatives,      what to wish instead
                                                             nearest
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.stack import Answer, Stack
 from ..rules import Row, Rules, age
-from ..situation import Situation
 from ..wish import Wish
 from . import (
     container_toolkit,
@@ -35,6 +36,7 @@ from . import (
     foreign,
     forward,
     frameworks,
+    gpu_settings,
     mig,
     nccl,
     nearest,
@@ -44,8 +46,10 @@ from . import (
     tensorrt,
 )
 from .compatibility import compatible
+from .cuda_support import CudaSupport, family_floor
 from .log import DESIGN, Entry, Log, Unresolved
-from .power import Power, family_floor
+from .machine import Machine
+from .parts import PARTS
 
 __all__ = ["compatible", "resolve", "stack_for"]
 
@@ -66,62 +70,62 @@ _GIVEN = (
 OLD = 90
 
 
-def resolve(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any]:
+def resolve(machine: Machine, wish: Wish, rules: Rules) -> Answer:
     """Return the answer of `gpuwright resolve --json`: ok with the stack and why, or not ok with conflicts.
 
     Pure: the same arguments give the same answer; nothing is read, not even the clock.
     """
     log = Log(rules)
     try:
-        stack = forward.where_needed(_decide, situation, wish, rules, log)
+        stack = forward.where_needed(_decide, machine, wish, rules, log)
     except Unresolved as error:
 
-        def decide(other: Wish) -> dict[str, Any]:
-            return forward.where_needed(_decide, situation, other, rules, Log(rules, trial=True))
+        def decide(other: Wish) -> Stack:
+            return forward.where_needed(_decide, machine, other, rules, Log(rules, trial=True))
 
-        better = nearest.remedy(wish, decide, situation, rules)
+        better = nearest.remedy(wish, decide, machine, rules)
 
-        def works(other: Situation) -> bool:
+        def works(other: Machine) -> bool:
             return stack_for(other, wish, rules) is not None
 
-        named = older_kernel.named(error.conflicts, situation, works)
+        named = older_kernel.named(error.conflicts, machine, works)
         entries = [_remedied(entry, better) for entry in named]
         return {
             "ok": False,
             "conflicts": forward.remedied(entries, decide, wish),
-            "rules": age(rules, situation.today),
+            "rules": age(rules, machine.today),
         }
-    _age(situation, log)
+    _age(machine, log)
     return {
         "ok": True,
-        "gpus": [card.as_dict() for card in situation.cards],
-        "os": situation.os,
-        "arch": situation.arch,
-        "assumed": dict(situation.assumed),
+        "gpus": [card.as_dict() for card in machine.cards],
+        "os": machine.os,
+        "arch": machine.arch,
+        "assumed": dict(machine.assumed),
         "warnings": log.warnings,
         "stack": stack,
         "why": log.why,
-        "rules": age(rules, situation.today),
+        "rules": age(rules, machine.today),
     }
 
 
-def stack_for(situation: Situation, wish: Wish, rules: Rules) -> dict[str, Any] | None:
+def stack_for(machine: Machine, wish: Wish, rules: Rules) -> Stack | None:
     """Return only the stack of resolve()'s answer, None where there is none: without the search for a better wish."""
     try:
-        return forward.where_needed(_decide, situation, wish, rules, Log(rules, trial=True))
+        return forward.where_needed(_decide, machine, wish, rules, Log(rules, trial=True))
     except Unresolved:
         return None
 
 
-def _age(situation: Situation, log: Log) -> None:
+def _age(machine: Machine, log: Log) -> None:
     """Warn of rules that know nothing of what appeared since."""
-    days = age(log.rules, situation.today)["age_days"]
+    days = age(log.rules, machine.today)["age_days"]
     if days > OLD:
         text = f"the rules are of {log.rules['generated']}, {days} days old: what appeared since is not in them; install a newer gpuwright"
         log.warn("rules.age", text, "compat/*.yaml (updated)")
 
 
-def _remedied(entry: dict[str, str], better: str | None) -> dict[str, str]:
+def _remedied(entry: Entry, better: str | None) -> Entry:
     """Put the wish that works into a conflict; a key that can be given, a card to leave out, other wheels, stay the first remedy, and
     another kernel the second.
     """
@@ -133,118 +137,124 @@ def _remedied(entry: dict[str, str], better: str | None) -> dict[str, str]:
     return {**entry, "remedy": f"{entry['remedy']}; or {better}" if given else better}
 
 
-def _decide(situation: Situation, wish: Wish, rules: Rules, log: Log) -> dict[str, Any]:
+def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
-    wish = foreign.allowed(situation, wish, log)
-    foreign.name_others(situation, log)
-    if situation.environment == "jetson" and not wish.frameworks:
+    wish = foreign.allowed(machine, wish, log)
+    foreign.name_others(machine, log)
+    if machine.environment == "jetson" and not wish.frameworks:
         return {}
-    system = foreign.repository(situation, systems.find(situation, rules), log)
-    systems.warn(situation, system, log)
-    if not situation.cards:
-        return _without_cards(situation, wish, log)
-    stack: dict[str, Any] = {}
+    system = foreign.repository(machine, systems.find(machine, rules), log)
+    systems.warn(machine, system, log)
+    if not machine.cards:
+        return _without_cards(machine, wish, log)
+    stack: Stack = {}
     try:
-        power = _driver(situation, wish, system, stack, log)
+        support = _driver(machine, wish, system, stack, log)
     except Unresolved as error:
         if log.trial:
             raise
-        raise Unresolved(*error.conflicts, *_besides(situation, wish, system, rules)) from None
+        raise Unresolved(*error.conflicts, *_besides(machine, wish, system, rules)) from None
     if wish.cuda_compat:
-        power = forward.extended(power, situation, rules)
-    _toolkits(situation, wish, system, power, stack, log)
-    _put(stack, "mig", log.attempt(mig.choose, situation, wish, log))
+        support = forward.extended(support, machine, rules)
+    _toolkits(machine, wish, system, support, stack, log)
+    layout = log.attempt(mig.choose, machine, wish, log)
+    if layout is not None:
+        stack["mig"] = layout
+    settings = log.attempt(gpu_settings.choose, machine, wish, log)
+    if settings is not None:
+        stack["gpu_settings"] = settings
     if wish.container_toolkit:
-        stack["container_toolkit"] = container_toolkit.choose(situation, wish, system, stack.get("driver"), log)
-    if wish.frameworks:
-        _put(stack, "frameworks", log.attempt(frameworks.choose, situation, wish, power, log, _built(stack)))
-    if wish.cuda_compat:
-        _put(stack, "cuda_compat", forward.choose(stack, power, log))
-        forward.lead(stack, power, rules)
-    _put(stack, "repositories", log.attempt(repositories.choose, situation, wish, system, stack, log) or [])
+        stack["container_toolkit"] = container_toolkit.choose(machine, wish, system, stack.get("driver"), log)
+    _environments(machine, wish, support, stack, log)
+    stack["repositories"] = log.attempt(repositories.choose, machine, wish, system, stack, log) or []
     if log.conflicts:
         raise Unresolved(*log.conflicts)
     _floor(stack, rules)
     return stack
 
 
-def _besides(situation: Situation, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
+def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Stack, log: Log) -> None:
+    """Put the frameworks into the stack as far as they are wished, and what their CUDA needs beside the driver."""
+    if wish.frameworks:
+        found = log.attempt(frameworks.choose, machine, wish, support, log, _built(stack))
+        if found is not None:
+            stack["frameworks"] = found
+    if wish.cuda_compat:
+        compat = forward.choose(stack, support, log)
+        if compat is not None:
+            stack["cuda_compat"] = compat
+        forward.lead(stack, support, log.rules)
+
+
+def _besides(machine: Machine, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
     """Return what else cannot be had where it is the wish for a driver that cannot be met: all that another driver leaves so."""
     log = Log(rules)
     free = replace(
         wish, driver_source=None, driver_branch=None, driver_version=None, driver_modules=None, driver_set=None
     )
-    power = log.attempt(_driver, situation, free, system, {}, log) if free != wish else None
-    if power is None:
+    support = log.attempt(_driver, machine, free, system, {}, log) if free != wish else None
+    if support is None:
         return []
-    _toolkits(situation, wish, system, power, {}, log)
-    log.attempt(frameworks.choose, situation, wish, power, log)
+    _toolkits(machine, wish, system, support, {}, log)
+    log.attempt(frameworks.choose, machine, wish, support, log)
     return log.conflicts
 
 
-def _built(stack: dict[str, Any]) -> list[str]:
+def _built(stack: Stack) -> list[str]:
     """Return the toolkits of a stack, which what goes on top of it is compiled with."""
     return [entry["version"] for entry in stack.get("cuda", ())]
 
 
-def _floor(stack: dict[str, Any], rules: Rules) -> None:
+def _floor(stack: Stack, rules: Rules) -> None:
     """Raise the driver's minimum to what the chosen toolkits and wheels need."""
     if "driver" not in stack:
         return
     versions = [*_built(stack), *(entry["cuda"] for entry in stack.get("frameworks", ()))]
     asking = [version for version in versions if version and not forward.covers(stack, version)]
-    families = [family_floor(dotted.major(version), rules) for version in asking]
+    families = [family_floor(numeric_version.major(version), rules) for version in asking]
     floors = [row["driver"] for row in families if row]
-    stack["driver"]["minimum"] = dotted.highest(stack["driver"]["minimum"], *floors)
+    stack["driver"]["minimum"] = numeric_version.highest(stack["driver"].get("minimum"), *floors)
 
 
-def _driver(situation: Situation, wish: Wish, system: Row, stack: dict[str, Any], log: Log) -> Power:
+def _driver(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> CudaSupport:
     """Put the driver into the stack and return what it can run; where it is somebody else's, only the latter."""
-    if not situation.brings_own_driver:
-        chosen = driver.choose(situation, wish, system, log)
+    if not machine.brings_own_driver:
+        chosen = driver.choose(machine, wish, system, log)
         stack["driver"] = chosen.stack
-        return chosen.power
-    return foreign.power(situation, wish, system, log)
+        return chosen.support
+    return foreign.support(machine, wish, system, log)
 
 
-def _toolkits(situation: Situation, wish: Wish, system: Row, power: Power, stack: dict[str, Any], log: Log) -> None:
+def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, stack: Stack, log: Log) -> None:
     """Put CUDA and its libraries into the stack as far as they are wished; these follow the toolkit's major version."""
-    chosen = log.attempt(cuda.choose, situation, wish, system, power, log) if wish.cuda else None
+    chosen = log.attempt(cuda.choose, machine, wish, system, support, log) if wish.cuda else None
     if chosen:
         stack["cuda"] = chosen
     if not (wish.cudnn or wish.nccl or wish.tensorrt) or (wish.cuda and not chosen):
         return
     versions = [entry["version"] for entry in chosen or ()]
     if not versions:
-        best = log.attempt(cuda.best, None, situation, system, power, log)
+        best = log.attempt(cuda.best, None, machine, system, support, log)
         versions = [best] if best else []
     if versions and wish.cudnn:
-        _put(stack, "cudnn", log.attempt(cudnn.choose, situation, wish, system, versions, log))
+        found = log.attempt(cudnn.choose, machine, wish, system, versions, log)
+        if found is not None:
+            stack["cudnn"] = found
     if versions and wish.nccl:
-        _put(stack, "nccl", log.attempt(nccl.choose, wish, system, versions, log))
+        library = log.attempt(nccl.choose, wish, system, versions, log)
+        if library is not None:
+            stack["nccl"] = library
     if versions and wish.tensorrt:
-        _put(stack, "tensorrt", log.attempt(tensorrt.choose, situation, wish, system, versions, log))
+        engine = log.attempt(tensorrt.choose, machine, wish, system, versions, log)
+        if engine is not None:
+            stack["tensorrt"] = engine
 
 
-def _put(stack: dict[str, Any], key: str, value: Any) -> None:
-    if value is not None:
-        stack[key] = value
-
-
-def _without_cards(situation: Situation, wish: Wish, log: Log) -> dict[str, Any]:
+def _without_cards(machine: Machine, wish: Wish, log: Log) -> Stack:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU."""
-    named = {
-        "driver": wish.driver,
-        "cuda": wish.cuda,
-        "cudnn": wish.cudnn,
-        "nccl": wish.nccl,
-        "tensorrt": wish.tensorrt,
-        "cuda-compat": wish.cuda_compat,
-        "container-toolkit": wish.container_toolkit,
-    }
-    left = [name for name, wished in named.items() if wished]
+    left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     if not wish.frameworks:
         return {}
-    return {"frameworks": frameworks.choose(situation, wish, None, log)}
+    return {"frameworks": frameworks.choose(machine, wish, None, log)}

@@ -6,30 +6,30 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Row, Rules, cite
-from ..situation import InstalledDriver, Situation
 from ..wish import Wish
-from . import branch, cards, power
+from . import branch, cards, cuda_support
 from .log import Entry, conflict
+from .machine import InstalledDriver, Machine
 
 _KEEP = "leave the wish out to keep the driver that is there"
 
 
-def shortcomings(installed: InstalledDriver, situation: Situation, wish: Wish, rules: Rules) -> list[Entry]:
+def shortcomings(installed: InstalledDriver, machine: Machine, wish: Wish, rules: Rules) -> list[Entry]:
     """Return everything that the driver does not satisfy; empty where it can stay as it is."""
     return [
         *_of_wish(installed, wish),
-        *_of_cards(installed, situation, rules),
-        *_of_floors(installed, situation, wish, rules),
+        *_of_cards(installed, machine, rules),
+        *_of_floors(installed, machine, wish, rules),
     ]
 
 
 def branch_of(installed: InstalledDriver, rules: Rules) -> Row | None:
     """Return the row of the driver's branch; None for a branch the rules do not know."""
     rows: list[Row] = rules["driver_branches"]["rows"]
-    return next((row for row in rows if row["branch"] == dotted.major(installed.version)), None)
+    return next((row for row in rows if row["branch"] == numeric_version.major(installed.version)), None)
 
 
 def kernel_module(packages: Collection[str], source: str | None) -> str:
@@ -40,24 +40,24 @@ def kernel_module(packages: Collection[str], source: str | None) -> str:
     return next((module for package, module in names.items() if package in packages), "nvidia")
 
 
-def power_of(installed: InstalledDriver, rules: Rules) -> power.Power:
+def support_of(installed: InstalledDriver, rules: Rules) -> cuda_support.CudaSupport:
     """Return what the driver can run; of an unknown branch, what the newest older one could."""
     row = branch_of(installed, rules)
     if row is None:
         older = [
             each
             for each in rules["driver_branches"]["rows"]
-            if int(each["branch"]) < int(dotted.major(installed.version))
+            if int(each["branch"]) < int(numeric_version.major(installed.version))
         ]
         row = max(older, key=lambda each: int(each["branch"]), default=rules["driver_branches"]["rows"][0])
-    return power.of_branch(row, installed.version)
+    return cuda_support.of_branch(row, installed.version)
 
 
 def _of_wish(installed: InstalledDriver, wish: Wish) -> list[Entry]:
     wished = (
         ("driver-source", wish.driver_source, installed.source),
         ("driver", wish.driver_version, installed.version),
-        ("driver", wish.driver_branch, dotted.major(installed.version)),
+        ("driver", wish.driver_branch, numeric_version.major(installed.version)),
         ("driver-modules", wish.driver_modules, installed.modules),
     )
     entries = []
@@ -69,17 +69,17 @@ def _of_wish(installed: InstalledDriver, wish: Wish) -> list[Entry]:
     return entries
 
 
-def _of_cards(installed: InstalledDriver, situation: Situation, rules: Rules) -> list[Entry]:
+def _of_cards(installed: InstalledDriver, machine: Machine, rules: Rules) -> list[Entry]:
     row = branch_of(installed, rules)
     entries = []
-    for card in situation.cards:
-        found = cards.first_build(card, dotted.major(installed.version), rules)
+    for card in machine.cards:
+        found = cards.first_build(card, numeric_version.major(installed.version), rules)
         if row and not cards.served(card, row, rules):
             text = f"driver {installed.version} does not drive the {card.name}"
             entries.append(
                 conflict("driver.card", text, cite(rules, "driver_branches", row), "use a branch that drives it")
             )
-        elif found and not dotted.at_least(installed.version, found[0]):
+        elif found and not numeric_version.at_least(installed.version, found[0]):
             text = f"driver {installed.version} does not drive the {card.name}, build {found[0]} is the first that does"
             entries.append(
                 conflict("driver.floor-card", text, cite(rules, "driver_branches", found[1]), f"use driver={found[0]}")
@@ -92,7 +92,7 @@ def _of_cards(installed: InstalledDriver, situation: Situation, rules: Rules) ->
     return entries
 
 
-def _of_floors(installed: InstalledDriver, situation: Situation, wish: Wish, rules: Rules) -> list[Entry]:
+def _of_floors(installed: InstalledDriver, machine: Machine, wish: Wish, rules: Rules) -> list[Entry]:
     floors = branch.wished_floors(wish, rules)
     return [
         conflict(
@@ -101,6 +101,6 @@ def _of_floors(installed: InstalledDriver, situation: Situation, wish: Wish, rul
             floor.source,
             f"use a driver from {floor.build} on",
         )
-        for floor in branch.of_branch(floors, dotted.major(installed.version), situation, wish, rules)
-        if not dotted.at_least(installed.version, floor.build)
+        for floor in branch.of_branch(floors, numeric_version.major(installed.version), machine, wish, rules)
+        if not numeric_version.at_least(installed.version, floor.build)
     ]

@@ -14,22 +14,19 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU
 
-from .. import specifiers
+from ..model.stack import Stack
 from ..rules import Row, Rules
-from ..situation import Situation
-from ..wish import FrameworkWish, Wish
+from ..wish import FrameworkWish, Wish, specifiers
 from . import branch
 from .frameworks import FRAMEWORKS
-from .frameworks.offer import CPU
+from .machine import Machine
 
-Stack = dict[str, Any]
 Change = Callable[[Wish], Wish]
 
 _PLAIN = re.compile(r"^\d+(\.\d+)*$")
-# Frameworks whose variant is a local version, as in 2.7.0+cu128; of the others it is an extra.
-_LOCAL = ("pytorch", "dali")
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,8 @@ def nearest_first(wished: Collection[str], released: Sequence[str]) -> list[tupl
     places = [place for place, version in enumerate(released) if version in wished]
     if not places:
         return list(enumerate(reversed(released), start=1))
-    minors = list(dict.fromkeys(dotted.key(version)[:2] for version in released))
-    minor = [minors.index(dotted.key(version)[:2]) for version in released]
+    minors = list(dict.fromkeys(numeric_version.key(version)[:2] for version in released))
+    minor = [minors.index(numeric_version.key(version)[:2]) for version in released]
 
     def away(place: int) -> tuple[int, bool, int]:
         return min((abs(minor[place] - minor[each]), place < each, abs(place - each)) for each in places)
@@ -78,7 +75,7 @@ def nearest_first(wished: Collection[str], released: Sequence[str]) -> list[tupl
     return [(away(place)[0], released[place]) for place in others]
 
 
-def parts(wish: Wish, situation: Situation, rules: Rules) -> list[Part]:
+def parts(wish: Wish, machine: Machine, rules: Rules) -> list[Part]:
     """Return the parts of a wish that say which version or kind, in the order in which they are kept longest."""
     found = [_framework(each, rules) for each in wish.frameworks if each.specifier or each.variant]
     if wish.python and wish.frameworks:
@@ -86,9 +83,9 @@ def parts(wish: Wish, situation: Situation, rules: Rules) -> list[Part]:
     found += [_library(name, wish, rules) for name in ("cudnn", "nccl", "tensorrt") if getattr(wish, f"{name}_version")]
     found += [_cuda(version, wish, rules) for version in wish.cuda_versions]
     if wish.driver_branch:
-        found.append(_driver(wish, rules, situation.today))
+        found.append(_driver(wish, rules, machine.today))
     kinds = {"modules": ("open", "proprietary"), "source": ("nvidia", "distro")}
-    there = situation.driver is not None
+    there = machine.driver is not None
     found += [
         _of_driver(key, several, wish, there=there) for key, several in kinds.items() if getattr(wish, f"driver_{key}")
     ]
@@ -121,11 +118,12 @@ def _releases(wished: FrameworkWish, rules: Rules) -> Iterator[Alternative]:
     released = list(variants)
     mine = [each for each in released if specifiers.matches(each, wished.specifier)]
     others = nearest_first(mine, released) if wished.specifier else []
-    swapped = bool(wished.variant) and wished.name != "tensorflow" and wished.variant != CPU
+    about = ABOUT[wished.name]
+    swapped = bool(wished.variant) and not about.one_build and wished.variant != CPU
     if swapped:
         offered = [each for version in mine for each in variants[version]]
         for variant in _other_variants(wished.variant, offered):
-            if wished.specifier or wished.name not in _LOCAL or variant is None:
+            if wished.specifier or not about.local or variant is None:
                 yield _of_framework(replace(wished, variant=variant), 0)
     for step, version in others:
         if not swapped or wished.variant in variants[version]:
@@ -162,15 +160,12 @@ def _of_framework(wished: FrameworkWish, step: int) -> Alternative:
 
 
 def _as_asked(wished: FrameworkWish) -> str:
-    """Return how a framework is asked for: pytorch=2.7.0+cu128, jax[cuda12]==0.7.2, tensorflow=2.15.1."""
-    version = wished.specifier.removeprefix("==").removesuffix(".*")
-    exact = bool(_PLAIN.match(version)) and wished.specifier.startswith("==")
-    if wished.name in _LOCAL:
-        spec = f"={version}" if exact else wished.specifier
-        return f"{wished.name}{spec}" + (f"+{wished.variant}" if wished.variant else "")
-    extra = f"[{wished.variant}]" if wished.variant else ""
-    pin = "=" if wished.name == "tensorflow" else "=="
-    return f"{wished.name}{extra}" + (f"{pin}{version}" if exact else wished.specifier)
+    """Return how a framework is asked for, in one version or in a range of them."""
+    about, version = ABOUT[wished.name], wished.specifier.removeprefix("==").removesuffix(".*")
+    if _PLAIN.match(version) and wished.specifier.startswith("=="):
+        return about.asked(version, wished.variant)
+    local = f"+{wished.variant}" if about.local and wished.variant else ""
+    return f"{about.with_variant(wished.variant)}{wished.specifier}{local}"
 
 
 def _with(wish: Wish, framework: FrameworkWish) -> Wish:
@@ -184,7 +179,7 @@ def _python(wish: Wish, rules: Rules) -> Part:
     for each in wish.frameworks:
         for offers in FRAMEWORKS[each.name].offers(FrameworkWish(each.name), rules, cpu=False):
             known.update(python for offer in offers for python in offer.pythons)
-    ordered = nearest_first([wish.python or ""], sorted(known, key=dotted.key))
+    ordered = nearest_first([wish.python or ""], sorted(known, key=numeric_version.key))
 
     def chosen(stack: Stack) -> Alternative | None:
         found = [each["interpreter"] for each in stack.get("frameworks", ())]
@@ -204,19 +199,21 @@ def _python(wish: Wish, rules: Rules) -> Part:
 
 def _library(name: str, wish: Wish, rules: Rules) -> Part:
     key = f"{name}_version"
-    without: dict[str, Any] = {key: None}
+    without: Any = {key: None}
     rows: Sequence[Row] = rules["cudnn"]["versions"] if name == "cudnn" else rules["libraries"][name]
     released = [row["version"] for row in rows if _PLAIN.match(row["version"]) and not row.get("yanked")]
     several = [
         _changed(f"{name}={version}", step, **{key: version})
-        for step, version in nearest_first([getattr(wish, key)], sorted(released, key=dotted.key))
+        for step, version in nearest_first([getattr(wish, key)], sorted(released, key=numeric_version.key))
     ]
     open_one = _changed(f"{name} without a version", len(released), **without)
 
     def chosen(stack: Stack) -> Alternative | None:
-        if name not in stack:
+        libraries = {"cudnn": stack.get("cudnn"), "nccl": stack.get("nccl"), "tensorrt": stack.get("tensorrt")}
+        part = libraries[name]
+        if part is None:
             return None
-        version = stack[name]["version"]
+        version = part["version"]
         return _changed(f"{name}={version}", **{key: version}) if version else open_one
 
     return Part(name, lambda each: replace(each, **without), [*several, open_one], chosen)
@@ -224,10 +221,10 @@ def _library(name: str, wish: Wish, rules: Rules) -> Part:
 
 def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
     """Make the part of one toolkit; where several are wished its words say which one it replaces."""
-    exact = len(dotted.key(wished)) > 2
+    exact = len(numeric_version.key(wished)) > 2
     rows = rules["cuda"]["rows"]
     released = list(dict.fromkeys(row["release" if exact else "cuda"] for row in rows))
-    mine = [each for each in released if dotted.belongs(each, wished)]
+    mine = [each for each in released if numeric_version.belongs(each, wished)]
     instead = f" in place of cuda={wished}" if len(wish.cuda_versions) > 1 else ""
 
     def taking(version: str, step: int = 0) -> Alternative:
@@ -241,7 +238,7 @@ def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
         return replace(each, cuda_versions=tuple(version for version in each.cuda_versions if version != wished))
 
     # What goes with a toolkit goes with its major version: the newest of each stands for the others.
-    majors = {dotted.major(each): each for each in released}
+    majors = {numeric_version.major(each): each for each in released}
     probes = [leave, _as_it_is, *(taking(each).follow for each in majors.values())]
     several = [taking(version, step) for step, version in nearest_first(mine, released)]
     return Part("cuda", leave, several, chosen, probes)
@@ -268,7 +265,8 @@ def _driver(wish: Wish, rules: Rules, today: date) -> Part:
         return Alternative(text, lambda each: replace(each, driver_branch=name, driver_version=None), step, note)
 
     def chosen(stack: Stack) -> Alternative | None:
-        name = stack.get("driver", {}).get("branch")
+        driver = stack.get("driver")
+        name = driver["branch"] if driver else ""
         return taking(name, 0, _life(rows[name], today)) if name in rows else None
 
     same = [(0, str(wish.driver_branch))] if wish.driver_version else []
@@ -294,7 +292,7 @@ def _life(row: Row, today: date) -> str:
 def _of_driver(key: str, several: Sequence[str], wish: Wish, *, there: bool) -> Part:
     """Make the part of the modules or the source. A driver that is there comes before another source: its own may have no name."""
     name = f"driver_{key}"
-    without: dict[str, Any] = {name: None}
+    without: Any = {name: None}
     others = [each for each in several if each != getattr(wish, name)]
     out = Alternative(f"leave driver-{key} out", lambda each: replace(each, **without))
     ways = [_changed(f"driver-{key}={each}", **{name: each}) for each in others]

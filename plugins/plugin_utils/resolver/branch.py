@@ -13,37 +13,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Row, Rules, cite
-from ..situation import Card, Situation
 from ..wish import Wish
-from . import cards, forward, modules, power, runfile, systems
+from . import cards, cuda_support, forward, modules, runfile, systems
+from .candidate import Candidate
 from .log import Entry, conflict, offered
+from .machine import Card, Machine
 
 END_IS_NEAR = timedelta(days=180)
 # A failure of every build is a floor that no build reaches.
 _NO_BUILD = "99999"
 _TYPES = {"long-term": 0, "production": 1, "new-feature": 2}
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A branch of a source that passes: the build a distribution carries (None: the index says), the lowest build
-    that cards, kernel and wish allow (None: any).
-    """
-
-    row: Row
-    source: str
-    modules: str
-    build: str | None
-    minimum: str | None
-    prebuilt: bool
-
-    @property
-    def branch(self) -> str:
-        """The branch as text, such as "580"."""
-        return str(self.row["branch"])
 
 
 @dataclass(frozen=True)
@@ -59,7 +41,7 @@ class Floor:
 
 
 def candidates(
-    situation: Situation, wish: Wish, source: str, system: Row, rules: Rules
+    machine: Machine, wish: Wish, source: str, system: Row, rules: Rules
 ) -> tuple[list[Candidate], dict[str, list[Entry]]]:
     """Return the branches of a source that pass, best first; and for the others, by branch, every reason."""
     passed: list[Candidate] = []
@@ -68,15 +50,15 @@ def candidates(
     for row, build, prebuilt in _offered(source, system, rules):
         if wish.driver_branch and row["branch"] != wish.driver_branch:
             continue
-        flavour, reasons = modules.choose(situation, wish, row, source, rules)
-        floors = of_branch(wished, row["branch"], situation, wish, rules)
-        minimum, more = _lowest(situation, wish, row, source, build, flavour, floors, rules)
-        reasons += _unserved(situation.cards, row, rules) + more + _absent(situation, row)
+        flavour, reasons = modules.choose(machine, wish, row, source, rules)
+        floors = of_branch(wished, row["branch"], machine, wish, rules)
+        minimum, more = _lowest(machine, wish, row, source, build, flavour, floors, rules)
+        reasons += _unserved(machine.cards, row, rules) + more + _absent(machine, row)
         if reasons or flavour is None:
             failed[row["branch"]] = reasons
         else:
             passed.append(Candidate(row, source, flavour, build, minimum, prebuilt))
-    return sorted(passed, key=lambda each: _rank(each, situation.today)), failed
+    return sorted(passed, key=lambda each: _rank(each, machine.today)), failed
 
 
 def lifetime(row: Row, today: date) -> str:
@@ -105,15 +87,15 @@ def wished_floors(wish: Wish, rules: Rules) -> list[Floor]:
     return floors
 
 
-def of_branch(floors: list[Floor], branch: str, situation: Situation, wish: Wish, rules: Rules) -> list[Floor]:
+def of_branch(floors: list[Floor], branch: str, machine: Machine, wish: Wish, rules: Rules) -> list[Floor]:
     """Return the wished floors that hold for a branch: cuda-compat, where it is wished, spares one the newer driver."""
     if not wish.cuda_compat:
         return floors
-    return [floor for floor in floors if not forward.lifts(floor.cuda, branch, situation, rules)]
+    return [floor for floor in floors if not forward.lifts(floor.cuda, branch, machine, rules)]
 
 
 def _family(cuda: str, who: str, rules: Rules) -> list[Floor]:
-    row = power.family_floor(dotted.major(cuda), rules)
+    row = cuda_support.family_floor(numeric_version.major(cuda), rules)
     if row is None:
         return []
     text = f"{who} needs a driver from {row['driver']} on"
@@ -165,8 +147,8 @@ def _unserved(all_cards: Iterable[Card], row: Row, rules: Rules) -> list[Entry]:
     return entries
 
 
-def _absent(situation: Situation, row: Row) -> list[Entry]:
-    there = situation.absent.get(f"driver={row['branch']}")
+def _absent(machine: Machine, row: Row) -> list[Entry]:
+    there = machine.absent.get(f"driver={row['branch']}")
     if there is None:
         return []
     text = f"the machine's package index has no packages of driver branch {row['branch']}{offered(there)}"
@@ -178,7 +160,7 @@ def _absent(situation: Situation, row: Row) -> list[Entry]:
 
 
 def _lowest(  # noqa: PLR0913 - each is a fact of its own
-    situation: Situation,
+    machine: Machine,
     wish: Wish,
     row: Row,
     source: str,
@@ -188,20 +170,20 @@ def _lowest(  # noqa: PLR0913 - each is a fact of its own
     rules: Rules,
 ) -> tuple[str | None, list[Entry]]:
     """Return the lowest build that will do (None: any of the branch), and why the builds that there are do not."""
-    demands = [*floors, *_card_floors(situation, row, rules), *_kernel_floors(situation, row, source, flavour, rules)]
+    demands = [*floors, *_card_floors(machine, row, rules), *_kernel_floors(machine, row, source, flavour, rules)]
     newest = wish.driver_version or build or row["latest"]
     reasons = []
     for floor in demands:
-        if dotted.at_least(newest, floor.build):
+        if numeric_version.at_least(newest, floor.build):
             continue
         text = f"{floor.text}; {'asked for' if wish.driver_version else 'the newest of branch ' + row['branch']} is {newest}"
         reasons.append(conflict(floor.rule, text, floor.source, _remedy(floor)))
-    if wish.driver_version and build and not dotted.at_least(build, wish.driver_version):
+    if wish.driver_version and build and not numeric_version.at_least(build, wish.driver_version):
         text = f"the distribution carries {build}, not {wish.driver_version}"
         reasons.append(
             conflict("driver.distro-build", text, "compat/systems.yaml (distro_drivers)", "use driver-source=nvidia")
         )
-    return dotted.highest(*(floor.build for floor in demands)), reasons
+    return numeric_version.highest(*(floor.build for floor in demands)), reasons
 
 
 def _remedy(floor: Floor) -> str:
@@ -211,9 +193,9 @@ def _remedy(floor: Floor) -> str:
     return ", or ".join(ways)
 
 
-def _card_floors(situation: Situation, row: Row, rules: Rules) -> list[Floor]:
+def _card_floors(machine: Machine, row: Row, rules: Rules) -> list[Floor]:
     floors = []
-    for card in situation.cards:
+    for card in machine.cards:
         found = cards.first_build(card, row["branch"], rules)
         if found:
             text = f"the {card.name} is driven from build {found[0]} of branch {row['branch']} on"
@@ -221,14 +203,14 @@ def _card_floors(situation: Situation, row: Row, rules: Rules) -> list[Floor]:
     return floors
 
 
-def _kernel_floors(situation: Situation, row: Row, source: str, flavour: str | None, rules: Rules) -> list[Floor]:
+def _kernel_floors(machine: Machine, row: Row, source: str, flavour: str | None, rules: Rules) -> list[Floor]:
     floors = []
-    for failure in modules.failures(situation, row, source, rules):
+    for failure in modules.failures(machine, row, source, rules):
         if failure["modules"] not in ("any", flavour):
             continue
         which = f" below {failure['builds_below']}" if failure["builds_below"] else ""
         doubt = "" if failure["confirmed"] else " (one report, not confirmed)"
-        text = f"builds of branch {row['branch']}{which} do not compile on kernel {situation.kernel}{doubt}"
+        text = f"builds of branch {row['branch']}{which} do not compile on kernel {machine.kernel}{doubt}"
         floor = Floor(failure["builds_below"] or _NO_BUILD, "driver.kernel", text, cite(rules, "kernels", failure))
         floors.append(replace(floor, kernel=failure["kernel_first"]))
     return floors

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Row, Rules, remembered
-from ..situation import Card, card_of_row
+from .machine import Card, card_of_row
 
 TURING = "7.5"
 # Where the column first_driver of the cards was read, as a row of the driver branches cites it.
@@ -47,7 +47,9 @@ def served(card: Card, branch: Row, rules: Rules) -> bool:
 
     What is read of the single card goes before what holds for its architecture.
     """
-    if card.compute_capability and not dotted.at_least(card.compute_capability, branch["min_compute_capability"]):
+    if card.compute_capability and not numeric_version.at_least(
+        card.compute_capability, branch["min_compute_capability"]
+    ):
         return False
     listed = first_builds(card, rules)
     if listed:
@@ -55,7 +57,9 @@ def served(card: Card, branch: Row, rules: Rules) -> bool:
             return False
         return int(branch["branch"]) >= _first_branch(card.pci, rules)
     if card.first_driver:
-        return branch["branch"] not in card.absent and int(branch["branch"]) >= int(dotted.major(card.first_driver))
+        return branch["branch"] not in card.absent and int(branch["branch"]) >= int(
+            numeric_version.major(card.first_driver)
+        )
     row = architecture(card, rules)
     return row is None or int(branch["branch"]) >= int(row["first_branch"])
 
@@ -74,15 +78,15 @@ def _first_builds(pci: str | None, rules: Rules) -> Row | None:
 @remembered
 def _first_branch(pci: str | None, rules: Rules) -> int:
     row = _first_builds(pci, rules)
-    return min(int(dotted.major(build)) for build in row["first"]) if row else 0
+    return min(int(numeric_version.major(build)) for build in row["first"]) if row else 0
 
 
 def first_build(card: Card, branch: str, rules: Rules) -> tuple[str, Row] | None:
     """Return the lowest build of a branch that drives a card, with its row; None where every build does."""
     row = first_builds(card, rules)
     for build in row["first"] if row else ():
-        if dotted.major(build) == branch and row is not None:
+        if numeric_version.major(build) == branch and row is not None:
             return build, row
-    if row is None and card.first_driver and dotted.major(card.first_driver) == branch:
+    if row is None and card.first_driver and numeric_version.major(card.first_driver) == branch:
         return card.first_driver, _NVIDIAS_LIST
     return None

@@ -5,21 +5,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from .. import gpus
-from ..errors import BadInput
-from ..rules import Row, Rules
-from ..situation import Card
-from . import cards, forward, power, targets
+from ..model.errors import BadInput
+from ..model.stack import Why
+from ..rules import Row, Rules, gpus
+from . import cards, cuda_support, forward, targets
 from .log import Log
+from .machine import Card
 
-Reason = dict[str, str]
+
+class Compatibility(TypedDict):
+    """Answer of :func:`compatible`."""
+
+    compatible: bool
+    mode: str
+    package: str | None
+    reasons: list[Why]
 
 
-def compatible(driver_version: str, cuda_version: str, gpu_names: Sequence[str], rules: Rules) -> dict[str, Any]:
+def compatible(driver_version: str, cuda_version: str, gpu_names: Sequence[str], rules: Rules) -> Compatibility:
     """Return compatible, mode (native, minor-version, forward or none), package and reasons with their sources.
 
     driver_version is a branch (580) or a build (580.95.05), cuda_version such as 12.8 or 12.8.1. forward means: only
@@ -29,8 +36,8 @@ def compatible(driver_version: str, cuda_version: str, gpu_names: Sequence[str],
     branch = _branch(driver_version, rules)
     cuda = _cuda(cuda_version, rules)
     found = [cards.from_row(gpus.identify(name, rules)) for name in gpu_names]
-    exact = driver_version if len(dotted.key(driver_version)) > 1 else None
-    mode = _mode(power.of_branch(branch, exact), cuda, cuda_version, rules)
+    exact = driver_version if len(numeric_version.key(driver_version)) > 1 else None
+    mode = _mode(cuda_support.of_branch(branch, exact), cuda, cuda_version, rules)
     _explain_mode(mode, driver_version, cuda, branch, log)
     fits = [_card_fits(card, branch, exact, cuda, log) for card in found]
     if mode is None and found:
@@ -65,30 +72,37 @@ def _forward(branch: str, cuda: str, found: Sequence[Card], log: Log) -> str | N
     return "forward"
 
 
-def _mode(driver: power.Power, cuda: str, release: str, rules: Rules) -> str | None:
+def _mode(driver: cuda_support.CudaSupport, cuda: str, release: str, rules: Rules) -> str | None:
     """Return the mode; of an exact release (13.0.3) and an exact build the release's own native driver decides."""
     row = next((each for each in rules["cuda"]["rows"] if each["release"] == release and each["native_driver"]), None)
     mode = driver.mode(cuda, rules)
-    if mode == "native" and row and driver.version and not dotted.at_least(driver.version, row["native_driver"]):
+    if (
+        mode == "native"
+        and row
+        and driver.version
+        and not numeric_version.at_least(driver.version, row["native_driver"])
+    ):
         return "minor-version"
     return mode
 
 
 def _branch(version: str, rules: Rules) -> Row:
     rows: list[Row] = rules["driver_branches"]["rows"]
-    row = next((each for each in rows if each["branch"] == dotted.major(version)), None)
+    row = next((each for each in rows if each["branch"] == numeric_version.major(version)), None)
     if row is None:
         names = [each["branch"] for each in rows]
-        raise BadInput(f"the rules of {rules['generated']} know no driver branch {dotted.major(version)!r}", names[-5:])
+        raise BadInput(
+            f"the rules of {rules['generated']} know no driver branch {numeric_version.major(version)!r}", names[-5:]
+        )
     return row
 
 
 def _cuda(version: str, rules: Rules) -> str:
-    never = next((row for row in rules["cuda"]["never"] if dotted.belongs(version, row["cuda"])), None)
+    never = next((row for row in rules["cuda"]["never"] if numeric_version.belongs(version, row["cuda"])), None)
     if never:
         raise BadInput(f"CUDA {never['cuda']} was never released", never["instead"])
     known = list(dict.fromkeys(row["cuda"] for row in rules["cuda"]["rows"]))
-    matching = [cuda for cuda in known if dotted.belongs(version, cuda)]
+    matching = [cuda for cuda in known if numeric_version.belongs(version, cuda)]
     if not matching:
         raise BadInput(
             f"the rules of {rules['generated']} know no CUDA {version!r}: expected a version such as 12.8", known[-5:]
@@ -99,12 +113,12 @@ def _cuda(version: str, rules: Rules) -> str:
 def _explain_mode(mode: str | None, driver: str, cuda: str, branch: Row, log: Log) -> None:
     rows = [row for row in log.rules["cuda"]["rows"] if row["cuda"] == cuda]
     citation = log.cite("cuda", rows[0])
-    floor = power.native_floor(cuda, log.rules)
-    family = power.family_floor(dotted.major(cuda), log.rules)
+    floor = cuda_support.native_floor(cuda, log.rules)
+    family = cuda_support.family_floor(numeric_version.major(cuda), log.rules)
     if mode == "native":
         log.decided("cuda.native", f"driver {driver} brings CUDA {cuda} in full", citation)
     elif mode == "minor-version":
-        text = f"driver {driver} does not bring CUDA {cuda} in full, but runs every CUDA {dotted.major(cuda)}"
+        text = f"driver {driver} does not bring CUDA {cuda} in full, but runs every CUDA {numeric_version.major(cuda)}"
         log.decided("cuda.minor-version", text, citation)
     else:
         least = family["driver"] if family else floor
@@ -119,7 +133,7 @@ def _card_fits(card: Card, branch: Row, exact: str | None, cuda: str, log: Log) 
         log.decided("driver.card", text, log.cite("driver_branches", branch))
         fits = False
     first = cards.first_build(card, branch["branch"], log.rules)
-    if exact and first and not dotted.at_least(exact, first[0]):
+    if exact and first and not numeric_version.at_least(exact, first[0]):
         log.decided(
             "driver.floor-card",
             f"the {card.name} is driven from build {first[0]} on",

@@ -4,23 +4,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..rules import Row
-from ..situation import Situation
+from ..model.stack import ContainerToolkit, Engine, Specified, Stack
+from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Log
+from .machine import Machine
+from .part import TOOLKIT_SOURCE, Part
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 
-def choose(situation: Situation, wish: Wish, system: Row, driver: dict[str, Any] | None, log: Log) -> dict[str, Any]:
+def choose(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> ContainerToolkit:
     """Return version_spec, packages and engine."""
     table = log.rules["container_toolkit"]
     floor = _floor(system, driver, table["floors"])
     asked = wish.container_toolkit_version
     if asked:
-        exact = len(dotted.key(asked)) > 2
+        exact = len(numeric_version.key(asked)) > 2
         spec = f"=={asked}" if exact else f"=={asked}.*"
         log.decided("container-toolkit.version", f"container toolkit {asked}: asked for", "the wish")
         if exact:
@@ -29,34 +35,34 @@ def choose(situation: Situation, wish: Wish, system: Row, driver: dict[str, Any]
         spec = f">={floor['version']}"
         text = f"container toolkit from {floor['version']} on: {floor['text']}"
         log.decided("container-toolkit.version", text, log.cite("container_toolkit", floor))
-    if system.get("podman") and not situation.docker:
-        engine = {"name": "podman", "packages": list(system["podman"])}
+    if system.get("podman") and not machine.docker:
+        engine: Engine = {"name": "podman", "packages": list(system["podman"])}
         text = f"podman, which hands cards to containers by CDI: {system['name']} has no Docker of its own, and none is there"
         log.decided("container-toolkit.engine", text, log.cite("systems", system))
     else:
-        engine = {"name": "docker", "packages": _engine(situation, system)}
-        _warn_of_engine(situation, system, log)
+        engine = {"name": "docker", "packages": _engine(machine, system)}
+        _warn_of_engine(machine, system, log)
     return {"version_spec": spec, "packages": list(table["packages"][0]["names"]), "engine": engine}
 
 
-def _engine(situation: Situation, system: Row) -> list[str]:
+def _engine(machine: Machine, system: Row) -> list[str]:
     """Return the distribution's engine; none of it where another engine (docker-ce, a binary) is there and is kept.
 
     A half-installed engine of the distribution is still its own: what a cut run left out is named again.
     """
     packages: list[str] = list(system["docker"])
-    ours = bool(set(packages) & set(situation.installed or {}))
-    return packages if ours or not situation.docker else []
+    ours = bool(set(packages) & set(machine.installed or {}))
+    return packages if ours or not machine.docker else []
 
 
-def _floor(system: Row, driver: dict[str, Any] | None, floors: list[Row]) -> Row:
-    from_distro = bool(driver) and (driver or {}).get("source") == "distro" and system["family"] == "debian"
+def _floor(system: Row, driver: DriverStack | None, floors: list[Row]) -> Row:
+    from_distro = driver is not None and driver["source"] == "distro" and system["family"] == "debian"
     rows = [row for row in floors if row["when"] == "always" or (row["when"] == "debian-distro-driver" and from_distro)]
-    return max(rows, key=lambda row: dotted.key(row["version"]))
+    return max(rows, key=lambda row: numeric_version.key(row["version"]))
 
 
 def _warn_of(asked: str, floor: Row, log: Log) -> None:
-    if not dotted.at_least(asked, floor["version"]):
+    if not numeric_version.at_least(asked, floor["version"]):
         text = f"container toolkit {asked} is older than {floor['version']}: {floor['text']}"
         log.warn("container-toolkit.floor", text, log.cite("container_toolkit", floor))
     rows = log.rules["container_toolkit"]["rows"]
@@ -65,9 +71,42 @@ def _warn_of(asked: str, floor: Row, log: Log) -> None:
         log.warn("container-toolkit.bad", f"container toolkit {asked} {row['bad']}", log.cite("container_toolkit", row))
 
 
-def _warn_of_engine(situation: Situation, system: Row, log: Log) -> None:
-    version = situation.docker if situation.docker not in (None, "unknown") else system["docker_version"]
+def _warn_of_engine(machine: Machine, system: Row, log: Log) -> None:
+    version = machine.docker if machine.docker not in (None, "unknown") else system["docker_version"]
     row = next(each for each in log.rules["container_toolkit"]["engines"] if each["engine"] == "docker")
-    if version and not dotted.at_least(version, row["version"]):
+    if version and not numeric_version.at_least(version, row["version"]):
         text = f"docker {version} is older than {row['version']}, which {row['needs']}: use the nvidia runtime, not CDI"
         log.warn("container-toolkit.engine", text, log.cite("container_toolkit", row))
+
+
+def _wants(toolkit: Specified) -> Iterator[str]:
+    yield f"container-toolkit={toolkit['version_spec'].removeprefix('==')}"
+
+
+def _exactly(toolkit: ContainerToolkit, _stack: Stack, _situation: Machine, rules: Rules) -> ContainerToolkit:
+    return {**toolkit, "version_spec": f"=={_version(toolkit['version_spec'], rules)}"}
+
+
+def _version(specifier: str, rules: Rules) -> str:
+    """Return the version that a specifier names, or the newest good one that it allows."""
+    asked = specifier.lstrip("=>")
+    if specifier.startswith("==") and not specifier.endswith("*"):
+        return asked
+    rows = [row for row in rules["container_toolkit"]["rows"] if row["confirmed"] and not row.get("bad")]
+    if specifier.startswith("=="):
+        rows = [row for row in rows if numeric_version.belongs(row["version"], asked.removesuffix(".*"))]
+    else:
+        rows = [row for row in rows if numeric_version.at_least(row["version"], asked)]
+    return max((row["version"] for row in rows), key=numeric_version.key, default=asked.removesuffix(".*"))
+
+
+PART = Part(
+    "container_toolkit",
+    "container toolkit",
+    {"version_spec": str, "packages": [str]},
+    _wants,
+    _exactly,
+    version_key="version_spec",
+    source=TOOLKIT_SOURCE,
+    left_out=("jetson", "container"),
+)

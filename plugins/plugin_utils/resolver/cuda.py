@@ -4,103 +4,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..rules import Row
-from ..situation import Card, Situation
+from ..model.lock import LockToolkit
+from ..model.stack import CudaToolkit, Stack
+from ..rules import Row, Rules
 from ..wish import Wish
 from . import compilers, targets
+from .cuda_support import CudaSupport, native_floor
 from .log import Entry, Log, Unresolved, conflict, offered
+from .machine import Card, Machine
 from .naming import component
-from .power import Power, native_floor
+from .part import CUDA_SOURCE, Part
 
 #: Where no wish near to it can be met; else that one is named.
 ANOTHER = "use another CUDA version"
 
 
-def choose(situation: Situation, wish: Wish, system: Row, power: Power, log: Log) -> list[dict[str, Any]]:
+def choose(machine: Machine, wish: Wish, system: Row, support: CudaSupport, log: Log) -> list[CudaToolkit]:
     """Return the toolkits of the stack, one for each version that was asked for; the best one for none.
 
     Raises Unresolved with every reason.
     """
     wanted = wish.cuda_versions or (None,)
-    chosen = [_one(version, situation, system, power, log) for version in wanted]
+    chosen = [_one(version, machine, system, support, log) for version in wanted]
     return list({entry["version"]: entry for entry in chosen}.values())
 
 
-def best(wanted: str | None, situation: Situation, system: Row, power: Power, log: Log) -> str:
+def best(wanted: str | None, machine: Machine, system: Row, support: CudaSupport, log: Log) -> str:
     """Return the toolkit version (12.8) that fits best: native before minor-version, then the newest native one, or
     the one nearest to native. Raises Unresolved where none fits.
     """
-    remedy = _newest_for(situation, log)
-    reasons = {cuda: _obstacles(cuda, remedy, situation, system, power, log) for cuda in _versions(wanted, log)}
+    remedy = _newest_for(machine, log)
+    reasons = {cuda: _obstacles(cuda, remedy, machine, system, support, log) for cuda in _versions(wanted, log)}
     usable = [cuda for cuda, entries in reasons.items() if not entries]
     if wanted is None:
-        usable = [cuda for cuda in usable if compilers.compiles(cuda, situation, log.rules)]
+        usable = [cuda for cuda in usable if compilers.compiles(cuda, machine, log.rules)]
     # What is not confirmed is taken only where nothing else is left.
     fitting = [cuda for cuda in usable if _confirmed(cuda, log)] or usable
     if not fitting:
-        raise Unresolved(*(_pair(situation.cards, log) or _nearest(wanted, reasons, situation, power, log)))
-    native = [cuda for cuda in fitting if power.mode(cuda, log.rules) == "native"]
+        raise Unresolved(*(_pair(machine.cards, log) or _nearest(wanted, reasons, machine, support, log)))
+    native = [cuda for cuda in fitting if support.mode(cuda, log.rules) == "native"]
     if native:
-        return max(native, key=dotted.key)
-    return max(fitting, key=dotted.key) if wanted else min(fitting, key=lambda cuda: _distance(cuda, power))
+        return max(native, key=numeric_version.key)
+    return max(fitting, key=numeric_version.key) if wanted else min(fitting, key=lambda cuda: _distance(cuda, support))
 
 
-def _obstacles(cuda: str, instead: str, situation: Situation, system: Row, power: Power, log: Log) -> list[Entry]:
+def _obstacles(cuda: str, instead: str, machine: Machine, system: Row, support: CudaSupport, log: Log) -> list[Entry]:
     """Return why a toolkit cannot be used on a machine; instead is the remedy where it has no code for a card."""
     entries = []
     row = targets.toolkit_targets(cuda, log.rules)
     source = log.cite("cuda", row) if row else "compat/cuda.yaml (targets)"
-    for card in targets.toolkit_lacks(cuda, situation.cards, log.rules):
+    for card in targets.toolkit_lacks(cuda, machine.cards, log.rules):
         text = f"CUDA {cuda} has no code for the {card.name} (compute capability {card.compute_capability})"
         entries.append(conflict("cuda.card", text, source, instead))
-    if power.mode(cuda, log.rules) is None:
+    if support.mode(cuda, log.rules) is None:
         floor = native_floor(cuda, log.rules)
-        text = f"CUDA {cuda} does not run on the driver chosen, which brings CUDA {power.cuda} (native from {floor} on)"
+        text = (
+            f"CUDA {cuda} does not run on the driver chosen, which brings CUDA {support.cuda} (native from {floor} on)"
+        )
         entries.append(
             conflict("cuda.driver", text, "compat/cuda.yaml (families)", "use a newer driver, or an older CUDA")
         )
-    if not dotted.at_least(cuda, system["cuda_first"]):
+    if not numeric_version.at_least(cuda, system["cuda_first"]):
         text = f"NVIDIA's repository for {system['os']} begins at CUDA {system['cuda_first']}, it has no {cuda}"
         # What is to be had elsewhere is no way out where the toolkit would not work here.
-        where = None if entries else _elsewhere(cuda, situation, system, log)
+        where = None if entries else _elsewhere(cuda, machine, system, log)
         entries.append(conflict("cuda.repository", text, log.cite("systems", system), where or ANOTHER))
-    if f"cuda={cuda}" in situation.absent:
-        text = f"the machine's package index has no CUDA toolkit {cuda}{offered(situation.absent[f'cuda={cuda}'])}"
+    if f"cuda={cuda}" in machine.absent:
+        text = f"the machine's package index has no CUDA toolkit {cuda}{offered(machine.absent[f'cuda={cuda}'])}"
         entries.append(conflict("cuda.absent", text, "the machine's package index", ANOTHER))
     return entries
 
 
-def _elsewhere(cuda: str, situation: Situation, system: Row, log: Log) -> str | None:
+def _elsewhere(cuda: str, machine: Machine, system: Row, log: Log) -> str | None:
     """Return where else a toolkit is to be had: another system's repository, NVIDIA's file, an image of containers."""
     rows = log.rules["systems"]["rows"]
-    kin = (row["os"] for row in rows if row["id"] == system["id"] and dotted.at_least(cuda, row["cuda_first"]))
+    kin = (row["os"] for row in rows if row["id"] == system["id"] and numeric_version.at_least(cuda, row["cuda_first"]))
     ways = [f"NVIDIA's repository for {name}" for name in list(kin)[-1:]]
     row = next((each for each in log.rules["cuda"]["elsewhere"] if each["cuda"] == cuda), None)
-    if row and situation.arch in row["arch"]:
-        suffix = "_sbsa" if situation.arch == "aarch64" else ""
+    if row and machine.arch in row["arch"]:
+        suffix = "_sbsa" if machine.arch == "aarch64" else ""
         file = f"cuda_{row['release']}_{row['driver']}_linux{suffix}.run"
         ways.append(f"NVIDIA's file {file} (with --toolkit, which leaves the driver alone)")
-    if row and row["image"] and situation.arch == "x86_64":
+    if row and row["image"] and machine.arch == "x86_64":
         ways.append(f"the container image {row['image']}")
     return f"CUDA {cuda} is still to be had in {', in '.join(ways)}" if ways else None
 
 
-def _one(version: str | None, situation: Situation, system: Row, power: Power, log: Log) -> dict[str, Any]:
-    cuda = best(version, situation, system, power, log)
-    mode = power.mode(cuda, log.rules)
+def _one(version: str | None, machine: Machine, system: Row, support: CudaSupport, log: Log) -> CudaToolkit:
+    cuda = best(version, machine, system, support, log)
+    mode = support.mode(cuda, log.rules)
     major, minor = cuda.split(".")[:2]
     row = component("cuda", log.rules)
     fill = {"{major}": major, "{minor}": minor}
     packages = [_filled(name, fill) for name in row["packages"]]
-    entry = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}
-    if version and len(dotted.key(version)) > 2:
+    entry: CudaToolkit = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}
+    if version and len(numeric_version.key(version)) > 2:
         entry["release"] = version
-    _explain(entry, version, power, situation, system, log)
+    _explain(entry, version, support, machine, system, log)
     return entry
 
 
@@ -111,7 +115,7 @@ def _filled(text: str, fill: dict[str, str]) -> str:
 
 
 def _explain(
-    entry: dict[str, Any], version: str | None, power: Power, situation: Situation, system: Row, log: Log
+    entry: CudaToolkit, version: str | None, support: CudaSupport, machine: Machine, system: Row, log: Log
 ) -> None:
     cuda = entry["version"]
     rows = [row for row in log.rules["cuda"]["rows"] if row["cuda"] == cuda]
@@ -121,32 +125,34 @@ def _explain(
         why = "the nearest to the driver that this machine can use"
     log.decided("cuda.version", f"CUDA {cuda}: {why}", citation)
     if entry["mode"] == "minor-version":
-        text = f"CUDA {cuda} runs in minor-version mode: the driver brings CUDA {power.cuda}, what is new since and its PTX do not work"
+        text = f"CUDA {cuda} runs in minor-version mode: the driver brings CUDA {support.cuda}, what is new since and its PTX do not work"
         log.warn("cuda.minor-version", text, log.cite("cuda", log.rules["cuda"]["families"][0]))
     if not _confirmed(cuda, log):
         log.warn("cuda.unconfirmed", f"what is known of CUDA {cuda} is not confirmed", citation)
-    compilers.warn(cuda, situation, system, log)
+    compilers.warn(cuda, machine, system, log)
     for doubt in log.rules["systems"]["doubts"]:
-        if (doubt["os"], doubt["what"], doubt["version"]) == (situation.os, "cuda", cuda):
+        if (doubt["os"], doubt["what"], doubt["version"]) == (machine.os, "cuda", cuda):
             log.warn("repository.doubt", doubt["text"], log.cite("systems", doubt))
 
 
 def _versions(wanted: str | None, log: Log) -> list[str]:
     """Return the minor versions that a wish such as 12, 12.8 or 12.8.1 means, all for none; oldest first."""
     rows = log.rules["cuda"]["rows"]
-    return list(dict.fromkeys(row["cuda"] for row in rows if wanted is None or dotted.belongs(row["release"], wanted)))
+    return list(
+        dict.fromkeys(row["cuda"] for row in rows if wanted is None or numeric_version.belongs(row["release"], wanted))
+    )
 
 
 def _confirmed(cuda: str, log: Log) -> bool:
     return any(row["confirmed"] for row in log.rules["cuda"]["rows"] if row["cuda"] == cuda)
 
 
-def _distance(cuda: str, power: Power) -> tuple[bool, tuple[int, ...]]:
-    return dotted.major(cuda) != dotted.major(power.cuda), dotted.key(cuda)
+def _distance(cuda: str, support: CudaSupport) -> tuple[bool, tuple[int, ...]]:
+    return numeric_version.major(cuda) != numeric_version.major(support.cuda), numeric_version.key(cuda)
 
 
-def _newest_for(situation: Situation, log: Log) -> str:
-    usable = targets.toolkits_for(situation.cards, log.rules)
+def _newest_for(machine: Machine, log: Log) -> str:
+    usable = targets.toolkits_for(machine.cards, log.rules)
     return f"use cuda={usable[-1]}" if usable else "leave the toolkit out"
 
 
@@ -167,7 +173,7 @@ def _pair(all_cards: Sequence[Card], log: Log) -> list[Entry]:
 
 
 def _nearest(
-    wanted: str | None, reasons: dict[str, list[Entry]], situation: Situation, power: Power, log: Log
+    wanted: str | None, reasons: dict[str, list[Entry]], machine: Machine, support: CudaSupport, log: Log
 ) -> list[Entry]:
     """Return the reasons of the version that came nearest; for no wish those of the newest that the driver runs and
     of the newest that has code for every card.
@@ -177,8 +183,45 @@ def _nearest(
         text = "no CUDA toolkit is both confirmed and usable with this machine's C library"
         return [conflict("cuda.none", text, "compat/systems.yaml (glibc)", "ask for a version by name: cuda=12.9")]
     if wanted is not None:
-        return reasons[min(named, key=lambda cuda: (len(reasons[cuda]), tuple(-number for number in dotted.key(cuda))))]
-    runs = [cuda for cuda in named if power.mode(cuda, log.rules) == "native"]
-    coded = [cuda for cuda in targets.toolkits_for(situation.cards, log.rules) if cuda in named]
+        return reasons[
+            min(named, key=lambda cuda: (len(reasons[cuda]), tuple(-number for number in numeric_version.key(cuda))))
+        ]
+    runs = [cuda for cuda in named if support.mode(cuda, log.rules) == "native"]
+    coded = [cuda for cuda in targets.toolkits_for(machine.cards, log.rules) if cuda in named]
     chosen = dict.fromkeys([*runs[-1:], *coded[-1:]] or named[-1:])
     return [entry for cuda in chosen for entry in reasons[cuda]]
+
+
+def _wants(toolkits: Sequence[LockToolkit]) -> Iterator[str]:
+    for toolkit in toolkits:
+        yield f"cuda={toolkit['release'] or toolkit['version']}"
+
+
+def _exactly(
+    toolkits: Sequence[CudaToolkit], _stack: Stack, _situation: Machine, rules: Rules
+) -> list[dict[str, object]]:
+    return [
+        {**toolkit, "release": toolkit.get("release") or _release(toolkit["version"], rules)} for toolkit in toolkits
+    ]
+
+
+def _release(cuda: str, rules: Rules) -> str | None:
+    """Return the newest release (12.8.1) of a CUDA version (12.8); None where only its first two numbers are known.
+
+    A release whose row is not confirmed counts: what is not confirmed there is its driver, not that it exists.
+    """
+    found = [row["release"] for row in rules["cuda"]["rows"] if row["cuda"] == cuda]
+    newest = max(found, key=numeric_version.key, default="")
+    return newest if len(numeric_version.key(newest)) > 2 else None
+
+
+PART = Part(
+    "cuda",
+    "CUDA toolkit",
+    [{"version": str, "release": (str, type(None)), "packages": [str]}],
+    _wants,
+    _exactly,
+    is_open=lambda toolkit: not toolkit["release"],
+    source=CUDA_SOURCE,
+    left_out=("jetson",),
+)

@@ -5,25 +5,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.stack import Cudnn
 from ..rules import Row
-from ..situation import Situation
 from ..wish import Wish
+from . import part
 from .log import Log, Unresolved, conflict, offered
+from .machine import Machine
 from .naming import component, names
 
 
-def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+def choose(machine: Machine, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> Cudnn:
     """Return version (None: the newest of the index) and packages for the CUDA majors in use. Raises Unresolved."""
-    majors = sorted({dotted.major(cuda) for cuda in cuda_versions}, key=int)
-    last = _ceiling(situation, majors, log)
-    version = wish.cudnn_version or (_last_there(last, situation, log) if last else None)
+    majors = sorted({numeric_version.major(cuda) for cuda in cuda_versions}, key=int)
+    last = _ceiling(machine, majors, log)
+    version = wish.cudnn_version or (_last_there(last, machine, log) if last else None)
     if version:
-        _check(version, majors, situation, last, log)
-    old = version is not None and dotted.major(version) == "8"
+        _check(version, majors, machine, last, log)
+    old = version is not None and numeric_version.major(version) == "8"
     row = component("cudnn8" if old else "cudnn9", log.rules)
     packages = [name.replace("{major}", major) for major in majors for name in names(row, system)]
     if last and not wish.cudnn_version:
@@ -46,44 +47,45 @@ def limits(capabilities: Collection[str], majors: Sequence[str], ceilings: Seque
     found = []
     for row in ceilings:
         below = row.get("below_compute_capability")
-        if below and any(not dotted.at_least(each, below) for each in capabilities):
+        if below and any(not numeric_version.at_least(each, below) for each in capabilities):
             found.append(row)
         if row.get("cuda_major") in majors:
             found.append(row)
     return found
 
 
-def _capabilities(situation: Situation) -> list[str]:
-    return [card.compute_capability for card in situation.cards if card.compute_capability]
+def _capabilities(machine: Machine) -> list[str]:
+    return [card.compute_capability for card in machine.cards if card.compute_capability]
 
 
-def _ceiling(situation: Situation, majors: Sequence[str], log: Log) -> Row | None:
-    found = limits(_capabilities(situation), majors, log.rules["cudnn"]["ceilings"])
-    return min(found, key=lambda row: dotted.key(row["last"])) if found else None
+def _ceiling(machine: Machine, majors: Sequence[str], log: Log) -> Row | None:
+    found = limits(_capabilities(machine), majors, log.rules["cudnn"]["ceilings"])
+    return min(found, key=lambda row: numeric_version.key(row["last"])) if found else None
 
 
-def _last_there(last: Row, situation: Situation, log: Log) -> str:
+def _last_there(last: Row, machine: Machine, log: Log) -> str:
     """Return the last version that serves; where the machine's package index lacks it, the newest older one that it has.
 
     Raises Unresolved where it has none.
     """
     ceiling = str(last["last"])
-    there = situation.absent.get(f"cudnn={ceiling}")
+    there = machine.absent.get(f"cudnn={ceiling}")
     if there is None:
         return ceiling
-    older = [each for each in there if dotted.major(each) == dotted.major(ceiling) and dotted.at_least(ceiling, each)]
+    major = numeric_version.major(ceiling)
+    older = [each for each in there if numeric_version.major(each) == major and numeric_version.at_least(ceiling, each)]
     if older:
-        return max(older, key=dotted.key)
+        return max(older, key=numeric_version.key)
     text = f"the machine's package index has neither cuDNN {ceiling}, the last that serves, nor an older one{offered(there)}"
     remedy = "use a mirror that carries it, or leave cuDNN out (frameworks bring their own)"
     raise Unresolved(conflict("cudnn.absent", text, log.cite("cudnn", last), remedy))
 
 
-def _check(version: str, majors: Sequence[str], situation: Situation, last: Row | None, log: Log) -> None:
+def _check(version: str, majors: Sequence[str], machine: Machine, last: Row | None, log: Log) -> None:
     """Raise Unresolved where a version serves a card or a CUDA major not."""
     entries = []
-    if last and not dotted.at_least(last["last"], version):
-        card = min(situation.cards, key=lambda each: dotted.key(each.compute_capability or "99"))
+    if last and not numeric_version.at_least(last["last"], version):
+        card = min(machine.cards, key=lambda each: numeric_version.key(each.compute_capability or "99"))
         old_card = f"the {card.name} (compute capability {card.compute_capability})"
         who = old_card if last.get("below_compute_capability") else f"CUDA {last['cuda_major']}"
         text = f"cuDNN {version} does not serve {who} any more, {last['last']} was the last that did"
@@ -91,9 +93,9 @@ def _check(version: str, majors: Sequence[str], situation: Situation, last: Row 
     for row in log.rules["cudnn"]["floors"]:
         for_card = row.get("from_compute_capability")
         needed = row.get("cuda_major") in majors or (
-            for_card and any(dotted.at_least(each, for_card) for each in _capabilities(situation))
+            for_card and any(numeric_version.at_least(each, for_card) for each in _capabilities(machine))
         )
-        if needed and not dotted.at_least(version, row["first"]):
+        if needed and not numeric_version.at_least(version, row["first"]):
             who = (
                 f"CUDA {row['cuda_major']}" if row.get("cuda_major") else f"cards from compute capability {for_card} on"
             )
@@ -105,3 +107,6 @@ def _check(version: str, majors: Sequence[str], situation: Situation, last: Row 
             )
     if entries:
         raise Unresolved(*entries)
+
+
+PART = part.library("cudnn", "cuDNN", part.PACKAGED, lambda rules: rules["cudnn"]["versions"])

@@ -4,29 +4,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.lock import LockDriver
+from ..model.stack import Stack
 from ..rules import Row, Rules, cite
-from ..situation import InstalledDriver, Situation
 from ..wish import Wish
 from . import (
     adoption,
     branch,
     cards,
+    cuda_support,
     fabric,
     modules,
     package_set,
     packages,
-    power,
     preinstalled,
     runfile,
     source,
     systems,
 )
+from .candidate import Candidate
 from .log import DESIGN, Entry, Log, Unresolved, conflict
+from .machine import InstalledDriver, Machine
+from .part import Part
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, ModuleKind, StackSource
 
 _END = {
     "ending": "branch {branch} ends on {eol}, within 180 days",
@@ -39,35 +47,37 @@ _END = {
 class Driver:
     """The driver's part of the stack, and what it can run."""
 
-    stack: dict[str, Any]
-    power: power.Power
+    stack: DriverStack
+    support: cuda_support.CudaSupport
 
 
-def choose(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
+def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> Driver:
     """Keep the driver that is there where it satisfies everything, else choose one. Raises Unresolved."""
-    if preinstalled.applies(situation, wish):
-        return _preinstalled(situation, wish, log)
-    installed = situation.driver
+    if preinstalled.applies(machine, wish):
+        return _preinstalled(machine, wish, log)
+    installed = machine.driver
     if installed is None:
-        if situation.driver_owner == "runfile" and not wish.driver_source:
+        if machine.driver_owner == "runfile" and not wish.driver_source:
             raise Unresolved(_broken_runfile())
-        return _kept(situation, wish, system, log) or _fresh(situation, wish, system, log)
-    missing = adoption.shortcomings(installed, situation, wish, log.rules)
+        return _kept(machine, wish, system, log) or _fresh(machine, wish, system, log)
+    missing = adoption.shortcomings(installed, machine, wish, log.rules)
     emptied = _emptied(installed, system, log.rules)
-    stays = emptied and not situation.moves
-    if not missing and (stays or not _ours(situation, wish, system, log.rules)):
+    stays = emptied and not machine.moves
+    if not missing and (stays or not _ours(machine, wish, system, log.rules)):
         if emptied:
             _in_name_only(emptied, installed, system, log)
-        return _adopted(installed, situation, log)
-    if missing and installed.owner != "packages" and not wish.driver_source and not _was_ours(situation):
+        return _adopted(installed, machine, log)
+    if missing and installed.owner != "packages" and not wish.driver_source and not _was_ours(machine):
         raise Unresolved(*(_not_swapped(installed, entry) for entry in missing))
-    return _kept(situation, wish, system, log) or _fresh(situation, wish, system, log)
+    return _kept(machine, wish, system, log) or _fresh(machine, wish, system, log)
 
 
 def _emptied(installed: InstalledDriver, system: Row, rules: Rules) -> Row | None:
     """Return the row of a branch that the distribution emptied after its driver was installed; None where it did not."""
     return (
-        systems.transitional(system, dotted.major(installed.version), rules) if installed.source == "distro" else None
+        systems.transitional(system, numeric_version.major(installed.version), rules)
+        if installed.source == "distro"
+        else None
     )
 
 
@@ -80,22 +90,22 @@ def _in_name_only(emptied: Row, installed: InstalledDriver, system: Row, log: Lo
     log.warn("driver.transitional", text, log.cite("systems", emptied))
 
 
-def _ours(situation: Situation, wish: Wish, system: Row, rules: Rules) -> bool:
+def _ours(machine: Machine, wish: Wish, system: Row, rules: Rules) -> bool:
     """Say whether the driver that is there is the one gpuwright put there, or exactly the one it would put there.
 
     The stack that is in force knows. Without one (a run was cut off before it could seal) the packages tell.
     """
-    if situation.kept:
-        return _was_ours(situation)
+    if machine.kept is not None:
+        return _was_ours(machine)
     try:
-        fresh = _fresh(situation, wish, system, Log(rules))
+        fresh = _fresh(machine, wish, system, Log(rules))
     except Unresolved:
         return False
-    return set(fresh.stack["packages"]) <= set(situation.installed or {})
+    return set(fresh.stack["packages"]) <= set(machine.installed or {})
 
 
-def _was_ours(situation: Situation) -> bool:
-    return bool(situation.kept) and not (situation.kept or {}).get("adopted")
+def _was_ours(machine: Machine) -> bool:
+    return machine.kept is not None and not machine.kept["adopted"]
 
 
 def _not_swapped(installed: InstalledDriver, entry: Entry) -> Entry:
@@ -118,27 +128,27 @@ def _origin(installed: InstalledDriver) -> str:
 # a driver that is there --------------------------------------------------------------------------------
 
 
-def _preinstalled(situation: Situation, wish: Wish, log: Log) -> Driver:
+def _preinstalled(machine: Machine, wish: Wish, log: Log) -> Driver:
     """Return the driver that another one looks after, as it is."""
-    adopted = _adopted(preinstalled.checked(situation, wish, log), situation, log)
-    reason = f"it belongs to {preinstalled.owner_of(situation)}: used and checked, never touched"
-    return replace(adopted, stack={**adopted.stack, "source": preinstalled.SOURCE, "source_reason": reason})
+    adopted = _adopted(preinstalled.checked(machine, wish, log), machine, log)
+    reason = f"it belongs to {preinstalled.owner_of(machine)}: used and checked, never touched"
+    return replace(adopted, stack={**adopted.stack, "source": "preinstalled", "source_reason": reason})
 
 
-def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driver:
+def _adopted(installed: InstalledDriver, machine: Machine, log: Log) -> Driver:
     row = adoption.branch_of(installed, log.rules)
     flavour = installed.modules or "proprietary"
     text = (
         f"driver {installed.version} is there and satisfies card and wish: it is adopted and nothing of it is changed"
     )
     log.decided("driver.adopted", text, DESIGN)
-    _lifetime(row, situation, log)
+    _lifetime(row, machine, log)
     _security(installed.version, log)
-    stack: dict[str, Any] = {
-        "branch": dotted.major(installed.version),
+    stack: DriverStack = {
+        "branch": numeric_version.major(installed.version),
         "version": installed.version,
-        "modules": flavour,
-        "source": installed.source or "unknown",
+        "modules": cast("ModuleKind", flavour),
+        "source": cast("StackSource", installed.source or "unknown"),
         "source_reason": f"adopted from {_origin(installed)}",
         "build": None,
         "set": None,
@@ -149,89 +159,92 @@ def _adopted(installed: InstalledDriver, situation: Situation, log: Log) -> Driv
         "adopted": True,
         "headers": None,
     }
-    return Driver(stack, adoption.power_of(installed, log.rules))
+    return Driver(stack, adoption.support_of(installed, log.rules))
 
 
-def _kept(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver | None:
+def _kept(machine: Machine, wish: Wish, system: Row, log: Log) -> Driver | None:
     """Return the branch that is sealed where it still satisfies: only an upgrade moves a node to another one."""
-    if not _was_ours(situation) or wish.driver_branch:
+    if machine.kept is None or not _was_ours(machine) or wish.driver_branch:
         return None
-    kept = situation.kept or {}
-    if situation.moves and not _lives(kept.get("branch"), situation, log.rules):
+    kept = machine.kept
+    if machine.moves and not _lives(kept["branch"], machine, log.rules):
         return None
-    same = replace(wish, driver_branch=kept.get("branch"), driver_modules=wish.driver_modules or kept.get("modules"))
+    same = replace(wish, driver_branch=kept["branch"], driver_modules=wish.driver_modules or kept["modules"])
     trial = Log(log.rules)
     try:
-        found = _fresh(situation, same, system, trial)
+        found = _fresh(machine, same, system, trial)
     except Unresolved:
         return None
     log.decided(
-        "driver.kept", f"branch {kept.get('branch')} is sealed on this machine and still satisfies the wish", DESIGN
+        "driver.kept", f"branch {kept['branch']} is sealed on this machine and still satisfies the wish", DESIGN
     )
     log.why += trial.why
     log.warnings += trial.warnings
     return found
 
 
-def _lives(name: str | None, situation: Situation, rules: Rules) -> bool:
+def _lives(name: str | None, machine: Machine, rules: Rules) -> bool:
     """Say whether a branch still gets builds, and will for a while: an upgrade leaves one that does not."""
     row = next((each for each in rules["driver_branches"]["rows"] if each["branch"] == name), None)
-    return row is not None and branch.lifetime(row, situation.today) not in ("ended", "ending")
+    return row is not None and branch.lifetime(row, machine.today) not in ("ended", "ending")
 
 
 # a driver to install -----------------------------------------------------------------------------------
 
 
-def _fresh(situation: Situation, wish: Wish, system: Row, log: Log) -> Driver:
-    candidate, origin = _candidate(situation, wish, system, log.rules)
-    chosen = package_set.choose(situation, wish, log)
+def _fresh(machine: Machine, wish: Wish, system: Row, log: Log) -> Driver:
+    candidate, origin = _candidate(machine, wish, system, log.rules)
+    chosen = package_set.choose(machine, wish, log)
     names_of = runfile.of_driver if candidate.source == "runfile" else packages.of_driver
-    names = names_of(candidate, chosen, situation, wish, system, log.rules)
-    version = names.pop("version", wish.driver_version)
-    _explain(candidate, origin, wish, situation, log)
-    _warn(candidate, names["build"], version or candidate.build, situation, log)
-    fabric.explain(names.get("fabric", {}), situation, log)
-    stack = {
+    names = names_of(candidate, chosen, machine, wish, system, log.rules)
+    version = names.get("version", wish.driver_version)
+    _explain(candidate, origin, wish, machine, log)
+    _warn(candidate, names["build"], version or candidate.build, machine, log)
+    fabric.explain(names.get("fabric"), machine, log)
+    reason = machine.kept.get("source_reason") if machine.kept else None
+    rest = {key: value for key, value in names.items() if key not in ("version", "build")}
+    made = {
         "branch": candidate.branch,
         "version": version,
         "modules": candidate.modules,
         "source": candidate.source,
-        "source_reason": (situation.kept or {}).get("source_reason") or origin.reason,
-        "build": names.pop("build"),
+        "source_reason": reason or origin.reason,
+        "build": names["build"],
         "set": chosen,
-        **names,
+        **rest,
         "minimum": candidate.minimum,
         "adopted": False,
         **({"peermem": True} if wish.driver_peermem else {}),
     }
-    displaced = runfile.displaced(situation, wish, candidate.source)
+    stack = cast("DriverStack", made)
+    displaced = runfile.displaced(machine, wish, candidate.source)
     if displaced:
         stack["displaces"] = displaced
         text = f"the installation {displaced} by a .run file is taken away by its own uninstaller before packages are installed"
         log.decided("driver.displaces", text, "the machine's facts")
-    return Driver(stack, power.of_branch(candidate.row, version, candidate.build))
+    return Driver(stack, cuda_support.of_branch(candidate.row, version, candidate.build))
 
 
-def _candidate(situation: Situation, wish: Wish, system: Row, rules: Rules) -> tuple[branch.Candidate, source.Source]:
+def _candidate(machine: Machine, wish: Wish, system: Row, rules: Rules) -> tuple[Candidate, source.Source]:
     """Return the best branch of the first source with one that lives for longer than 180 days, else with one that has not ended, else
     with any.
     """
-    sources, out = source.candidates(situation, wish, system, rules)
-    found: list[tuple[branch.Candidate, source.Source]] = []
+    sources, out = source.candidates(machine, wish, system, rules)
+    found: list[tuple[Candidate, source.Source]] = []
     failed: dict[str, dict[str, list[Entry]]] = {}
     for origin in sources:
-        passed, reasons = branch.candidates(situation, wish, origin.name, system, rules)
+        passed, reasons = branch.candidates(machine, wish, origin.name, system, rules)
         failed[origin.name] = reasons
         found += [(each, origin) for each in passed[:1]]
     if not found:
-        raise Unresolved(*_reasons(failed, out, situation, wish, system, rules))
-    return min(found, key=lambda each: branch.order_of_life(each[0].row, situation.today))
+        raise Unresolved(*_reasons(failed, out, machine, wish, system, rules))
+    return min(found, key=lambda each: branch.order_of_life(each[0].row, machine.today))
 
 
 def _reasons(
     failed: dict[str, dict[str, list[Entry]]],
     out: list[Entry],
-    situation: Situation,
+    machine: Machine,
     wish: Wish,
     system: Row,
     rules: Rules,
@@ -242,15 +255,15 @@ def _reasons(
         if reasons:
             nearest = min(reasons, key=lambda each: (_cards_out(reasons[each]), len(reasons[each]), -int(each)))
             entries += [entry for entry in reasons[nearest] if entry not in entries]
-    cards_are_it = _pairs(failed, situation)
+    cards_are_it = _pairs(failed, machine)
     if not cards_are_it and not out:
-        cards_are_it = _single(failed, situation, wish, system, rules)
+        cards_are_it = _single(failed, machine, wish, system, rules)
     return cards_are_it or entries or [_not_carried(wish, system, rules)]
 
 
 def _single(
     failed: dict[str, dict[str, list[Entry]]],
-    situation: Situation,
+    machine: Machine,
     wish: Wish,
     system: Row,
     rules: Rules,
@@ -260,7 +273,7 @@ def _single(
     if wish.driver_branch or not offered or not all(_cards_out(entries) for entries in offered):
         return []
     entries = []
-    for card in {each.name: each for each in situation.cards}.values():
+    for card in {each.name: each for each in machine.cards}.values():
         rows = [row for row in rules["driver_branches"]["rows"] if row["latest"] and cards.served(card, row, rules)]
         if rows and not any(row["branch"] in reasons for row in rows for reasons in failed.values()):
             first, last = rows[0]["branch"], rows[-1]["branch"]
@@ -303,14 +316,14 @@ def _cards_out(entries: list[Entry]) -> int:
     return sum(entry["rule"] == "driver.card" for entry in entries)
 
 
-def _pairs(failed: dict[str, dict[str, list[Entry]]], situation: Situation) -> list[Entry]:
+def _pairs(failed: dict[str, dict[str, list[Entry]]], machine: Machine) -> list[Entry]:
     """Return the clash of two cards of one machine, where that is what leaves no branch."""
     for reasons in failed.values():
         for entries in reasons.values():
             clash = [entry for entry in entries if entry["rule"] == "driver.modules-cards"]
             if clash:
                 return clash
-    names = list(dict.fromkeys(card.name for card in situation.cards))
+    names = list(dict.fromkeys(card.name for card in machine.cards))
     blocked = [
         {
             entry["text"].split(" does not drive the ", 1)[1].split(" (", 1)[0]
@@ -332,7 +345,7 @@ def _pairs(failed: dict[str, dict[str, list[Entry]]], situation: Situation) -> l
     return [conflict("driver.cards", text, "compat/driver_branches.yaml", remedy)]
 
 
-def _explain(candidate: branch.Candidate, origin: source.Source, wish: Wish, situation: Situation, log: Log) -> None:
+def _explain(candidate: Candidate, origin: source.Source, wish: Wish, machine: Machine, log: Log) -> None:
     row = candidate.row
     citation = log.cite("driver_branches", row)
     log.decided("driver.source", f"from {origin.name}: {origin.reason}", origin.citation)
@@ -342,7 +355,7 @@ def _explain(candidate: branch.Candidate, origin: source.Source, wish: Wish, sit
         until = f"until {row['eol']}" if row["eol"] else "end of life not published"
         text = f"branch {candidate.branch} ({row['type']}, {until}) is the preferred one that drives every card"
         log.decided("driver.branch", text, citation)
-    why = "asked for" if wish.driver_modules else _why_modules(candidate, situation, log.rules)
+    why = "asked for" if wish.driver_modules else _why_modules(candidate, machine, log.rules)
     log.decided("driver.modules", f"{candidate.modules} kernel modules: {why}", citation)
     if candidate.minimum:
         log.decided(
@@ -352,18 +365,18 @@ def _explain(candidate: branch.Candidate, origin: source.Source, wish: Wish, sit
         )
 
 
-def _why_modules(candidate: branch.Candidate, situation: Situation, rules: Rules) -> str:
+def _why_modules(candidate: Candidate, machine: Machine, rules: Rules) -> str:
     if candidate.modules == "open":
         return "preferred wherever they work"
-    failing = modules.failures(situation, candidate.row, candidate.source, rules)
+    failing = modules.failures(machine, candidate.row, candidate.source, rules)
     if any(row["modules"] == "open" for row in failing):
-        return f"the open ones of this build do not compile on kernel {situation.kernel}"
+        return f"the open ones of this build do not compile on kernel {machine.kernel}"
     return "the only ones that work here, or the ones known to work"
 
 
-def _warn(candidate: branch.Candidate, build: str, version: str | None, situation: Situation, log: Log) -> None:
+def _warn(candidate: Candidate, build: str, version: str | None, machine: Machine, log: Log) -> None:
     row = candidate.row
-    _lifetime(row, situation, log)
+    _lifetime(row, machine, log)
     if not row["confirmed"]:
         log.warn(
             "driver.unconfirmed",
@@ -372,28 +385,28 @@ def _warn(candidate: branch.Candidate, build: str, version: str | None, situatio
         )
     if version:
         _security(version, log)
-    if situation.secure_boot and build == "dkms":
-        _secure_boot(situation, log)
+    if machine.secure_boot and build == "dkms":
+        _secure_boot(machine, log)
     for doubt in log.rules["systems"]["doubts"]:
         if candidate.source == "nvidia" and (doubt["os"], doubt["what"], doubt["version"]) == (
-            situation.os,
+            machine.os,
             "driver",
             candidate.branch,
         ):
             log.warn("repository.doubt", doubt["text"], log.cite("systems", doubt))
-    for failure in [] if situation.kernel else modules.known_failures(candidate.row, candidate.source, log.rules):
+    for failure in [] if machine.kernel else modules.known_failures(candidate.row, candidate.source, log.rules):
         if failure["modules"] in ("any", candidate.modules) and _reaches(failure, candidate):
             which = f"builds below {failure['builds_below']}" if failure["builds_below"] else "its builds"
             text = f"the kernel is not known: {which} do not compile on kernels from {failure['kernel_first']} on"
             log.warn("driver.kernel-unknown", text, log.cite("kernels", failure))
-    for card in situation.cards:
+    for card in machine.cards:
         if not card.known:
             text = f"the rules do not name the card {card.name}: it is taken for {card.architecture or 'a card newer than the rules'}"
             log.warn("gpu.unlisted", text, "compat/gpus.yaml (device_ranges)")
 
 
-def _secure_boot(situation: Situation, log: Log) -> None:
-    if situation.signing_key == "enrolled":
+def _secure_boot(machine: Machine, log: Log) -> None:
+    if machine.signing_key == "enrolled":
         log.decided(
             "driver.secure-boot",
             "Secure Boot is on, and the key that signs modules built on this machine is enrolled",
@@ -404,14 +417,14 @@ def _secure_boot(situation: Situation, log: Log) -> None:
     log.warn("driver.secure-boot", text, DESIGN)
 
 
-def _reaches(failure: Row, candidate: branch.Candidate) -> bool:
+def _reaches(failure: Row, candidate: Candidate) -> bool:
     """Say whether the build that will be installed may be one that fails."""
     newest = candidate.build or candidate.row["latest"]
-    return failure["builds_below"] is None or not dotted.at_least(newest, failure["builds_below"])
+    return failure["builds_below"] is None or not numeric_version.at_least(newest, failure["builds_below"])
 
 
-def _lifetime(row: Row | None, situation: Situation, log: Log) -> None:
-    state = branch.lifetime(row, situation.today) if row else "alive"
+def _lifetime(row: Row | None, machine: Machine, log: Log) -> None:
+    state = branch.lifetime(row, machine.today) if row else "alive"
     if row and state != "alive":
         log.warn("driver.end-of-life", _END[state].format(**row), log.cite("driver_branches", row))
 
@@ -420,8 +433,57 @@ def _security(version: str, log: Log) -> None:
     for row in log.rules["security"]["rows"]:
         if (
             row["component"] == "driver"
-            and row["branch"] == dotted.major(version)
-            and not dotted.at_least(version, row["floor"])
+            and row["branch"] == numeric_version.major(version)
+            and not numeric_version.at_least(version, row["floor"])
         ):
             text = f"driver {version} has published vulnerabilities, fixed from {row['floor']} on (bulletin {row['bulletin']})"
             log.warn("driver.security", text, log.cite("security", row))
+
+
+def _wants(driver: LockDriver) -> Iterator[str]:
+    yield f"driver={driver['version'] or driver['branch']}"
+    yield f"driver-modules={driver['modules']}"
+    if driver["source"] in ("nvidia", "distro", "runfile"):
+        yield f"driver-source={driver['source']}"
+    if driver["set"]:
+        yield f"driver-set={driver['set']}"
+
+
+def _exactly(driver: DriverStack, _stack: Stack, machine: Machine, rules: Rules) -> DriverStack:
+    return {**driver, "version": driver["version"] or _newest_build(driver, machine, rules)}
+
+
+def _newest_build(driver: DriverStack, machine: Machine, rules: Rules) -> str | None:
+    """Return the newest build of the driver's branch in its source."""
+    if driver["source"] == "distro":
+        carried = systems.distro_driver(systems.find(machine, rules), driver["branch"], rules)
+        return carried["build"] if carried else None
+    return next((row["latest"] for row in rules["driver_branches"]["rows"] if row["branch"] == driver["branch"]), None)
+
+
+def _uncompared(theirs: LockDriver, *, adopted: bool) -> tuple[str, ...]:
+    """Return what may differ: a driver that was adopted (here or where the lock was made) has neither set nor packages of ours."""
+    if adopted or not theirs["packages"]:
+        return ("set", "build", "packages", *(() if theirs["packages"] else ("source",)))
+    return ()
+
+
+PART = Part(
+    "driver",
+    "driver",
+    {
+        "branch": str,
+        "version": (str, type(None)),
+        "modules": str,
+        "source": str,
+        "set": (str, type(None)),
+        "build": (str, type(None)),
+        "packages": [str],
+    },
+    _wants,
+    _exactly,
+    is_open=lambda driver: not driver["version"],
+    uncompared=_uncompared,
+    # Headers and prebuilt modules of Debian's, Ubuntu's and Red Hat's kernels.
+    of_kernel=("linux-", *systems.DEVELS),
+)

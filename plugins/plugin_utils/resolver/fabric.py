@@ -8,13 +8,16 @@ The packages of the driver's own version (fabric manager, NSCQ, IMEX) are told a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..rules import Row, Rules
-from ..situation import Situation
 from ..wish import Wish
-from .branch import Candidate
+from .candidate import Candidate
 from .log import Log, Unresolved, conflict
+from .machine import Machine
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverFabric
 
 MANAGER = "nvidia-fabricmanager.service"
 SOURCE = "compat/packages.yaml (fabric_manager, nscq, imex, nvlink5)"
@@ -22,31 +25,31 @@ SOURCE = "compat/packages.yaml (fabric_manager, nscq, imex, nvlink5)"
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
 
 
-def choose(candidate: Candidate, situation: Situation, wish: Wish, system: Row, rules: Rules) -> dict[str, Any]:
-    """Return packages, those of them that follow the driver's version exactly, services and kernel modules; empty where there is
+def choose(candidate: Candidate, machine: Machine, wish: Wish, system: Row, rules: Rules) -> DriverFabric | None:
+    """Return packages, those of them that follow the driver's version exactly, services and kernel modules; None where there is
     no NVSwitch and no rack.
 
     Raises Unresolved where the source of the driver has not what the fabric needs.
     """
-    rack = _is_rack(situation, wish)
-    if not (situation.nvswitch or situation.nvlink5 or rack):
-        return {}
+    rack = _is_rack(machine, wish)
+    if not (machine.nvswitch or machine.nvlink5 or rack):
+        return None
     exact: list[str] = []
     services: list[str] = []
     loaded: list[str] = []
     others: list[str] = []
-    if situation.nvswitch or situation.nvlink5:
+    if machine.nvswitch or machine.nvlink5:
         exact += _names("fabric_manager", candidate, system, rules) + _names("nscq", candidate, system, rules)
         services.append(MANAGER)
     if rack:
         exact += _names("imex", candidate, system, rules)
-    if situation.nvlink5:
+    if machine.nvlink5:
         row = _nvlink5(candidate, rules)
         others, loaded = row["packages"], row["modules"]
     return {"packages": [*exact, *others], "exact": exact, "services": services, "modules": list(loaded)}
 
 
-def flavoured(chosen: dict[str, Any], candidate: Candidate, package_set: str, system: Row) -> None:
+def flavoured(chosen: DriverFabric | None, candidate: Candidate, package_set: str, system: Row) -> None:
     """Raise Unresolved where Ubuntu's packages of the fabric would stand beside its desktop packages: they need the build's
     nvidia-kernel-common of the flavour -server, which excludes the desktop's.
     """
@@ -60,25 +63,25 @@ def flavoured(chosen: dict[str, Any], candidate: Candidate, package_set: str, sy
     )
 
 
-def explain(chosen: dict[str, Any], situation: Situation, log: Log) -> None:
+def explain(chosen: DriverFabric | None, machine: Machine, log: Log) -> None:
     """Say why the packages are there, and what is left to the site."""
-    if situation.assumed.get("nvswitch"):
-        text = f"{len(situation.cards)} cards of the form SXM are a board with NVSwitches; say --assume nvswitch=false where there are none"
+    if machine.assumed.get("nvswitch"):
+        text = f"{len(machine.cards)} cards of the form SXM are a board with NVSwitches; say --assume nvswitch=false where there are none"
         log.decided("driver.fabric-assumed", text, "compat/gpus.yaml (boards)")
-    if MANAGER in chosen.get("services", ()):
+    if chosen and MANAGER in chosen["services"]:
         log.decided("driver.fabric", "the NVSwitches need the fabric manager, of exactly the driver's version", SOURCE)
-    if any(name.startswith("nvidia-imex") for name in chosen.get("packages", ())):
+    if any(name.startswith("nvidia-imex") for name in (chosen["packages"] if chosen else ())):
         text = (
             f"nvidia-imex is installed and not started: the addresses of the rack's nodes have to be in {NODES} first"
         )
         log.warn("driver.imex", text, SOURCE)
 
 
-def _is_rack(situation: Situation, wish: Wish) -> bool:
+def _is_rack(machine: Machine, wish: Wish) -> bool:
     """Say whether the machine is a tray of an NVL72 rack, whose nodes share memory: asked for, or told by its cards."""
     if wish.driver_imex is not None:
         return wish.driver_imex
-    return any(card.name in ("GB200", "GB300") for card in situation.cards)
+    return any(card.name in ("GB200", "GB300") for card in machine.cards)
 
 
 def _names(table: str, candidate: Candidate, system: Row, rules: Rules) -> list[str]:

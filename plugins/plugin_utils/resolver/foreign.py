@@ -7,45 +7,41 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .. import hosts
-from ..rules import Row
-from ..situation import Situation
+from ..model.stack import Exclusion
+from ..rules import Row, hosts
 from ..wish import Wish
-from . import branch, keys
+from . import branch, cuda, keys
+from .cuda_support import CudaSupport, of_branch, reported
 from .log import Log, Unresolved, conflict
-from .power import Power, of_branch, reported
+from .machine import Machine
+from .parts import PARTS
 
 _OWNERS = {"wsl": "Windows", "jetson": "JetPack", "container": "the container's host"}
-# What of a wish a machine does not get from here, and who has it.
-_LEFT_OUT: dict[str, tuple[tuple[str, ...], str]] = {
-    "jetson": (
-        ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat", "container_toolkit"),
-        "come from the board's own package source: sudo apt install nvidia-jetpack (nvidia-container for containers)",
-    ),
-    "container": (("container_toolkit",), "belong to the container's host"),
+# Who has what a machine does not get from here.
+_HAS: dict[str, str] = {
+    "jetson": "come from the board's own package source: sudo apt install nvidia-jetpack (nvidia-container for containers)",
+    "container": "belong to the container's host",
 }
-_NOTHING: dict[str, Any] = {"cuda_versions": ()}
 # Beside the packages that NVIDIA's and the distribution's repositories name alike: what pulls a driver for Linux in.
 _PULLS_DRIVER = ("cuda", "cuda-drivers*", "cuda-runtime-*", "linux-modules-nvidia*", "linux-objects-nvidia*")
 
 
-def allowed(situation: Situation, wish: Wish, log: Log) -> Wish:
+def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
     """Return the wish without what a Jetson or a container does not get from here, and say where that comes from."""
-    if situation.environment == "jetson":
-        _name_jetpack(situation, log)
-    parts, whose = _LEFT_OUT.get(situation.environment, ((), ""))
-    left = [part for part in parts if getattr(wish, part)]
+    if machine.environment == "jetson":
+        _name_jetpack(machine, log)
+    left = [part for part in PARTS if machine.environment in part.left_out and getattr(wish, part.key)]
     if not left:
         return wish
-    text = f"{', '.join(part.replace('_', '-') for part in left)} left out: these {whose}"
-    rule = {"jetson": "host.jetson", "container": "host.container"}[situation.environment]
-    log.warn(rule, text, _cited(situation.environment, log))
-    without: dict[str, Any] = dict.fromkeys(left, False)
-    return replace(wish, **without, **(_NOTHING if "cuda" in left else {}))
+    text = f"{', '.join(part.want for part in left)} left out: these {_HAS[machine.environment]}"
+    rule = {"jetson": "host.jetson", "container": "host.container"}[machine.environment]
+    log.warn(rule, text, _cited(machine.environment, log))
+    without: dict[str, Any] = {part.key: False for part in left} | ({"cuda_versions": ()} if cuda.PART in left else {})
+    return replace(wish, **without)
 
 
-def _name_jetpack(situation: Situation, log: Log) -> None:
-    release = situation.foreign.l4t
+def _name_jetpack(machine: Machine, log: Log) -> None:
+    release = machine.foreign.l4t
     row = hosts.jetpack(release, log.rules)
     if row is not None:
         text = f"a Jetson with L4T {release}, JetPack {row['jetpack']}: driver and CUDA are its own"
@@ -55,9 +51,9 @@ def _name_jetpack(situation: Situation, log: Log) -> None:
     log.decided("host.jetson", text, _cited("jetson", log))
 
 
-def name_others(situation: Situation, log: Log) -> None:
+def name_others(machine: Machine, log: Log) -> None:
     """Name the cards that are not managed: those of other vendors, and those that are held for virtual machines."""
-    found = situation.foreign
+    found = machine.foreign
     if found.others:
         log.decided("host.other-gpus", f"left alone: {'; '.join(found.others)}", _cited("other", log))
     if found.reserved:
@@ -65,65 +61,65 @@ def name_others(situation: Situation, log: Log) -> None:
         log.warn("host.reserved", text, _cited("passthrough", log))
 
 
-def power(situation: Situation, wish: Wish, system: Row, log: Log) -> Power:
+def support(machine: Machine, wish: Wish, system: Row, log: Log) -> CudaSupport:
     """Return what a driver that is not ours can run. Raises Unresolved where there is none and none may be put there."""
-    if situation.foreign.vgpu:
-        return _of_vgpu(situation, wish, log)
-    if situation.foreign.hypervisor:
-        return _of_vgpu_manager(situation, wish, log)
-    if situation.foreign.wsl == 1:
+    if machine.foreign.vgpu:
+        return _of_vgpu(machine, wish, log)
+    if machine.foreign.hypervisor:
+        return _of_vgpu_manager(machine, wish, log)
+    if machine.foreign.wsl == 1:
         text = "this is WSL 1, which has no GPU"
         remedy = "convert the distribution in Windows: wsl --set-version <name> 2"
         raise Unresolved(conflict("host.wsl-1", text, _cited("wsl", log), remedy))
-    owner = _OWNERS[situation.environment]
-    source = _cited(situation.environment, log)
+    owner = _OWNERS[machine.environment]
+    source = _cited(machine.environment, log)
     log.decided("driver.not-ours", f"no driver is installed: it belongs to {owner}", source)
     _leave_out_driver(wish, owner, source, log)
-    of_windows = hosts.windows_branch(situation.foreign.windows_driver, log.rules)
+    of_windows = hosts.windows_branch(machine.foreign.windows_driver, log.rules)
     if of_windows is not None:
         text = (
-            f"the Windows driver {situation.foreign.windows_driver} is of branch R{of_windows['branch']}, by its number"
+            f"the Windows driver {machine.foreign.windows_driver} is of branch R{of_windows['branch']}, by its number"
         )
         log.decided("host.windows-driver", text, log.cite("hosts", of_windows))
-    if situation.cuda_reported:
-        return reported(situation.cuda_reported)
+    if machine.cuda_reported:
+        return reported(machine.cuda_reported)
     if of_windows is not None:
         return reported(_row(of_windows["branch"], log)["max_cuda"])
-    if situation.driver and situation.environment == "container":
-        return _of_version(situation.driver.version, log)
-    passed = branch.candidates(situation, Wish(), "nvidia", system, log.rules)[0]
+    if machine.driver and machine.environment == "container":
+        return _of_version(machine.driver.version, log)
+    passed = branch.candidates(machine, Wish(), "nvidia", system, log.rules)[0]
     row = passed[0].row if passed else log.rules["driver_branches"]["rows"][-1]
     text = f"what the driver of {owner} can run is not known: taken for branch {row['branch']} (CUDA {row['max_cuda']})"
     log.warn("driver.unknown", text, log.cite("driver_branches", row))
     return of_branch(row)
 
 
-def _of_vgpu(situation: Situation, wish: Wish, log: Log) -> Power:
+def _of_vgpu(machine: Machine, wish: Wish, log: Log) -> CudaSupport:
     """Return what the guest driver can run; without one nothing can be done from here: it is licensed, and no repository has it."""
-    host = situation.foreign.host_driver
+    host = machine.foreign.host_driver
     release = f"the vGPU release of the hypervisor's driver {host}" if host else "the hypervisor's vGPU release"
     source = _cited("vgpu", log)
-    if situation.driver is None:
+    if machine.driver is None:
         text = "the cards are virtual (vGPU) and there is no guest driver; a data-centre driver does not drive them"
         remedy = f"install the guest driver of {release} from NVIDIA's licensing portal, give it its licence token, then run again"
         raise Unresolved(conflict("host.vgpu-driver", text, source, remedy))
-    text = f"the cards are virtual (vGPU): the guest driver {situation.driver.version} belongs to {release} and is left as it is"
+    text = f"the cards are virtual (vGPU): the guest driver {machine.driver.version} belongs to {release} and is left as it is"
     log.decided("driver.not-ours", text, source)
     _leave_out_driver(wish, "the vGPU release", source, log)
-    return _of_version(situation.driver.version, log)
+    return _of_version(machine.driver.version, log)
 
 
-def _of_vgpu_manager(situation: Situation, wish: Wish, log: Log) -> Power:
+def _of_vgpu_manager(machine: Machine, wish: Wish, log: Log) -> CudaSupport:
     """Return what the driver of a host can run that shares its cards with virtual machines."""
     source = _cited("vgpu", log)
-    if situation.driver is None:
+    if machine.driver is None:
         text = "the cards are shared with virtual machines, and the vGPU manager that does it does not work"
         remedy = "repair it from its own release: another driver would take the cards from the machines"
         raise Unresolved(conflict("host.vgpu-manager", text, source, remedy))
-    text = f"the cards are shared with virtual machines: the vGPU manager {situation.driver.version} is left as it is"
+    text = f"the cards are shared with virtual machines: the vGPU manager {machine.driver.version} is left as it is"
     log.warn("host.vgpu-manager", text, source)
     _leave_out_driver(wish, "the vGPU release", source, log)
-    return _of_version(situation.driver.version, log)
+    return _of_version(machine.driver.version, log)
 
 
 def _leave_out_driver(wish: Wish, owner: str, source: str, log: Log) -> None:
@@ -131,7 +127,7 @@ def _leave_out_driver(wish: Wish, owner: str, source: str, log: Log) -> None:
         log.warn("driver.not-ours", f"the wish for a driver is left out: the driver belongs to {owner}", source)
 
 
-def _of_version(version: str, log: Log) -> Power:
+def _of_version(version: str, log: Log) -> CudaSupport:
     """Return the power of a build of Linux; of a branch that the rules do not know, what the newest older one could.
 
     Raises Unresolved where it is older than every branch that they know.
@@ -144,7 +140,7 @@ def _of_version(version: str, log: Log) -> Power:
             f"a driver of branch {oldest['branch']} or newer has to come from where this one came from; then run again"
         )
         raise Unresolved(conflict("driver.too-old", text, log.cite("driver_branches", oldest), remedy))
-    return Power(rows[-1]["max_cuda"], version, version)
+    return CudaSupport(rows[-1]["max_cuda"], version, version)
 
 
 def _row(name: str, log: Log) -> Row:
@@ -156,21 +152,21 @@ def _cited(name: str, log: Log) -> str:
     return log.cite("hosts", hosts.kind(name, log.rules))
 
 
-def repository(situation: Situation, system: Row, log: Log) -> Row:
+def repository(machine: Machine, system: Row, log: Log) -> Row:
     """Return the row of the system as its repository serves it inside WSL: Ubuntu there has a directory without drivers.
 
     Where its key is not accepted by the system's verifier it stays the distribution's own directory, of which only toolkits are taken.
     """
-    if situation.environment != "wsl" or system["family"] != "ubuntu":
+    if machine.environment != "wsl" or system["family"] != "ubuntu":
         return system
     candidate = {**system, "nvidia_repository": "wsl-ubuntu"}
     row = keys.repository_of(candidate, log.rules)
-    if row is None or situation.arch not in row["arch"] or keys.obstacles(situation, Wish(), candidate, log.rules):
+    if row is None or machine.arch not in row["arch"] or keys.obstacles(machine, Wish(), candidate, log.rules):
         return system
     return candidate
 
 
-def barred(driver_packages: list[str], other: list[str]) -> dict[str, Any]:
+def barred(driver_packages: list[str], other: list[str]) -> Exclusion:
     """Return what apt must not install where the driver is not ours, from whichever source: drivers for Linux, and what pulls them in."""
     packages = [*_PULLS_DRIVER, *(name for name in driver_packages if name not in _PULLS_DRIVER)]
     return {"release": None, "packages": packages, "except": other}

@@ -7,21 +7,21 @@ Never unasked. With cuda-compat=auto it is taken only where nothing works withou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.stack import CudaCompat, Stack
 from ..rules import Row, Rules
-from ..situation import Card, Situation
 from ..wish import Wish
+from .cuda_support import CudaSupport
 from .log import Entry, Log, Unresolved, conflict
+from .machine import Card, Machine
 from .naming import component
-from .power import Power
+from .part import CUDA_SOURCE, Part
 
-Stack = dict[str, Any]
-Decide = Callable[[Situation, Wish, Rules, Log], Stack]
+Decide = Callable[[Machine, Wish, Rules, Log], Stack]
 
 # Reasons that a newer driver would take away: the package brings the part of one that CUDA needs.
 _OF_THE_DRIVER = ("driver.floor-cuda", "cuda.driver", "frameworks.driver")
@@ -44,7 +44,11 @@ def versions(branch: str, cards: Iterable[Card], rules: Rules) -> tuple[str, ...
     if row is None or not kinds or not kinds <= set(row["classes"]):
         return ()
     known = dict.fromkeys(each["cuda"] for each in rules["cuda"]["rows"])
-    return tuple(cuda for cuda in known if dotted.at_least(cuda, row["first"]) and dotted.at_least(row["last"], cuda))
+    return tuple(
+        cuda
+        for cuda in known
+        if numeric_version.at_least(cuda, row["first"]) and numeric_version.at_least(row["last"], cuda)
+    )
 
 
 def package(cuda: str, rules: Rules) -> tuple[str, str]:
@@ -60,54 +64,54 @@ def package(cuda: str, rules: Rules) -> tuple[str, str]:
 # while deciding ----------------------------------------------------------------------------------------
 
 
-def where_needed(decide: Decide, situation: Situation, wish: Wish, rules: Rules, log: Log) -> Stack:
+def where_needed(decide: Decide, machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Decide without forward compatibility; with it only where it is wished and nothing works without.
 
     Raises Unresolved.
     """
     if not wish.cuda_compat:
-        return decide(situation, wish, rules, log)
+        return decide(machine, wish, rules, log)
     trial = Log(rules, trial=True)
     try:
-        stack = decide(situation, replace(wish, cuda_compat=False), rules, trial)
+        stack = decide(machine, replace(wish, cuda_compat=False), rules, trial)
     except Unresolved:
-        return _needed(decide, situation, wish, rules, log)
+        return _needed(decide, machine, wish, rules, log)
     log.why += trial.why
     log.warnings += trial.warnings
     log.decided("cuda.compat", "no cuda-compat: the driver runs every CUDA that was chosen without it", "the wish")
     return stack
 
 
-def extended(power: Power, situation: Situation, rules: Rules) -> Power:
+def extended(support: CudaSupport, machine: Machine, rules: Rules) -> CudaSupport:
     """Return what a driver runs together with cuda-compat."""
-    if power.newest is None:
-        return power
-    return replace(power, forward=versions(dotted.major(power.newest), situation.cards, rules))
+    if support.newest is None:
+        return support
+    return replace(support, forward=versions(numeric_version.major(support.newest), machine.cards, rules))
 
 
-def lifts(cuda: str | None, branch: str, situation: Situation, rules: Rules) -> bool:
+def lifts(cuda: str | None, branch: str, machine: Machine, rules: Rules) -> bool:
     """Say whether cuda-compat spares a branch the newer driver that a CUDA version (13, 13.0.2) needs."""
     if cuda is None:
         return False
-    found = versions(branch, situation.cards, rules)
-    return any(dotted.belongs(each, cuda) or dotted.belongs(cuda, each) for each in found)
+    found = versions(branch, machine.cards, rules)
+    return any(numeric_version.belongs(each, cuda) or numeric_version.belongs(cuda, each) for each in found)
 
 
-def covers(stack: Mapping[str, Any], cuda: str) -> bool:
+def covers(stack: Stack, cuda: str) -> bool:
     """Say whether it is the stack's cuda-compat that runs a CUDA version: it then asks nothing of the driver."""
     compat = stack.get("cuda_compat")
-    return compat is not None and dotted.major(cuda) == dotted.major(compat["version"])
+    return compat is not None and numeric_version.major(cuda) == numeric_version.major(compat["version"])
 
 
-def choose(stack: Mapping[str, Any], power: Power, log: Log) -> dict[str, Any] | None:
+def choose(stack: Stack, support: CudaSupport, log: Log) -> CudaCompat | None:
     """Return the package for the newest CUDA of the stack that the driver alone does not run; None where there is none."""
     chosen = [entry["version"] for entry in stack.get("cuda", ())]
     chosen += [entry["cuda"] for entry in stack.get("frameworks", ()) if entry["cuda"]]
-    needed = [cuda for cuda in chosen if power.mode(cuda, log.rules) == "forward"]
-    row = base(dotted.major(power.newest), log.rules) if power.newest else None
+    needed = [cuda for cuda in chosen if support.mode(cuda, log.rules) == "forward"]
+    row = base(numeric_version.major(support.newest), log.rules) if support.newest else None
     if not needed or row is None:
         return None
-    cuda = max(needed, key=dotted.key)
+    cuda = max(needed, key=numeric_version.key)
     name, path = package(cuda, log.rules)
     source = log.cite("cuda", row)
     log.decided("cuda.compat", f"{name}: it runs CUDA {cuda} on driver branch {row['branch']} (forward)", source)
@@ -119,13 +123,13 @@ def choose(stack: Mapping[str, Any], power: Power, log: Log) -> dict[str, Any] |
     return {"version": cuda, "package": name, "path": path}
 
 
-def lead(stack: Stack, power: Power, rules: Rules) -> None:
+def lead(stack: Stack, support: CudaSupport, rules: Rules) -> None:
     """Name in each environment whose CUDA the driver alone does not run the directory that has to be searched first."""
     compat = stack.get("cuda_compat")
     if compat is None:
         return
     for entry in stack.get("frameworks", ()):
-        if entry["cuda"] and power.mode(entry["cuda"], rules) == "forward":
+        if entry["cuda"] and support.mode(entry["cuda"], rules) == "forward":
             entry["loader_path"] = compat["path"]
 
 
@@ -144,27 +148,41 @@ def remedied(entries: Sequence[Entry], decide: Callable[[Wish], Stack], wish: Wi
     return [{**entry, "remedy": f"{entry['remedy']}, or {_REMEDY}"} if entry in mine else entry for entry in entries]
 
 
-def _needed(decide: Decide, situation: Situation, wish: Wish, rules: Rules, log: Log) -> Stack:
+def _needed(decide: Decide, machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     try:
-        return decide(situation, wish, rules, log)
+        return decide(machine, wish, rules, log)
     except Unresolved as error:
         if any(entry["rule"] in _OF_THE_DRIVER for entry in error.conflicts):
-            raise Unresolved(*error.conflicts, *_obstacles(situation, wish, rules)) from None
+            raise Unresolved(*error.conflicts, *_obstacles(machine, wish, rules)) from None
         raise
 
 
-def _obstacles(situation: Situation, wish: Wish, rules: Rules) -> list[Entry]:
+def _obstacles(machine: Machine, wish: Wish, rules: Rules) -> list[Entry]:
     """Return why cuda-compat does not help here."""
     source = "compat/cuda.yaml (forward)"
     instead = "use a newer driver, or an older CUDA"
-    other = next((card for card in situation.cards if card.kind != "datacenter"), None)
+    other = next((card for card in machine.cards if card.kind != "datacenter"), None)
     if other:
         text = f"cuda-compat is for data-centre cards, the {other.name} is none"
         return [conflict("cuda.compat-card", text, source, instead)]
-    there = dotted.major(situation.driver.version) if situation.driver else None
+    there = numeric_version.major(machine.driver.version) if machine.driver else None
     branch = wish.driver_branch or there
     if branch and base(branch, rules) is None:
         known = ", ".join(row["branch"] for row in rules["cuda"]["forward"])
         text = f"driver branch {branch} is no base for cuda-compat, which is known for {known}"
         return [conflict("cuda.compat-base", text, source, instead)]
     return []
+
+
+def _wants(_part: CudaCompat) -> Iterator[str]:
+    yield "cuda-compat=auto"
+
+
+PART = Part(
+    "cuda_compat",
+    "forward-compatibility package",
+    {"version": str, "package": str},
+    _wants,
+    source=CUDA_SOURCE,
+    left_out=("jetson",),
+)

@@ -9,32 +9,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Row
-from ..situation import Situation
 from . import kernel_metas, systems
+from .machine import Machine
 
 
-def every_series(situation: Situation, system: Row) -> list[str]:
+def every_series(machine: Machine, system: Row) -> list[str]:
     """Return the series of every kernel that may boot, the one of the kernel that boots next first; none where the system has none.
 
     The installed meta packages of kernel images tell it. A kernel whose flavour has none counts as its release reads; where
     one has, an older kernel of the flavour adds nothing: its series would bring a kernel that nobody asked for.
     """
-    first = systems.series(situation, system)
+    first = systems.series(machine, system)
     if first is None:
         return []
     ordered = sorted(
-        situation.kernels, key=lambda kernel: (kernel == situation.kernel, dotted.key(kernel)), reverse=True
+        machine.kernels, key=lambda kernel: (kernel == machine.kernel, numeric_version.key(kernel)), reverse=True
     )
     found: list[str] = []
     seen: set[str] = set()
-    for kernel in ordered or [situation.kernel or ""]:
+    for kernel in ordered or [machine.kernel or ""]:
         flavour = kernel_metas.flavour_of(kernel)
         if flavour in seen:
             continue
         seen.add(flavour)
-        own = kernel_metas.of_flavour(situation.installed or (), flavour)
-        found += own or [systems.series(replace(situation, kernel=kernel or None), system) or first]
+        own = kernel_metas.of_flavour(machine.installed or (), flavour)
+        found += own or [systems.series(replace(machine, kernel=kernel or None), system) or first]
     return list(dict.fromkeys(found))

@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..rules import Row, Rules, cite
-from ..situation import Situation
 from ..wish import Wish
 from .log import Entry, conflict
+from .machine import Machine
 
 
 def of_nvidia(system: Row, rules: Rules) -> Row | None:
@@ -32,9 +30,9 @@ def by_id(identity: str, rules: Rules) -> Row:
     return row
 
 
-def obstacles(situation: Situation, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
+def obstacles(machine: Machine, wish: Wish, system: Row, rules: Rules) -> list[Entry]:
     """Return why NVIDIA's repository cannot be used on a machine; empty where it can."""
-    del situation
+    del machine
     if wish.repository_keys.get("nvidia"):
         return []
     row = of_nvidia(system, rules)
@@ -50,7 +48,7 @@ def obstacles(situation: Situation, wish: Wish, system: Row, rules: Rules) -> li
     return []
 
 
-def fingerprint(name: str, wish: Wish, row: dict[str, Any] | None) -> str | None:
+def fingerprint(name: str, wish: Wish, row: Row | None) -> str | None:
     """Return what to know the key by: the fingerprint that was given for an upstream, else the rules', or the text of its file."""
     given = wish.repository_keys.get(name)
     if given:
@@ -58,7 +56,7 @@ def fingerprint(name: str, wish: Wish, row: dict[str, Any] | None) -> str | None
     return _expected(row) if row else None
 
 
-def _expected(row: dict[str, Any]) -> str | None:
-    """Return a key's fingerprint; where nobody read it, the hash of its file's text, as module_utils/openpgp.py takes it."""
+def _expected(row: Row) -> str | None:
+    """Return a key's fingerprint; where nobody read it, the hash of its file's text, as module_utils/packages/openpgp.py takes it."""
     text = row.get("text_sha256")
     return row["fingerprint"] or (f"text-sha256:{text}:{row['id']}" if text else None)

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from ..model.stack import Conflict, Why
 from ..rules import Row, Rules, cite
 
-Entry = dict[str, str]
+Entry = Conflict
 Value = TypeVar("Value")
 
 DESIGN = "gpuwright's order of preference (docs/decisions.md)"
@@ -42,8 +43,8 @@ class Log:
     def __init__(self, rules: Rules, *, trial: bool = False) -> None:
         self.rules = rules
         self.trial = trial
-        self.why: list[Entry] = []
-        self.warnings: list[Entry] = []
+        self.why: list[Why] = []
+        self.warnings: list[Why] = []
         self.conflicts: list[Entry] = []
 
     def decided(self, rule: str, text: str, source: str) -> None:
@@ -52,7 +53,7 @@ class Log:
 
     def warn(self, rule: str, text: str, source: str) -> None:
         """Remember something that a person should know before going on; the same thing only once."""
-        entry = {"rule": rule, "text": text, "source": source}
+        entry: Why = {"rule": rule, "text": text, "source": source}
         if entry not in self.warnings:
             self.warnings.append(entry)
 

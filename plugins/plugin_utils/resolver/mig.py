@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
+from ..model.stack import Mig, MigCard
 from ..rules import Row, Rules
-from ..situation import Card, Situation
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict
+from .machine import Card, Machine
 
 _TABLE = "compat/mig.yaml"
 
 
-def choose(situation: Situation, wish: Wish, log: Log) -> dict[str, Any] | None:
+def choose(machine: Machine, wish: Wish, log: Log) -> Mig | None:
     """Return None without a wish, else `cards`: place and profiles of each card that the layout speaks of, largest profiles first;
     no profiles: MIG off.
 
@@ -24,11 +24,11 @@ def choose(situation: Situation, wish: Wish, log: Log) -> dict[str, Any] | None:
     """
     if not wish.mig_layout:
         return None
-    entries = _strangers(situation, wish)
-    cards: list[dict[str, Any]] = []
+    entries = _strangers(machine, wish)
+    cards: list[MigCard] = []
     told: list[tuple[str, list[str]]] = []
-    for index, card in enumerate(situation.cards):
-        profiles = _wished(index, card, situation, wish)
+    for index, card in enumerate(machine.cards):
+        profiles = _wished(index, card, machine, wish)
         if profiles is None:
             continue
         obstacle = _obstacle(card, profiles, log)
@@ -43,19 +43,20 @@ def choose(situation: Situation, wish: Wish, log: Log) -> dict[str, Any] | None:
     return {"cards": cards}
 
 
-def _wished(index: int, card: Card, situation: Situation, wish: Wish) -> tuple[str, ...] | None:
+def _wished(index: int, card: Card, machine: Machine, wish: Wish) -> tuple[str, ...] | None:
     """Return what is wished for a card: by its own name before what is said of all; None where nothing is."""
     for selector, profiles in wish.mig_layout.items():
-        if selector != "all" and _means(selector, index, card, situation):
+        if selector != "all" and means(selector, index, card, machine):
             return profiles
     return wish.mig_layout.get("all")
 
 
-def _means(selector: str, index: int, card: Card, situation: Situation) -> bool:
+def means(selector: str, index: int, card: Card, machine: Machine) -> bool:
+    """Say whether an index, a UUID or a bus id names a card."""
     if selector.isdecimal():
         return int(selector) == index
     if selector.lower().startswith("gpu-"):
-        return situation.uuids.get(card.bus_id or "", "").lower() == selector.lower()
+        return machine.uuids.get(card.bus_id or "", "").lower() == selector.lower()
     return _place(selector) == _place(card.bus_id or "")
 
 
@@ -65,15 +66,13 @@ def _place(bus_id: str) -> str:
     return f"{domain.rjust(8, '0')}:{rest}"
 
 
-def _strangers(situation: Situation, wish: Wish) -> list[Entry]:
+def _strangers(machine: Machine, wish: Wish) -> list[Entry]:
     """Return a conflict for each selector that no card answers to."""
     entries = []
     for selector in wish.mig_layout:
-        if selector == "all" or any(
-            _means(selector, index, card, situation) for index, card in enumerate(situation.cards)
-        ):
+        if selector == "all" or any(means(selector, index, card, machine) for index, card in enumerate(machine.cards)):
             continue
-        known = ", ".join(card.bus_id or str(index) for index, card in enumerate(situation.cards))
+        known = ", ".join(card.bus_id or str(index) for index, card in enumerate(machine.cards))
         hint = "; a UUID is known once the driver runs" if selector.lower().startswith("gpu-") else ""
         text = f"mig_layout names the card {selector}, which is not there{hint}"
         entries.append(conflict("mig.card", text, "the machine's facts", f"name one of {known}, an index, or all"))

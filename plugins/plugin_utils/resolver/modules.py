@@ -4,45 +4,45 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Row, Rules, cite
-from ..situation import Card, Situation
 from ..wish import Wish
 from . import cards
 from .log import Entry, conflict
+from .machine import Card, Machine
 
 # On GeForce and workstation cards the open modules were alpha quality before this branch.
 OPEN_FOR_EVERYONE = 545
 
 
-def choose(situation: Situation, wish: Wish, branch: Row, source: str, rules: Rules) -> tuple[str | None, list[Entry]]:
+def choose(machine: Machine, wish: Wish, branch: Row, source: str, rules: Rules) -> tuple[str | None, list[Entry]]:
     """Return the flavour for a branch, open where both work; or None with the reasons why there is none."""
-    carried = _carried(situation, branch, source, rules)
+    carried = _carried(machine, branch, source, rules)
     left = [each for each in branch["modules"] if carried is None or each in carried["modules"]]
-    reasons = _of_cards(situation, left, branch, rules)
+    reasons = _of_cards(machine, left, branch, rules)
     if wish.driver_modules and not reasons:
-        reasons = _of_wish(wish.driver_modules, left, situation, branch, carried, rules)
+        reasons = _of_wish(wish.driver_modules, left, machine, branch, carried, rules)
     if reasons:
         return None, reasons
-    return _preferred(left, situation, branch, source, rules), []
+    return _preferred(left, machine, branch, source, rules), []
 
 
-def _carried(situation: Situation, branch: Row, source: str, rules: Rules) -> Row | None:
+def _carried(machine: Machine, branch: Row, source: str, rules: Rules) -> Row | None:
     """Return the row of a distribution that does not have all kinds of a branch's modules; None where it has."""
     rows = rules["systems"]["distro_drivers"] if source == "distro" else ()
-    mine = (
-        row for row in rows if (row["os"], row["branch"]) == (situation.os, branch["branch"]) and row.get("modules")
-    )
+    mine = (row for row in rows if (row["os"], row["branch"]) == (machine.os, branch["branch"]) and row.get("modules"))
     return next(mine, None)
 
 
-def failures(situation: Situation, branch: Row, source: str, rules: Rules) -> list[Row]:
+def failures(machine: Machine, branch: Row, source: str, rules: Rules) -> list[Row]:
     """Return the rows of builds of a branch that fail on the machine's kernel; none where the kernel is not known."""
-    kernel = situation.kernel
+    kernel = machine.kernel
     if not kernel:
         return []
-    return [row for row in known_failures(branch, source, rules) if dotted.at_least(kernel, row["kernel_first"])]
+    return [
+        row for row in known_failures(branch, source, rules) if numeric_version.at_least(kernel, row["kernel_first"])
+    ]
 
 
 def known_failures(branch: Row, source: str, rules: Rules) -> list[Row]:
@@ -51,10 +51,10 @@ def known_failures(branch: Row, source: str, rules: Rules) -> list[Row]:
     return [row for row in rows if row["branch"] == branch["branch"] and row["from"] in ("any", source)]
 
 
-def _of_cards(situation: Situation, left: list[str], branch: Row, rules: Rules) -> list[Entry]:
+def _of_cards(machine: Machine, left: list[str], branch: Row, rules: Rules) -> list[Entry]:
     """Narrow what is left by each card; the card that leaves nothing is named together with the one it clashes with."""
     earlier: list[Card] = []
-    for card in situation.cards:
+    for card in machine.cards:
         allowed = cards.flavours(card, rules)
         if not [each for each in left if each in allowed]:
             return [_clash(card, earlier, allowed, branch, rules)]
@@ -83,13 +83,13 @@ def _handle(card: Card) -> str:
 
 
 def _of_wish(
-    wished: str, left: list[str], situation: Situation, branch: Row, carried: Row | None, rules: Rules
+    wished: str, left: list[str], machine: Machine, branch: Row, carried: Row | None, rules: Rules
 ) -> list[Entry]:
     if wished in left:
         left[:] = [wished]
         return []
     if carried is not None and wished not in carried["modules"] and wished in branch["modules"]:
-        text = f"the {wished} kernel modules of branch {branch['branch']} cannot be installed from the packages of {situation.os}"
+        text = f"the {wished} kernel modules of branch {branch['branch']} cannot be installed from the packages of {machine.os}"
         remedy = f"use driver-modules={carried['modules'][0]}, or take them from NVIDIA: driver-source=nvidia"
         return [conflict("driver.modules-distro", text, cite(rules, "systems", carried), remedy)]
     if wished not in branch["modules"]:
@@ -99,24 +99,24 @@ def _of_wish(
                 "driver.modules-wish", text, cite(rules, "driver_branches", branch), f"use driver-modules={left[0]}"
             )
         ]
-    card = next(each for each in situation.cards if wished not in cards.flavours(each, rules))
+    card = next(each for each in machine.cards if wished not in cards.flavours(each, rules))
     text = f"{wished} kernel modules do not work with the {card.name} (compute capability {card.compute_capability})"
     row = cards.architecture(card, rules)
     source = cite(rules, "gpus", row) if row else "compat/gpus.yaml (architectures)"
     return [conflict("driver.modules-wish", text, source, f"use driver-modules={left[0]}")]
 
 
-def _preferred(left: list[str], situation: Situation, branch: Row, source: str, rules: Rules) -> str:
+def _preferred(left: list[str], machine: Machine, branch: Row, source: str, rules: Rules) -> str:
     if "open" not in left:
         return left[0]
     if "proprietary" in left:
-        young = int(branch["branch"]) < OPEN_FOR_EVERYONE and any(card.kind != "datacenter" for card in situation.cards)
-        if young or _open_fails(situation, branch, source, rules):
+        young = int(branch["branch"]) < OPEN_FOR_EVERYONE and any(card.kind != "datacenter" for card in machine.cards)
+        if young or _open_fails(machine, branch, source, rules):
             return "proprietary"
     return "open"
 
 
-def _open_fails(situation: Situation, branch: Row, source: str, rules: Rules) -> bool:
+def _open_fails(machine: Machine, branch: Row, source: str, rules: Rules) -> bool:
     """Say whether the open modules of a branch are known to fail here; an unknown kernel is taken for the newest."""
-    rows = failures(situation, branch, source, rules) if situation.kernel else known_failures(branch, source, rules)
+    rows = failures(machine, branch, source, rules) if machine.kernel else known_failures(branch, source, rules)
     return any(row["modules"] == "open" for row in rows)

@@ -5,22 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.stack import Nccl
 from ..rules import Row
 from ..wish import Wish
+from . import part
 from .log import Log, Unresolved, conflict
 from .naming import component, names
 
 
-def choose(wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+def choose(wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> Nccl:
     """Return version (None: the newest of the index), packages and the CUDA major they are built for. Raises Unresolved.
 
     One name serves all CUDA versions: the newest major version in use is the one that counts.
     """
-    major = max((dotted.major(cuda) for cuda in cuda_versions), key=int)
+    major = max((numeric_version.major(cuda) for cuda in cuda_versions), key=int)
     row = component("nccl", log.rules)
     version = wish.nccl_version
     if version:
@@ -43,3 +44,6 @@ def _check(version: str, major: str, log: Log) -> None:
     text = f"NCCL {version} was built for CUDA {majors}, not for CUDA {major}"
     remedy = f"use nccl={built[-1]['version']}" if built else "leave NCCL out (frameworks bring their own)"
     raise Unresolved(conflict("nccl.cuda", text, log.cite("libraries", row), remedy))
+
+
+PART = part.library("nccl", "NCCL", part.FOR_CUDA, lambda rules: rules["libraries"]["nccl"])

@@ -13,11 +13,14 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+
+from ..model.stack import Stack
 from ..rules import Rules
-from ..situation import Situation
 from ..wish import Wish
-from .alternatives import Alternative, Part, Stack, parts
+from .alternatives import Alternative, Part, parts
 from .log import Unresolved
+from .machine import Machine
 
 Decide = Callable[[Wish], Stack]
 
@@ -36,7 +39,7 @@ class _Search:
     """Trying wishes for one machine, each once."""
 
     decide: Decide
-    situation: Situation
+    machine: Machine
     rules: Rules
     #: By the wish's own words: it holds mappings, which have no hash.
     tried: dict[str, Stack | None] = field(default_factory=dict)
@@ -75,23 +78,23 @@ class _Search:
         for each in _components(wish):
             if each.text != component.text:
                 alone = each.follow(alone)
-        return self.possible(alone, parts(alone, self.situation, self.rules))
+        return self.possible(alone, parts(alone, self.machine, self.rules))
 
 
-def remedy(wish: Wish, decide: Decide, situation: Situation, rules: Rules) -> str | None:
+def remedy(wish: Wish, decide: Decide, machine: Machine, rules: Rules) -> str | None:
     """Return what to ask for instead, such as "ask for pytorch=2.7.0, or ask for pytorch=2.14.1 (the newest that fits)".
 
     None where no part of the wish is to blame, or where too many wishes would have to be tried.
     """
     try:
-        return _remedy(wish, _Search(decide, situation, rules))
+        return _remedy(wish, _Search(decide, machine, rules))
     except _TooMany:
         return None
 
 
 def _remedy(wish: Wish, search: _Search) -> str | None:
     bare = _bare(wish)
-    if not search.possible(bare, parts(bare, search.situation, search.rules)):
+    if not search.possible(bare, parts(bare, search.machine, search.rules)):
         return None
     for left_out in _left_out(wish, search):
         rest = wish
@@ -108,7 +111,7 @@ def _remedy(wish: Wish, search: _Search) -> str | None:
 
 def _ways(wish: Wish, search: _Search, *, single: bool) -> list[str]:
     """Return the words of the changes that make a wish work; where one part is enough, of the two parts with the smallest steps."""
-    every = parts(wish, search.situation, search.rules)
+    every = parts(wish, search.machine, search.rules)
     if not search.possible(wish, every):
         return []
     needed = [part for part in every if not search.possible(wish, [each for each in every if each is not part])]
@@ -206,11 +209,8 @@ def _without(text: str, **changes: Any) -> Alternative:
     return Alternative(f"leave {text}", lambda wish: replace(wish, **changes))
 
 
-_TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "dali": "DALI"}
-
-
 def _without_framework(name: str) -> Alternative:
     def follow(wish: Wish) -> Wish:
         return replace(wish, frameworks=tuple(each for each in wish.frameworks if each.name != name))
 
-    return Alternative(f"leave {_TITLES[name]} out", follow)
+    return Alternative(f"leave {ABOUT[name].title} out", follow)

@@ -7,20 +7,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..situation import Situation
 from .log import Entry
+from .machine import Machine
 
 RULE = "driver.kernel"
 
 
-def named(entries: list[Entry], situation: Situation, works: Callable[[Situation], bool]) -> list[Entry]:
+def named(entries: list[Entry], machine: Machine, works: Callable[[Machine], bool]) -> list[Entry]:
     """Return the conflicts, those of a kernel with the newest installed one with which the wish can be met as their remedy."""
-    others = sorted((each for each in situation.kernels if each != situation.kernel), key=dotted.key, reverse=True)
+    others = sorted((each for each in machine.kernels if each != machine.kernel), key=numeric_version.key, reverse=True)
     if not others or not any(entry["rule"] == RULE for entry in entries):
         return entries
-    fitting = next((each for each in others if works(replace(situation, kernel=each))), None)
+    fitting = next((each for each in others if works(replace(machine, kernel=each))), None)
     if fitting is None:
         return entries
     remedy = f"boot kernel {fitting}, which is installed: make it the default of the boot menu (GRUB_DEFAULT, then update-grub)"

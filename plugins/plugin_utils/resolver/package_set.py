@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-from ..situation import Situation
 from ..wish import Wish
 from .log import DESIGN, Log
+from .machine import Machine
 
 
-def choose(situation: Situation, wish: Wish, log: Log) -> str:
+def choose(machine: Machine, wish: Wish, log: Log) -> str:
     """Return "desktop" where an NVIDIA connector drives a screen, else "compute"; the wish wins."""
     if wish.driver_set:
         log.decided("driver.set", f"{wish.driver_set} packages: asked for", "the wish")
         return wish.driver_set
-    if situation.screen:
+    if machine.screen:
         log.decided("driver.set", "desktop packages: a connector of an NVIDIA card drives a screen", DESIGN)
         return "desktop"
     log.decided("driver.set", "compute packages only: no NVIDIA card drives a screen", DESIGN)

@@ -4,42 +4,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ..model.stack import DriverNames
 from ..rules import Row, Rules
-from ..situation import Situation
 from ..wish import Wish
 from . import fabric, kernel_flavours, systems
-from .branch import Candidate
+from .candidate import Candidate
 from .log import Unresolved, conflict
+from .machine import Machine
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
+        DriverPin,
+        PrecompiledModule,
+    )
 
 
 def of_driver(
     candidate: Candidate,
     package_set: str,
-    situation: Situation,
+    machine: Machine,
     wish: Wish,
     system: Row,
     rules: Rules,
-) -> dict[str, Any]:
+) -> DriverNames:
     """Return packages (in install order), pin, build, kernel_module and headers of a driver.
 
     Raises Unresolved where no names are known.
     """
     row = _row(candidate, package_set, system, rules)
-    names = [filled for name in row["packages"] for filled in _filled(name, candidate, situation, system)]
-    of_next = _module_of_next(row, candidate, situation)
-    headers = systems.headers(situation, system, rules)
-    switched = fabric.choose(candidate, situation, wish, system, rules)
+    names = [filled for name in row["packages"] for filled in _filled(name, candidate, machine, system)]
+    of_next = _module_of_next(row, candidate, machine)
+    headers = systems.headers(machine, system, rules)
+    switched = fabric.choose(candidate, machine, wish, system, rules)
     fabric.flavoured(switched, candidate, package_set, system)
-    beside = switched.get("packages", [])
+    beside = switched["packages"] if switched else []
     # Modules built for each kernel follow the kernel; held back, the next kernel would boot without a driver. Their names
     # carry the branch, which is lock enough.
     pin = _pin(candidate, wish, [] if row["build"] == "prebuilt-signed" else [*names, *beside], system, rules)
-    before = [pin[key] for key in ("package", "plugin") if key in pin]
+    before = [name for name in (pin.get("package"), pin.get("plugin")) if name]
     if row["build"] == "dkms":
         before.append(headers)
-    result: dict[str, Any] = {
+    result: DriverNames = {
         "packages": [*before, *([of_next["package"]] if of_next else []), *names, *beside],
         "pin": pin,
         "build": row["build"],
@@ -68,26 +75,26 @@ def _in(branch: str, row: Row) -> bool:
     return above and (row["last_branch"] is None or int(branch) <= int(row["last_branch"]))
 
 
-def _filled(name: str, candidate: Candidate, situation: Situation, system: Row) -> list[str]:
+def _filled(name: str, candidate: Candidate, machine: Machine, system: Row) -> list[str]:
     """Return the package's name; of modules that are built for each kernel series, one name a series that may boot."""
     plain = name.replace("{branch}", candidate.branch)
     if "{series}" not in plain:
         return [plain]
-    return [plain.replace("{series}", series) for series in kernel_flavours.every_series(situation, system)]
+    return [plain.replace("{series}", series) for series in kernel_flavours.every_series(machine, system)]
 
 
-def _module_of_next(row: Row, candidate: Candidate, situation: Situation) -> dict[str, str] | None:
+def _module_of_next(row: Row, candidate: Candidate, machine: Machine) -> PrecompiledModule | None:
     """Return the package with the signed module of exactly the kernel that boots next: the series' own may lag behind it."""
-    if row["build"] != "prebuilt-signed" or situation.installed is None or not situation.kernel:
+    if row["build"] != "prebuilt-signed" or machine.installed is None or not machine.kernel:
         return None
     name = next((name for name in row["packages"] if "{series}" in name), None)
     if name is None:
         return None
-    package = name.replace("{branch}", candidate.branch).replace("{series}", situation.kernel)
-    return {"kernel": situation.kernel, "package": package}
+    package = name.replace("{branch}", candidate.branch).replace("{series}", machine.kernel)
+    return {"kernel": machine.kernel, "package": package}
 
 
-def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: Rules) -> dict[str, Any]:
+def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: Rules) -> DriverPin:
     """Return what locks the driver: holds, and NVIDIA's pinning package where there is one.
 
     The pinning package alone would not do. That of a branch leaves its builds free: an upgrade of everything would still move the driver
@@ -99,7 +106,7 @@ def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: 
         if row["from"] == candidate.source and system["family"] in row["families"] and _in(candidate.branch, row):
             package = row["package"].replace("{version}", wish.driver_version or candidate.branch)
             return {"package": package, "hold": held}
-    pin: dict[str, Any] = {"hold": held}
+    pin: DriverPin = {"hold": held}
     stream = _stream(candidate, system, rules)
     if stream:
         pin["stream"] = stream

@@ -6,49 +6,49 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..situation import InstalledDriver, Situation
 from ..wish import Wish
 from . import adoption
 from .log import Entry, Log, Unresolved, conflict
+from .machine import InstalledDriver, Machine
 
 SOURCE = "preinstalled"
 
 
-def applies(situation: Situation, wish: Wish) -> bool:
+def applies(machine: Machine, wish: Wish) -> bool:
     """Say whether the driver is another's business: it was wished so, or the machine is of an image that brings one.
 
     A source that is asked for by name wins over the image, and so does a driver that gpuwright put there itself.
     """
     if wish.driver_source:
         return wish.driver_source == SOURCE
-    kept = situation.kept or {}
-    ours = bool(kept) and not kept.get("adopted")
-    return situation.image is not None and not ours
+    kept = machine.kept
+    ours = kept is not None and not kept["adopted"]
+    return machine.image is not None and not ours
 
 
-def checked(situation: Situation, wish: Wish, log: Log) -> InstalledDriver:
+def checked(machine: Machine, wish: Wish, log: Log) -> InstalledDriver:
     """Return the driver that is there. Raises Unresolved where none works, or where it is not what was asked for."""
-    owner = owner_of(situation)
-    installed = situation.driver
+    owner = owner_of(machine)
+    installed = machine.driver
     if installed is None:
         text = f"the driver of {owner} is to be used as it is, and none that works is there"
-        raise Unresolved(conflict("driver.preinstalled", text, _evidence(situation), _remedy(owner)))
-    missing = adoption.shortcomings(installed, situation, replace(wish, driver_source=None), log.rules)
+        raise Unresolved(conflict("driver.preinstalled", text, _evidence(machine), _remedy(owner)))
+    missing = adoption.shortcomings(installed, machine, replace(wish, driver_source=None), log.rules)
     if missing:
         raise Unresolved(*(_not_touched(entry, owner) for entry in missing))
-    how = "asked for" if wish.driver_source else f"recognised by {_evidence(situation)}"
+    how = "asked for" if wish.driver_source else f"recognised by {_evidence(machine)}"
     text = f"the driver {installed.version} belongs to {owner} ({how}): it is used and checked, and nothing of it is changed"
-    log.decided("driver.preinstalled", text, _evidence(situation))
+    log.decided("driver.preinstalled", text, _evidence(machine))
     return installed
 
 
-def owner_of(situation: Situation) -> str:
+def owner_of(machine: Machine) -> str:
     """Return who looks after the driver, for a person."""
-    return str(situation.image["owner"]) if situation.image else "whoever made this machine's image"
+    return str(machine.image["owner"]) if machine.image else "whoever made this machine's image"
 
 
-def _evidence(situation: Situation) -> str:
-    return str(situation.image["evidence"]) if situation.image else "the wish"
+def _evidence(machine: Machine) -> str:
+    return str(machine.image["evidence"]) if machine.image else "the wish"
 
 
 def _remedy(owner: str) -> str:

@@ -4,24 +4,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+
+from ..model.stack import Builder, Repository, Stack
 from ..rules import Row, Rules, cite
-from ..situation import Situation
 from ..wish import Wish
 from . import foreign, keys, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
+from .machine import Machine
 from .naming import RPM_FAMILY
+from .part import CUDA_SOURCE, TOOLKIT_SOURCE
+from .parts import PARTS
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 KEYRINGS = "/usr/share/keyrings"
 LISTS = "/etc/apt/sources.list.d"
 RPM_KEYS = "/etc/pki/rpm-gpg"
 RPM_LISTS = "/etc/yum.repos.d"
-TOOLKIT = "nvidia-container-toolkit"
 _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
-# Parts of the stack whose packages are in NVIDIA's CUDA repository.
-_OF_CUDA = ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat")
 # The component of Ubuntu's archive with what NVSwitches need (compat/packages.yaml, fabric_manager).
 _OF_FABRIC = "multiverse"
 # The Label in the Release file of NVIDIA's CUDA repositories: a mirror may serve them from the host that serves the archive too.
@@ -31,111 +36,111 @@ _DRIVER_PACKAGES = ["cuda-drivers*", "libcuda1*", "libnvidia-*", "nvidia-*", "xs
 _NOT_DRIVER = ["libnvidia-container*", "nvidia-container-toolkit*", "libnvidia-nscq*"]
 
 
-def choose(situation: Situation, wish: Wish, system: Row, stack: Mapping[str, Any], log: Log) -> list[dict[str, Any]]:
+def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> list[Repository]:
     """Return the package sources for a stack. Raises Unresolved where one cannot be trusted."""
-    driver = stack.get("driver") or {}
-    installs = bool(driver) and not driver["adopted"]
-    found = []
-    if installs and driver["source"] == "distro":
-        found += _of_host(situation, system, driver, log)
+    driver = stack.get("driver")
+    installed = None if driver is None or driver["adopted"] else driver
+    found: list[Repository] = []
+    if installed and installed["source"] == "distro":
+        found += _of_host(machine, system, installed, log)
     # Where only NVIDIA's CUDA repository is mirrored, the mirror answers for the container toolkit too.
-    shared = "nvidia" in wish.mirrors and TOOLKIT not in wish.mirrors
-    toolkit = "container_toolkit" in stack
-    libraries = any(part in stack for part in _OF_CUDA)
-    barred = installs and driver["source"] == "distro" and _has_cuda(situation)
-    if (installs and driver["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
-        found.append(_cuda(situation, wish, system, driver, log))
+    shared = "nvidia" in wish.mirrors and TOOLKIT_SOURCE not in wish.mirrors
+    sources = {part.source for part in PARTS if part.key in stack}
+    toolkit, libraries = TOOLKIT_SOURCE in sources, CUDA_SOURCE in sources
+    barred = installed is not None and installed["source"] == "distro" and _has_cuda(machine)
+    if (installed and installed["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
+        found.append(_cuda(machine, wish, system, driver, log))
     if toolkit and not shared:
-        found.append(_toolkit(situation, wish, system, log))
-    if installs and driver["build"] == "dkms" and system.get("epel") and not _has_epel(situation):
-        found.append(_epel(situation, wish, system, log))
-    return [_displacing(each, situation, driver if installs else {}, log) for each in found]
+        found.append(_toolkit(machine, wish, system, log))
+    if installed and installed.get("build") == "dkms" and system.get("epel") and not _has_epel(machine):
+        found.append(_epel(machine, wish, system, log))
+    return [_displacing(each, machine, installed, log) for each in found]
 
 
-def _displacing(
-    repository: dict[str, Any], situation: Situation, driver: Mapping[str, Any], log: Log
-) -> dict[str, Any]:
+def _displacing(repository: Repository, machine: Machine, driver: DriverStack | None, log: Log) -> Repository:
     """Add the files of the host that are in a vendor's repository's way; without any, the repository as it is."""
     if repository["components"]:
         return repository
-    offers = repository["name"] == "nvidia-cuda" and driver.get("source") == "nvidia"
-    found = source_files.in_the_way(repository, situation.package_sources, driver=offers)
+    offers = repository["name"] == CUDA_SOURCE and driver is not None and driver["source"] == "nvidia"
+    found = source_files.in_the_way(repository, machine.package_sources, driver=offers)
     for each in found:
-        text = f"{each['file']} is moved to {source_files.BACKUP}: {each['reason']}"
+        text = f"{each['file']} is moved to {paths.BACKUP}: {each['reason']}"
         log.decided("repository.displaces", text, "the machine's facts")
     return {**repository, "displaces": found} if found else repository
 
 
-def _cuda(situation: Situation, wish: Wish, system: Row, driver: Mapping[str, Any], log: Log) -> dict[str, Any]:
-    out = keys.obstacles(situation, wish, system, log.rules)
+def _cuda(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> Repository:
+    out = keys.obstacles(machine, wish, system, log.rules)
     if out:
         raise Unresolved(*out)
     repository = keys.repository_of(system, log.rules) or {}
-    base = f"{upstreams.url('nvidia', wish, log.rules)}/{system['nvidia_repository']}/{repository['arch'][situation.arch]}/"
+    base = (
+        f"{upstreams.url('nvidia', wish, log.rules)}/{system['nvidia_repository']}/{repository['arch'][machine.arch]}/"
+    )
     row = keys.of_nvidia(system, log.rules)
     fingerprint = keys.fingerprint("nvidia", wish, row)
     file = row["file"] if row else f"{(fingerprint or '')[-8:]}.pub"
     text = f"NVIDIA's repository {system['nvidia_repository']}, signed by {fingerprint}"
     log.decided("repository.nvidia", text, log.cite("upstreams", repository))
-    result = _source("nvidia-cuda", "nvidia", base, f"{base}{file}", fingerprint, system)
-    if situation.brings_own_driver:
+    result = _source(CUDA_SOURCE, "nvidia", base, f"{base}{file}", fingerprint, system)
+    if machine.brings_own_driver:
         result["exclude"] = foreign.barred(_DRIVER_PACKAGES, _NOT_DRIVER)
     elif driver and driver["source"] != "nvidia":
         result["exclude"] = {"release": f"l={_LABEL}", "packages": _DRIVER_PACKAGES, "except": _NOT_DRIVER}
     return result
 
 
-def _has_cuda(situation: Situation) -> bool:
+def _has_cuda(machine: Machine) -> bool:
     """Say whether NVIDIA's repository is there from a run before: it has drivers under the names of the distribution's."""
-    return any(each["file"] == f"{LISTS}/gpuwright-nvidia-cuda.sources" for each in situation.package_sources or ())
+    return any(each["file"] == f"{LISTS}/gpuwright-nvidia-cuda.sources" for each in machine.package_sources or ())
 
 
-def _toolkit(situation: Situation, wish: Wish, system: Row, log: Log) -> dict[str, Any]:
+def _toolkit(machine: Machine, wish: Wish, system: Row, log: Log) -> Repository:
     rpm = system["family"] == RPM_FAMILY
-    base = upstreams.url(TOOLKIT, wish, log.rules, f"{TOOLKIT}-rpm" if rpm else TOOLKIT)
+    base = upstreams.url(TOOLKIT_SOURCE, wish, log.rules, f"{TOOLKIT_SOURCE}-rpm" if rpm else TOOLKIT_SOURCE)
     row = keys.by_id("F796ECB0", log.rules)
-    fingerprint = keys.fingerprint(TOOLKIT, wish, row)
-    url = row["url"] if TOOLKIT not in wish.mirrors else f"{base}/{row['file']}"
+    fingerprint = keys.fingerprint(TOOLKIT_SOURCE, wish, row)
+    url = row["url"] if TOOLKIT_SOURCE not in wish.mirrors else f"{base}/{row['file']}"
     text = f"the container toolkit's own repository, signed by {fingerprint}"
     log.decided("repository.container-toolkit", text, log.cite("upstreams", row))
-    arch = situation.arch if rpm else _DEBIAN_ARCH[situation.arch]
+    arch = machine.arch if rpm else _DEBIAN_ARCH[machine.arch]
     # Of its rpm repository the index is signed and the packages are not.
-    return _source(TOOLKIT, "nvidia", f"{base}/{arch}/", url, fingerprint, system, signed="index")
+    return _source(TOOLKIT_SOURCE, "nvidia", f"{base}/{arch}/", url, fingerprint, system, signed="index")
 
 
-def _has_epel(situation: Situation) -> bool:
+def _has_epel(machine: Machine) -> bool:
     """Say whether the machine has EPEL by its own: a mirror list or a site's copy is as good."""
-    sources = situation.package_sources or ()
+    sources = machine.package_sources or ()
     return any(each["enabled"] and each.get("name") == "epel" for each in sources)
 
 
-def builders(situation: Situation, rules: Rules) -> list[dict[str, Any]]:
+def builders(machine: Machine, rules: Rules) -> list[Builder]:
     """Return the repositories of the system that packages of EPEL may need, and that the machine has without having them enabled, each
     with the steps that enable this one for good.
     """
-    off = {each.get("name") for each in situation.package_sources or () if not each["enabled"]}
+    off = {each.get("name") for each in machine.package_sources or () if not each["enabled"]}
     return [
         {"repository": name, "steps": row["steps"].format(repository=name), "source": cite(rules, "systems", row)}
         for row in rules["systems"]["builders"]
-        if row["os"] == situation.os
-        for name in (each.replace("{arch}", situation.arch) for each in row["repositories"])
+        if row["os"] == machine.os
+        for name in (each.replace("{arch}", machine.arch) for each in row["repositories"])
         if name in off
     ]
 
 
-def _epel(situation: Situation, wish: Wish, system: Row, log: Log) -> dict[str, Any]:
+def _epel(machine: Machine, wish: Wish, system: Row, log: Log) -> Repository:
     row = keys.by_id(system["epel"].upper(), log.rules)
     base = upstreams.url("epel", wish, log.rules)
     fingerprint = keys.fingerprint("epel", wish, row)
     text = f"EPEL, which DKMS comes from, signed by {fingerprint}"
     log.decided("repository.epel", text, log.cite("upstreams", row))
-    uri = f"{base}/{system['version']}/Everything/{situation.arch}/"
+    uri = f"{base}/{system['version']}/Everything/{machine.arch}/"
     return _source("epel", "epel", uri, f"{base}/{row['file']}", fingerprint, system)
 
 
 def _source(
     name: str, upstream: str, uri: str, key_url: str, fingerprint: str | None, system: Row, signed: str = "packages"
-) -> dict[str, Any]:
+) -> Repository:
     """Return a vendor's package source. ``signed``: what of an rpm repository its key signs; of apt's it is always the index."""
     if system["family"] == RPM_FAMILY:
         path = f"{RPM_KEYS}/RPM-GPG-KEY-gpuwright-{name}"
@@ -163,25 +168,24 @@ def _source(
 # the distribution's own --------------------------------------------------------------------------------
 
 
-def _of_host(situation: Situation, system: Row, driver: Mapping[str, Any], log: Log) -> list[dict[str, Any]]:
+def _of_host(machine: Machine, system: Row, driver: DriverStack, log: Log) -> list[Repository]:
     """Return the components of the distribution that carry its driver, from the mirror that the host uses already."""
     carried = systems.distro_driver(system, driver["branch"], log.rules)
     if system["family"] == RPM_FAMILY:
-        return _signed_of_host(situation, system, log)
+        return _signed_of_host(machine, system, log)
     needed = list(carried["components"]) if carried else []
     if driver.get("fabric") and system["family"] == "ubuntu" and _OF_FABRIC not in needed:
         needed.append(_OF_FABRIC)
-    sources = [each for each in situation.package_sources or () if _is_archive(each, system)]
+    sources = [each for each in machine.package_sources or () if _is_archive(each, system)]
     present = {component for each in sources for component in each["components"]}
-    if situation.package_sources is not None and set(needed) <= present:
+    if machine.package_sources is not None and set(needed) <= present:
         return []
-    if situation.package_sources is not None and not sources:
+    if machine.package_sources is not None and not sources:
         text = f"none of this machine's package sources is the archive of {system['name']} ({system['codename']}, main)"
         remedy = "add the archive to the machine's sources, or use driver-source=nvidia"
         raise Unresolved(conflict("repository.no-archive", text, "the machine's facts", remedy))
-    archive: Mapping[str, Any] = (
-        sources[0] if sources else {"uris": [], "suites": [system["codename"]], "signed_by": None}
-    )
+    archive = sources[0] if sources else None
+    suites = archive["suites"] if archive else [system["codename"]]
     name = "distro-non-free" if system["family"] == "debian" else "distro-restricted"
     text = f"{', '.join(needed)} of {system['name']}, from the mirror that the machine uses"
     log.decided("repository.distro", text, "the machine's facts")
@@ -190,24 +194,24 @@ def _of_host(situation: Situation, system: Row, driver: Mapping[str, Any], log: 
             "name": name,
             "upstream": None,
             "from_host": True,
-            "uris": list(archive["uris"]),
-            "suites": [suite for suite in archive["suites"] if not suite.endswith("-security")],
+            "uris": list(archive["uris"]) if archive else [],
+            "suites": [suite for suite in suites if not suite.endswith("-security")],
             "components": needed,
-            "signed_by": archive["signed_by"],
+            "signed_by": archive["signed_by"] if archive else None,
             "file": f"{LISTS}/gpuwright-{name}.sources",
         },
     ]
 
 
-def _signed_of_host(situation: Situation, system: Row, log: Log) -> list[dict[str, Any]]:
+def _signed_of_host(machine: Machine, system: Row, log: Log) -> list[Repository]:
     """Return nothing: the distribution's repository with signed modules is one that the machine has. Raises Unresolved.
 
     It comes with a subscription or with a package of the distribution, which only its administrator can choose.
     """
     rows = [row for row in log.rules["systems"]["signed_repositories"] if row["os"] == system["os"]]
-    enabled = [str(each.get("name")) for each in situation.package_sources or () if each["enabled"]]
+    enabled = [str(each.get("name")) for each in machine.package_sources or () if each["enabled"]]
     row = rows[0]
-    if situation.package_sources is None:
+    if machine.package_sources is None:
         text = f"the repository with the signed modules of {system['name']} has to be there: {row['steps']}"
         log.warn("repository.signed", text, log.cite("systems", row))
     elif not any(row["repository"] in name and "cuda" not in name for name in enabled):
@@ -219,7 +223,7 @@ def _signed_of_host(situation: Situation, system: Row, log: Log) -> list[dict[st
     return []
 
 
-def _is_archive(source: Mapping[str, Any], system: Row) -> bool:
+def _is_archive(source: PackageSource, system: Row) -> bool:
     """Say whether a package source of the host is the distribution's archive itself (neither security nor a stranger's)."""
     return bool(
         source["enabled"]

@@ -8,18 +8,16 @@ compat/runfile.yaml has the arguments of the installer by branch. A file is neve
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.stack import DriverNames
 from ..rules import Row, Rules
-from ..situation import Situation
 from ..wish import Wish
 from . import systems, upstreams
+from .candidate import Candidate
 from .log import Unresolved, conflict
-
-if TYPE_CHECKING:
-    from .branch import Candidate
+from .machine import Machine
 
 
 def serves(branch: str, rules: Rules) -> bool:
@@ -29,19 +27,19 @@ def serves(branch: str, rules: Rules) -> bool:
 
 
 def of_driver(
-    candidate: Candidate, package_set: str, situation: Situation, wish: Wish, system: Row, rules: Rules
-) -> dict[str, Any]:
+    candidate: Candidate, package_set: str, machine: Machine, wish: Wish, system: Row, rules: Rules
+) -> DriverNames:
     """Return version, packages, pin, build, kernel_module, headers and runfile of a driver that a file brings.
 
     runfile: its name, its addresses in the order in which they are tried (or the path that was given), its SHA256 (None
     where this very build is there already), the arguments, and those that are added where nouveau is loaded or somebody
     has a desktop. Raises Unresolved where packages are in the way, a fabric manager is needed, or no checksum is known.
     """
-    _refuse(situation)
-    version = _version(candidate, situation, wish, rules)
-    headers = systems.headers(situation, system, rules)
+    _refuse(machine)
+    version = _version(candidate, machine, wish, rules)
+    headers = systems.headers(machine, system, rules)
     tools = _tools(system, rules)
-    name = f"NVIDIA-Linux-{situation.arch}-{version}.run"
+    name = f"NVIDIA-Linux-{machine.arch}-{version}.run"
     always = ("always", candidate.modules, *(["compute"] if package_set == "compute" else []))
     return {
         "version": version,
@@ -52,8 +50,8 @@ def of_driver(
         "headers": headers,
         "runfile": {
             "name": name,
-            "addresses": _addresses(version, situation, wish, rules),
-            "sha256": _checksum(version, situation, wish, rules),
+            "addresses": _addresses(version, machine, wish, rules),
+            "sha256": _checksum(version, machine, wish, rules),
             "arguments": _arguments(candidate.branch, always, rules),
             "with_nouveau": _arguments(candidate.branch, ("nouveau",), rules),
             "with_session": _arguments(candidate.branch, ("session",), rules),
@@ -61,22 +59,22 @@ def of_driver(
     }
 
 
-def displaced(situation: Situation, wish: Wish, source: str) -> str | None:
+def displaced(machine: Machine, wish: Wish, source: str) -> str | None:
     """Return the version of an installation by a .run file that packages take the place of; None where there is none.
 
     Only where another source was asked for by name: what another owner installed is not swapped unasked.
     """
-    if situation.driver_owner != "runfile" or source == "runfile" or not wish.driver_source:
+    if machine.driver_owner != "runfile" or source == "runfile" or not wish.driver_source:
         return None
-    return situation.driver.version if situation.driver else "unknown"
+    return machine.driver.version if machine.driver else "unknown"
 
 
-def _refuse(situation: Situation) -> None:
-    if situation.driver_owner == "packages":
-        text = f"packages of {situation.driver_source or 'an unknown source'} have a driver here; a .run file would write over their files"
+def _refuse(machine: Machine) -> None:
+    if machine.driver_owner == "packages":
+        text = f"packages of {machine.driver_source or 'an unknown source'} have a driver here; a .run file would write over their files"
         remedy = "remove them first, or use driver-source=nvidia or driver-source=distro"
         raise Unresolved(conflict("driver.runfile-packages", text, "the machine's facts", remedy))
-    if situation.nvswitch:
+    if machine.nvswitch:
         text = (
             "the machine has NVSwitches, and the .run file brings no fabric manager: CUDA would not start (error 802)"
         )
@@ -94,50 +92,56 @@ def _tools(system: Row, rules: Rules) -> list[str]:
     raise Unresolved(conflict("driver.runfile-tools", text, "compat/runfile.yaml (tools)", remedy))
 
 
-def _version(candidate: Candidate, situation: Situation, wish: Wish, rules: Rules) -> str:
+def _version(candidate: Candidate, machine: Machine, wish: Wish, rules: Rules) -> str:
     """Return the build: the one that was asked for, the one that is in force (an upgrade: the newest that has a checksum), else the
     newest that the rules know.
     """
     if wish.driver_version:
         return wish.driver_version
-    kept = situation.kept or {}
-    version = kept.get("version") if kept.get("source") == "runfile" and not kept.get("adopted") else None
-    if version and dotted.major(version) == candidate.branch and dotted.at_least(version, candidate.minimum or version):
+    kept = machine.kept
+    version = kept["version"] if kept and kept["source"] == "runfile" and not kept["adopted"] else None
+    if (
+        version
+        and numeric_version.major(version) == candidate.branch
+        and numeric_version.at_least(version, candidate.minimum or version)
+    ):
         return (
-            max(_checked(candidate.branch, situation, rules), str(version), key=dotted.key)
-            if situation.moves
+            max(_checked(candidate.branch, machine, rules), str(version), key=numeric_version.key)
+            if machine.moves
             else str(version)
         )
     return str(candidate.row["latest"])
 
 
-def _checked(branch: str, situation: Situation, rules: Rules) -> str:
+def _checked(branch: str, machine: Machine, rules: Rules) -> str:
     """Return the newest build of a branch whose checksum the rules have; "0" where they have none."""
-    rows = [row["version"] for row in rules["runfile"]["checksums"] if row["arch"] == situation.arch]
-    return max((version for version in rows if dotted.major(version) == branch), key=dotted.key, default="0")
+    rows = [row["version"] for row in rules["runfile"]["checksums"] if row["arch"] == machine.arch]
+    return max(
+        (version for version in rows if numeric_version.major(version) == branch), key=numeric_version.key, default="0"
+    )
 
 
-def _addresses(version: str, situation: Situation, wish: Wish, rules: Rules) -> list[str]:
+def _addresses(version: str, machine: Machine, wish: Wish, rules: Rules) -> list[str]:
     if wish.driver_runfile:
         return [wish.driver_runfile]
     base = upstreams.url("nvidia-runfile", wish, rules)
     places = (row["path"] for row in rules["runfile"]["places"])
-    return [f"{base}/{place.replace('{version}', version).replace('{arch}', situation.arch)}" for place in places]
+    return [f"{base}/{place.replace('{version}', version).replace('{arch}', machine.arch)}" for place in places]
 
 
-def _checksum(version: str, situation: Situation, wish: Wish, rules: Rules) -> str | None:
+def _checksum(version: str, machine: Machine, wish: Wish, rules: Rules) -> str | None:
     if wish.driver_runfile_sha256:
         return wish.driver_runfile_sha256
     for row in rules["runfile"]["checksums"]:
-        if (row["version"], row["arch"]) == (version, situation.arch):
+        if (row["version"], row["arch"]) == (version, machine.arch):
             return str(row["sha256"])
-    kept = (situation.kept or {}).get("runfile") or {}
-    if kept.get("sha256") and (situation.kept or {}).get("version") == version:
+    kept = machine.kept.get("runfile") if machine.kept else None
+    if machine.kept and kept and kept["sha256"] and machine.kept["version"] == version:
         return str(kept["sha256"])
-    if situation.driver_owner == "runfile" and situation.driver and situation.driver.version == version:
+    if machine.driver_owner == "runfile" and machine.driver and machine.driver.version == version:
         return None
-    known = [row["version"] for row in rules["runfile"]["checksums"] if row["arch"] == situation.arch]
-    text = f"no checksum is known of NVIDIA-Linux-{situation.arch}-{version}.run, and no file is run unseen"
+    known = [row["version"] for row in rules["runfile"]["checksums"] if row["arch"] == machine.arch]
+    text = f"no checksum is known of NVIDIA-Linux-{machine.arch}-{version}.run, and no file is run unseen"
     remedy = (
         "set nvidia_driver_runfile_sha256 to what `sha256sum` says of a file that you trust (NVIDIA's page of the driver shows it"
         f" too), or ask for a build whose checksum the rules have: {', '.join(known) or 'none for this processor'}"

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..rules import Row, Rules
-from ..situation import Situation
 from ..wish import Wish
 from . import keys, systems
 from .log import DESIGN, Entry
+from .machine import Machine
 
 
 @dataclass(frozen=True)
@@ -23,23 +23,23 @@ class Source:
     citation: str
 
 
-def candidates(situation: Situation, wish: Wish, system: Row, rules: Rules) -> tuple[list[Source], list[Entry]]:
+def candidates(machine: Machine, wish: Wish, system: Row, rules: Rules) -> tuple[list[Source], list[Entry]]:
     """Return the sources to try in their order, and why others are out of the question.
 
     A source that was asked for is the only one. Otherwise: what the machine has now stays; with Secure Boot the
     distribution's modules, which it has signed, come first; then NVIDIA's repository, then the distribution's.
     """
-    out = keys.obstacles(situation, wish, system, rules)
-    order = _order(situation, wish, system, rules)
+    out = keys.obstacles(machine, wish, system, rules)
+    order = _order(machine, wish, system, rules)
     return [source for source in order if source.name != "nvidia" or not out], out
 
 
-def _order(situation: Situation, wish: Wish, system: Row, rules: Rules) -> Sequence[Source]:
+def _order(machine: Machine, wish: Wish, system: Row, rules: Rules) -> Sequence[Source]:
     if wish.driver_source:
         return [Source(wish.driver_source, "asked for", "the wish")]
     nvidia = Source("nvidia", "NVIDIA's repository is preferred: it has the choice of branches", DESIGN)
     distro = Source("distro", "the distribution's own packages are what is left", DESIGN)
-    present = _present(situation)
+    present = _present(machine)
     if present:
         return [
             Source(
@@ -48,16 +48,16 @@ def _order(situation: Situation, wish: Wish, system: Row, rules: Rules) -> Seque
                 "the machine's facts",
             )
         ]
-    if situation.secure_boot and systems.signs(situation, system, rules):
+    if machine.secure_boot and systems.signs(machine, system, rules):
         signed = "Secure Boot is on: the distribution signs its prebuilt modules, no key has to be enrolled"
         return [Source("distro", signed, "compat/systems.yaml (distro_drivers)"), nvidia]
     return [nvidia, distro]
 
 
-def _present(situation: Situation) -> str | None:
+def _present(machine: Machine) -> str | None:
     """Return the source of what is in force: of the stack that was applied, else of the packages that are there."""
-    kept = (situation.kept or {}).get("source")
+    kept = machine.kept["source"] if machine.kept else None
     if kept in ("nvidia", "distro", "runfile"):
         return str(kept)
-    packaged = situation.driver_owner == "packages" and situation.driver_source in ("nvidia", "distro")
-    return situation.driver_source if packaged else None
+    packaged = machine.driver_owner == "packages" and machine.driver_source in ("nvidia", "distro")
+    return machine.driver_source if packaged else None

@@ -9,24 +9,24 @@ host at the very address, with a key of its own, is not in the way: it is used a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from ..model.stack import Displaced, Repository
 from .log import Unresolved, conflict
 
-Source = Mapping[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource as Source
 
 #: The stack's name of NVIDIA's repository: other places of the driver or the toolkits are in its way only.
 CUDA = "nvidia-cuda"
-#: Where the files that were in the way are kept, below their whole path.
-BACKUP = "/var/lib/gpuwright/backup"
 #: Packages of NVIDIA unpacked to a directory of the machine: apt takes it for a repository (cuda-repo-…-local, nvidia-driver-local-repo-…).
 _LOCAL = re.compile(r"^file:/+var/(?:cuda-repo-|nvidia-driver-local-repo-|cudnn-local-repo-)")
 _PPA = re.compile(r"^https?://ppa\.launchpad(?:content)?\.net/graphics-drivers/ppa(?:/|$)")
 _OF_CUDA = re.compile(r"developer\.download\.nvidia\.(?:com|cn)/compute/(?:cuda|machine-learning)/repos/")
 
 
-def in_the_way(repository: Source, sources: Sequence[Source] | None, *, driver: bool) -> list[dict[str, Any]]:
+def in_the_way(repository: Repository, sources: Sequence[Source] | None, *, driver: bool) -> list[Displaced]:
     """Return the files that are in the way of a repository of the stack: file, reason, uris, and whole (nothing else is in it).
 
     driver: the driver comes from this repository, so that nobody else may offer one. Raises Unresolved for a file that has
@@ -48,7 +48,7 @@ def in_the_way(repository: Source, sources: Sequence[Source] | None, *, driver: 
     return [_entry(file, bad, others) for file, bad in found.items()]
 
 
-def _same_place(source: Source, repository: Source) -> bool:
+def _same_place(source: Source, repository: Repository) -> bool:
     return bool({_plain(uri) for uri in source["uris"]} & {_plain(uri) for uri in repository["uris"]})
 
 
@@ -80,7 +80,7 @@ def _of_other_place(each: Source, *, driver: bool) -> str | None:
     return None
 
 
-def _entry(file: str, bad: Sequence[tuple[Source, str]], others: Sequence[Source]) -> dict[str, Any]:
+def _entry(file: str, bad: Sequence[tuple[Source, str]], others: Sequence[Source]) -> Displaced:
     whole = len(bad) == sum(each["file"] == file for each in others)
     reason = bad[0][1]
     if not whole and not file.endswith(".list"):

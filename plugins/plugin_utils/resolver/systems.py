@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Row, Rules, cite
-from ..situation import Situation
 from . import kernel_metas
 from .log import Log, Unresolved, conflict
+from .machine import Machine
 
 END_IS_NEAR = timedelta(days=180)
 #: How the packages with headers of Red Hat's kernels begin.
@@ -24,41 +24,41 @@ _FLAVOURED = re.compile(r"(?P<release>\d.*)\+(?P<flavour>64k|rt)")
 _EXTENDED = {"debian": "Debian LTS", "ubuntu": "Ubuntu Pro (ESM)", "rhel": "Red Hat's extended life cycle support"}
 
 
-def find(situation: Situation, rules: Rules) -> Row:
+def find(machine: Machine, rules: Rules) -> Row:
     """Return the row of the machine's system, of a derivative under its own name. Raises Unresolved for one that is not served."""
     rows: list[Row] = rules["systems"]["rows"]
-    derived = situation.derived
-    if derived and (not derived["follows"] or _on_other_kernel(situation, derived)):
-        of_kernel = f" with the kernel {situation.kernel}" if derived["follows"] else ""
+    derived = machine.derived
+    if derived and (not derived["follows"] or _on_other_kernel(machine, derived)):
+        of_kernel = f" with the kernel {machine.kernel}" if derived["follows"] else ""
         text = f"{derived['name']}{of_kernel} is not served: {derived['text']}"
         raise Unresolved(conflict("os.derived", text, cite(rules, "systems", derived), derived["remedy"]))
-    row = next((each for each in rows if each["os"] == situation.os), None)
+    row = next((each for each in rows if each["os"] == machine.os), None)
     if row is None:
         names = ", ".join(each["os"] for each in rows)
-        text = f"{situation.os} is not served: package names, repositories and keys are known for {names}"
+        text = f"{machine.os} is not served: package names, repositories and keys are known for {names}"
         raise Unresolved(conflict("os.unknown", text, "compat/systems.yaml", f"use one of {names}"))
     return {**row, "name": derived["name"]} if derived else row
 
 
-def _on_other_kernel(situation: Situation, derived: Row) -> bool:
-    return bool(derived["not_kernel"] and situation.kernel and derived["not_kernel"] in situation.kernel)
+def _on_other_kernel(machine: Machine, derived: Row) -> bool:
+    return bool(derived["not_kernel"] and machine.kernel and derived["not_kernel"] in machine.kernel)
 
 
-def warn(situation: Situation, system: Row, log: Log) -> None:
+def warn(machine: Machine, system: Row, log: Log) -> None:
     """Warn of a system whose support has ended or ends soon, of one of which little is confirmed, and of a derivative, whose own life is
     not known.
     """
-    if situation.derived:
+    if machine.derived:
         text = f"{system['name']} is served as {system['os']}, which it is made from"
-        log.warn("os.derived", text, log.cite("systems", situation.derived))
+        log.warn("os.derived", text, log.cite("systems", machine.derived))
         return
     end = date.fromisoformat(system["support_end"])
-    if end < situation.today:
+    if end < machine.today:
         text = f"the standard support of {system['name']} ended on {system['support_end']}"
-        if situation.today <= date.fromisoformat(system["extended_end"]):
+        if machine.today <= date.fromisoformat(system["extended_end"]):
             text += f"; {_EXTENDED[system['family']]} goes on until {system['extended_end']}"
         log.warn("os.end-of-life", text, log.cite("systems", system))
-    elif end - situation.today <= END_IS_NEAR:
+    elif end - machine.today <= END_IS_NEAR:
         text = (
             f"the standard support of {system['name']} ends on {system['support_end']}, within {END_IS_NEAR.days} days"
         )
@@ -68,36 +68,37 @@ def warn(situation: Situation, system: Row, log: Log) -> None:
         log.warn("os.unconfirmed", text, log.cite("systems", system))
 
 
-def series(situation: Situation, system: Row) -> str | None:
+def series(machine: Machine, system: Row) -> str | None:
     """Return Ubuntu's kernel series (generic, generic-hwe-24.04, aws); None where the system has no such thing."""
     if system["kernel_series"] is None:
         return None
-    kernel = situation.kernel
+    kernel = machine.kernel
     if not kernel:
         return str(system["kernel_series"])
     flavour = kernel_metas.flavour_of(kernel)
     if flavour == "generic":
-        base = dotted.key(kernel)[:2] == dotted.key(system["kernel"])
+        base = numeric_version.key(kernel)[:2] == numeric_version.key(system["kernel"])
         return str(system["kernel_series"] if base else system["hwe"])
     return flavour
 
 
-def headers(situation: Situation, system: Row, rules: Rules) -> str:
+def headers(machine: Machine, system: Row, rules: Rules) -> str:
     """Return the package that keeps the kernel's headers in step with the kernel. Where that one would bring another kernel, those of
     exactly the kernel that boots next; they stay it until somebody installs the other. Red Hat's are those of exactly that kernel, and
     those of the newest where the repositories lost them and another kernel may come.
     """
-    name = _in_step(situation, system, rules)
-    there = situation.installed or {}
+    name = _in_step(machine, system, rules)
+    there = machine.installed or {}
     matched = _MATCHED.fullmatch(name)
-    if matched and f"headers={name}" in situation.absent:
+    if matched and f"headers={name}" in machine.absent:
         return matched["newest"]
     if matched and matched["newest"] in there and name not in there:
         # There is one version of it at a time, and DKMS is content with any: naming another would move it.
         return f"{matched['devel']}-{matched['kernel']}"
-    alone = headers_alone(name, situation.kernel)
-    kept = (situation.kept or {}).get("headers") == alone and name not in (situation.installed or {})
-    return alone if alone and (kept or f"headers={name}" in situation.absent) else name
+    alone = headers_alone(name, machine.kernel)
+    sealed = machine.kept.get("headers") if machine.kept else None
+    kept = sealed == alone and name not in (machine.installed or {})
+    return alone if alone and (kept or f"headers={name}" in machine.absent) else name
 
 
 def headers_alone(headers: str, kernel: str | None) -> str | None:
@@ -119,41 +120,42 @@ def _flavour(kernel: str) -> str:
     return flavoured["flavour"] if flavoured else "cloud" if "-cloud-" in kernel else "default"
 
 
-def _in_step(situation: Situation, system: Row, rules: Rules) -> str:
-    own = _flavour(situation.kernel or "")
+def _in_step(machine: Machine, system: Row, rules: Rules) -> str:
+    own = _flavour(machine.kernel or "")
     for row in rules["systems"]["headers"]:
         fits = row["family"] == system["family"]
         fits = fits and system["version"] in row.get("releases", [system["version"]])
-        fits = fits and row["arch"] in ("any", situation.arch) and row["flavour"] in ("any", own)
+        fits = fits and row["arch"] in ("any", machine.arch) and row["flavour"] in ("any", own)
         if fits:
-            if "{series}" in row["headers"] and situation.kernel and situation.installed is not None:
-                return _of_meta(situation, situation.kernel, system, str(row["headers"]))
-            name = str(row["headers"]).replace("{series}", series(situation, system) or "generic")
-            if not situation.kernel:
+            if "{series}" in row["headers"] and machine.kernel and machine.installed is not None:
+                return _of_meta(machine, machine.kernel, system, str(row["headers"]))
+            name = str(row["headers"]).replace("{series}", series(machine, system) or "generic")
+            if not machine.kernel:
                 # Nobody looked at the machine: the name without a kernel stands for it.
                 return name.removesuffix("-{kernel}")
-            flavoured = _FLAVOURED.fullmatch(situation.kernel) if row["flavour"] == own else None
-            return name.replace("{kernel}", flavoured["release"] if flavoured else situation.kernel)
-    text = f"no package of kernel headers is known for {situation.os} on {situation.arch}"
+            flavoured = _FLAVOURED.fullmatch(machine.kernel) if row["flavour"] == own else None
+            return name.replace("{kernel}", flavoured["release"] if flavoured else machine.kernel)
+    text = f"no package of kernel headers is known for {machine.os} on {machine.arch}"
     raise Unresolved(conflict("os.headers", text, "compat/systems.yaml", "use x86_64 or aarch64"))
 
 
-def _of_meta(situation: Situation, kernel: str, system: Row, headers: str) -> str:
+def _of_meta(machine: Machine, kernel: str, system: Row, headers: str) -> str:
     """Return the headers of the series whose image meta package is installed (generic-hwe-24.04, oem-24.04, nvidia-64k); where none is,
     nothing brings newer kernels either, and the headers are those of the kernel alone.
     """
-    own = kernel_metas.of_flavour(situation.installed or (), kernel_metas.flavour_of(kernel))
-    likely = series(situation, system)
+    own = kernel_metas.of_flavour(machine.installed or (), kernel_metas.flavour_of(kernel))
+    likely = series(machine, system)
     found = likely if likely in own else own[0] if own else kernel
     return headers.replace("{series}", found)
 
 
-def signs(situation: Situation, system: Row, rules: Rules) -> bool:
+def signs(machine: Machine, system: Row, rules: Rules) -> bool:
     """Say whether the distribution signs the driver's modules for its kernels, so that Secure Boot takes them as they are."""
     rows = [row for row in rules["systems"]["distro_drivers"] if row["os"] == system["os"] and row["prebuilt"]]
-    release = situation.release
+    release = machine.release
     return any(
-        not row.get("first_release") or (release and dotted.at_least(release, row["first_release"])) for row in rows
+        not row.get("first_release") or (release and numeric_version.at_least(release, row["first_release"]))
+        for row in rows
     )
 
 

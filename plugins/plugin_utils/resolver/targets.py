@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Row, Rules, remembered
-from ..situation import Card
+from .machine import Card
 
 _TEGRA = frozenset(("5.3", "6.2", "7.2", "8.7", "11.0"))
 
@@ -20,9 +20,9 @@ def wheel_runs(capability: str, carried: Iterable[str]) -> bool:
     Code for X.y runs on X.z with z not below y; an entry with +PTX is compiled at load for everything newer. Code for
     desktop cards is not for Tegra: there the exact capability has to be carried.
     """
-    wanted = dotted.key(capability)
+    wanted = numeric_version.key(capability)
     for entry in carried:
-        base = dotted.key(entry.removesuffix("+PTX"))
+        base = numeric_version.key(entry.removesuffix("+PTX"))
         if base == wanted:
             return True
         if capability in _TEGRA:
@@ -41,7 +41,7 @@ def toolkit_targets(cuda: str, rules: Rules) -> Row | None:
     For a toolkit whose targets were not read the row of the one before it answers: what that one dropped is gone.
     """
     rows: list[Row] = rules["cuda"]["targets"]  # oldest first, as a test holds them
-    return next((row for row in reversed(rows) if dotted.at_least(cuda, row["cuda"])), None)
+    return next((row for row in reversed(rows) if numeric_version.at_least(cuda, row["cuda"])), None)
 
 
 def toolkit_lacks(cuda: str, cards: Sequence[Card], rules: Rules) -> list[Card]:

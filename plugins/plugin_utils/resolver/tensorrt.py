@@ -5,62 +5,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.stack import TensorRt
 from ..rules import Row
-from ..situation import Card, Situation
 from ..wish import Wish
+from . import part
 from .log import Entry, Log, Unresolved, conflict, offered
+from .machine import Card, Machine
 from .naming import component, names
 
 
-def choose(situation: Situation, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> dict[str, Any]:
+def choose(machine: Machine, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> TensorRt:
     """Return version (None: the newest of its generation in the index), packages and the CUDA major they are built for.
 
     The newest release that serves every card and has packages for CUDA is taken. Raises Unresolved.
     """
-    major = max((dotted.major(cuda) for cuda in cuda_versions), key=int)
-    row = _release(situation, wish.tensorrt_version, major, log)
+    major = max((numeric_version.major(cuda) for cuda in cuda_versions), key=int)
+    row = _release(machine, wish.tensorrt_version, major, log)
     package = _packages(row, log)
-    limited = wish.tensorrt_version is None and row is not _newest(dotted.major(row["version"]), log)
+    limited = wish.tensorrt_version is None and row is not _newest(numeric_version.major(row["version"]), log)
     version = wish.tensorrt_version or (row["version"] if limited else None)
     _explain(row, version, limited, wish, major, log)
     return {
         "version": version,
-        "generation": dotted.major(row["version"]),
+        "generation": numeric_version.major(row["version"]),
         "packages": names(package, system),
         "cuda": major,
     }
 
 
-def _release(situation: Situation, asked: str | None, major: str, log: Log) -> Row:
+def _release(machine: Machine, asked: str | None, major: str, log: Log) -> Row:
     """Return the newest release that fits, or raise Unresolved with the reasons of the newest that came nearest."""
     rows = [row for row in _published(log) if asked in (None, row["version"])]
     nearest: list[Entry] = []
     for row in reversed(rows):
-        reasons = [*_obstacles(row, situation.cards, major, log), *_absent(row, situation)]
+        reasons = [*_obstacles(row, machine.cards, major, log), *_absent(row, machine)]
         if not reasons:
             return row
         if not nearest or len(reasons) < len(nearest):
             nearest = reasons
-    raise Unresolved(*(_pair(situation.cards, major, log) if asked is None else []) or nearest)
+    raise Unresolved(*(_pair(machine.cards, major, log) if asked is None else []) or nearest)
 
 
 def _published(log: Log) -> list[Row]:
     """Return the releases that packages are known for, oldest first; the wheels' post-releases are none."""
     rows: list[Row] = log.rules["libraries"]["tensorrt"]
     known = {each["what"] for each in log.rules["packages"]["components"]}
-    return [row for row in rows if f"tensorrt{dotted.major(row['version'])}" in known and ".post" not in row["version"]]
+    return [
+        row
+        for row in rows
+        if f"tensorrt{numeric_version.major(row['version'])}" in known and ".post" not in row["version"]
+    ]
 
 
 def _newest(generation: str, log: Log) -> Row:
-    return next(row for row in reversed(_published(log)) if dotted.major(row["version"]) == generation)
+    return next(row for row in reversed(_published(log)) if numeric_version.major(row["version"]) == generation)
 
 
 def _packages(row: Row, log: Log) -> Row:
-    return component(f"tensorrt{dotted.major(row['version'])}", log.rules)
+    return component(f"tensorrt{numeric_version.major(row['version'])}", log.rules)
 
 
 def _obstacles(row: Row, cards: Sequence[Card], major: str, log: Log) -> list[Entry]:
@@ -79,8 +84,8 @@ def _obstacles(row: Row, cards: Sequence[Card], major: str, log: Log) -> list[En
     return entries
 
 
-def _absent(row: Row, situation: Situation) -> list[Entry]:
-    there = situation.absent.get(f"tensorrt={row['version']}")
+def _absent(row: Row, machine: Machine) -> list[Entry]:
+    there = machine.absent.get(f"tensorrt={row['version']}")
     if there is None:
         return []
     text = f"the machine's package index has no TensorRT {row['version']}{offered(there)}"
@@ -100,15 +105,15 @@ def _limits(version: str, log: Log) -> list[Row]:
         row
         for row in rows
         if row["library"] == "tensorrt"
-        and (row["from_version"] is None or dotted.at_least(version, row["from_version"]))
-        and (row["to_version"] is None or dotted.at_least(row["to_version"], version))
+        and (row["from_version"] is None or numeric_version.at_least(version, row["from_version"]))
+        and (row["to_version"] is None or numeric_version.at_least(row["to_version"], version))
     ]
 
 
 def _spans(row: Row, capability: str) -> bool:
     oldest, newest = row["min_compute_capability"], row["max_compute_capability"]
-    return (oldest is None or dotted.at_least(capability, oldest)) and (
-        newest is None or dotted.at_least(newest, capability)
+    return (oldest is None or numeric_version.at_least(capability, oldest)) and (
+        newest is None or numeric_version.at_least(newest, capability)
     )
 
 
@@ -132,7 +137,7 @@ def _explain(row: Row, version: str | None, limited: bool, wish: Wish, major: st
     elif limited:
         text = f"TensorRT {version}: the last that serves every card and CUDA {major}"
     else:
-        text = f"TensorRT {dotted.major(row['version'])}: the newest of the machine's package index that was built for CUDA {major}"
+        text = f"TensorRT {numeric_version.major(row['version'])}: the newest of the package index for CUDA {major}"
     log.decided("tensorrt.version", text, log.cite("libraries", row))
     package = _packages(row, log)
     if not (row["confirmed"] and package["confirmed"]):
@@ -141,3 +146,6 @@ def _explain(row: Row, version: str | None, limited: bool, wish: Wish, major: st
             f"what is known of TensorRT {row['version']} is not confirmed",
             log.cite("packages", package),
         )
+
+
+PART = part.library("tensorrt", "TensorRT", part.FOR_CUDA, lambda rules: rules["libraries"]["tensorrt"])

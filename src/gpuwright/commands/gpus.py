@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, exits, knowledge, show
 
@@ -11,13 +11,20 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
-Card = dict[str, Any]
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import (
+        Branch,
+        Carried,
+        Drivers,
+        Limits,
+    )
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import (
+        Description as Card,
+    )
 
 # As many cards are shown at length; more are a table.
 _FEW = 3
 _HEADINGS = ("card", "architecture", "capability", "memory", "driver", "CUDA", "PyTorch", "PCI id")
 _BRANCHES = ("branch", "type", "end of life", "newest seen", "CUDA", "")
-_FRAMEWORKS = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
 _STATES = {"alive": "", "ending": "ends soon", "unknown": "end not published"}
 
 
@@ -81,8 +88,13 @@ def _page(card: Card, width: int) -> None:
 def _facts(card: Card) -> Iterator[tuple[str, str]]:
     form = f", {card['form']}" if card["form"] else ""
     yield "card", f"{card['architecture']} ({card['chip']}), compute capability {card['compute_capability']}{form}"
-    figures = (("memory_gb", "GB memory"), ("tdp_w", "W"), ("bandwidth_gbs", "GB/s"), ("nvlink_gbs", "GB/s NVLink"))
-    yield "figures", ", ".join(f"{card[key]} {unit}" for key, unit in figures if card[key])
+    figures = (
+        (card["memory_gb"], "GB memory"),
+        (card["tdp_w"], "W"),
+        (card["bandwidth_gbs"], "GB/s"),
+        (card["nvlink_gbs"], "GB/s NVLink"),
+    )
+    yield "figures", ", ".join(f"{figure} {unit}" for figure, unit in figures if figure)
     yield "PCI id", " ".join(card["pci"])
     yield "driver", _driver(card)
     yield "modules", " or ".join(card["modules"]) + (" (preferred first)" if len(card["modules"]) > 1 else "")
@@ -107,11 +119,11 @@ def _driver(card: Card) -> str:
     return "; ".join(part for part in (_preferred(driver) or none, first, ended, unsafe) if part)
 
 
-def _preferred(driver: Mapping[str, Any]) -> str:
+def _preferred(driver: Drivers) -> str:
     return f"{driver['preferred']} preferred" if driver["preferred"] else ""
 
 
-def _systems(systems: Sequence[Mapping[str, Any]]) -> str:
+def _systems(systems: Sequence[Carried]) -> str:
     texts: dict[str, list[str]] = {}
     for each in (each for each in systems if each["branch"]):
         texts.setdefault(f"{each['branch']} {each['modules']} from {each['source']}", []).append(each["os"])
@@ -120,7 +132,7 @@ def _systems(systems: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join([*parts, f"none for {', '.join(left)}"] if left else parts)
 
 
-def _lives(branch: Mapping[str, Any]) -> bool:
+def _lives(branch: Branch) -> bool:
     """Whether a branch may still get a build; one of which no build was ever seen does not."""
     return branch["state"] != "ended" and bool(branch["latest"])
 
@@ -131,14 +143,14 @@ def _branches(card: Card) -> list[tuple[str, ...]]:
     return [_branch(each, card) for each in reversed(card["driver"]["branches"]) if _lives(each)]
 
 
-def _branch(branch: Mapping[str, Any], card: Card) -> tuple[str, ...]:
+def _branch(branch: Branch, card: Card) -> tuple[str, ...]:
     preferred = "preferred" if branch["branch"] == card["driver"]["preferred"] else ""
     words = ", ".join(word for word in (preferred, _STATES[branch["state"]]) if word)
     cuda = f"to {branch['max_cuda']}"
-    return branch["branch"], branch["type"], branch["eol"] or "-", branch["latest"], cuda, words
+    return branch["branch"], branch["type"], branch["eol"] or "-", branch["latest"] or "-", cuda, words
 
 
-def _cudnn(limits: Mapping[str, Any] | None) -> str:
+def _cudnn(limits: Limits | None) -> str:
     if limits is None:
         return "none serves it"
     first = f"from {limits['first']} on" if limits["first"] else ""
@@ -147,7 +159,8 @@ def _cudnn(limits: Mapping[str, Any] | None) -> str:
 
 
 def _headings(card: Card) -> tuple[str, ...]:
-    return "Python", *(_FRAMEWORKS[name] for name in card["frameworks"])
+    about = knowledge.frameworks()
+    return "Python", *(about[name].title for name in card["frameworks"])
 
 
 def _versions(card: Card) -> list[tuple[str, ...]]:
@@ -161,12 +174,12 @@ def _versions(card: Card) -> list[tuple[str, ...]]:
 
 
 def _version(framework: str, chosen: Mapping[str, str] | None) -> str:
-    """A version with its variant as a requirement names it: torch by its local version, the others by an extra."""
+    """A version with its variant: a local version, or what the name has in brackets."""
     if chosen is None:
         return "-"
     return (
         f"{chosen['version']}+{chosen['variant']}"
-        if framework == "pytorch"
+        if knowledge.frameworks()[framework].local
         else f"{chosen['version']} [{chosen['variant']}]"
     )
 

@@ -10,7 +10,7 @@ import stat
 import tempfile
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, exits, knowledge
 from gpuwright.errors import BadInput
@@ -29,8 +29,8 @@ _GROUPS = ("all", "ungrouped")
 _NOTES = {
     "cuda": "one version: cuda=12.8; several side by side: a line each",
     "container-toolkit": "Docker, and NVIDIA's toolkit for it",
-    "pytorch": "an environment in /opt/gpuwright/pytorch; a range: pytorch>=2.7",
 }
+_NOTE_OF_FRAMEWORK = "an environment in /opt/gpuwright/{name}; a range: {name}>=2.7"
 
 _WISH_HEAD = """\
 ---
@@ -58,8 +58,7 @@ gpuwright_want:
   # - driver=580 # a branch, or one version: driver=580.159.03
   # - driver-source=distro # nvidia, distro, runfile or preinstalled
   # - cudnn # for the whole machine; each framework brings its own
-  # - tensorflow
-  # - jax[cuda13]
+{frameworks}
   # - python=3.12 # the interpreter of the environments
 
 # The cards that have to be there, by number or by name (a list). Fewer are a failure.
@@ -131,8 +130,11 @@ def inventory(hosts: Sequence[str], file: str) -> str:
 
 def _wished() -> str:
     defaults = knowledge.default_wants()
-    wanted = "\n".join(f"  - {name}" + (f" # {_NOTES[name]}" if name in _NOTES else "") for name in defaults)
-    return _WISH.format(wanted=wanted)
+    about = knowledge.frameworks()
+    notes = {**_NOTES, **{name: _NOTE_OF_FRAMEWORK.format(name=name) for name in about}}
+    wanted = "\n".join(f"  - {name}" + (f" # {notes[name]}" if name in notes else "") for name in defaults)
+    others = [each.example or each.name for each in about.values() if each.listed and each.name not in defaults]
+    return _WISH.format(wanted=wanted, frameworks="\n".join(f"  # - {each}" for each in others))
 
 
 def _host(host: str) -> Iterator[str]:
@@ -145,9 +147,9 @@ def _host(host: str) -> Iterator[str]:
             yield f"  {name}: {json.dumps(value)}"
 
 
-def _of_this_machine() -> dict[str, Any]:
+def _of_this_machine() -> dict[str, str | bool]:
     """As a run without an inventory takes it. Root needs no sudo, and a root shell in a container often has none."""
-    entry: dict[str, Any] = local_inventory(has_system_python=True)["all"]["hosts"][_LOCAL]
+    entry = local_inventory(has_system_python=True)["all"]["hosts"][_LOCAL]
     return {**entry, "ansible_become": "{{ lookup('ansible.builtin.pipe', 'id -u') != '0' }}"}
 
 

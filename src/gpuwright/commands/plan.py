@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, exits, hostrun, records, show, told
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
     from gpuwright.request import Request
     from gpuwright.runner import Outcome
 
@@ -30,20 +31,20 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def look(wanted: Request, *, verbosity: int) -> tuple[dict[str, Any], Outcome]:
+def look(wanted: Request, *, verbosity: int) -> tuple[dict[str, Plan], Outcome]:
     """Plan: the plans by host, and what became of the hosts."""
     outcome = hostrun.execute(wanted.dry(), "planning", verbosity=verbosity)
     return records.plans(wanted.run_dir), outcome
 
 
-def exit_code(plans: Mapping[str, Any], outcome: Outcome) -> int:
+def exit_code(plans: Mapping[str, Plan], outcome: Outcome) -> int:
     """The exit code of a planning run."""
     lost = len(outcome.unreachable) + len(failed_without_plan(plans, outcome))
     doubtful = any(exits.of_plan(plan) == exits.DONE and outcome.distrust(host) for host, plan in plans.items())
     return exits.combine([exits.of_plan(plan) for plan in plans.values()] + [exits.FAILED] * (lost + doubtful))
 
 
-def failed_without_plan(plans: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
+def failed_without_plan(plans: Mapping[str, Plan], outcome: Outcome) -> dict[str, str]:
     """Hosts that were reached and have no plan, with the reason."""
     return {
         host: outcome.failed.get(host, "the run ended before this host had a plan")
@@ -52,9 +53,9 @@ def failed_without_plan(plans: Mapping[str, Any], outcome: Outcome) -> dict[str,
     }
 
 
-def document(plans: Mapping[str, Any], outcome: Outcome, code: int) -> dict[str, Any]:
+def document(plans: Mapping[str, Plan], outcome: Outcome, code: int) -> dict[str, object]:
     """The JSON of `plan`. Changes that wait make the verdict `incomplete`: the node is not what was wished."""
-    hosts = {host: records.plan_document(plan) for host, plan in plans.items()}
+    hosts: dict[str, Mapping[str, object]] = {host: records.plan_document(plan) for host, plan in plans.items()}
     hosts |= {host: records.without_record(why) for host, why in failed_without_plan(plans, outcome).items()}
     verdicts = [str(plan.get("verdict")) if not plan.get("changes") else "incomplete" for plan in plans.values()]
     return {

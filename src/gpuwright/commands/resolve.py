@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, exits, knowledge, show
 from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-# Parts of a stack that are a version and packages.
-_PACKAGED = ("cudnn", "nccl", "tensorrt")
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import (
+        Answer,
+        CudaToolkit,
+        Cudnn,
+        FrameworkEnvironment,
+        Specified,
+        Stack,
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.DONE if answer["ok"] else exits.REFUSED
 
 
-def _show(answer: Mapping[str, Any]) -> None:
+def _show(answer: Answer) -> None:
     """A page for a ticket: what was asked, a table, what to know, and why; no wider than a page."""
     width, sources = console.page_width(), show.Sources()
     if answer["ok"]:
@@ -60,7 +67,7 @@ def _show(answer: Mapping[str, Any]) -> None:
     show.rules_age(answer.get("rules"))
 
 
-def _stack(answer: Mapping[str, Any], width: int, sources: show.Sources) -> None:
+def _stack(answer: Answer, width: int, sources: show.Sources) -> None:
     cards = ", ".join(str(card["name"]) for card in answer["gpus"]) or "no NVIDIA GPU"
     console.out(f"{console.colour(cards, 'bold')} on {answer['os']} ({answer['arch']})")
     rows = list(_rows(answer["stack"]))
@@ -81,26 +88,29 @@ def _stack(answer: Mapping[str, Any], width: int, sources: show.Sources) -> None
         console.out(console.paragraph(f"{row['text']}{sources.mark(row)}", bullet="- ", width=width))
 
 
-def _rows(stack: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _rows(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts import PARTS
+
     driver = stack.get("driver")
     if driver:
         yield "driver", str(driver.get("version") or driver["branch"]), _driver(driver)
     for toolkit in stack.get("cuda") or ():
         yield "cuda", str(toolkit["version"]), f"{toolkit['mode']}: {_packages(toolkit)}"
-    for name, part in stack.items():
-        if name in _PACKAGED:
-            yield name, str(part.get("version") or "newest"), _packages(part)
+    packaged = [part for part in PARTS if part.source and "packages" in part.shape and part.of(stack)]
+    rows = [
+        (part, (part.want, str(part.of(stack).get(part.version_key) or "newest"), _packages(part.of(stack))))
+        for part in packaged
+    ]
+    yield from (row for part, row in rows if not part.has_own_source)
     compat = stack.get("cuda_compat")
     if compat:
         yield "cuda-compat", str(compat["version"]), f"{compat['package']} in {compat['path']}"
-    toolkit = stack.get("container_toolkit")
-    if toolkit:
-        yield "container-toolkit", str(toolkit["version_spec"]), _packages(toolkit)
+    yield from (row for part, row in rows if part.has_own_source)
     for framework in stack.get("frameworks") or ():
         yield framework["name"], str(framework["version"]), _framework(framework)
 
 
-def _driver(driver: Mapping[str, Any]) -> str:
+def _driver(driver: DriverStack) -> str:
     if driver.get("adopted"):
         return f"{driver['modules']} modules, {driver['source_reason']}: kept as it is"
     facts = [f"branch {driver['branch']}"] if driver.get("version") else []
@@ -111,7 +121,7 @@ def _driver(driver: Mapping[str, Any]) -> str:
     return f"{', '.join(facts)}: {packages}" if packages else ", ".join(facts)
 
 
-def _framework(framework: Mapping[str, Any]) -> str:
+def _framework(framework: FrameworkEnvironment) -> str:
     python = f"Python {framework['interpreter']}: " if framework.get("interpreter") else ""
     where = framework.get("index_url")
     pins = framework.get("constraints") or ()
@@ -119,8 +129,8 @@ def _framework(framework: Mapping[str, Any]) -> str:
     return f"{text}; held to {' '.join(pins)}" if pins else text
 
 
-def _packages(part: Mapping[str, Any]) -> str:
-    return " ".join(part.get("packages") or ())
+def _packages(part: DriverStack | CudaToolkit | Cudnn | Specified) -> str:
+    return " ".join(part["packages"])
 
 
 def _word(value: object) -> str:

@@ -11,6 +11,8 @@ from gpuwright.errors import BadInput
 if TYPE_CHECKING:
     import argparse
 
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record
+
 _HEADINGS = ("run", "verb", "started", "hosts", "verdict")
 
 
@@ -57,11 +59,8 @@ def _show(args: argparse.Namespace) -> int:
     return exits.DONE
 
 
-def _reason(record: dict[str, object]) -> str:
-    checks = record.get("checks")
-    bad = (
-        [check for check in checks if check.get("status") in ("fail", "incomplete")] if isinstance(checks, list) else []
-    )
+def _reason(record: Record) -> str:
+    bad = [check for check in record.get("checks") or () if check.get("status") in ("fail", "incomplete")]
     return str(bad[0].get("reason")) if bad else ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, exits, hostrun, knowledge, records, show_status
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
     from gpuwright.runner import Outcome
 
 
@@ -33,16 +34,16 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def exit_code(plans: Mapping[str, Any], outcome: Outcome, failed: Mapping[str, str]) -> int:
+def exit_code(plans: Mapping[str, Plan], outcome: Outcome, failed: Mapping[str, str]) -> int:
     """The exit code of the run: 1 as soon as one host drifts, is not proven, is doubtful or was not seen."""
     lost = len(outcome.unreachable) + len(failed)
     doubtful = sum(1 for host in plans if outcome.distrust(host))
     return exits.combine([exits.of_status(plan) for plan in plans.values()] + [exits.FAILED] * (lost + doubtful))
 
 
-def document(plans: Mapping[str, Any], outcome: Outcome, failed: Mapping[str, str], code: int) -> dict[str, Any]:
+def document(plans: Mapping[str, Plan], outcome: Outcome, failed: Mapping[str, str], code: int) -> dict[str, object]:
     """The JSON of `status`: the hosts, and the fleet by version."""
-    hosts = {host: records.status_document(plan) for host, plan in plans.items()}
+    hosts: dict[str, Mapping[str, object]] = {host: records.status_document(plan) for host, plan in plans.items()}
     hosts |= {host: records.without_record(why) for host, why in failed.items()}
     verdicts = [str(host["verdict"]) for host in hosts.values()]
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwright import console, exits, hostrun, paths, show, told
 from gpuwright.commands import plan as planning
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
     from gpuwright.request import Request
     from gpuwright.runner import Outcome
 
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     return _apply(args, wanted)
 
 
-def _show(args: argparse.Namespace, plans: Mapping[str, Any], outcome: Outcome) -> None:
+def _show(args: argparse.Namespace, plans: Mapping[str, Plan], outcome: Outcome) -> None:
     shown = plans if args.verbose else told.only_new(plans)
     show.plans(shown, outcome.unreachable, planning.failed_without_plan(plans, outcome))
 
@@ -50,7 +51,7 @@ def _apply(args: argparse.Namespace, wanted: Request) -> int:
     return hostrun.tell_results(args, wanted, outcome, code_of=exits.of_result)
 
 
-def _only_shown(args: argparse.Namespace, wanted: Request, plans: Mapping[str, Any], outcome: Outcome) -> int:
+def _only_shown(args: argparse.Namespace, wanted: Request, plans: Mapping[str, Plan], outcome: Outcome) -> int:
     """Nobody can be asked: show the plan and change nothing.
 
     Raises:

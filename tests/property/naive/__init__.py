@@ -34,45 +34,45 @@ __all__ = [
 Stack = Mapping[str, Any]
 
 
-def faults(situation: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> list[str]:
+def faults(machine: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> list[str]:
     """Everything that is wrong with an answer that is ok."""
     stack = answer["stack"]
     warned = {entry["rule"] for entry in answer["warnings"]}
-    found = [*unmet(wants, stack, leaves_out(situation))]
-    if situation.cards:
-        found += driver.faults(situation, stack, warned)
-        found += cuda.toolkits(situation, stack, warned)
-        found += cuda.cudnn(situation, stack)
+    found = [*unmet(wants, stack, leaves_out(machine))]
+    if machine.cards:
+        found += driver.faults(machine, stack, warned)
+        found += cuda.toolkits(machine, stack, warned)
+        found += cuda.cudnn(machine, stack)
         found += cuda.nccl(stack)
-        found += cuda.tensorrt(situation, stack, warned)
-        found += cuda.compat(situation, stack, warned)
+        found += cuda.tensorrt(machine, stack, warned)
+        found += cuda.compat(machine, stack, warned)
         found += cuda.container_toolkit(stack, warned)
     for each in stack.get("frameworks", ()):
-        found += wheels.faults(situation, each, stack, warned)
-    found += _repositories(situation, stack)
-    found += _age_of_rules(situation, warned)
+        found += wheels.faults(machine, each, stack, warned)
+    found += _repositories(machine, stack)
+    found += _age_of_rules(machine, warned)
     # A Jetson's system is its image's; only frameworks are put on it, and then its age counts.
-    found += _age_of_system(situation, warned) if situation.environment != "jetson" or stack else []
+    found += _age_of_system(machine, warned) if machine.environment != "jetson" or stack else []
     for entry in [*answer["why"], *answer["warnings"]]:
         found += [f"{entry['rule']} gives no {key}" for key in ("text", "source") if not entry[key]]
     return found
 
 
-def _age_of_rules(situation: Any, warned: set[str]) -> Iterator[str]:
+def _age_of_rules(machine: Any, warned: set[str]) -> Iterator[str]:
     updated = max(tables(path)["updated"] for path in COMPAT.glob("*.yaml"))
-    old = (situation.today - date.fromisoformat(updated)).days > 90
+    old = (machine.today - date.fromisoformat(updated)).days > 90
     if old != ("rules.age" in warned):
         yield f"the rules are of {updated}, and it is said that they are old: {not old}"
 
 
-def _age_of_system(situation: Any, warned: set[str]) -> Iterator[str]:
-    system = row("systems", "rows", os=situation.os)
-    ending = (date.fromisoformat(system["support_end"]) - situation.today).days <= 180
+def _age_of_system(machine: Any, warned: set[str]) -> Iterator[str]:
+    system = row("systems", "rows", os=machine.os)
+    ending = (date.fromisoformat(system["support_end"]) - machine.today).days <= 180
     if ending != ("os.end-of-life" in warned):
-        yield f"the support of {situation.os} ends on {system['support_end']}, and it is said so: {not ending}"
+        yield f"the support of {machine.os} ends on {system['support_end']}, and it is said so: {not ending}"
 
 
-def _repositories(situation: Any, stack: Stack) -> Iterator[str]:
+def _repositories(machine: Any, stack: Stack) -> Iterator[str]:
     found = {each["name"]: each for each in stack.get("repositories", ())}
     for each in found.values():
         if each.get("from_host"):
@@ -86,8 +86,8 @@ def _repositories(situation: Any, stack: Stack) -> Iterator[str]:
         ):
             yield f"{each['name']} has no full fingerprint"
         known = [key for key in rows("upstreams", "keys") if key["fingerprint"] == each["key"]["fingerprint"]]
-        if known and known[0]["sha1"] and row("systems", "rows", os=situation.os)["verifier"] == "sqv":
-            yield f"{each['name']} is signed by a key that {situation.os} rejects"
+        if known and known[0]["sha1"] and row("systems", "rows", os=machine.os)["verifier"] == "sqv":
+            yield f"{each['name']} is signed by a key that {machine.os} rejects"
     driver = stack.get("driver")
     installs = driver and not driver["adopted"] and driver["source"] == "nvidia"
     libraries = any(stack.get(part) for part in ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat"))

@@ -11,14 +11,14 @@ from tests.property.naive.tables import below, within
 Stack = Mapping[str, Any]
 
 
-def leaves_out(situation: Any) -> set[str]:
+def leaves_out(machine: Any) -> set[str]:
     """The components that are left out on purpose: without a card, and where the driver is somebody else's."""
     driver = {"driver", "driver-modules", "driver-source", "driver-set"}
     toolkits = {"cuda", "cuda-compat", "cudnn", "nccl", "tensorrt", "container-toolkit"}
-    if not situation.cards:
+    if not machine.cards:
         return driver | toolkits | {"dali"}
     elsewhere = {"container": {"container-toolkit"}, "wsl": set(), "jetson": toolkits}
-    return driver | elsewhere[situation.environment] if situation.environment in elsewhere else set()
+    return driver | elsewhere[machine.environment] if machine.environment in elsewhere else set()
 
 
 def unmet(wants: Iterable[str], stack: Stack, left_out: Iterable[str] = ()) -> list[str]:
@@ -28,7 +28,8 @@ def unmet(wants: Iterable[str], stack: Stack, left_out: Iterable[str] = ()) -> l
 
 def component(want: str) -> str:
     name = re.split(r"[=<>!~\[]", want)[0]
-    return {"torch": "pytorch", "tf": "tensorflow"}.get(name, name)
+    others = {"torch": "pytorch", "tf": "tensorflow", "ort": "onnxruntime", "onnxruntime-gpu": "onnxruntime"}
+    return others.get(name, name)
 
 
 def _met(want: str, stack: Stack) -> bool:

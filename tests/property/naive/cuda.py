@@ -11,13 +11,13 @@ from tests.property.naive.tables import Row, below, numbers, row, rows, within, 
 Stack = Mapping[str, Any]
 
 
-def builds_on_offer(situation: Any, driver: Mapping[str, Any], branch: Row) -> str | None:
+def builds_on_offer(machine: Any, driver: Mapping[str, Any], branch: Row) -> str | None:
     """The newest build that a source has of a branch."""
     if driver["source"] == "distro":
         carried = [
             each
             for each in rows("systems", "distro_drivers")
-            if each["os"] == situation.os and each["branch"] == branch["branch"]
+            if each["os"] == machine.os and each["branch"] == branch["branch"]
         ]
         return carried[0]["build"] or branch["latest"] if carried else None
     return str(branch["latest"]) if branch["latest"] else None
@@ -35,27 +35,27 @@ def covered(stack: Stack, cuda: str) -> bool:
     return compat is not None and compat["version"].split(".")[0] == cuda.split(".", maxsplit=1)[0]
 
 
-def runs(situation: Any, stack: Stack, cuda: str) -> str | None:
+def runs(machine: Any, stack: Stack, cuda: str) -> str | None:
     """How the driver runs a CUDA version: native, minor-version, None for not at all, unknown where nobody can tell."""
     major = cuda.split(".", maxsplit=1)[0]
     natives = [each["native_driver"] for each in rows("cuda", "rows") if each["cuda"] == cuda and each["native_driver"]]
     first = min(natives, key=numbers) if natives else None
     family = next((each["driver"] for each in rows("cuda", "families") if each["major"] == major), None)
     if "driver" not in stack:
-        if situation.cuda_reported:
-            if not below(situation.cuda_reported, cuda):
+        if machine.cuda_reported:
+            if not below(machine.cuda_reported, cuda):
                 return "native"
-            return "minor-version" if situation.cuda_reported.split(".")[0] == major else None
+            return "minor-version" if machine.cuda_reported.split(".")[0] == major else None
         return "unknown"
     driver = stack["driver"]
     branch = next((each for each in rows("driver_branches", "rows") if each["branch"] == driver["branch"]), None)
     if branch is None:
         return "unknown"
-    build = driver["version"] or (builds_on_offer(situation, driver, branch) if driver["source"] == "distro" else None)
+    build = driver["version"] or (builds_on_offer(machine, driver, branch) if driver["source"] == "distro" else None)
     carried = [
         each["build"]
         for each in rows("systems", "distro_drivers")
-        if (each["os"], each["branch"]) == (situation.os, driver["branch"]) and driver["source"] == "distro"
+        if (each["os"], each["branch"]) == (machine.os, driver["branch"]) and driver["source"] == "distro"
     ]
     exact = driver["version"] or (carried[0] if carried and not driver["adopted"] else None)
     native = not below(exact, first) if exact and first else not below(branch["max_cuda"], cuda)
@@ -71,28 +71,28 @@ def compiled_for(cuda: str) -> list[str]:
     return list(max(known, key=lambda each: numbers(each["cuda"]))["targets"]) if known else []
 
 
-def toolkits(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
+def toolkits(machine: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
     """What is wrong with the toolkits of a stack."""
-    system = row("systems", "rows", os=situation.os)
+    system = row("systems", "rows", os=machine.os)
     for entry in stack.get("cuda", ()):
         cuda = entry["version"]
         released = [each for each in rows("cuda", "rows") if each["cuda"] == cuda]
-        for card in situation.cards:
+        for card in machine.cards:
             if card.compute_capability and card.compute_capability not in compiled_for(cuda):
                 yield f"CUDA {cuda} has no code for the {card.name} ({card.compute_capability})"
         if below(cuda, system["cuda_first"]):
-            yield f"the repository for {situation.os} begins at CUDA {system['cuda_first']}, not {cuda}"
-        if f"cuda={cuda}" in situation.absent:
+            yield f"the repository for {machine.os} begins at CUDA {system['cuda_first']}, not {cuda}"
+        if f"cuda={cuda}" in machine.absent:
             yield f"the machine's index lacks CUDA {cuda}"
         if not any(each["confirmed"] for each in released) and "cuda.unconfirmed" not in warned:
             yield f"CUDA {cuda} is not confirmed, and nothing says so"
-        yield from _mode(situation, stack, entry, warned)
-        yield from _compiler(situation, system, cuda, warned)
+        yield from _mode(machine, stack, entry, warned)
+        yield from _compiler(machine, system, cuda, warned)
 
 
-def _mode(situation: Any, stack: Stack, entry: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+def _mode(machine: Any, stack: Stack, entry: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
     cuda, said = entry["version"], entry["mode"]
-    mode = runs(situation, stack, cuda)
+    mode = runs(machine, stack, cuda)
     if said == "forward":
         if mode is not None or not covered(stack, cuda):
             yield f"CUDA {cuda} is to run by cuda-compat: the driver runs it as {mode}"
@@ -102,18 +102,18 @@ def _mode(situation: Any, stack: Stack, entry: Mapping[str, Any], warned: set[st
         yield f"CUDA {cuda} runs in minor-version mode, and nothing says so"
 
 
-def _compiler(situation: Any, system: Row, cuda: str, warned: set[str]) -> Iterator[str]:
+def _compiler(machine: Any, system: Row, cuda: str, warned: set[str]) -> Iterator[str]:
     known = [each for each in rows("cuda", "compilers") if not below(cuda, each["cuda"])]
     limit = max(known, key=lambda each: numbers(each["cuda"]))
-    glibc = ".".join((situation.glibc or "").split(".")[:2])
+    glibc = ".".join((machine.glibc or "").split(".")[:2])
     if glibc and limit["glibc"] and below(limit["glibc"], glibc) and "cuda.glibc" not in warned:
         yield f"the compiler of CUDA {cuda} fails on glibc {glibc}, and nothing says so"
     if (
         limit["gcc"]
-        and below(limit["gcc"], getattr(situation, "gcc", None) or system["gcc"])
+        and below(limit["gcc"], getattr(machine, "gcc", None) or system["gcc"])
         and "cuda.gcc" not in warned
     ):
-        yield f"the compiler of CUDA {cuda} does not take the gcc of {situation.os}, and nothing says so"
+        yield f"the compiler of CUDA {cuda} does not take the gcc of {machine.os}, and nothing says so"
 
 
 def nccl(stack: Stack) -> Iterator[str]:
@@ -125,7 +125,7 @@ def nccl(stack: Stack) -> Iterator[str]:
         yield f"NCCL is built for CUDA {found['cuda']}, which is not in the stack"
 
 
-def tensorrt(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
+def tensorrt(machine: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
     found = stack.get("tensorrt")
     if not found:
         return
@@ -141,14 +141,14 @@ def tensorrt(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
     newest = published[-1]
     if found["cuda"] not in newest["cuda"]:
         yield f"TensorRT {newest['version']} was not built for CUDA {found['cuda']}"
-    for card in situation.cards:
+    for card in machine.cards:
         capability = card.compute_capability
         low, high = newest["min_compute_capability"], newest["max_compute_capability"]
         if capability and ((low and below(capability, low)) or (high and below(high, capability))):
             yield f"TensorRT {newest['version']} does not serve the {card.name}"
     for limit in rows("libraries", "limits"):
         if limit["library"] == "tensorrt" and limit["confirmed"] and between(newest["version"], limit):
-            yield from outside(f"TensorRT {newest['version']}", limit, situation)
+            yield from outside(f"TensorRT {newest['version']}", limit, machine)
     if not newest["confirmed"] and "tensorrt.unconfirmed" not in warned:
         yield f"TensorRT {newest['version']} is not confirmed, and nothing says so"
 
@@ -159,15 +159,15 @@ def between(version: str, limit: Row) -> bool:
     )
 
 
-def outside(who: str, limit: Row, situation: Any) -> Iterator[str]:
-    for card in situation.cards:
+def outside(who: str, limit: Row, machine: Any) -> Iterator[str]:
+    for card in machine.cards:
         capability = card.compute_capability
         low, high = limit["min_compute_capability"], limit["max_compute_capability"]
         if capability and ((low and below(capability, low)) or (high and below(high, capability))):
             yield f"{who} does not run on the {card.name} ({capability}): {limit['text']}"
 
 
-def compat(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
+def compat(machine: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
     compat = stack.get("cuda_compat")
     if not compat:
         return
@@ -175,15 +175,15 @@ def compat(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
     known = [each for each in rows("cuda", "forward") if each["branch"] == branch]
     if not known or below(version, known[0]["first"]) or below(known[0]["last"], version):
         yield f"cuda-compat of CUDA {version} does not run on branch {branch}"
-    if any(card.kind not in known[0]["classes"] for card in situation.cards if known):
+    if any(card.kind not in known[0]["classes"] for card in machine.cards if known):
         yield "cuda-compat is for data-centre cards"
-    if all(runs(situation, stack, cuda) for cuda in cuda_in_use(stack)):
+    if all(runs(machine, stack, cuda) for cuda in cuda_in_use(stack)):
         yield "cuda-compat is of no use: the driver runs everything"
     if known and not known[0]["supported"] and "cuda.compat-base" not in warned:
         yield f"branch {branch} is no supported base of cuda-compat, and nothing says so"
 
 
-def cudnn(situation: Any, stack: Stack) -> Iterator[str]:
+def cudnn(machine: Any, stack: Stack) -> Iterator[str]:
     found = stack.get("cudnn")
     if not found:
         return
@@ -191,14 +191,14 @@ def cudnn(situation: Any, stack: Stack) -> Iterator[str]:
     version = found["version"] or "9999.0.0.0"
     majors = {name.rsplit("-", 1)[1] for name in found["packages"] if re.search(r"-cuda-\d+$", name)}
     majors |= {each["version"].split(".")[0] for each in stack.get("cuda", ())}
-    yield from cudnn_serves(f"cuDNN {version}", version, majors, situation)
+    yield from cudnn_serves(f"cuDNN {version}", version, majors, machine)
     if yanked(version):
         yield f"cuDNN {version} was withdrawn"
 
 
-def cudnn_serves(who: str, version: str, majors: Collection[str], situation: Any) -> Iterator[str]:
+def cudnn_serves(who: str, version: str, majors: Collection[str], machine: Any) -> Iterator[str]:
     """Hold a cuDNN against its ceilings, its floors and the table of what each range of versions serves."""
-    capabilities = [card.compute_capability for card in situation.cards if card.compute_capability]
+    capabilities = [card.compute_capability for card in machine.cards if card.compute_capability]
     for limit in rows("cudnn", "ceilings"):
         old = limit.get("below_compute_capability")
         hit = (limit.get("cuda_major") or "") in majors or (old and any(below(each, old) for each in capabilities))

@@ -15,8 +15,8 @@ Stack = Mapping[str, Any]
 TYPES = ("long-term", "production", "new-feature")
 
 
-def faults(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
-    theirs = situation.environment in ("container", "wsl", "jetson")
+def faults(machine: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
+    theirs = machine.environment in ("container", "wsl", "jetson")
     if ("driver" in stack) == theirs:
         yield f"a driver in the stack: {'driver' in stack}, and it is somebody else's: {theirs}"
     if "driver" not in stack:
@@ -28,19 +28,19 @@ def faults(situation: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
             yield f"branch {driver['branch']} is in no table"
         return
     branch = branches[0]
-    for card in situation.cards:
+    for card in machine.cards:
         yield from _drives(card, branch, driver)
-    yield from _life(branch, situation.today, warned)
+    yield from _life(branch, machine.today, warned)
     yield from _secure(driver["version"], warned)
     if not driver["adopted"]:
-        yield from _carried(situation, branch, driver)
-        yield from _compiles(situation, branch, driver)
-        yield from _high_enough(situation, stack, branch)
-        yield from _packages(situation, driver)
-        yield from _headers(situation, driver)
+        yield from _carried(machine, branch, driver)
+        yield from _compiles(machine, branch, driver)
+        yield from _high_enough(machine, stack, branch)
+        yield from _packages(machine, driver)
+        yield from _headers(machine, driver)
         if not branch["confirmed"] and "driver.unconfirmed" not in warned:
             yield f"branch {branch['branch']} is not confirmed, and nothing says so"
-        if situation.secure_boot and driver["build"] == "dkms" and "driver.secure-boot" not in warned:
+        if machine.secure_boot and driver["build"] == "dkms" and "driver.secure-boot" not in warned:
             yield "Secure Boot is on, modules are built here, and nothing says so"
 
 
@@ -124,40 +124,40 @@ def _secure(version: str | None, warned: set[str]) -> Iterator[str]:
             yield f"driver {version} is below {each['floor']}, and nothing says so"
 
 
-def _carried(situation: Any, branch: Row, driver: Mapping[str, Any]) -> Iterator[str]:
-    newest = builds_on_offer(situation, driver, branch)
+def _carried(machine: Any, branch: Row, driver: Mapping[str, Any]) -> Iterator[str]:
+    newest = builds_on_offer(machine, driver, branch)
     if newest is None:
-        yield f"{driver['source']} carries no branch {branch['branch']} for {situation.os}"
+        yield f"{driver['source']} carries no branch {branch['branch']} for {machine.os}"
     for each in rows("systems", "distro_drivers") if driver["source"] == "distro" else ():
-        mine = (each["os"], each["branch"]) == (situation.os, branch["branch"])
+        mine = (each["os"], each["branch"]) == (machine.os, branch["branch"])
         if mine and driver["modules"] not in each.get("modules", ["open", "proprietary"]):
-            yield f"{situation.os} has no {driver['modules']} modules of {branch['branch']} that can be installed"
+            yield f"{machine.os} has no {driver['modules']} modules of {branch['branch']} that can be installed"
     if driver["source"] == "nvidia":
-        system = row("systems", "rows", os=situation.os)
+        system = row("systems", "rows", os=machine.os)
         if int(branch["branch"]) < int(system["nvidia_first_branch"]):
-            yield f"NVIDIA's repository for {situation.os} begins at {system['nvidia_first_branch']}"
-    if f"driver={branch['branch']}" in situation.absent:
+            yield f"NVIDIA's repository for {machine.os} begins at {system['nvidia_first_branch']}"
+    if f"driver={branch['branch']}" in machine.absent:
         yield f"the machine's index lacks branch {branch['branch']}"
     if newest and driver["minimum"] and below(driver["version"] or newest, driver["minimum"]):
         yield f"{driver['minimum']} is the lowest that will do, and there is only {driver['version'] or newest}"
 
 
-def _compiles(situation: Any, branch: Row, driver: Mapping[str, Any]) -> Iterator[str]:
+def _compiles(machine: Any, branch: Row, driver: Mapping[str, Any]) -> Iterator[str]:
     for each in rows("kernels", "rows"):
         if each["branch"] != branch["branch"] or each["from"] not in ("any", driver["source"]):
             continue
         if each["modules"] not in ("any", driver["modules"]):
             continue
-        if not situation.kernel or below(situation.kernel, each["kernel_first"]):
+        if not machine.kernel or below(machine.kernel, each["kernel_first"]):
             continue
-        if each.get("kernel_last") and not below(situation.kernel, each["kernel_last"]):
+        if each.get("kernel_last") and not below(machine.kernel, each["kernel_last"]):
             continue
         build = driver["version"] or driver["minimum"]
         if each["builds_below"] is None or build is None or below(build, each["builds_below"]):
-            yield f"{build} of branch {branch['branch']} does not compile on kernel {situation.kernel}"
+            yield f"{build} of branch {branch['branch']} does not compile on kernel {machine.kernel}"
 
 
-def _high_enough(situation: Any, stack: Stack, branch: Row) -> Iterator[str]:
+def _high_enough(machine: Any, stack: Stack, branch: Row) -> Iterator[str]:
     driver = stack["driver"]
     for cuda in cuda_in_use(stack):
         if covered(stack, cuda):
@@ -169,8 +169,8 @@ def _high_enough(situation: Any, stack: Stack, branch: Row) -> Iterator[str]:
                 yield f"CUDA {cuda} needs {family['driver']}, the driver is {driver['version']}, at least {driver['minimum']}"
 
 
-def _packages(situation: Any, driver: Mapping[str, Any]) -> Iterator[str]:
-    family = row("systems", "rows", os=situation.os)["family"]
+def _packages(machine: Any, driver: Mapping[str, Any]) -> Iterator[str]:
+    family = row("systems", "rows", os=machine.os)["family"]
     number = int(driver["branch"])
     fitting = [
         each
@@ -187,51 +187,51 @@ def _packages(situation: Any, driver: Mapping[str, Any]) -> Iterator[str]:
             yield f"the package {name} is missing"
     if not names:
         yield f"no packages of {driver['source']} are known for {driver['modules']} modules of {driver['branch']}"
-    switches = situation.nvswitch or _named_as_a_board(situation.cards)
+    switches = machine.nvswitch or _named_as_a_board(machine.cards)
     if switches and not any(re.search("fabric-?manager", name) for name in driver["packages"]):
         yield "there is an NVSwitch and no fabric manager"
 
 
-def _headers(situation: Any, driver: Mapping[str, Any]) -> Iterator[str]:
+def _headers(machine: Any, driver: Mapping[str, Any]) -> Iterator[str]:
     """EPEL's DKMS requires kernel-devel-matched where kernel-core is installed; only that of the kernel that boots next brings none.
     Release 8 has no such package. Kernels with pages of 64 KiB have one of their own; of those for real time it requires
     kernel-rt-devel.
     """
-    system = row("systems", "rows", os=situation.os)
+    system = row("systems", "rows", os=machine.os)
     if driver["build"] != "dkms" or system["family"] != "rhel":
         return
-    release, plus, flavour = (situation.kernel or "").rpartition("+")
+    release, plus, flavour = (machine.kernel or "").rpartition("+")
     own = plus and system["version"] != "8" and flavour in ("64k", "rt")
-    release, start = (release, f"kernel-{flavour}-devel") if own else (situation.kernel, "kernel-devel")
+    release, start = (release, f"kernel-{flavour}-devel") if own else (machine.kernel, "kernel-devel")
     devel = [name for name in driver["packages"] if re.match(r"kernel-(\w+-)?devel", name)]
     if len(devel) != 1 or not devel[0].startswith(start) or (release and not devel[0].endswith(f"-{release}")):
-        yield f"the headers are {devel}, the kernel is {situation.kernel}"
+        yield f"the headers are {devel}, the kernel is {machine.kernel}"
     if start == "kernel-rt-devel":
         return
     named = any(name.startswith(f"{start}-matched") for name in devel)
     if named and system["version"] == "8":
-        yield f"kernel-devel-matched is named on {situation.os}, which has none"
-    there = any(name.startswith(f"{start}-matched") for name in situation.installed or ())
+        yield f"kernel-devel-matched is named on {machine.os}, which has none"
+    there = any(name.startswith(f"{start}-matched") for name in machine.installed or ())
     if not named and not there and system["version"] != "8":
-        yield f"kernel-devel-matched is neither named nor there, on {situation.os}"
+        yield f"kernel-devel-matched is neither named nor there, on {machine.os}"
 
 
 # preferences --------------------------------------------------------------------------------------------
 
 
-def better_branches(situation: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> list[str]:
+def better_branches(machine: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> list[str]:
     """The branches of the same source that fit as well and stand before the chosen one."""
     driver = answer["stack"].get("driver")
     if not driver or driver["adopted"] or any(component(want) == "driver" and "=" in want for want in wants):
         return []
-    if situation.kept and situation.kept["branch"] == driver["branch"]:
+    if machine.kept and machine.kept["branch"] == driver["branch"]:
         return []  # what is in force stays
     chosen = next(each for each in rows("driver_branches", "rows") if each["branch"] == driver["branch"])
     better = []
     for branch in rows("driver_branches", "rows"):
         trial = {**driver, "branch": branch["branch"], "version": None, "minimum": None}
-        newest = builds_on_offer(situation, trial, branch)
-        if newest is None or _rank(branch, situation.today) >= _rank(chosen, situation.today):
+        newest = builds_on_offer(machine, trial, branch)
+        if newest is None or _rank(branch, machine.today) >= _rank(chosen, machine.today):
             continue
         trial["version"] = newest
         floors = {family["major"]: family["driver"] for family in rows("cuda", "families")}
@@ -239,8 +239,8 @@ def better_branches(situation: Any, wants: Sequence[str], answer: Mapping[str, A
         asked = {"driver-modules=open": ["open"], "driver-modules=proprietary": ["proprietary"]}
         for flavour in next((asked[want] for want in wants if want in asked), ["open", "proprietary"]):
             trial["modules"] = flavour
-            wrong = [fault for card in situation.cards for fault in _drives(card, branch, trial)]
-            wrong += [*_carried(situation, branch, trial), *_compiles(situation, branch, trial)]
+            wrong = [fault for card in machine.cards for fault in _drives(card, branch, trial)]
+            wrong += [*_carried(machine, branch, trial), *_compiles(machine, branch, trial)]
             if flavour in branch["modules"] and not wrong and not any(below(newest, floor) for floor in wished):
                 better.append(f"branch {branch['branch']} fits and stands before {chosen['branch']}")
     return better

@@ -28,12 +28,12 @@ def carries(targets: Iterable[str], capability: str) -> bool:
     return False
 
 
-def faults(situation: Any, found: Mapping[str, Any], stack: Stack, warned: set[str]) -> Iterator[str]:
-    looked = situation.pythons is not None and "python" not in situation.assumed
+def faults(machine: Any, found: Mapping[str, Any], stack: Stack, warned: set[str]) -> Iterator[str]:
+    looked = machine.pythons is not None and "python" not in machine.assumed
     beside: list[str] = next(
-        (each.get("pythons_beside", []) for each in rows("systems", "rows") if each["os"] == situation.os), []
+        (each.get("pythons_beside", []) for each in rows("systems", "rows") if each["os"] == machine.os), []
     )
-    if looked and found["interpreter"] not in [*situation.pythons, *beside]:
+    if looked and found["interpreter"] not in [*machine.pythons, *beside]:
         yield f"{found['name']} is to run on Python {found['interpreter']}, which is not there"
     if not isinstance(found["constraints"], list):
         yield f"{found['name']} has no constraints"
@@ -44,15 +44,15 @@ def faults(situation: Any, found: Mapping[str, Any], stack: Stack, warned: set[s
     }
     if set(found.get("from_source", ())) != (set() if "dependencies_url" in found else sources):
         yield f"{found['name']} {found['version']} has {found.get('from_source')} built from a source"
-    checks = {"pytorch": _torch, "tensorflow": _tensorflow, "jax": _jax, "dali": _dali}
-    yield from checks[found["name"]](situation, found, warned)
+    checks = {"pytorch": _torch, "tensorflow": _tensorflow, "jax": _jax, "dali": _dali, "onnxruntime": _onnxruntime}
+    yield from checks[found["name"]](machine, found, warned)
     cuda = found["cuda"]
-    if cuda and not situation.cards:
+    if cuda and not machine.cards:
         yield f"{found['name']} with CUDA {cuda} for a machine without a card"
-    if cuda and runs(situation, stack, cuda) is None and not covered(stack, cuda):
+    if cuda and runs(machine, stack, cuda) is None and not covered(stack, cuda):
         yield f"{found['name']} {found['version']} needs CUDA {cuda}, which the driver does not run"
     if cuda:
-        yield from _boards(situation, found)
+        yield from _boards(machine, found)
     toolkits = [each["version"].split(".")[0] for each in stack.get("cuda", ())]
     extended = [each["framework"] for each in rows("frameworks", "extensions")]
     odd = bool(cuda and toolkits) and found["name"] in extended and cuda.split(".")[0] not in toolkits
@@ -60,15 +60,15 @@ def faults(situation: Any, found: Mapping[str, Any], stack: Stack, warned: set[s
         yield f"{found['name']} {found['version']} with CUDA {cuda} is beside toolkits that do not compile for it, and nothing says so"
 
 
-def _boards(situation: Any, found: Mapping[str, Any]) -> Iterator[str]:
+def _boards(machine: Any, found: Mapping[str, Any]) -> Iterator[str]:
     """Hold wheels with CUDA against the boards that they are not made for, whether a source confirms that or not."""
     for board in rows("frameworks", "embedded"):
-        for card in situation.cards:
+        for card in machine.cards:
             if board["framework"] == found["name"] and card.compute_capability in board["compute_capabilities"]:
                 yield f"{found['name']} {found['version']} has no wheels for the {card.name}"
 
 
-def _torch(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+def _torch(machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
     version, tag = found["version"], found["variant"]
     name = f"torch {version}+{tag}"
     release = row("pytorch", "releases", version=version)
@@ -90,25 +90,25 @@ def _torch(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterat
     if not variants:
         yield f"{name} does not exist"
     for variant in variants[:1]:
-        yield from _torch_variant(name, variant, situation, found)
+        yield from _torch_variant(name, variant, machine, found)
         if not (variant["confirmed"] and release["confirmed"]) and "frameworks.unconfirmed" not in warned:
             yield f"{name} is not confirmed, and nothing says so"
 
 
-def _torch_variant(name: str, variant: Row, situation: Any, found: Mapping[str, Any]) -> Iterator[str]:
-    yield from _wheel_runs(name, variant["targets"].get(situation.arch, ()), situation)
+def _torch_variant(name: str, variant: Row, machine: Any, found: Mapping[str, Any]) -> Iterator[str]:
+    yield from _wheel_runs(name, variant["targets"].get(machine.arch, ()), machine)
     if found["cuda"] != variant["cuda"]:
         yield f"{name} is built with CUDA {variant['cuda']}, not {found['cuda']}"
     major = variant["cuda"].split(".")[0]
     if variant["cudnn"]:
-        yield from cudnn_serves(f"the cuDNN of {name}", variant["cudnn"], [], situation)
+        yield from cudnn_serves(f"the cuDNN of {name}", variant["cudnn"], [], machine)
     for part in ("cudnn", "nccl"):
         pin = f"nvidia-{part}-cu{major}=={variant[part]}"
         if variant[part] and pin not in found["constraints"]:
             yield f"{name} does not pin {pin}"
 
 
-def _tensorflow(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+def _tensorflow(machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
     name = f"tensorflow {found['version']}"
     release = row("tensorflow", "releases", version=found["version"])
     if found["interpreter"] not in release["python"]:
@@ -118,26 +118,26 @@ def _tensorflow(situation: Any, found: Mapping[str, Any], warned: set[str]) -> I
     if release["numpy"] and not any(each.startswith(f"numpy{release['numpy']}") for each in found["constraints"]):
         yield f"{name} is not held to numpy{release['numpy']}"
     if found["cuda"]:
-        yield from _tensorflow_with_cuda(name, release, situation, found)
+        yield from _tensorflow_with_cuda(name, release, machine, found)
     if not release["confirmed"] and "frameworks.unconfirmed" not in warned:
         yield f"{name} is not confirmed, and nothing says so"
 
 
-def _tensorflow_with_cuda(name: str, release: Row, situation: Any, found: Mapping[str, Any]) -> Iterator[str]:
+def _tensorflow_with_cuda(name: str, release: Row, machine: Any, found: Mapping[str, Any]) -> Iterator[str]:
     if found["requirements"] != [f"tensorflow[and-cuda]=={found['version']}"]:
         yield f"{name} with CUDA is asked for as {found['requirements']}"
-    if release["extra"] is None or situation.arch not in release["arch"]:
-        yield f"{name} brings no CUDA for {situation.arch}"
+    if release["extra"] is None or machine.arch not in release["arch"]:
+        yield f"{name} brings no CUDA for {machine.arch}"
     for broken in rows("tensorflow", "broken"):
         if broken["version"] == found["version"] and (not broken["python"] or found["interpreter"] in broken["python"]):
             yield f"{name} cannot be installed on Python {found['interpreter']}: {broken['text']}"
     for limit in rows("tensorflow", "limits"):
         if between(found["version"], limit):
-            yield from outside(name, limit, situation)
-    yield from _required(name, release["requires"], release["cuda_major"], found, situation)
+            yield from outside(name, limit, machine)
+    yield from _required(name, release["requires"], release["cuda_major"], found, machine)
 
 
-def _jax(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+def _jax(machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
     name = f"jax {found['version']}[{found['variant']}]"
     release = row("jax", "releases", version=found["version"])
     if found["interpreter"] not in release["python"]:
@@ -152,23 +152,23 @@ def _jax(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator
     for part in (plugin["package"], plugin["pjrt"]):
         if f"{part}=={version}" not in found["requirements"]:
             yield f"{name} does not pin {part}=={version}"
-    if found["interpreter"] not in plugin["python"] or situation.arch not in plugin["arch"]:
-        yield f"the plugin of {name} has no wheel for Python {found['interpreter']} on {situation.arch}"
-    for card in situation.cards:
+    if found["interpreter"] not in plugin["python"] or machine.arch not in plugin["arch"]:
+        yield f"the plugin of {name} has no wheel for Python {found['interpreter']} on {machine.arch}"
+    for card in machine.cards:
         if card.compute_capability and below(card.compute_capability, needs["min_compute_capability"]):
             yield f"{name} needs compute capability {needs['min_compute_capability']}, the {card.name} has less"
-    yield from _jax_before(name, situation, found, warned)
-    yield from _required(name, plugin["requires"], needs["cuda_major"], found, situation)
+    yield from _jax_before(name, machine, found, warned)
+    yield from _required(name, plugin["requires"], needs["cuda_major"], found, machine)
     if not (release["confirmed"] and plugin["confirmed"]) and "frameworks.unconfirmed" not in warned:
         yield f"{name} is not confirmed, and nothing says so"
 
 
-def _jax_before(name: str, situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+def _jax_before(name: str, machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
     """Hold a release against the cards that came after it: what is confirmed rules it out, the rest has to be said."""
     for limit in rows("jax", "limits"):
         if limit["variant"] != found["variant"] or not between(found["version"], limit):
             continue
-        for card in situation.cards:
+        for card in machine.cards:
             if card.compute_capability not in limit["compute_capabilities"]:
                 continue
             if limit["confirmed"]:
@@ -177,26 +177,45 @@ def _jax_before(name: str, situation: Any, found: Mapping[str, Any], warned: set
                 yield f"{name} may not run on the {card.name} ({limit['text']}), and nothing says so"
 
 
-def _dali(situation: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+def _dali(machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
     name = f"dali {found['version']}+{found['variant']}"
     release = row("libraries", "dali", version=found["version"])
     if not release["real"]:
         yield f"{name} is only a stub on the package index"
-    if found["interpreter"] not in release["python"] or situation.arch not in release["wheels"].get(
-        found["variant"], ()
-    ):
-        yield f"{name} has no wheel for Python {found['interpreter']} on {situation.arch}"
+    if found["interpreter"] not in release["python"] or machine.arch not in release["wheels"].get(found["variant"], ()):
+        yield f"{name} has no wheel for Python {found['interpreter']} on {machine.arch}"
     for limit in rows("libraries", "limits"):
         mine = limit["library"] == "dali" and limit["variant"] in (None, found["variant"])
-        here = mine and limit.get("arch") in (None, situation.arch) and between(found["version"], limit)
+        here = mine and limit.get("arch") in (None, machine.arch) and between(found["version"], limit)
         if here and (limit["confirmed"] or "frameworks.unconfirmed" not in warned):
-            yield from outside(name, limit, situation)
+            yield from outside(name, limit, machine)
     if not release["confirmed"] and "frameworks.unconfirmed" not in warned:
         yield f"{name} is not confirmed, and nothing says so"
 
 
+def _onnxruntime(machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    package, extras = ("onnxruntime-gpu", "[cuda,cudnn]") if found["cuda"] else ("onnxruntime", "")
+    name = f"{package} {found['version']}"
+    release = row("onnxruntime", "releases", version=found["version"], variant=found["variant"])
+    if found["interpreter"] not in release["python"] or machine.arch not in release["arch"]:
+        yield f"{name} has no wheel for Python {found['interpreter']} on {machine.arch}"
+    if found["requirements"] != [f"{package}{extras}=={found['version']}"]:
+        yield f"{name} is asked for as {found['requirements']}"
+    if not release["confirmed"] and "frameworks.unconfirmed" not in warned:
+        yield f"{name} is not confirmed, and nothing says so"
+    if not found["cuda"]:
+        return
+    for broken in rows("onnxruntime", "broken"):
+        if broken["version"] == found["version"]:
+            yield f"{name} cannot be installed: {broken['text']}"
+    for code in rows("onnxruntime", "code"):
+        if between(found["version"], code):
+            yield from _wheel_runs(name, code["targets"].get(machine.arch, ()), machine)
+    yield from _required(name, release["requires"], release["cuda_major"], found, machine)
+
+
 def _required(
-    name: str, requires: Mapping[str, str], major: str, found: Mapping[str, Any], situation: Any
+    name: str, requires: Mapping[str, str], major: str, found: Mapping[str, Any], machine: Any
 ) -> Iterator[str]:
     """Hold the constraints against what the wheels ask for: each part closed, within the range, and right for the cards."""
     packages = {"cudnn": f"nvidia-cudnn-cu{major}", "nccl": f"nvidia-nccl-cu{major}"}
@@ -210,14 +229,14 @@ def _required(
         if pins[0] not in SpecifierSet(requires[part]):
             yield f"{name} asks for {package}{requires[part]}, the constraint says {pins[0]}"
         if part == "cudnn":
-            yield from cudnn_serves(f"the cuDNN of {name}", pins[0], [major], situation)
+            yield from cudnn_serves(f"the cuDNN of {name}", pins[0], [major], machine)
             if yanked(pins[0]):
                 yield f"cuDNN {pins[0]} was withdrawn"
 
 
-def _wheel_runs(name: str, targets: Sequence[str], situation: Any) -> Iterator[str]:
+def _wheel_runs(name: str, targets: Sequence[str], machine: Any) -> Iterator[str]:
     if not targets:
-        yield f"{name} has no code for {situation.arch}"
-    for card in situation.cards:
+        yield f"{name} has no code for {machine.arch}"
+    for card in machine.cards:
         if targets and card.compute_capability and not carries(targets, card.compute_capability):
             yield f"{name} has no code for the {card.name} ({card.compute_capability})"

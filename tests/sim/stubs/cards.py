@@ -45,6 +45,9 @@ class Matrix:
             size *= side
         return Matrix((), self._fill * size)
 
+    def sum(self):
+        return float(self.total())
+
     def __float__(self):
         return self._fill
 

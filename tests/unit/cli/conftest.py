@@ -46,7 +46,7 @@ def gpuwright(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     return call
 
 
-def event(name: str, host: str, task: str = "Plan", role: str | None = None, **data: Any) -> Event:
+def event(name: str, host: str, task: str = "Plan", role: str | None = None, **data: Any) -> Any:
     """An event as ansible-runner hands it over."""
     return {
         "event": name,
@@ -55,7 +55,7 @@ def event(name: str, host: str, task: str = "Plan", role: str | None = None, **d
     }
 
 
-def plan_record(host: str, **changes: Any) -> dict[str, Any]:
+def plan_record(host: str, **changes: Any) -> Any:
     """A plan as the action `plan` writes it."""
     return {
         "schema": 1,
@@ -95,7 +95,7 @@ def plan_record(host: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def result_record(host: str, **changes: Any) -> dict[str, Any]:
+def result_record(host: str, **changes: Any) -> Any:
     """A host's result as the loop writes it."""
     return {
         "host": host,
@@ -117,7 +117,7 @@ def result_record(host: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def check(name: str, status: str, **rest: Any) -> dict[str, Any]:
+def check(name: str, status: str, **rest: Any) -> Any:
     """A check of the one shape."""
     keys = ("severity", "measured", "expected", "unit", "gpu", "reason", "evidence", "action", "remedy")
     return {"id": name, "status": status} | dict.fromkeys(keys) | rest
@@ -138,7 +138,7 @@ class FakeAnsible:
     words: str = ""
     crashed: bool = False
     requests: list[Request] = field(default_factory=list)
-    reports: list[dict[str, Any]] = field(default_factory=list)
+    reports: list[Any] = field(default_factory=list)
 
     def __call__(self, request: Request, on_event: Callable[[Event], None]) -> tuple[int, str]:
         self.requests.append(request)
@@ -172,7 +172,7 @@ class FakeAnsible:
         }
 
     @staticmethod
-    def _write(path: Path, record: dict[str, Any]) -> None:
+    def _write(path: Path, record: Any) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record))
 

@@ -66,17 +66,17 @@ def test_a_result_of_up_has_its_exit_code(changes: dict[str, object], expected: 
     ("verdict", "expected"), [("pass", 0), ("skip", 0), ("fail", 1), ("incomplete", 1), (None, 1), ("", 1)]
 )
 def test_a_judgement_passes_only_with_a_pass(verdict: str | None, expected: int) -> None:
-    assert exits.of_judgement({"verdict": verdict}) == expected
+    assert exits.of_judgement(result_record("h", verdict=verdict)) == expected
 
 
 def test_a_judgement_of_a_wish_that_cannot_be_met_is_a_refusal() -> None:
-    assert exits.of_judgement({"verdict": "fail", "conflicts": REFUSAL}) == 3
-    assert exits.of_judgement({"verdict": "pass", "refusals": REFUSAL}) == 0
-    assert exits.of_judgement({"error": "unknown component", "conflicts": REFUSAL}) == 2
+    assert exits.of_judgement(result_record("h", verdict="fail", conflicts=REFUSAL)) == 3
+    assert exits.of_judgement(result_record("h", verdict="pass", refusals=REFUSAL)) == 0
+    assert exits.of_judgement(result_record("h", error="unknown component", conflicts=REFUSAL)) == 2
 
 
 def test_a_failed_reboot_wish_does_not_hide_a_failed_check() -> None:
-    assert exits.of_judgement({"verdict": "fail", "reboot": True}) == 1
+    assert exits.of_judgement(result_record("h", verdict="fail", reboot=True)) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import records
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from gpuwright import progress, reasons
 from tests.unit.cli.conftest import event
 
@@ -91,7 +91,7 @@ def test_a_hosts_time_is_its_own_and_not_its_waves() -> None:
     assert said == ["[quick] cuda: done (4 s)", "[slow] cuda: done (90 s)"]
 
 
-def planned() -> dict[str, Any]:
+def planned() -> Any:
     """What the action `plan` answers of a driver that is 412 MB to download."""
     packages = [
         {"name": "a", "download_bytes": 400_000_000},
@@ -102,7 +102,8 @@ def planned() -> dict[str, Any]:
         {"component": "nvidia_driver", "packages": packages[:1]},
         {"component": "nvidia_driver", "packages": packages[1:]},
     ]
-    return records.as_result({"skipped": None, "changes": changes, "digests": {}})
+    made: Any = {"skipped": None, "changes": changes, "digests": {}}
+    return records.as_result(made)
 
 
 def test_a_long_step_says_every_half_minute_that_it_lives() -> None:
@@ -192,7 +193,7 @@ def test_a_host_that_was_rescued_goes_on() -> None:
 def test_what_helps_with_a_black_screen_is_read_before_the_reboot() -> None:
     told: list[str] = []
     state = progress.State(tell=told.append)
-    tasks = yaml.safe_load((Path(__file__).parents[3] / "roles/reboot/tasks/main.yml").read_text())
+    tasks = yaml.safe_load((Path(__file__).parents[3] / "roles/reboot/tasks/boot_shown.yml").read_text())
     (task,) = [row["name"] for row in tasks if "rescue" in str(row.get("ansible.builtin.debug"))]
     state.take(event("runner_on_ok", "desk", task=task, role="reboot", res={"msg": ["ssh to desk", "press e"]}))
     state.take(event("runner_on_ok", "desk", task="Other", role="reboot", res={"msg": ["not this"]}))
@@ -260,7 +261,7 @@ def test_durations_are_for_people(value: float, expected: str) -> None:
         ({"msg": ""}, UNREACHABLE + "no answer"),
     ],
 )
-def test_an_unreachable_host_is_told_in_peoples_words(result: dict[str, Any], expected: str) -> None:
+def test_an_unreachable_host_is_told_in_peoples_words(result: Any, expected: str) -> None:
     assert reasons.unreachable(result) == expected
 
 
@@ -288,7 +289,7 @@ def test_an_unreachable_host_is_told_in_peoples_words(result: dict[str, Any], ex
         ({}, "failed without a message"),
     ],
 )
-def test_a_failed_task_is_told_in_peoples_words(result: dict[str, Any], expected: str) -> None:
+def test_a_failed_task_is_told_in_peoples_words(result: Any, expected: str) -> None:
     assert reasons.failure(result) == expected
 
 

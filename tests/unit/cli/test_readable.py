@@ -75,8 +75,9 @@ def test_the_last_line_says_how_old_the_rules_are(gpuwright: Callable[..., Any])
 
 def test_a_source_is_shown_without_its_addresses(capsys: pytest.CaptureFixture[str]) -> None:
     sources = show.Sources()
-    row = {"source": "compat/cuda.yaml: native drivers (https://x.example/a(b), 2026-08); two (book, 2025)"}
-    assert (sources.mark(row), sources.mark(row), sources.mark({})) == (" [1]", " [1]", "")
+    row: Any = {"source": "compat/cuda.yaml: native drivers (https://x.example/a(b), 2026-08); two (book, 2025)"}
+    nowhere: Any = {}
+    assert (sources.mark(row), sources.mark(row), sources.mark(nowhere)) == (" [1]", " [1]", "")
     sources.show(100)
     assert capsys.readouterr().out == "sources\n  [1] compat/cuda.yaml: native drivers; two\n"
 

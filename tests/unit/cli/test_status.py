@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import drift as drifting
-from ansible_collections.gpuwright.node.plugins.plugin_utils import fleet as showing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift as drifting
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import fleet as showing
 from tests.unit.cli.conftest import FakeAnsible, event, plan_record
 
 VERSION = "580.126.20"
@@ -22,8 +22,8 @@ def record(
     proved: str = "pass",
     unknown: dict[str, str] | None = None,
     **changes: Any,
-) -> dict[str, Any]:
-    proof = {"verdict": proved, "time": "2026-11-20T12:00:00Z", "age_seconds": 7200}
+) -> Any:
+    proof: Any = {"verdict": proved, "time": "2026-11-20T12:00:00Z", "age_seconds": 7200}
     status = {
         "state": drifting.state(drift, unknown or {}, proof, skipped=bool(changes.get("skipped"))),
         "versions": {"kernel": version, "user": version, "next": version, "next_kernel": "6.8", "wanted": VERSION},
@@ -93,7 +93,7 @@ def test_json_is_one_document(gpuwright: Callable[..., Any], ansible: FakeAnsibl
     ],
 )
 def test_the_exit_code_is_0_only_where_nothing_drifts_and_all_is_proven(
-    gpuwright: Callable[..., Any], ansible: FakeAnsible, plans: dict[str, Any], code: int
+    gpuwright: Callable[..., Any], ansible: FakeAnsible, plans: Any, code: int
 ) -> None:
     ansible.plans = plans
     assert gpuwright("status", "-i", "fleet,").code == code
@@ -142,7 +142,8 @@ def test_what_could_not_be_read_is_neither_fine_nor_drift(gpuwright: Callable[..
 
 def test_ansible_alone_shows_the_same_table(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
     fleet(ansible)
-    assert showing.text(ansible.plans) == gpuwright("status", "-i", "fleet,").out.rstrip("\n")
+    plans: Any = ansible.plans
+    assert showing.text(plans) == gpuwright("status", "-i", "fleet,").out.rstrip("\n")
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(5, "new"), (61, "1 min old"), (7200, "2 h old"), (200_000, "2 d old")])

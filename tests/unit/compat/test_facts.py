@@ -98,6 +98,29 @@ def test_tensorflow_has_what_its_extra_asks_for(shelf: Shelf) -> None:
     assert (rows["2.13.0",]["extra"], rows["2.13.0",]["requires"]) == (None, {})
 
 
+def test_onnxruntime_has_a_row_for_each_of_its_two_packages(shelf: Shelf) -> None:
+    extras = {
+        "cuda": ["nvidia-cuda-nvrtc~=13.0", "nvidia-cuda-runtime~=13.0", "nvidia-cufft~=12.0"],
+        "cudnn": ["nvidia-cudnn-cu13~=9.0"],
+        "symbolic": ["sympy"],
+    }
+    shelf.put("onnxruntime", "1.29.0", "cp312", "cp312-cp312-manylinux_2_28_aarch64", requires=["numpy"])
+    shelf.put("onnxruntime", "1.29.1", "cp312", requires=["numpy"])
+    shelf.put("onnxruntime-gpu", "1.29.0", "cp312", requires=["numpy"], extras=extras)
+    rows = read(shelf, compat_facts.onnxruntime, onnxruntime={"releases": since("1.29.0")})["releases"]
+    assert sorted(rows) == [("1.29.0", "cpu"), ("1.29.0", "gpu"), ("1.29.1", "cpu")]
+    assert rows["1.29.0", "cpu"]["arch"] == ["x86_64", "aarch64"]
+    assert rows["1.29.0", "gpu"] == {
+        "date": "2024-05-01",
+        "yanked": False,
+        "python": ["3.12"],
+        "arch": ["x86_64"],
+        "extras": ["cuda", "cudnn"],
+        "requires": {"cudnn": "~=9.0", "runtime": "~=13.0"},
+        "cuda_major": "13",
+    }
+
+
 def jax(shelf: Shelf, version: str, low: str, variants: tuple[str, ...] = ("cuda12",), *, yanked: bool = False) -> None:
     extras = {name: [f"jax-{name}-plugin[with-cuda]<={version},>={low}"] for name in variants}
     shelf.put("jax", version, "py3-none-any", requires=[f"jaxlib<={version},>={low}"], extras=extras, yanked=yanked)

@@ -46,6 +46,7 @@ def world(shelf: Shelf, compat: Write) -> Path:
         ("nvidia-nccl-cu12", "2.18.1"),
     ):
         shelf.put(name, version)
+    shelf.put("onnxruntime", "1.29.0", "cp312")
     shelf.put("nvidia-dali-cuda120", "2.4.0", python="<3.11,>=3.10")
     shelf.put("tensorrt", "8.6.0", "cp310")
     day = {"date": "2024-05-01"}
@@ -93,6 +94,15 @@ def world(shelf: Shelf, compat: Write) -> Path:
         "jaxlib": "0.7.0",
     }
     plugin = {"version": "0.7.0", "variant": "cuda12", **PLUGIN, "python": ["3.12"], "requires": {"cudnn": ">=9.8"}}
+    onnxruntime: dict[str, Any] = {
+        "version": "1.29.0",
+        "variant": "cpu",
+        **day,
+        "python": ["3.12"],
+        "arch": x86,
+        "extras": [],
+        "requires": {},
+    }
     dali = {
         "version": "2.4.0",
         **day,
@@ -107,6 +117,7 @@ def world(shelf: Shelf, compat: Write) -> Path:
         pytorch={"releases": [{**torch, **SEEN}], "variants": [{**variant, **SEEN}], "partner_pythons": []},
         tensorflow={"releases": [{**tensorflow, **SEEN}]},
         jax={"releases": [{**jax, **SEEN}], "plugins": [{**plugin, **SEEN}]},
+        onnxruntime={"releases": [{**onnxruntime, **SEEN}]},
         cudnn={"versions": [{"version": "8.9.2.26", "cuda_majors": ["12"], "arch": x86, **day, **SEEN}]},
         libraries={
             "nccl": [{"version": "2.18.1", **day, "variants": {"cu12": x86}, **SEEN}],
@@ -183,7 +194,7 @@ def test_nothing_new_changes_nothing_but_the_day(world: Path, shelf: Shelf) -> N
     for path in world.glob("*.yaml"):
         changed = [line for line in path.read_text().splitlines() if line not in before[path.name]]
         # Vendors did not answer: what only they know is as old as before.
-        wheels = path.stem in ("pytorch", "tensorflow", "jax", "cudnn", "libraries")
+        wheels = path.stem in ("pytorch", "tensorflow", "jax", "onnxruntime", "cudnn", "libraries")
         assert [line[:9] for line in changed] == (["updated: "] if wheels else []), path.name
 
 
@@ -252,20 +263,21 @@ def test_what_is_written_is_what_the_schemas_want(world: Path, shelf: Shelf) -> 
     shelf.put("torch", "2.5.0", "cp311", requires=["nvidia-cuda-runtime-cu12==12.4.127"])
     shelf.put("tensorflow", "2.14.0", "cp311", extras={"and-cuda": ["nvidia-cudnn-cu11==8.7.0.84"]})
     shelf.put("jax", "0.7.1", "py3-none-any", requires=["jaxlib==0.7.0"])
+    shelf.put("onnxruntime-gpu", "1.30.0", "cp312", extras={"cudnn": ["nvidia-cudnn-cu13~=9.0"]})
     shelf.put("nvidia-cudnn-cu12", "9.1.0.70")
     shelf.put("nvidia-dali-cuda120", "2.5.0")
     for name in ("tensorrt", "tensorrt-cu13"):
         shelf.put_sources(name, "10.13.2.6")
     run(compat_refresh, world, shelf)
     compared = 0
-    for file in ("pytorch", "tensorflow", "jax", "cudnn", "libraries"):
+    for file in ("pytorch", "tensorflow", "jax", "onnxruntime", "cudnn", "libraries"):
         schema = json.loads((compat_tables.COMPAT / "schema" / f"{file}.json").read_text())
         for table, properties in schema["properties"].items():
             if table in ("updated", "sources") or len(written := rows_or_none(world, file, table)) < 2:
                 continue
             jsonschema.Draft202012Validator({**properties["items"], "$defs": schema["$defs"]}).validate(written[-1])
             compared += 1
-    assert compared >= 7
+    assert compared >= 8
 
 
 def rows_or_none(world: Path, file: str, table: str) -> list[dict[str, Any]]:

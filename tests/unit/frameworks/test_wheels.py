@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import run as run_module
-from ansible_collections.gpuwright.node.plugins.module_utils import wheels as pip
+from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels as pip
 from ansible_collections.gpuwright.node.plugins.modules import wheels
 from tests.unit.frameworks.conftest import Proxy, Site
 from tests.unit.modules import run_module as call
@@ -29,14 +29,14 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def asked(environment: Path, *requirements: str, **options: Any) -> dict[str, Any]:
+def asked(environment: Path, *requirements: str, **options: Any) -> Any:
     """The module's options, for the function behind it."""
     given = {"environment": str(environment), "requirements": list(requirements), "record": True}
     empty: dict[str, Any] = {name: [] for name in ("constraints", "wheels", "credentials", "from_source")}
-    return {**given, **empty, "index_url": None, "dependencies_url": None, **options}
+    return {**given, **empty, "index_url": None, "dependencies_url": None, "pip": None, **options}
 
 
-def install(environment: Path, *requirements: str, **options: Any) -> dict[str, Any]:
+def install(environment: Path, *requirements: str, **options: Any) -> Any:
     return call(wheels, environment=str(environment), requirements=list(requirements), **options)
 
 
@@ -81,6 +81,28 @@ def test_pip_itself_is_replaced_by_a_wheel_alone(site: Site, environment: Path) 
     answer = install(environment, "pip>=99", index_url=site.url("own"), record=False)
     assert "Found only sources of pip" in answer["msg"]
     assert not site.canary.exists()
+
+
+def test_a_pip_that_is_too_old_is_brought_first_from_the_index_of_the_dependencies(
+    site: Site, environment: Path
+) -> None:
+    site.wheel("own", "torch", "1.0")
+    site.source("mirror", "pip", "99.0")
+    urls = {"index_url": site.url("own"), "dependencies_url": site.url("mirror")}
+    kept = install(environment, "torch==1.0", pip="20.0", **urls)
+    assert kept["installed"] == ["torch==1.0"]
+    refused = install(environment, "torch==1.0", pip="99.0", **urls)
+    assert "Found only sources of pip on" in refused["msg"]
+    assert (refused["gave_up"], refused["untouched"]) == (True, True)
+
+
+def test_a_pip_that_gives_up_tells_whether_it_had_begun(site: Site, environment: Path, frozen: Frozen) -> None:
+    nowhere = install(environment, "torch==1.0", index_url=site.url("own"))
+    assert (nowhere["gave_up"], nowhere["untouched"]) == (True, True)
+    site.wheel("own", "torch", "1.0", "filelock")
+    begun = install(environment, "torch==1.0", index_url=site.url("own"), dependencies_url=site.url("mirror"))
+    assert (begun["gave_up"], begun["untouched"]) == (True, False)
+    assert frozen() == {"torch==1.0": "own"}
 
 
 # --- each package from one index --------------------------------------------------------------------------------------

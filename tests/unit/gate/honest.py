@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tests.unit.plan import nodes
 
 _KERNEL = "6.12.94+deb13-amd64"
-#: What the planner's tests leave out, as a node without anything special answers it.
-_REST = {
-    "environment": {"systemd": True},
-    "boot": {"signing_key": None},
-    "kernel": {"may_boot": {_KERNEL: None}},
-    "pci": {"reserved": [], "virtual_functions": 0, "network_adapters": [], "vgpus": []},
-    "driver": {"image": None},
-    "dkms": {"failed": [], "kernels": [], "boot_entries": {}},
-    "fabric": {"manager_stale": None, "modules_loaded": [], "modules_at_boot": [], "peermem_module": None},
-    "history": {"drivers": [], "failed": []},
-}
 STACK = {
     "branch": "580",
     "version": "580.126.20",
@@ -94,10 +85,9 @@ def seal(**changes: Any) -> dict[str, Any]:
     return {**given, "packages": {}, "written": "2026-11-20T11:00:00Z", **changes}
 
 
-def whole(facts: dict[str, Any]) -> dict[str, Any]:
+def whole(facts: Any) -> Any:
     """Facts of the planner's tests with everything that node_facts answers."""
-    made = nodes.merged(nodes.merged(facts, _REST), facts)
-    made["python"]["interpreters"] = [{"venv": True, **each} for each in made["python"]["interpreters"]]
+    made = copy.deepcopy(facts)
     made["environments"] = {
         path: {"loader_path": None, "damage": [], **each} for path, each in made["environments"].items()
     }
@@ -154,12 +144,12 @@ def provisioned(**changes: Any) -> dict[str, Any]:
     return nodes.merged(whole(nodes.provisioned()), {**records, **changes})
 
 
-def said(facts: dict[str, Any], **more: Any) -> str:
+def said(facts: Mapping[str, Any], **more: Any) -> str:
     """What the module node_facts writes."""
     return json.dumps({"changed": False, "facts": facts, "invocation": {"module_args": {"root": "/"}}, **more})
 
 
-INDEX = {
+INDEX: Any = {
     "changed": False,
     "packages": {
         "nvidia-driver-cuda": {"candidate": f"{nodes.DRIVER}-1", "versions": [f"{nodes.DRIVER}-1", "580.126.20-1"]}

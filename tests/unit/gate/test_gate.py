@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import scenario, settings, tree
@@ -86,7 +87,7 @@ def test_what_real_cards_say_comes_through(path: Path) -> None:
         **judged,
         "exit_code": 0,
         "seconds": 0.8,
-        **checks.with_verdict({"checks": smi.judge(data)}),
+        **checks.with_verdict({"checks": smi_judge.judge(data, {})}),
     }
     assert admitted(json.dumps(answer), "nvidia_smi") == answer
 
@@ -208,8 +209,8 @@ def test_a_value_that_breaks_the_rules_is_named_in_one_sentence(path: str, value
 )
 def test_a_card_of_which_a_measurement_is_missing_or_no_number_is_refused(path: str, value: Any, told: str) -> None:
     data = smi.parse_xml((Path(__file__).parents[1] / "prove/fixtures/h100_580.xml").read_bytes())
-    data["gpus"][0][path] = value
-    assert told in refused(changed("smi", {"rc": 0, "seconds": 0.8, "error": None, "data": data}))
+    said = {**data, "gpus": [{**data["gpus"][0], path: value}, *data["gpus"][1:]]}
+    assert told in refused(changed("smi", {"rc": 0, "seconds": 0.8, "error": None, "data": said}))
 
 
 def test_each_group_of_a_card_is_asked_for_with_every_value_that_is_always_told() -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gate, run_directory
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 from tests.unit.gate import honest
 from tests.unit.observe.trees import Tree
 

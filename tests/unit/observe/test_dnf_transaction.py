@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_exactly, dnf_python
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_exactly, dnf_python
 
 DONE = {"installed": ["nvidia-driver-cuda-580.126.20-1.el9.x86_64"], "removed": []}
 

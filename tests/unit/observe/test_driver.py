@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import DriverLock, LoadedModule
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver
 from tests.unit.observe.trees import Tree
 
-NO_MODULE: dict[str, Any] = {"loaded": {}}
-LOADED: dict[str, Any] = {"loaded": {"nvidia": {"version": "580.95.05"}}}
+NO_MODULE: dict[str, LoadedModule] = {}
+LOADED: dict[str, LoadedModule] = {"nvidia": {"version": "580.95.05"}}
+NO_LOCK: DriverLock = {"set": [], "held": [], "excluded": None, "pins": {}, "would_move": None}
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 
 
@@ -47,7 +48,7 @@ def test_every_sample_of_the_drivers_version_file_is_understood() -> None:
 
 def test_nothing_there_is_none(tree: Tree) -> None:
     tree.packages({"gcc": "1"})
-    seen = driver.observe(tree.host(), "x86_64", NO_MODULE)
+    seen = driver.observe(tree.host(), "x86_64", NO_MODULE, NO_LOCK)
     assert (seen["owner"], seen["source"], seen["packages"]) == ("none", None, {})
 
 
@@ -57,7 +58,7 @@ def test_packages_that_own_the_library_own_the_driver(tree: Tree) -> None:
         vendor="Debian NVIDIA Maintainers <x@y.example>",
     )
     tree.file("/var/lib/dpkg/info/libcuda1:amd64.list", f"/.\n/usr/lib\n{LIBRARY}\n")
-    seen = driver.observe(tree.host(), "x86_64", NO_MODULE)
+    seen = driver.observe(tree.host(), "x86_64", NO_MODULE, NO_LOCK)
     assert (seen["owner"], seen["source"]) == ("packages", "distro")
     assert set(seen["packages"]) == {"libcuda1", "nvidia-smi"}
     assert seen["user_version"] == "580.95.05"
@@ -67,7 +68,7 @@ def test_a_run_file_is_told_by_its_uninstaller_and_a_library_of_no_package(tree:
     with_library(tree).packages({"nvidia-settings": "550.163.01-2"})
     tree.file("/var/lib/dpkg/info/nvidia-settings.list", "/usr/bin/nvidia-settings\n")
     tree.program("/usr/bin/nvidia-uninstall")
-    seen = driver.observe(tree.host(), "x86_64", LOADED)
+    seen = driver.observe(tree.host(), "x86_64", LOADED, NO_LOCK)
     assert (seen["owner"], seen["source"]) == ("runfile", "runfile")
 
 
@@ -75,14 +76,14 @@ def test_an_uninstaller_left_behind_does_not_outweigh_the_owning_package(tree: T
     with_library(tree).packages({"libcuda1": "580.95.05-1", "nvidia-driver-cuda": "580.95.05-1"})
     tree.file("/var/lib/dpkg/info/libcuda1:amd64.list", LIBRARY + "\n")
     tree.program("/usr/bin/nvidia-uninstall")
-    seen = driver.observe(tree.host(), "x86_64", LOADED)
+    seen = driver.observe(tree.host(), "x86_64", LOADED, NO_LOCK)
     assert (seen["owner"], seen["source"]) == ("packages", "nvidia")
 
 
 def test_a_library_of_nobody_is_unknown(tree: Tree) -> None:
     with_library(tree).packages({"gcc": "1"})
     host = tree.host()
-    assert driver.observe(host, "x86_64", NO_MODULE)["owner"] == "unknown"
+    assert driver.observe(host, "x86_64", NO_MODULE, NO_LOCK)["owner"] == "unknown"
     assert "driver.owner" in host.unknown_facts
 
 
@@ -101,20 +102,20 @@ def test_the_source_is_told_by_names_versions_and_maintainers(
     tree: Tree, packages: dict[str, str], vendor: str, source: str | None
 ) -> None:
     tree.packages(packages, vendor=vendor)
-    assert driver.observe(tree.host(), "x86_64", NO_MODULE)["source"] == source
+    assert driver.observe(tree.host(), "x86_64", NO_MODULE, NO_LOCK)["source"] == source
 
 
 def test_apts_lists_of_a_flat_repository_tell_the_source(tree: Tree) -> None:
     tree.packages({"libcuda1": "550.54.15-1"}, vendor="Debian NVIDIA Maintainers")
     listing = "Package: libcuda1\nArchitecture: amd64\nVersion: 550.54.15-1\n\nPackage: other\nVersion: 1\n"
     tree.file("/var/lib/apt/lists/mirror.example_compute_cuda_repos_debian12_x86%5f64_Packages", listing)
-    assert driver.observe(tree.host(), "x86_64", NO_MODULE)["source"] == "nvidia"
+    assert driver.observe(tree.host(), "x86_64", NO_MODULE, NO_LOCK)["source"] == "nvidia"
 
 
 def test_without_the_proc_file_the_loaded_version_comes_from_sysfs(tree: Tree) -> None:
     tree.packages({})
     host = tree.host()
-    seen = driver.observe(host, "x86_64", LOADED)
+    seen = driver.observe(host, "x86_64", LOADED, NO_LOCK)
     assert (seen["loaded_version"], seen["loaded_modules"]) == ("580.95.05", None)
     assert "driver.loaded_modules" in host.unknown_facts
 
@@ -124,5 +125,5 @@ def test_debians_links_lead_to_the_version_of_user_space(tree: Tree) -> None:
     tree.link("/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1", "libcuda.so.550.163.01")
     tree.link("/etc/alternatives/nvidia--libcuda.so.1", "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1")
     tree.link(LIBRARY, "/etc/alternatives/nvidia--libcuda.so.1")
-    seen = driver.observe(tree.host(), "x86_64", NO_MODULE)
+    seen = driver.observe(tree.host(), "x86_64", NO_MODULE, NO_LOCK)
     assert (seen["libcuda"], seen["user_version"]) == (LIBRARY, "550.163.01")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set, packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 #: Names and source packages as Debian 13, Ubuntu 24.04 and NVIDIA's repository have them; "+" is of the set.
@@ -54,8 +55,8 @@ RPM = """
 """
 
 
-def package(source: str, *, hold: bool = False) -> packages.Package:
-    return packages.Package("1", "installed", hold, "somebody", source)
+def package(source: str, *, hold: bool = False) -> Package:
+    return Package("1", "installed", hold, "somebody", source)
 
 
 @pytest.mark.parametrize("real", [REAL, RPM])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import OtherGpu, Smi
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import foreign, pci
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
 from tests.unit.observe.trees import FakePrograms, Tree
@@ -163,14 +166,16 @@ def test_elsewhere_libraries_of_no_package_have_no_known_owner(tree: Tree) -> No
 
 
 def test_inside_wsl_the_cards_are_those_that_nvidia_smi_names() -> None:
-    answer = {"data": {"gpus": [{"pci_bus_id": "00000000:01:00.0", "pci_id": "10de:2684"}]}}
-    (card,) = foreign.cards_of_windows(answer)
+    said: Any = {"data": {"gpus": [{"pci_bus_id": "00000000:01:00.0", "pci_id": "10de:2684"}]}}
+    (card,) = foreign.cards_of_windows(said)
     assert (card["bus_id"], card["vendor"], card["device"]) == ("00000000:01:00.0", "10de", "2684")
-    assert foreign.cards_of_windows(None) == foreign.cards_of_windows({"data": None}) == []
+    silent: Smi = {"rc": 1, "seconds": 0.1, "error": "no device", "data": None}
+    assert foreign.cards_of_windows(None) == foreign.cards_of_windows(silent) == []
 
 
 def test_names_are_looked_up_for_nothing_without_reading_the_list(tree: Tree) -> None:
     host = tree.host(runner=FakePrograms())
     tree.file("/usr/share/misc/pci.ids", IDS)
+    device: OtherGpu = {"vendor": "10de", "device": "744c", "bus_id": "00000000:01:00.0", "name": None}
     assert foreign.names(host, []) == {}
-    assert foreign.names(host, [{"vendor": "10de", "device": "744c"}]) == {("10de", "744c"): "not this one"}
+    assert foreign.names(host, [device]) == {("10de", "744c"): "not this one"}

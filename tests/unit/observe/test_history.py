@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import history, remembering, seals
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    history,
+    history_writer,
+    seals,
+)
+from ansible_collections.gpuwright.node.plugins.module_utils.seal import History
 from ansible_collections.gpuwright.node.plugins.modules import node_seal
 from tests.unit.modules import run_module
 from tests.unit.observe.trees import Tree
@@ -17,21 +23,21 @@ CACHE = "/var/cache/apt/archives"
 OURS = {"branch": "580", "adopted": False}
 
 
-def state(version: str, **changes: Any) -> dict[str, Any]:
+def state(version: str, **changes: Any) -> Any:
     return {"version": version, "packages": {"libcuda1": f"{version}-1"}, "stack": OURS, "arch": "amd64", **changes}
 
 
-def begin(node: Tree, remembered: dict[str, Any] | None = None) -> None:
+def begin(node: Tree, remembered: Any = None) -> None:
     host = node.host()
-    remembering.begin(host, remembered, packages.installed(host))
+    history_writer.begin(host, remembered, packages.installed(host))
 
 
 def end(node: Tree) -> None:
     host = node.host()
-    remembering.end(host, packages.installed(host))
+    history_writer.end(host, packages.installed(host))
 
 
-def seen(node: Tree) -> dict[str, Any]:
+def seen(node: Tree) -> History:
     found = history.observe(node.host(), full=True)
     assert found is not None
     return found
@@ -90,7 +96,9 @@ def test_the_driver_of_somebody_else_is_kept_for_good(node: Tree) -> None:
     begin(node, state("535", stack={}))
     for version in ("1", "2", "3"):
         begin(node, state(version))
-    assert history.read(node.host())["original"]["version"] == "535"
+    original = history.read(node.host())["original"]
+    assert original
+    assert original["version"] == "535"
 
 
 def test_one_that_gpuwright_installed_is_not_somebody_elses(node: Tree) -> None:
@@ -103,7 +111,7 @@ def test_packages_in_apts_cache_are_kept_and_those_of_forgotten_drivers_go(node:
         node.file(f"{CACHE}/libcuda1_{version}-1_amd64.deb", version)
         begin(node, state(version))
     assert sorted(seen(node)["copies"]) == ["libcuda1_2-1_amd64.deb", "libcuda1_3-1_amd64.deb"]
-    kept = node.root / history.COPIES.lstrip("/") / "libcuda1_3-1_amd64.deb"
+    kept = node.root / paths.PACKAGES.lstrip("/") / "libcuda1_3-1_amd64.deb"
     assert kept.stat().st_ino == (node.root / CACHE.lstrip("/") / "libcuda1_3-1_amd64.deb").stat().st_ino
 
 
@@ -113,10 +121,10 @@ def of_file(version: str) -> dict[str, Any]:
 
 
 def test_files_of_nvidias_are_kept_for_the_drivers_that_worked_and_the_one_that_comes(node: Tree) -> None:
-    node.file(f"{history.COPIES}/NVIDIA-Linux-x86_64-4.run")
+    node.file(f"{paths.PACKAGES}/NVIDIA-Linux-x86_64-4.run")
     node.file(seals.path_of("nvidia_driver"), json.dumps({"stack": of_file("4")["stack"]}))
     for version in ("1", "2", "3"):
-        node.file(f"{history.COPIES}/NVIDIA-Linux-x86_64-{version}.run")
+        node.file(f"{paths.PACKAGES}/NVIDIA-Linux-x86_64-{version}.run")
         begin(node, of_file(version))
     assert [each["version"] for each in seen(node)["states"]] == ["3", "2"]
     assert [name[-5:] for name in sorted(seen(node)["copies"])] == ["2.run", "3.run", "4.run"]
@@ -135,15 +143,15 @@ def test_files_of_a_driver_that_another_one_took_the_place_of_are_not_forgotten(
 
 
 def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_proven(node: Tree) -> None:
-    row = {"version": "2", "modules": "open", "source": "nvidia", "kernel": "6.12", "reason": "r", "time": "t"}
+    row: Any = {"version": "2", "modules": "open", "source": "nvidia", "kernel": "6.12", "reason": "r", "time": "t"}
     node.file("/var/lib/dkms/nvidia/2/build/make.log", "too few arguments")
     node.file("/var/lib/dkms/nvidia/1/build/make.log", "another one")
-    for failed in (row, row, {**row, "version": "3"}):
-        remembering.begin(node.host(), None, {}, failed)
+    for failed in (row, row, row | {"version": "3"}):
+        history_writer.begin(node.host(), None, {}, failed)
     assert [each["version"] for each in seen(node)["failed"]] == ["3", "2"]
-    assert [each["log"] for each in seen(node)["failed"]] == [None, f"{history.LOGS}/2-6.12.log"]
-    assert (node.root / history.LOGS.lstrip("/") / "2-6.12.log").read_text() == "too few arguments"
-    remembering.works(node.host(), "2")
+    assert [each["log"] for each in seen(node)["failed"]] == [None, f"{paths.FAILED}/2-6.12.log"]
+    assert (node.root / paths.FAILED.lstrip("/") / "2-6.12.log").read_text() == "too few arguments"
+    history_writer.works(node.host(), "2")
     found = history.observe(node.host())
     assert found is not None
     assert [each["version"] for each in found["failed"]] == ["3"]

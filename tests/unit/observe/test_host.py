@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import run, versions
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import run, versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from tests.unit.observe.trees import FakePrograms, Tree
 
 

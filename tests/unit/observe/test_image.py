@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import DriverImage
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import image
 
 
-def observed(root: Path, path: str, text: str) -> dict[str, str] | None:
+def observed(root: Path, path: str, text: str) -> DriverImage | None:
     target = root / path.lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text)

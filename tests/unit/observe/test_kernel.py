@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 from collections.abc import Callable
 
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import nouveau_blacklist
 from tests.sim.onnode.gpuwright_sim import elf
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
@@ -69,7 +71,7 @@ def test_the_default_of_grub_names_the_next_kernel(tree: Tree, default: str, rel
     with_kernels(tree).file("/boot/grub/grub.cfg", GRUB.replace("DEFAULT", default))
     seen = kernel.observe(tree.host())
     assert seen["next"] == release
-    assert "/boot/grub/grub.cfg" in seen["next_source"]
+    assert "/boot/grub/grub.cfg" in (seen["next_source"] or "")
 
 
 def test_a_saved_entry_and_a_next_entry_are_read_from_the_environment_block(tree: Tree) -> None:
@@ -95,7 +97,7 @@ def test_every_kernel_that_may_boot_with_nobody_at_the_menu_is_named_with_its_mo
     seen = kernel.observe(tree.host())
     assert list(seen["may_boot"]) == [NEW]
     assert seen["may_boot"][NEW] == seen["available"]["nvidia"]
-    assert seen["may_boot"][NEW]["version"] == "580.95.05"
+    assert seen["available"]["nvidia"]["version"] == "580.95.05"
     # For one boot only: the one after it is the standing default's again.
     tree.file(
         "/boot/grub/grubenv", "# GRUB Environment Block\nnext_entry=gnulinux-advanced-1>gnulinux-45-advanced-1\n##"
@@ -103,7 +105,9 @@ def test_every_kernel_that_may_boot_with_nobody_at_the_menu_is_named_with_its_mo
     seen = kernel.observe(tree.host())
     assert list(seen["may_boot"]) == [OLD, NEW]
     assert seen["may_boot"][OLD] is None
-    assert seen["may_boot"][NEW]["version"] == "580.95.05"
+    module = seen["may_boot"][NEW]
+    assert module is not None
+    assert module["version"] == "580.95.05"
 
 
 def test_grub_default_of_etc_counts_only_where_grub_cfg_sets_none() -> None:
@@ -243,6 +247,28 @@ def test_the_initramfs_is_searched_for_nouveau_and_the_blacklist(tree: Tree) -> 
 
 
 @pytest.mark.parametrize(
+    ("listed", "image", "file", "current"),
+    [
+        ("etc/modprobe.d/gpuwright-nouveau.conf", 10, 10, True),
+        ("etc/modprobe.d/gpuwright-nouveau.conf", 10, 11, False),
+        ("etc/modprobe.d/gpuwright-nouveau.conf", 10, None, False),
+        ("etc/modprobe.d/of-somebody-else.conf", 10, 10, False),
+    ],
+)
+def test_our_blacklist_is_current_where_it_is_inside_and_not_newer_than_the_image(
+    tree: Tree, listed: str, image: int, file: int | None, current: bool
+) -> None:
+    os.utime(with_kernels(tree).file(f"/boot/initrd.img-{NEW}"), (image, image))
+    tree.program("/usr/bin/lsinitramfs")
+    if file is not None:
+        os.utime(tree.file(nouveau_blacklist.BLACKLIST, "blacklist nouveau\n"), (file, file))
+    host = tree.host(FakePrograms({"lsinitramfs": answer(listed)}))
+    seen = kernel.initramfs(host, NEW)
+    kernel.look_inside(host, seen)
+    assert seen["blacklist_current"] is current
+
+
+@pytest.mark.parametrize(
     ("programs", "tool"),
     [
         (["update-initramfs", "mkinitramfs"], "update-initramfs"),
@@ -278,7 +304,8 @@ def test_an_initramfs_that_cannot_be_listed_is_unknown(tree: Tree) -> None:
     host = tree.host(FakePrograms({"lsinitr": answer("", 1, "cannot open")}))
     seen = kernel.initramfs(host, NEW)
     kernel.look_inside(host, seen)
-    assert seen["nouveau_inside"] is None
+    assert (seen["nouveau_inside"], seen["blacklist_current"]) == (None, None)
+    assert "cannot open" in host.unknown_facts["kernel.initramfs.blacklist_current"]
     assert "cannot open" in host.unknown_facts["kernel.initramfs.nouveau_inside"]
 
 

@@ -46,7 +46,7 @@ def test_unfinished_packages_are_an_interruption_that_names_them(tree: Tree, sta
     tree.packages({"nvidia-kernel-dkms": "1", "gcc": "1"}, {"nvidia-kernel-dkms": state})
     seen = packages.observe(tree.host())
     assert seen["interrupted"] is True
-    assert "nvidia-kernel-dkms" in seen["interrupted_detail"]
+    assert "nvidia-kernel-dkms" in (seen["interrupted_detail"] or "")
     assert "nvidia-kernel-dkms" not in seen["installed"]
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import private_apt
-from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 from ansible_collections.gpuwright.node.plugins.modules import package_index
 from tests.unit.modules import run_module
 from tests.unit.observe.test_openpgp import fingerprint, key_file
 from tests.unit.observe.trees import answer
 
-REPOSITORY: dict[str, Any] = {
+REPOSITORY: Any = {
     "name": "nvidia-cuda",
     "uris": ["http://mirror.example/debian13/x86_64/"],
     "suites": ["/"],
@@ -242,7 +242,7 @@ def ask(
     also: Sequence[str] = (),
     keep: Mapping[str, str] | None = None,
     **more: Any,
-) -> dict[str, Any]:
+) -> Any:
     def getter(url: str, timeout: float, credentials: Any) -> bytes:
         if isinstance(key, FetchError):
             raise key

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import openpgp, private_apt
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp, private_apt
 from ansible_collections.gpuwright.node.plugins.modules import package_index
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda
 from tests.unit.modules import run_module
@@ -67,7 +67,7 @@ class Repository:
     def stop(self) -> None:
         subprocess.run(["gpgconf", "--homedir", str(self.keys), "--kill", "all"], check=False, capture_output=True)
 
-    def source(self, **more: Any) -> dict[str, Any]:
+    def source(self, **more: Any) -> Any:
         key = {
             "url": f"file://{self.directory}/key.pub",
             "fingerprint": self.fingerprint,
@@ -130,9 +130,10 @@ def test_the_newest_is_offered_and_with_a_prefix_the_newest_that_begins_so(repos
     ],
 )
 def test_apt_keeps_to_the_cuda_that_stands_at_the_end_of_a_version(
-    repository: Repository, library: dict[str, Any], version: str
+    repository: Repository, library: Any, version: str
 ) -> None:
-    keep = cuda.version_prefixes({"nccl": {**library, "packages": ["gw-nccl"]}})
+    wished: Any = {"nccl": {**library, "packages": ["gw-nccl"]}}
+    keep = cuda.version_prefixes(wished)
     seen = run_module(package_index, repositories=[repository.source()], packages=["gw-nccl"], keep=keep)
     assert seen["problems"] == []
     assert [item["version"] for item in seen["install"]] == [version]

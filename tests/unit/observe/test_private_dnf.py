@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_question, openpgp, private_dnf
-from ansible_collections.gpuwright.node.plugins.module_utils.fetch import FetchError
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_question, openpgp, private_dnf
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import systems
 from tests.unit.observe.test_openpgp import armoured, fingerprint, key_file
 
@@ -48,12 +48,12 @@ class Dnf:
         return Result(0, json.dumps(self.told), "", 0.0, None)
 
 
-def repository(**more: Any) -> dict[str, Any]:
+def repository(**more: Any) -> Any:
     key = {"url": "http://m.example/key", "fingerprint": FINGERPRINT, "path": "/none"}
     return {"name": "nvidia-cuda", "uris": ["http://m.example/"], "key": key, "signed": "packages", **more}
 
 
-def asked(dnf: Dnf, *, key: bytes = ARMOURED, **more: Any) -> dict[str, Any]:
+def asked(dnf: Dnf, *, key: bytes = ARMOURED, **more: Any) -> Any:
     wanted = ["nvidia-driver-cuda"]
     return private_dnf.ask([repository(**more)], wanted, {"/./": "580."}, 5, runner=dnf, getter=lambda *_: key)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     containers,
     cuda,
@@ -56,7 +57,7 @@ def test_file_systems_are_listed_once_with_the_kind_of_their_device(tree: Tree) 
         "/tmp": "virtual",
     }
     assert seen["/boot"]["read_only"] is True
-    assert seen["/"]["free_bytes"] > 0
+    assert (seen["/"]["free_bytes"] or 0) > 0
     assert seen["/data"]["size_bytes"] is None
     assert "disks./data" in host.unknown_facts
 
@@ -222,9 +223,8 @@ def test_services_are_unknown_where_systemctl_fails(tree: Tree) -> None:
     assert "no bus" in host.unknown_facts["services"]
 
 
-def docker(tree: Tree, shown: dict[str, str] | None = None) -> dict[str, object]:
-    seen: dict[str, object] = containers.observe(tree.host(), {"docker.service": shown} if shown else {})["docker"]
-    return seen
+def docker(tree: Tree, shown: dict[str, str] | None = None) -> Docker:
+    return containers.observe(tree.host(), {"docker.service": shown} if shown else {})["docker"]
 
 
 def test_the_daemons_configuration_is_parsed_and_a_broken_one_is_an_error(tree: Tree) -> None:

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import Packages
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, packages, rpm
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
@@ -22,7 +23,7 @@ KEY = "gpg-pubkey\t(none)\td42d0685-62589a51\t(none)\t(none)\t(none)\n"
 PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 
 
-def observed(tree: Tree, listing: str) -> dict[str, object]:
+def observed(tree: Tree, listing: str) -> Packages:
     tree.directory("/var/lib/rpm")
     return packages.observe(tree.host(FakePrograms({"rpm -": answer(listing)})))
 

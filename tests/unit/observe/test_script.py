@@ -15,7 +15,7 @@ from ansible.executor import module_common
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import script
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import script
 
 PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
 UTILITIES = "ansible_collections.gpuwright.node.plugins.module_utils"
@@ -28,7 +28,7 @@ def sources() -> dict[str, tuple[bool, str]]:
 
 def built(tmp_path: Path, options: dict[str, Any]) -> Any:
     """What Ansible makes of the script."""
-    path = tmp_path / "look.py"
+    path = tmp_path / "node_session.py"
     path.write_bytes(script.look())
     return module_common.modify_module(
         module_name="gpuwright.node.node_facts",
@@ -57,8 +57,15 @@ def look(tmp_path: Path, options: dict[str, Any], cwd: Path | None = None) -> di
 def test_it_has_every_utility_that_one_of_its_sources_imports() -> None:
     found = sources()
     for name, (_is_package, source) in found.items():
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(UTILITIES):
+        tree = ast.parse(source)
+        for_types = {
+            node
+            for guard in tree.body
+            if isinstance(guard, ast.If) and ast.unparse(guard.test) == "TYPE_CHECKING"
+            for node in guard.body
+        }
+        for node in ast.walk(tree):
+            if node not in for_types and isinstance(node, ast.ImportFrom) and (node.module or "").startswith(UTILITIES):
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     assert node.module in found, f"{name} imports {node.module}"
@@ -68,8 +75,8 @@ def test_it_has_every_utility_that_one_of_its_sources_imports() -> None:
 
 def test_it_has_no_source_that_only_the_controller_needs() -> None:
     names = {name.removeprefix(UTILITIES + ".") for name in sources()}
-    assert {"observe.machine", "host", "smi"} <= names
-    assert not {"private_apt", "fio_bench", "fetch"} & names
+    assert {"observe.machine", "base.host", "measure.smi"} <= names
+    assert not {"packages.private_apt", "measure.fio_bench", "packages.fetch"} & names
 
 
 def test_ansible_sends_it_as_it_is(tmp_path: Path) -> None:
@@ -103,3 +110,9 @@ def test_nothing_of_the_working_directory_or_the_environment_runs(
     monkeypatch.setenv("PYTHONPATH", str(planted))
     assert look(tmp_path, {"root": "/nowhere"}, cwd=planted)["failed"] is True
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_types_of_the_facts_are_no_part_of_it() -> None:
+    assert not {f"{UTILITIES}.{name}" for name in ("facts", "check", "seal", "index")} & set(sources())
+    text = "if TYPE_CHECKING:\n    from a import (\n        b,\n    )\n\n    from c import d\nfrom e import f\n"
+    assert script._FOR_TYPES.sub("", text) == "from e import f\n"

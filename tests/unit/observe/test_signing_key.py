@@ -75,4 +75,6 @@ def test_it_is_looked_for_only_under_secure_boot(secure: Tree) -> None:
     secure.file(variable, b"\x06\0\0\0\x00")
     assert system.boot(secure.host(), "debian")["signing_key"] is None
     secure.file(variable, b"\x06\0\0\0\x01")
-    assert system.boot(secure.host(), "debian")["signing_key"]["state"] == "not-enrolled"
+    found = system.boot(secure.host(), "debian")["signing_key"]
+    assert found is not None
+    assert found["state"] == "not-enrolled"

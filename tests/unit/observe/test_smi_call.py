@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 
-def ask(result: Result) -> tuple[dict[str, Any], Host]:
+def ask(result: Result) -> tuple[Any, Host]:
     host = Host(runner=FakePrograms({"nvidia-smi": result}))
     seen = driver.ask_smi(host, "/usr/bin/nvidia-smi")
     assert seen is not None

@@ -1,8 +1,12 @@
-"""Observations for the planner's tests: a bare node with two H100 on Debian 13, and what is true after each step."""
+"""Observations for the planner's tests: a bare node with two H100 on Debian 13, and what is true after each step.
+
+They are facts that a test may change to what no type allows, so that their type is Any.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 H100 = {
@@ -18,7 +22,7 @@ H100 = {
 DRIVER = "580.178.04"
 
 
-def bare(**changes: Any) -> dict[str, Any]:
+def bare(**changes: Any) -> Any:
     """A Debian 13 host with two H100 that nouveau holds, and nothing installed."""
     facts: dict[str, Any] = {
         "schema": 1,
@@ -37,8 +41,8 @@ def bare(**changes: Any) -> dict[str, Any]:
             "arch": "x86_64",
             "glibc": "2.41",
         },
-        "environment": {"kind": "bare", "detail": ""},
-        "boot": {"id": "boot-1", "efi": True, "secure_boot": False, "cmdline": ""},
+        "environment": {"kind": "bare", "detail": "", "systemd": True},
+        "boot": {"id": "boot-1", "efi": True, "secure_boot": False, "signing_key": None, "cmdline": ""},
         "kernel": {
             "running": "6.12.94+deb13-amd64",
             "next": "6.12.94+deb13-amd64",
@@ -48,18 +52,24 @@ def bare(**changes: Any) -> dict[str, Any]:
             "compiler": {"built_with": "gcc 14.2", "available": None},
             "loaded": {"nouveau": {"version": None}},
             "available": {},
+            "may_boot": {},
             "initramfs": {
                 "path": "/boot/initrd.img-6.12.94+deb13-amd64",
                 "tool": "update-initramfs",
                 "nouveau_inside": False,
                 "blacklist_inside": False,
+                "blacklist_current": False,
             },
         },
         "pci": {
             "gpus": [{**H100, "bus_id": f"00000000:{bus}:00.0"} for bus in ("18", "2A")],
             "nvswitches": [],
             "other_gpus": [],
+            "reserved": [],
+            "virtual_functions": 0,
             "nvlink5": False,
+            "network_adapters": [],
+            "vgpus": [],
         },
         "display": {"desktop": False, "nvidia_screens": []},
         "driver": {
@@ -71,8 +81,10 @@ def bare(**changes: Any) -> dict[str, Any]:
             "user_version": None,
             "libcuda": None,
             "nvidia_smi": None,
+            "image": None,
             "lock": {"set": [], "held": [], "excluded": None, "pins": {}, "would_move": None},
         },
+        "dkms": {"failed": [], "kernels": [], "boot_entries": {}},
         "smi": None,
         "cuda": {"toolkits": [], "cudnn": []},
         "containers": {
@@ -88,7 +100,7 @@ def bare(**changes: Any) -> dict[str, Any]:
             "containerd": {"version": None},
             "podman": {"version": None},
         },
-        "python": {"interpreters": [{"path": "/usr/bin/python3.13", "version": "3.13.5"}], "venv": True},
+        "python": {"interpreters": [{"path": "/usr/bin/python3.13", "version": "3.13.5", "venv": True}], "venv": True},
         "environments": {},
         "disks": [
             {
@@ -123,10 +135,12 @@ def bare(**changes: Any) -> dict[str, Any]:
             "installed": {},
         },
         "services": {},
+        "fabric": {"manager_stale": None, "modules_loaded": [], "modules_at_boot": [], "peermem_module": None},
         "sessions": {"display": False},
         "seals": {},
         "proof": None,
         "lock": None,
+        "history": {"drivers": [], "failed": []},
     }
     return merged(facts, changes)
 
@@ -152,13 +166,55 @@ def unseen() -> dict[str, Any]:
     }
 
 
-def merged(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def merged(facts: Any, changes: Mapping[str, Any]) -> Any:
     """A copy of the facts with some of them changed; dictionaries are merged, everything else is replaced."""
     result = copy.deepcopy(facts)
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both else copy.deepcopy(value)
     return result
+
+
+def smi(
+    *cards: dict[str, Any], rc: int = 0, cuda: str | None = "13.0", driver: str = DRIVER, **more: Any
+) -> dict[str, Any]:
+    """What nvidia-smi answers of these cards; each says what the test is about, and nothing else."""
+    silent = {"pci_bus_id": "", "uuid": None, "name": None, "virtualization_mode": None}
+    data: dict[str, Any] = {
+        "driver_version": driver,
+        "cuda_version": cuda,
+        "attached_gpus": len(cards),
+        "gpus": [{**silent, **card} for card in cards],
+        "notes": [],
+        "errors": {},
+    }
+    return {"rc": rc, "seconds": 0.1, "error": None, "data": data if rc == 0 else None, **more}
+
+
+def driver_stack(**changes: Any) -> Any:
+    """The driver's part of a stack."""
+    whole: dict[str, Any] = {
+        "branch": "580",
+        "version": None,
+        "modules": "open",
+        "source": "nvidia",
+        "packages": [],
+        "pin": {},
+        "kernel_module": "nvidia",
+        "adopted": False,
+    }
+    return {**whole, **changes}
+
+
+def index(**changes: Any) -> Any:
+    """What a package index answers that has nothing; of type Any, as the facts are."""
+    nothing: dict[str, Any] = {"download_bytes": 0, "disk_bytes": 0, "exchange": None, "packages": {}, "others": {}}
+    return {**nothing, "enabled": [], "install": [], "remove": [], "problems": [], **changes}
+
+
+def coming(name: str, version: str) -> Any:
+    """A package that a transaction installs."""
+    return {"name": name, "version": version, "from": None, "download_bytes": 1000, "installed_bytes": 5000}
 
 
 def locked(*names: str) -> dict[str, Any]:
@@ -173,7 +229,7 @@ def locked(*names: str) -> dict[str, Any]:
     }
 
 
-def provisioned(**changes: Any) -> dict[str, Any]:
+def provisioned(**changes: Any) -> Any:
     """The same host after a run: driver loaded, toolkits, Docker configured, the environment made. No seals yet."""
     kernel = "6.12.94+deb13-amd64"
     driver = dict.fromkeys(
@@ -220,7 +276,7 @@ def provisioned(**changes: Any) -> dict[str, Any]:
             },
         },
     }
-    facts["kernel"]["initramfs"]["blacklist_inside"] = True
+    facts["kernel"]["initramfs"] |= {"blacklist_inside": True, "blacklist_current": True}
     facts["driver"] |= {
         "owner": "packages",
         "source": "nvidia",

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import versions
-from ansible_collections.gpuwright.node.plugins.module_utils.dnf_question import continues
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner
+from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.dnf_question import continues
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft
 from tests.sim import rpm
 
 _PLAN = Path(rpm.__file__).parent / "packages-rpm.yaml"
@@ -143,7 +143,7 @@ class Transaction:
         return None
 
 
-def answer(drafted: planner.Draft, every: Sequence[Package], there: Sequence[Package]) -> dict[str, Any]:
+def answer(drafted: Draft, every: Sequence[Package], there: Sequence[Package]) -> Any:
     """What the module package_index answers for a draft."""
     transaction = Transaction(every, there, drafted.keep)
     names = [item.partition("=")[0] for item in drafted.packages]
@@ -152,6 +152,7 @@ def answer(drafted: planner.Draft, every: Sequence[Package], there: Sequence[Pac
     return {
         "packages": {name: {"candidate": found[0], "versions": found} for name, found in known.items() if found},
         "others": {},
+        "exchange": None,
         "install": [
             {
                 "name": package.full if package.full in names else package.name,

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import availability, planner
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.demand import continues
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import availability, index_query
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
@@ -17,7 +20,7 @@ from tests.unit.plan.test_planner import request
 V100 = "1db6"
 
 
-def facts_of(device: str | None = None, system: str = "debian-13", **changes: Any) -> dict[str, Any]:
+def facts_of(device: str | None = None, system: str = "debian-13", **changes: Any) -> Any:
     facts = nodes.bare(**changes)
     facts["os"]["id"], facts["os"]["version"] = system.split("-")
     if system != "debian-13":
@@ -28,51 +31,44 @@ def facts_of(device: str | None = None, system: str = "debian-13", **changes: An
     return facts
 
 
-def drafted(*wants: str, facts: dict[str, Any] | None = None, **changes: Any) -> planner.Draft:
-    made = planner.draft(facts or nodes.bare(), Wish.from_wants(wants), load_rules(), request(**changes))
-    assert isinstance(made, planner.Draft), made["conflicts"] or made["error"]
+def drafted(*wants: str, facts: Any | None = None, **changes: Any) -> Draft:
+    made = make_draft(facts or nodes.bare(), Wish.from_wants(wants), load_rules(), request(**changes))
+    assert isinstance(made, Draft), made["conflicts"] or made["error"]
     return made
 
 
-def index(
-    draft: planner.Draft, there: dict[str, list[str]], others: dict[str, list[str]] | None = None
-) -> dict[str, Any]:
+def index(draft: Draft, there: dict[str, list[str]], others: dict[str, list[str]] | None = None) -> Any:
     """An index: ``there`` has the versions of some packages, newest first, every other one is there as it is wished."""
     starts = {name: start for demand in _demands(draft) for name, start in demand.items()}
     rows = {}
     for name in draft.packages:
         versions = there.get(name, [starts.get(name) or "1-1"])
-        held = [
-            each for each in versions if nvidia_driver.continues(each, draft.keep.get(name, draft.keep.get("/./", "")))
-        ]
+        held = [each for each in versions if continues(each, draft.keep.get(name, draft.keep.get("/./", "")))]
         candidate = next(iter(held or versions), None)
         rows[name] = {"candidate": candidate, "versions": versions}
     lost = [name for name, row in rows.items() if row["candidate"] is None]
     text = "no repository offers the package {0}"
     problems = [{"kind": "no-such-package", "text": text.format(name), "remedy": "-", "package": name} for name in lost]
-    return {
-        "packages": {name: row for name, row in rows.items() if row["candidate"]},
-        "others": others or {},
-        "install": [],
-        "problems": problems,
-    }
+    there_now = {name: row for name, row in rows.items() if row["candidate"]}
+    return nodes.index(packages=there_now, others=others or {}, problems=problems)
 
 
-def _demands(draft: planner.Draft) -> list[dict[str, str]]:
+def _demands(draft: Draft) -> list[dict[str, str]]:
     """A version that will do, by package."""
     stack = draft.context.stack
     exact = {
         name: start.replace("[.-]", "-1").replace("*", "").replace(".?", ".9")
         for name, start in cuda.version_prefixes(stack).items()
     }
-    driver = stack.get("driver") or {}
+    driver: Any = stack.get("driver") or {}
     build = f"{driver.get('version') or str(driver.get('branch')) + '.99.01'}-1"
     ours = dict.fromkeys(nvidia_driver.versioned_packages(driver), build) if driver else {}
-    return [exact, ours, dict.fromkeys((stack.get("container_toolkit") or {}).get("packages", ()), "1.20.0-1")]
+    toolkit: Any = stack.get("container_toolkit") or {}
+    return [exact, ours, dict.fromkeys(toolkit.get("packages", ()), "1.20.0-1")]
 
 
-def refused(draft: planner.Draft, answer: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(planner.finish(draft, answer)["refusals"])
+def refused(draft: Draft, answer: Any) -> list[Any]:
+    return list(finish(draft, answer)["refusals"])
 
 
 # --- a version that was asked for -------------------------------------------------------------------------------------
@@ -83,7 +79,7 @@ def test_what_the_index_has_is_not_refused() -> None:
         "driver=580.126.20", "cuda=13.0.3", "cudnn=9.24.0.43", "nccl=2.30.7", "tensorrt", "container-toolkit"
     )
     answer = index(draft, {})
-    assert planner.absent(draft, answer) == {}
+    assert index_query.absent(draft, answer) == {}
     assert refused(draft, answer) == []
 
 
@@ -92,7 +88,7 @@ def test_a_driver_build_that_the_index_lacks_is_one_refusal_with_the_builds_that
     newer = ["595.112.07-1", "580.178.04-1", "580.126.20-1"]
     names = [name for name in draft.packages if name.startswith(("nvidia-driver-cuda", "nvidia-kernel"))]
     answer = index(draft, {**dict.fromkeys(names, newer), "nvidia-driver-pinning-580.95.05": []})
-    assert planner.absent(draft, answer) == {}
+    assert index_query.absent(draft, answer) == {}
     (row,) = refused(draft, answer)
     assert row["rule"] == "index-version"
     assert row["text"] == (
@@ -116,9 +112,9 @@ def test_a_toolkit_of_which_the_index_has_nothing_is_a_conflict_that_lists_the_t
         "cuda-toolkit-13-2": ["13.2.2-1"],
         "nvidia-driver-cuda-570": ["570.1-1"],
     }
-    lacking = planner.absent(draft, index(draft, {"cuda-toolkit-13-0": []}, others))
+    lacking = index_query.absent(draft, index(draft, {"cuda-toolkit-13-0": []}, others))
     assert lacking == {"cuda=13.0": ["13.2.2", "13.1.1", "13.1.0"]}
-    ended = planner.draft(nodes.bare(), Wish.from_wants(["cuda=13.0.3"]), load_rules(), request(absent=lacking))
+    ended = make_draft(nodes.bare(), Wish.from_wants(["cuda=13.0.3"]), load_rules(), request(absent=lacking))
     assert isinstance(ended, dict)
     (row,) = ended["conflicts"]
     assert row["rule"] == "cuda.absent"
@@ -176,8 +172,8 @@ def test_an_older_container_toolkit_than_the_rules_allow_is_refused_with_what_is
 def test_an_index_that_could_not_be_read_lacks_nothing() -> None:
     draft = drafted("driver=580.95.05", "cuda")
     lost = {"kind": "unreachable", "text": "http://mirror could not be reached", "remedy": "check the network"}
-    answer = {"packages": {}, "install": [], "problems": [lost]}
-    assert planner.absent(draft, answer) == {}
+    answer = nodes.index(problems=[lost])
+    assert index_query.absent(draft, answer) == {}
     assert [row["rule"] for row in refused(draft, answer)] == ["index-unreachable"]
 
 
@@ -189,16 +185,16 @@ def test_an_open_branch_that_the_index_lacks_gives_way_to_the_next_best() -> Non
     newer = {
         name: ["595.112.07-1"] for name in draft.packages if name.startswith(("nvidia-driver-cuda", "nvidia-kernel"))
     }
-    lacking = planner.absent(draft, index(draft, {**newer, "nvidia-driver-pinning-580": []}))
+    lacking = index_query.absent(draft, index(draft, {**newer, "nvidia-driver-pinning-580": []}))
     assert lacking == {"driver=580": ["595.112.07"]}
     again = drafted("driver", absent=lacking)
     assert again.context.stack["driver"]["branch"] == "595"
-    assert planner.finish(again, None)["absent"] == lacking
+    assert finish(again, None)["absent"] == lacking
 
 
 def test_a_branch_that_was_asked_for_and_is_not_there_is_a_conflict_that_lists_what_is() -> None:
     lacking = {"driver=580": ["595.112.07", "590.48.01"]}
-    ended = planner.draft(nodes.bare(), Wish.from_wants(["driver=580"]), load_rules(), request(absent=lacking))
+    ended = make_draft(nodes.bare(), Wish.from_wants(["driver=580"]), load_rules(), request(absent=lacking))
     assert isinstance(ended, dict)
     told = {row["rule"]: row["text"] for row in ended["conflicts"]}
     assert "no packages of driver branch 580; it has 595.112.07, 590.48.01" in told["driver.absent"]
@@ -210,17 +206,17 @@ def test_an_older_cudnn_does_where_the_last_one_that_serves_is_not_there() -> No
     draft = drafted(*wants, facts=facts)
     assert draft.context.stack["cudnn"]["version"] == "9.10.2.21"
     there = {name: ["9.28.0.42-1", "9.8.0.87-1", "9.5.1.17-1"] for name in draft.packages if "cudnn" in name}
-    lacking = planner.absent(draft, index(draft, there))
+    lacking = index_query.absent(draft, index(draft, there))
     assert lacking == {"cudnn=9.10.2.21": ["9.28.0.42", "9.8.0.87", "9.5.1.17"]}
     again = drafted(*wants, facts=facts, absent=lacking)
     assert again.context.stack["cudnn"]["version"] == "9.8.0.87"
-    assert planner.absent(again, index(again, there)) == {}
+    assert index_query.absent(again, index(again, there)) == {}
 
 
 def test_no_cudnn_that_serves_is_a_conflict_that_lists_what_is_there() -> None:
     lacking = {"cudnn=9.10.2.21": ["9.28.0.42"]}
     wants = Wish.from_wants(["cuda=12.8", "cudnn"])
-    ended = planner.draft(facts_of(V100, "ubuntu-24.04"), wants, load_rules(), request(absent=lacking))
+    ended = make_draft(facts_of(V100, "ubuntu-24.04"), wants, load_rules(), request(absent=lacking))
     assert isinstance(ended, dict)
     told = {row["rule"]: row["text"] for row in ended["conflicts"]}
     assert "it has 9.28.0.42" in told["cudnn.absent"]
@@ -231,7 +227,7 @@ def test_after_an_apply_what_the_index_lacked_is_still_lacking() -> None:
     lacking = {"cuda=13.0": ["12.9.1"]}
     facts = facts_of(system="ubuntu-24.04")
     planned = drafted("cuda", facts=facts, absent=lacking)
-    applied = planner.finish(planned, None)
+    applied = finish(planned, None)
     again = drafted("cuda", facts=facts, applied=applied["stack"], absent=applied["absent"])
     assert again.context.stack["cuda"] == planned.context.stack["cuda"]
     assert again.context.stack["cuda"][0]["version"] != "13.0"
@@ -245,7 +241,7 @@ def test_the_index_is_asked_for_what_else_there_may_be_under_other_names() -> No
     assert {"cuda-toolkit-12-8", "cuda-toolkit-13-1", "libnvidia-compute-570", "libnvidia-compute"} <= set(ubuntu)
     assert not [name for name in drafted("container-toolkit").also if name.startswith("cuda-toolkit")]
     # A driver that is adopted stays: nothing else is looked for.
-    assert availability.also({"driver": {"adopted": True}}, load_rules()) == []
+    assert availability.also({"driver": nodes.driver_stack(adopted=True)}, load_rules()) == []
 
 
 # --- what is installed in another version -----------------------------------------------------------------------------
@@ -283,22 +279,22 @@ def test_packages_beside_the_driver_do_not_have_its_version() -> None:
         "nvlsm",
         "infiniband-diags",
     ]
-    stack = {"source": "nvidia", "packages": names, "version": None}
+    stack: Any = {"source": "nvidia", "packages": names, "version": None}
     assert nvidia_driver.versioned_packages(stack) == ["nvidia-driver-cuda", "nvidia-fabricmanager"]
 
 
 # --- sources of somebody else ---------------------------------------------------------------------------------------------
 
 
-def silent(name: str, **more: Any) -> dict[str, Any]:
+def silent(name: str, **more: Any) -> Any:
     row = {"kind": "unreachable", "repository": None, "text": f"{name} does not answer", "remedy": "x", "package": None}
     return {**row, "needed": False, "source": name, **more}
 
 
 def test_a_source_that_is_not_needed_is_a_warning_and_left_out_of_what_dnf_does() -> None:
     draft = drafted("driver=580.126.20")
-    answer = {**index(draft, {}), "problems": [silent("b"), silent("a", kind="timeout"), silent("", source=None)]}
-    plan = planner.finish(draft, answer)
+    answer = index(draft, {}) | {"problems": [silent("b"), silent("a", kind="timeout"), silent("", source=None)]}
+    plan = finish(draft, answer)
     assert plan["refusals"] == []
     assert plan["left_out"] == ["a", "b"]
     assert plan["versions_verified"]
@@ -307,7 +303,7 @@ def test_a_source_that_is_not_needed_is_a_warning_and_left_out_of_what_dnf_does(
 
 def test_a_source_that_is_needed_is_refused_and_stays() -> None:
     draft = drafted("driver=580.126.20")
-    plan = planner.finish(draft, {**index(draft, {}), "problems": [silent("a", needed=True)]})
+    plan = finish(draft, index(draft, {}) | {"problems": [silent("a", needed=True)]})
     assert [row["rule"] for row in plan["refusals"]] == ["index-unreachable"]
     assert plan["left_out"] == []
 
@@ -323,7 +319,7 @@ OWN = {
 }
 
 
-def of_the_distribution(*wants: str) -> planner.Draft:
+def of_the_distribution(*wants: str) -> Draft:
     return drafted("driver-source=distro", *wants, facts=facts_of(system="ubuntu-24.04"))
 
 
@@ -336,16 +332,16 @@ def test_the_distributions_own_branch_is_taken_as_it_is() -> None:
             {"name": "nvidia-settings", "version": "510.47.03-0ubuntu4", "bytes": 1},
         ]
     }
-    assert planner.absent(draft, answer) == {}
+    assert index_query.absent(draft, answer) == {}
     assert refused(draft, answer) == []
 
 
 def test_packages_of_another_version_under_the_branchs_name_are_no_packages_of_it() -> None:
     draft = of_the_distribution("driver=580")
     moved = {"nvidia-utils-580-server": ["635.20-0ubuntu0.24.04.1"]}
-    lacking = planner.absent(draft, index(draft, OWN | moved))
+    lacking = index_query.absent(draft, index(draft, OWN | moved))
     assert lacking == {"driver=580": ["nvidia-utils-580-server 635.20-0ubuntu0.24.04.1"]}
-    again = planner.draft(
+    again = make_draft(
         draft.context.facts, draft.wish, load_rules(), request(absent={key: tuple(row) for key, row in lacking.items()})
     )
     assert isinstance(again, dict)
@@ -357,7 +353,7 @@ def test_packages_of_another_version_under_the_branchs_name_are_no_packages_of_i
 def test_empty_packages_are_told_by_those_of_another_branch_that_they_bring() -> None:
     draft = of_the_distribution("driver=580")
     brought = [{"name": "nvidia-utils-635-server", "version": "635.20-0ubuntu0.24.04.1", "bytes": 1}]
-    lacking = planner.absent(draft, index(draft, OWN) | {"install": brought})
+    lacking = index_query.absent(draft, index(draft, OWN) | {"install": brought})
     assert lacking == {"driver=580": ["nvidia-utils-635-server 635.20-0ubuntu0.24.04.1"]}
 
 

@@ -6,21 +6,23 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.demand import continues
 from tests.unit.plan.nodes import bare
 
-NCCL = {"version": None, "packages": ["libnccl2", "libnccl-dev"], "cuda": "12"}
-COMPAT = {"version": "13.0", "package": "cuda-compat-13-0", "path": "/usr/local/cuda-13.0/compat"}
+NCCL: Any = {"version": None, "packages": ["libnccl2", "libnccl-dev"], "cuda": "12"}
+COMPAT: Any = {"version": "13.0", "package": "cuda-compat-13-0", "path": "/usr/local/cuda-13.0/compat"}
 
 
 def context(installed: dict[str, str], **stack: Any) -> Context:
     facts = bare()
     facts["packages"]["installed"] = installed
-    return Context(facts=facts, stack={"repositories": [], **stack})
+    whole: Any = {"repositories": [], **stack}
+    return Context(facts=facts, stack=whole)
 
 
 @pytest.mark.parametrize("part", [{"nccl": NCCL}, {"tensorrt": NCCL}, {"cuda_compat": COMPAT}])
-def test_each_of_them_alone_makes_the_component_wanted(part: dict[str, Any]) -> None:
+def test_each_of_them_alone_makes_the_component_wanted(part: Any) -> None:
     assert cuda.wanted(context({}, **part))
     assert not cuda.wanted(context({}))
 
@@ -31,6 +33,16 @@ def test_what_is_missing_is_found_and_installed() -> None:
         ("install", ["libnccl-dev"]),
         ("install", ["cuda-compat-13-0"]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("there", "told"), [([], None), (["12.9.1"], "12.9.1"), (["12.8.1", "12.9.1"], "12.8.1, 12.9.1")]
+)
+def test_a_toolkit_that_comes_is_told_with_those_that_are_there(there: list[str], told: str | None) -> None:
+    seen = context({}, cuda=[{"version": "13.0.3", "packages": ["cuda-toolkit-13-0"]}])
+    seen.facts["cuda"]["toolkits"] = [{"path": "/usr/local/cuda", "version": version} for version in there]
+    (finding,) = cuda.findings(seen)
+    assert (finding.action, finding.before, finding.after) == ("install", told, "13.0.3")
 
 
 def test_a_library_built_for_another_cuda_is_exchanged_with_all_its_packages() -> None:
@@ -57,5 +69,5 @@ def test_the_seal_covers_every_package_of_them() -> None:
 
 def test_a_sealed_library_for_the_same_cuda_goes_on_being_the_wished_one() -> None:
     (start,) = set(cuda.version_prefixes({"nccl": NCCL}).values())
-    assert nvidia_driver.continues("2.29.3-1+cuda12.9", start)
-    assert not nvidia_driver.continues("2.30.7-1+cuda13.2", start)
+    assert continues("2.29.3-1+cuda12.9", start)
+    assert not continues("2.30.7-1+cuda13.2", start)

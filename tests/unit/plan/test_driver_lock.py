@@ -6,25 +6,31 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import drift, driver_lock, judge
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverPin
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
+    version_hold,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift, judge
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Stack
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan, proven
 
-HOLDS = {"package": "nvidia-driver-pinning-580", "hold": ["nvidia-driver-cuda"]}
-KERNEL: dict[str, Any] = {"hold": []}
+HOLDS: DriverPin = {"package": "nvidia-driver-pinning-580", "hold": ["nvidia-driver-cuda"]}
+KERNEL: DriverPin = {"hold": []}
 SET = ("nvidia-driver-cuda", "nvidia-kernel-open-dkms")
 #: The pin of a branch has a version of its own, which an upgrade of everything would move: it is held with the set.
 BRANCH_PIN = "nvidia-driver-pinning-580"
 FILE = "/etc/apt/apt.conf.d/52gpuwright-nvidia-driver"
 
 
-def facts_with(**lock: Any) -> dict[str, Any]:
+def facts_with(**lock: Any) -> Any:
     return nodes.provisioned(driver={"lock": lock})
 
 
 def test_a_whole_lock_has_no_differences() -> None:
-    assert driver_lock.differences(nodes.provisioned(), {"pin": HOLDS}) == []
+    assert version_hold.differences(nodes.provisioned(), HOLDS) == []
 
 
 @pytest.mark.parametrize(
@@ -35,38 +41,38 @@ def test_a_whole_lock_has_no_differences() -> None:
     ],
 )
 def test_each_kind_of_lock_takes_back_what_another_left(
-    pin: dict[str, Any], kind: str, holds: tuple[str, ...], release: tuple[str, ...], excluded: int
+    pin: DriverPin, kind: str, holds: tuple[str, ...], release: tuple[str, ...], excluded: int
 ) -> None:
-    lock = driver_lock.of(nodes.provisioned(), {"pin": pin})
+    lock = version_hold.of(nodes.provisioned(), pin)
     assert (lock.kind, lock.holds, lock.release, len(lock.excluded)) == (kind, holds, release, excluded)
 
 
 def test_every_package_of_the_set_has_to_be_held_not_only_the_named_ones() -> None:
     facts = facts_with(set=[*SET, "libcuda1", "libnvidia-ml1"])
-    reasons = driver_lock.differences(facts, {"pin": HOLDS})
+    reasons = version_hold.differences(facts, HOLDS)
     assert reasons[0] == "not held against unattended upgrades: libcuda1, libnvidia-ml1"
     assert reasons[1] == f"{FILE} names other packages than those of the set"
 
 
 def test_on_dnf_every_package_of_the_set_has_to_be_locked_too() -> None:
     facts = nodes.merged(facts_with(set=[*SET, "libnvidia-ml"], held=[], pins={}), {"packages": {"manager": "dnf"}})
-    stack = {"pin": {"hold": ["nvidia-driver-cuda"], "stream": "nvidia-driver:580-open"}}
-    assert driver_lock.of(facts, stack).holds == (*SET, "libnvidia-ml")
-    assert driver_lock.differences(facts, stack) == ["not held against unattended upgrades: libnvidia-ml"]
-    assert driver_lock.of(facts, {"pin": KERNEL}).holds == ()
+    pin: DriverPin = {"hold": ["nvidia-driver-cuda"], "stream": "nvidia-driver:580-open"}
+    assert version_hold.of(facts, pin).holds == (*SET, "libnvidia-ml")
+    assert version_hold.differences(facts, pin) == ["not held against unattended upgrades: libnvidia-ml"]
+    assert version_hold.of(facts, KERNEL).holds == ()
 
 
 def test_a_missing_exclusion_and_a_missing_pin_file_are_named() -> None:
     path = "/etc/apt/preferences.d/nvidia-driver-pinning-580"
     facts = facts_with(excluded=None, pins={HOLDS["package"]: {"files": [path], "missing": [path]}})
-    assert driver_lock.differences(facts, {"pin": HOLDS}) == [
+    assert version_hold.differences(facts, HOLDS) == [
         f"{FILE}, which keeps unattended upgrades from the set, is missing",
         f"{path}, the pin of nvidia-driver-pinning-580, is gone",
     ]
 
 
 def test_patterns_are_anchored_and_exact() -> None:
-    assert driver_lock.pattern("nvidia-firmware-580-580.126.20") == r"^nvidia-firmware-580-580\.126\.20$"
+    assert version_hold.pattern("nvidia-firmware-580-580.126.20") == r"^nvidia-firmware-580-580\.126\.20$"
 
 
 def test_the_plan_mends_a_broken_lock_and_the_seal_covers_it() -> None:
@@ -80,7 +86,7 @@ def test_the_plan_mends_a_broken_lock_and_the_seal_covers_it() -> None:
     ]
     assert changes[0]["reason"] == "not held against unattended upgrades: nvidia-kernel-open-dkms"
     stack = plan(facts)["stack"]
-    manages = COMPONENTS["nvidia_driver"].manages(Context(facts=facts_with(set=[*SET, "libcuda1"]), stack=stack))
+    manages = COMPONENTS["nvidia_driver"].sealed(Context(facts=facts_with(set=[*SET, "libcuda1"]), stack=stack))
     assert "libcuda1" in manages.packages
     assert {FILE, "/etc/apt/preferences.d/nvidia-driver-pinning-580"} <= set(manages.files)
 
@@ -99,8 +105,8 @@ def test_a_package_that_was_moved_goes_back_although_it_lost_its_hold_too() -> N
     assert changes[0]["packages"], changes
 
 
-def lock_check(facts: dict[str, Any], **driver: Any) -> dict[str, Any]:
-    stack = {"driver": {"branch": "580", "adopted": False, "pin": HOLDS, **driver}}
+def lock_check(facts: Any, **driver: Any) -> Check:
+    stack: Stack = {"driver": nodes.driver_stack(**{"pin": HOLDS, **driver})}
     (check,) = [each for each in judge.judge(facts, stack) if each["id"] == "driver.lock"]
     return check
 
@@ -109,7 +115,7 @@ def test_the_doctor_judges_the_lock() -> None:
     assert lock_check(nodes.provisioned())["status"] == "pass"
     broken = lock_check(facts_with(excluded=None))
     assert (broken["status"], broken["measured"], broken["expected"]) == ("fail", "broken", "holds")
-    assert "gpuwright up" in broken["remedy"]
+    assert "gpuwright up" in str(broken["remedy"])
     assert lock_check(nodes.provisioned(), adopted=True)["status"] == "skip"
     assert lock_check(nodes.bare())["status"] == "skip"
 
@@ -129,11 +135,11 @@ def test_an_apt_that_did_not_answer_is_incomplete() -> None:
 # --- drift ------------------------------------------------------------------------------------------------------------
 
 
-def told(facts: dict[str, Any]) -> dict[str, Any]:
+def told(facts: Any) -> Any:
     return drift.status(facts, plan(facts, verb="status"))
 
 
-def sealed() -> dict[str, Any]:
+def sealed() -> Any:
     """A proven node whose seal knows the versions of its packages."""
     facts = proven(nodes.provisioned())
     facts["seals"]["nvidia_driver"] |= {

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import index_of, request, wish
@@ -20,21 +22,21 @@ FILE = {
 MODULE = {"version": nodes.DRIVER, "license": "Dual MIT/GPL", "signer": None, "name": "nvidia", "path": "/nvidia.ko"}
 
 
-def plan(facts: dict[str, Any], **variables: Any) -> dict[str, Any]:
-    drafted = planner.draft(facts, wish(**variables), load_rules(), request())
+def plan(facts: Any, **variables: Any) -> Any:
+    drafted = make_draft(facts, wish(**variables), load_rules(), request())
     if isinstance(drafted, dict):
         return drafted
-    return planner.finish(drafted, index_of(drafted))
+    return finish(drafted, index_of(drafted))
 
 
-def of_driver(facts: dict[str, Any], **variables: Any) -> list[dict[str, Any]]:
+def of_driver(facts: Any, **variables: Any) -> list[Any]:
     """The driver's changes."""
     planned = plan(facts, **variables)
-    assert planned["ok"], planner.why_not(planned)
+    assert planned["ok"], document.why_not(planned)
     return [change for change in planned["changes"] if change["component"] == "nvidia_driver"]
 
 
-def with_file(version: str = nodes.DRIVER, licence: str = "Dual MIT/GPL") -> dict[str, Any]:
+def with_file(version: str = nodes.DRIVER, licence: str = "Dual MIT/GPL") -> Any:
     """A node on which NVIDIA's installer put a driver of this version."""
     facts = nodes.bare(
         driver={"owner": "runfile", "source": "runfile", "user_version": version, "loaded_version": version}
@@ -84,7 +86,7 @@ def test_a_file_that_is_there_is_only_sealed() -> None:
         ),
     ],
 )
-def test_another_build_or_flavour_runs_the_file_again(facts: dict[str, Any], action: str, reason: str) -> None:
+def test_another_build_or_flavour_runs_the_file_again(facts: Any, action: str, reason: str) -> None:
     facts["seals"] = {
         "nvidia_driver": {
             "state": "good",
@@ -131,7 +133,7 @@ def test_a_driver_that_another_looks_after_is_adopted_and_nothing_of_it_is_seale
 def test_a_source_in_the_way_is_a_change_with_its_backup() -> None:
     facts = nodes.bare()
     rules = load_rules()
-    drafted = planner.draft(facts, wish(), rules, request())
+    drafted = make_draft(facts, wish(), rules, request())
     assert not isinstance(drafted, dict)
     uri = next(row["uris"][0] for row in drafted.context.stack["repositories"] if row["name"] == "nvidia-cuda")
     old = {"types": ["deb"], "uris": [uri], "suites": ["/"], "components": [], "signed_by": None, "enabled": True}
@@ -152,7 +154,7 @@ def test_a_source_in_the_way_is_a_change_with_its_backup() -> None:
 # --- signed modules that lag ------------------------------------------------------------------------------------------
 
 
-def ubuntu() -> dict[str, Any]:
+def ubuntu() -> Any:
     kernel = "6.8.0-134-generic"
     facts = nodes.bare(
         os={"id": "ubuntu", "version": "24.04", "codename": "noble", "glibc": "2.39", "name": "Ubuntu 24.04"},
@@ -165,7 +167,7 @@ def ubuntu() -> dict[str, Any]:
 
 @pytest.mark.parametrize("published", [True, False])
 def test_a_kernel_whose_signed_module_is_not_there_yet_is_refused(published: bool) -> None:
-    drafted = planner.draft(ubuntu(), wish(nvidia_driver_branch="580"), load_rules(), request())
+    drafted = make_draft(ubuntu(), wish(nvidia_driver_branch="580"), load_rules(), request())
     assert not isinstance(drafted, dict)
     package = "linux-modules-nvidia-580-server-open-6.8.0-134-generic"
     assert package in drafted.packages
@@ -173,11 +175,11 @@ def test_a_kernel_whose_signed_module_is_not_there_yet_is_refused(published: boo
     if not published:
         index["packages"][package] = {"candidate": None, "versions": []}
         index["problems"] = [{"kind": "no-such-package", "text": f"no {package}", "remedy": "-", "package": package}]
-        assert planner.absent(drafted, index) == {}
-    planned = planner.finish(drafted, index)
+        assert index_query.absent(drafted, index) == {}
+    planned = finish(drafted, index)
     refused = [row for row in planned["refusals"] if row["rule"] == "signed-module-behind"]
     assert bool(refused) is not published
     if refused:
         assert package in refused[0]["text"]
-        assert "driver-source=nvidia" in refused[0]["remedy"]
+        assert "driver-source=nvidia" in str(refused[0]["remedy"])
         assert [row["rule"] for row in planned["refusals"]] == ["signed-module-behind"]

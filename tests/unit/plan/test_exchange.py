@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import sealing
-from ansible_collections.gpuwright.node.plugins.module_utils.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import exchange, planner, way_back
+from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
+from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
+    exchange,
+    rollback,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import index_of, request, wish
@@ -34,9 +40,7 @@ NEW = dict.fromkeys(
 )
 
 
-def ubuntu(
-    packages: dict[str, str], source: str | None = "distro", mark: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def ubuntu(packages: dict[str, str], source: str | None = "distro", mark: Any = None) -> Any:
     """A server with Ubuntu 24.04 and these packages of a driver. ``mark``: the stack in a mark that a run left."""
     facts = nodes.provisioned(
         os={"id": "ubuntu", "version": "24.04", "codename": "noble", "name": "Ubuntu 24.04", "glibc": "2.39"},
@@ -61,14 +65,14 @@ def ubuntu(
     return facts
 
 
-def drafted(facts: dict[str, Any], verb: str = "up", **variables: Any) -> planner.Draft:
+def drafted(facts: Any, verb: str = "up", **variables: Any) -> Draft:
     variables = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": "595", **variables}
-    found = planner.draft(facts, wish(**variables), load_rules(), request(verb=verb))
-    assert isinstance(found, planner.Draft), planner.why_not(found)
+    found = make_draft(facts, wish(**variables), load_rules(), request(verb=verb))
+    assert isinstance(found, Draft), document.why_not(found)
     return found
 
 
-def answered(draft: planner.Draft, comes: dict[str, str], *more: str) -> dict[str, Any]:
+def answered(draft: Draft, comes: dict[str, str], *more: str) -> Any:
     """What the index answers where these come; ``more`` are packages that apt would remove besides."""
     leaves = sorted(set(draft.replaced) - set(comes))
     versions = {name.replace("-", "_"): "595.112.07-1ubuntu1" for name in draft.packages}
@@ -78,12 +82,12 @@ def answered(draft: planner.Draft, comes: dict[str, str], *more: str) -> dict[st
 def test_the_whole_old_set_gives_way_and_what_serves_any_driver_stays() -> None:
     draft = drafted(ubuntu({**OLD, **BESIDE}))
     assert draft.replaced == OLD
-    planned = planner.finish(draft, answered(draft, NEW))
-    assert planned["ok"], planner.why_not(planned)
+    planned = finish(draft, answered(draft, NEW))
+    assert planned["ok"], document.why_not(planned)
     (change,) = [each for each in planned["changes"] if each["leaves"]]
     assert change["leaves"] == sorted(OLD)
     assert "leaves branch 580 for 595" in change["reason"]
-    assert "leaves libnvidia-compute-580-server:i386" in planner.describe(planned)
+    assert "leaves libnvidia-compute-580-server:i386" in document.describe(planned)
     assert planned["exchange"] == {"comes": NEW, "leaves": sorted(OLD)}
 
 
@@ -116,63 +120,77 @@ def test_a_branch_whose_packages_have_the_same_names_does_not() -> None:
 
 def test_the_same_source_is_no_exchange() -> None:
     assert drafted(ubuntu(OLD), nvidia_driver_source="distro", nvidia_driver_branch="580").replaced == {}
-    assert exchange.addresses({"driver": {"source": "distro"}, "repositories": []}) == []
+    assert exchange.addresses({"driver": nodes.driver_stack(source="distro"), "repositories": []}) == []
 
 
 def test_a_package_whose_version_is_a_date_is_of_no_other_branch() -> None:
     """Debian's nvidia-kernel-common, beside a set of which a part is missing yet."""
-    wished = {"adopted": False, "source": "distro", "branch": "580", "packages": [*OLD, "libnvidia-encode1-580-server"]}
+    wished: Any = {
+        "adopted": False,
+        "source": "distro",
+        "branch": "580",
+        "packages": [*OLD, "libnvidia-encode1-580-server"],
+    }
     there = {**OLD, "nvidia-kernel-common": "20240109+1"}
     assert exchange.replaced(ubuntu(there), wished) == {}
-    assert exchange.replaced(ubuntu(there), {**wished, "branch": "550"})
+    wished["branch"] = "550"
+    assert exchange.replaced(ubuntu(there), wished)
 
 
 def test_packages_of_others_that_would_go_too_stop_it() -> None:
     draft = drafted(ubuntu(OLD))
-    planned = planner.finish(draft, answered(draft, NEW, "ollama"))
+    planned = finish(draft, answered(draft, NEW, "ollama"))
     (refusal,) = [each for each in planned["refusals"] if each["rule"] == "driver.exchange"]
     assert "would take ollama away" in refusal["text"]
 
 
 def test_what_dpkgs_journal_has_out_already_is_nobody_elses() -> None:
-    mark = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
+    mark: Any = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
     gone = "libnvidia-cfg1-580-server"
     draft = drafted(ubuntu({name: each for name, each in OLD.items() if name != gone}, "distro", mark))
-    planned = planner.finish(draft, answered(draft, NEW, gone))
-    assert planned["ok"], planner.why_not(planned)
+    planned = finish(draft, answered(draft, NEW, gone))
+    assert planned["ok"], document.why_not(planned)
 
 
 def test_nothing_is_taken_out_where_the_index_does_not_say_what_comes() -> None:
     draft = drafted(ubuntu(OLD))
-    planned = planner.finish(draft, index_of(draft) | {"exchange": None})
+    planned = finish(draft, index_of(draft) | {"exchange": None})
     assert "driver.exchange" in {each["rule"] for each in planned["refusals"]}
+
+
+@pytest.mark.parametrize("verb", ["doctor", "validate"])
+def test_who_only_looks_is_not_refused_an_exchange(verb: str) -> None:
+    """The index is not asked for it either."""
+    draft = drafted(ubuntu(OLD), verb)
+    assert draft.replaced == OLD
+    assert "driver.exchange" not in {each["rule"] for each in finish(draft, None)["refusals"]}
 
 
 def test_a_run_leaves_the_old_set_in_its_mark_and_no_version_to_return_to() -> None:
     draft = drafted(ubuntu(OLD))
-    begin = planner.finish(draft, answered(draft, NEW))["begin"]["nvidia_driver"]
+    begin: Any = finish(draft, answered(draft, NEW))["begin"]["nvidia_driver"]
     assert begin["stack"]["replaces"] == OLD
     assert sealing.begun("nvidia_driver", begin, {"packages": OLD})["packages"] == {}
-    assert sealing.begun("nvidia_driver", {"stack": {}}, {"packages": OLD})["packages"] == OLD
+    assert sealing.begun("nvidia_driver", begin | {"stack": {}}, {"packages": OLD})["packages"] == OLD
 
 
 @pytest.mark.parametrize("left", [{}, {"libnvidia-cfg1-580-server": _UBUNTU}])
 def test_what_was_cut_off_goes_on_until_nothing_of_the_old_set_is_left(left: dict[str, str]) -> None:
     """NVIDIA's pinning package is there already: the observation takes the driver for NVIDIA's."""
-    mark = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
+    mark: Any = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
     draft = drafted(ubuntu({**NEW, **left}, "nvidia", mark))
     assert draft.replaced == ({**NEW, **left} if left else {})
 
 
 def test_what_is_left_of_an_old_set_gives_way_though_its_core_is_gone() -> None:
     """Else apt would take away what nobody said would go."""
-    mark = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
+    mark: Any = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
     left = {name: version for name, version in OLD.items() if "compute" not in name and "kernel-common" not in name}
     assert drafted(ubuntu(left, "distro", mark)).replaced == left
 
 
 def test_a_wish_that_was_taken_back_in_the_middle_leads_back() -> None:
-    mark = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
+    mark: Any = drafted(ubuntu(OLD)).context.stack["driver"] | {"replaces": OLD}
     half = ubuntu({**OLD, "libnvidia-compute": NEW["libnvidia-compute"]}, "distro", mark)
     assert "libnvidia-compute" in drafted(half, nvidia_driver_source="distro", nvidia_driver_branch="580").replaced
     assert (
@@ -188,7 +206,7 @@ def test_an_interrupted_exchange_is_finished_by_the_exchange_and_not_by_the_repa
 
 
 def test_the_way_back_does_not_remember_what_a_run_replaced() -> None:
-    facts = ubuntu(OLD, mark={"source": "nvidia", "replaces": OLD}) | {"smi": {"rc": 0}}
-    remembered = way_back.working(facts)
+    facts = ubuntu(OLD, mark={"source": "nvidia", "replaces": OLD}) | {"smi": nodes.smi()}
+    remembered = rollback.working(facts)
     assert remembered is not None
     assert "replaces" not in remembered["stack"]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import kernels, planner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import kernels
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query, notices
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import repositories
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_options
+from tests.unit.roles.driver_steps import step
 
+from . import nodes
 from .nodes import bare
 from .test_planner import index_of, request, wish
 
@@ -35,7 +38,7 @@ PRESENT = ["6.12.94+deb13-amd64", "6.8.0-87-generic", "5.14.0-570.el9.x86_64"]
     ],
 )
 def test_another_kernel_is_seen_by_the_name_of_its_package(name: str, version: str) -> None:
-    assert len(kernels.unasked([{"name": name, "version": version}], PRESENT)) == 1
+    assert len(kernels.unasked([nodes.coming(name, version)], PRESENT)) == 1
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_another_kernel_is_seen_by_the_name_of_its_package(name: str, version: s
     ],
 )
 def test_what_is_no_other_kernel_is_not_one(name: str, version: str) -> None:
-    assert kernels.unasked([{"name": name, "version": version}], PRESENT) == []
+    assert kernels.unasked([nodes.coming(name, version)], PRESENT) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +72,7 @@ def test_what_is_no_other_kernel_is_not_one(name: str, version: str) -> None:
 def test_a_kernel_of_another_flavour_is_another_kernel_in_the_same_version(
     name: str, version: str, present: str, unasked: bool
 ) -> None:
-    assert bool(kernels.unasked([{"name": name, "version": version}], [present])) == unasked
+    assert bool(kernels.unasked([nodes.coming(name, version)], [present])) == unasked
 
 
 def context(**variables: Any) -> Context:
@@ -77,31 +80,36 @@ def context(**variables: Any) -> Context:
 
 
 def test_a_plan_with_another_kernel_is_refused_with_its_name_and_the_way_out() -> None:
-    install = [{"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1"}]
+    install = [nodes.coming("linux-image-6.12.107+deb13-amd64", "6.12.107-1")]
     (refusal,) = kernels.refusals(install, context())
     assert refusal["rule"] == "kernel-unasked"
     assert "linux-image-6.12.107+deb13-amd64" in refusal["text"]
-    assert "nvidia_driver_allow_kernel" in refusal["remedy"]
+    assert "nvidia_driver_allow_kernel" in str(refusal["remedy"])
     assert kernels.refusals(install, context(nvidia_driver_allow_kernel=True)) == []
 
 
-CORE = {"name": "kernel-core", "version": EL}
+def test_a_plan_that_brings_the_kernel_that_is_there_again_is_not_refused() -> None:
+    there = bare()["kernel"]["installed"][0]
+    assert kernels.refusals([nodes.coming(f"linux-image-{there}", "6.12.94-2")], context()) == []
+
+
+CORE = nodes.coming("kernel-core", EL)
 
 
 @pytest.mark.parametrize(
     ("install", "whole"),
     [
         ([CORE], [f"kernel-{EL}.x86_64"]),
-        ([CORE, {"name": "kernel", "version": EL}], []),
-        ([{"name": "kernel-core", "version": "5.14.0-570.el9"}], []),  # the one that is there, again
-        ([{"name": "kernel-rt-core", "version": EL}], [f"kernel-rt-{EL}.x86_64"]),
-        ([{"name": "kernel-64k-core", "version": EL}], [f"kernel-64k-{EL}.x86_64"]),
-        ([{"name": "kernel-64k-core", "version": EL}, {"name": "kernel-64k", "version": EL}], []),
-        ([{"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1"}], []),
-        ([{"name": "kernel-devel-matched", "version": EL}], []),
+        ([CORE, nodes.coming("kernel", EL)], []),
+        ([nodes.coming("kernel-core", "5.14.0-570.el9")], []),  # the one that is there, again
+        ([nodes.coming("kernel-rt-core", EL)], [f"kernel-rt-{EL}.x86_64"]),
+        ([nodes.coming("kernel-64k-core", EL)], [f"kernel-64k-{EL}.x86_64"]),
+        ([nodes.coming("kernel-64k-core", EL), nodes.coming("kernel-64k", EL)], []),
+        ([nodes.coming("linux-image-6.12.107+deb13-amd64", "6.12.107-1")], []),
+        ([nodes.coming("kernel-devel-matched", EL)], []),
     ],
 )
-def test_a_kernel_that_comes_on_purpose_comes_with_its_modules(install: list[dict[str, str]], whole: list[str]) -> None:
+def test_a_kernel_that_comes_on_purpose_comes_with_its_modules(install: list[Any], whole: list[str]) -> None:
     allowed = context(nvidia_driver_allow_kernel=True)
     allowed.facts["kernel"]["installed"] = PRESENT
     assert kernels.whole(install, allowed) == whole
@@ -112,18 +120,22 @@ def test_a_kernel_that_comes_on_purpose_comes_with_its_modules(install: list[dic
 
 def test_the_whole_kernel_is_asked_of_the_index_with_the_driver() -> None:
     inputs = {"nvidia_driver": {"nvidia_driver_allow_kernel": True}}
-    drafted = planner.draft(bare(), wish(), load_rules(), replace(request(), inputs=inputs))
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(bare(), wish(), load_rules(), replace(request(), inputs=inputs))
+    assert isinstance(drafted, Draft)
     index = index_of(drafted)
     index["install"] = [*index["install"], {**CORE, "download_bytes": 1}]
-    again = planner.tightened(drafted, index)
+    again = index_query.tightened(drafted, index)
     assert again is not None
     assert set(again.packages) - set(drafted.packages) == {f"kernel-{EL}.x86_64"}
 
 
 def test_the_seal_covers_the_hooks_where_the_role_puts_them() -> None:
-    role = Path(__file__).resolve().parents[3] / "roles/nvidia_driver/vars/main.yml"
-    assert yaml.safe_load(role.read_text())["__nvidia_driver_kernel_hook_places"] == nvidia_driver.KERNEL_HOOKS
+    facts = nodes.provisioned()
+    driver = nodes.driver_stack()
+    sealed = nvidia_driver.manages(Context(facts=facts, stack={"driver": driver})).files
+    written = step("verified", facts)["hooks"]["places"]
+    assert written == nvidia_driver.KERNEL_HOOKS["debian"]
+    assert set(written) <= set(sealed)
 
 
 _REGISTERED = "subscription-manager repos --enable "
@@ -154,8 +166,9 @@ def test_the_builder_of_each_system_is_found_and_the_steps_name_it(
     system: str, version: str, name: str, steps: str
 ) -> None:
     rules = load_rules()
-    where = situation_from_options([], f"{system}-{version}", "x86_64", {}, rules)
-    found = repositories.builders(replace(where, package_sources=({"name": name, "enabled": False},)), rules)
+    where = machine_from_options([], f"{system}-{version}", "x86_64", {}, rules)
+    source: Any = {"name": name, "enabled": False}
+    found = repositories.builders(replace(where, package_sources=(source,)), rules)
     assert [(row["repository"], row["steps"]) for row in found] == [(name, steps + name)]
 
 
@@ -172,18 +185,18 @@ def test_a_repository_that_epel_needs_is_enabled_for_the_run_and_told() -> None:
             {**source, "name": "devel", "enabled": False},
         ],
     }
-    drafted = planner.draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
+    assert isinstance(drafted, Draft)
     assert [row["repository"] for row in drafted.builders] == ["crb"]
     index = index_of(drafted)
-    assert planner.finish(drafted, {**index, "enabled": []})["enabled"] == []
-    made = planner.finish(drafted, {**index, "enabled": ["crb"]})
+    assert finish(drafted, nodes.index(**{**index, "enabled": []}))["enabled"] == []
+    made = finish(drafted, nodes.index(**{**index, "enabled": ["crb"]}))
     assert made["enabled"] == ["crb"]
     (told,) = [row for row in made["warnings"] if row["rule"] == "repository.builder"]
     assert "dnf config-manager --set-enabled crb" in told["text"]
     # After the run the index is not asked again, and whoever reads the report is told all the same.
-    assert told["rule"] in planner.OF_THE_INDEX
+    assert told["rule"] in notices.OF_THE_INDEX
     facts["packages"]["sources"][1]["enabled"] = True
-    drafted = planner.draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
+    assert isinstance(drafted, Draft)
     assert drafted.builders == []

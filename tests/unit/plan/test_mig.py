@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import judge, judge_datacentre, lock, planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_datacentre
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
@@ -16,7 +20,7 @@ LAYOUT = {"all": "3g.40gb,3g.40gb"}
 SERVICE = "gpuwright-mig.service"
 
 
-def parted(*profiles: str, current: bool = True, pending: bool | None = None) -> dict[str, Any]:
+def parted(*profiles: str, current: bool = True, pending: bool | None = None) -> Any:
     """A host with two cards, both parted so, and the service enabled."""
     facts = nodes.provisioned()
     rows = [
@@ -29,15 +33,15 @@ def parted(*profiles: str, current: bool = True, pending: bool | None = None) ->
         for index, card in enumerate(facts["pci"]["gpus"])
     ]
     listed = {row["uuid"]: list(profiles) for row in rows}
-    facts["smi"] = {"rc": 0, "seconds": 0.1, "error": None, "data": {"gpus": rows}, "mig_devices": listed}
+    facts["smi"] = nodes.smi(*rows, mig_devices=listed)
     facts["services"][SERVICE] = {"active": "active", "enabled": "enabled"}
     return facts
 
 
-def reasons(facts: dict[str, Any], layout: Any = None) -> list[str]:
+def reasons(facts: Any, layout: Any = None) -> list[str]:
     asked = Wish.from_variables({"gpuwright_want": ["driver=580"], "mig_layout": LAYOUT if layout is None else layout})
-    draft = planner.draft(facts, asked, load_rules(), planner.Request(host="node", today=date(2026, 11, 20)))
-    assert isinstance(draft, planner.Draft), draft
+    draft = make_draft(facts, asked, load_rules(), Request(host="node", today=date(2026, 11, 20)))
+    assert isinstance(draft, Draft), draft
     return [finding.reason for finding in draft.findings.get("mig", ()) if finding.action != "adopt"]
 
 
@@ -79,8 +83,8 @@ def test_before_the_driver_runs_the_service_is_all_that_is_asked_for() -> None:
 
 def test_the_component_comes_after_the_driver_and_before_what_hands_out_cards() -> None:
     asked = Wish.from_variables({"mig_layout": LAYOUT}).with_defaults()
-    draft = planner.draft(nodes.bare(), asked, load_rules(), planner.Request(host="node", today=date(2026, 11, 20)))
-    assert isinstance(draft, planner.Draft)
+    draft = make_draft(nodes.bare(), asked, load_rules(), Request(host="node", today=date(2026, 11, 20)))
+    assert isinstance(draft, Draft)
     order = list(draft.findings)
     assert order.index("nvidia_driver") < order.index("mig") < order.index("container_toolkit")
 
@@ -88,15 +92,16 @@ def test_the_component_comes_after_the_driver_and_before_what_hands_out_cards() 
 @pytest.mark.parametrize(("profiles", "status"), [(("3g.40gb", "3g.40gb"), "pass"), (("7g.80gb",), "fail")])
 def test_the_doctor_judges_the_layout(profiles: tuple[str, ...], status: str) -> None:
     facts = parted(*profiles)
-    cards = [
+    cards: list[Any] = [
         {"index": index, "bus_id": card["bus_id"], "name": "H100 SXM5 80GB", "profiles": ["3g.40gb", "3g.40gb"]}
         for index, card in enumerate(facts["pci"]["gpus"])
     ]
-    found = {check["id"]: check for check in judge_datacentre.judge_mig(judge.Facts(facts), {"mig": {"cards": cards}})}
+    found = {check["id"]: check for check in judge_datacentre.judge_mig(View(facts), {"mig": {"cards": cards}})}
     assert found["mig.layout"]["status"] == status
-    assert judge_datacentre.judge_mig(judge.Facts(facts), {}) == []
+    assert judge_datacentre.judge_mig(View(facts), {}) == []
 
 
 def test_a_lock_leaves_the_layout_to_the_host() -> None:
     assert {"mig_layout", "nvidia_driver_peermem", "nvidia_driver_imex"} <= set(lock.HOST_VARIABLES)
-    assert lock.as_wish({"stack": {}}, {"mig_layout": LAYOUT}).mig_layout == {"all": ("3g.40gb", "3g.40gb")}
+    empty: Any = {"stack": {}}
+    assert lock.as_wish(empty, {"mig_layout": LAYOUT}).mig_layout == {"all": ("3g.40gb", "3g.40gb")}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.node_action import python_too_old
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import python_too_old
 
 TRACEBACK = """Traceback (most recent call last):
   File "<stdin>", line 3

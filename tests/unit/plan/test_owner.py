@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import owner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owner
 
 HERE = f"somebody@{platform.node()}"
 

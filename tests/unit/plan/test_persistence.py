@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import places
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from tests.unit.plan import nodes
 
-ROLE = Path(__file__).resolve().parents[3] / "roles/nvidia_driver"
 DAEMON, KEEPER = nvidia_driver.PERSISTENCE_SERVICE, nvidia_driver.PERSISTENCE_KEEPER
 LEFT = f"{KEEPER} is left from a driver whose persistence daemon nothing enabled"
-DRIVER = {"source": "distro", "adopted": False, "packages": [], "pin": {"hold": []}, "version": None, "branch": "580"}
+DRIVER: Any = {
+    "source": "distro",
+    "adopted": False,
+    "packages": [],
+    "pin": {"hold": []},
+    "version": None,
+    "branch": "580",
+}
 
 
 def context(keeper: str | None, active: str = "active", unit: str = "static", **variables: Any) -> Context:
@@ -64,20 +69,20 @@ def test_drop_in_and_unit_are_sealed_where_the_daemons_own_unit_is_static() -> N
 
 
 def test_what_the_role_writes_is_what_is_sealed_and_may_be_removed() -> None:
-    variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
-    dropin = variables["__nvidia_driver_persistence_dropin"].replace("{{ __nvidia_driver_persistence_unit }}", DAEMON)
-    assert variables["__nvidia_driver_persistence_unit"] == DAEMON
-    assert variables["__nvidia_driver_persistence_keeper"] == KEEPER
-    assert (dropin, f"/etc/systemd/system/{KEEPER}") == nvidia_driver.PERSISTENCE_FILES
+    assert tuple(file["path"] for file in places.persistence()) == nvidia_driver.PERSISTENCE_FILES
+    assert (
+        f"/etc/systemd/system/{DAEMON}.d/gpuwright.conf",
+        f"/etc/systemd/system/{KEEPER}",
+    ) == nvidia_driver.PERSISTENCE_FILES
     assert all(removal.WRITTEN.fullmatch(path) for path in nvidia_driver.PERSISTENCE_FILES)
     assert removal.UNIT.fullmatch(KEEPER)
 
 
 def test_the_drop_in_replaces_the_command_and_keeps_an_idle_daemon() -> None:
-    text = (ROLE / "templates/persistence.conf.j2").read_text().splitlines()
-    commands = [line for line in text if line.startswith("ExecStart=")]
+    drop_in, keeper = (file["content"].splitlines() for file in places.persistence())
+    commands = [line for line in drop_in if line.startswith("ExecStart=")]
     assert commands[0] == "ExecStart="
     assert len(commands) == 2
     assert "--persistence-mode" in commands[1].split()
-    assert "StopWhenUnneeded=false" in text
-    assert f"Upholds={'{{ __nvidia_driver_persistence_unit }}'}" in (ROLE / f"templates/{KEEPER}.j2").read_text()
+    assert "StopWhenUnneeded=false" in drop_in
+    assert f"Upholds={DAEMON}" in keeper

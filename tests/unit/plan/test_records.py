@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import records
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan
 
@@ -14,7 +16,7 @@ from tests.unit.plan.test_planner import plan
 )
 def test_only_what_failed_after_the_first_change_counts_as_changed(component: str | None, changed: bool) -> None:
     made = plan(nodes.bare())
-    failure = {"task": "a task", "message": "its message", "component": component}
+    failure: Any = {"task": "a task", "message": "its message", "component": component}
     record = records.applied(made, "fail", [], failure, reboot=False)
     assert record["changed"] is changed
     assert record["changes"] == (made["changes"] if changed else [])
@@ -23,7 +25,7 @@ def test_only_what_failed_after_the_first_change_counts_as_changed(component: st
 
 def test_the_lock_of_another_run_is_a_failure_and_no_refusal() -> None:
     made = plan(nodes.bare())
-    failure = {"task": "a task", "message": "somebody is at work", "component": "lock"}
+    failure: Any = {"task": "a task", "message": "somebody is at work", "component": "lock"}
     assert records.applied(made, "fail", [], failure, reboot=False)["refusals"] == []
-    refused = records.applied(made, "fail", [], {**failure, "component": "preflight"}, reboot=False)
+    refused = records.applied(made, "fail", [], failure | {"component": "preflight"}, reboot=False)
     assert [row["text"] for row in refused["refusals"]] == ["somebody is at work"]

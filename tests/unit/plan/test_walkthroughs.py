@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
-from . import rpms
+from . import nodes, rpms
 from .nodes import H100, bare
 from .test_planner import request, wish
 
@@ -53,7 +56,7 @@ _OPENCL = {"ocl-icd", "opencl-filesystem"}
 _FABRIC = {"nvidia-fabricmanager", "libnvidia-nscq"}
 
 
-def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) -> dict[str, Any]:
+def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) -> Any:
     """A server of Red Hat's family with so many H100."""
     facts = bare(**changes)
     source = {
@@ -74,7 +77,7 @@ def red_hat(system: str, version: str, kernel: str, cards: int, **changes: Any) 
     return facts
 
 
-def walked(facts: dict[str, Any], *wants: str, **inputs: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def walked(facts: Any, *wants: str, **inputs: Any) -> tuple[Plan, dict[str, str]]:
     """The finished plan, and the packages with versions that come by it."""
     release = facts["os"]["version"].partition(".")[0]
     every = rpms.packages(release)
@@ -82,19 +85,19 @@ def walked(facts: dict[str, Any], *wants: str, **inputs: Any) -> tuple[dict[str,
     lacking: dict[str, list[str]] = {}
     asked = request(inputs={"nvidia_driver": inputs})
     while True:
-        drafted = planner.draft(
+        drafted = make_draft(
             facts, wish(gpuwright_want=list(wants)), load_rules(), replace(asked, absent=dict(lacking))
         )
-        assert isinstance(drafted, planner.Draft), drafted
+        assert isinstance(drafted, Draft), drafted
         index = rpms.answer(drafted, every, there)
-        more = planner.absent(drafted, index)
+        more = index_query.absent(drafted, index)
         if not more:
             break
         lacking |= more
-    tighter = planner.tightened(drafted, index)
+    tighter = index_query.tightened(drafted, index)
     if tighter is not None:
         drafted, index = tighter, rpms.answer(tighter, every, there)
-    made = planner.finish(drafted, index)
+    made = finish(drafted, index)
     return made, {row["name"]: row["version"] for row in made["install"]}
 
 
@@ -165,8 +168,8 @@ def test_a_kernel_that_is_allowed_does_not_come_where_it_is_not_needed() -> None
 def test_release_8_gets_the_headers_of_exactly_its_kernel_under_their_older_name() -> None:
     """Its kernel has no kernel-devel-matched."""
     facts = red_hat("rocky", "8.10", "4.18.0-553.83.1.el8_10.x86_64", 1)
-    drafted = planner.draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
-    assert isinstance(drafted, planner.Draft)
+    drafted = make_draft(facts, wish(gpuwright_want=["driver"]), load_rules(), request())
+    assert isinstance(drafted, Draft)
     assert [name for name in drafted.packages if name.startswith("kernel")] == [
         "kernel-devel-4.18.0-553.83.1.el8_10.x86_64"
     ]
@@ -205,11 +208,11 @@ def test_a_python_that_is_not_there_is_asked_of_the_index_before_anything_change
     facts["python"]["interpreters"] = [
         {"path": f"/usr/bin/python{version.rpartition('.')[0]}", "version": version, "venv": True} for version in there
     ]
-    draft = planner.draft(facts, wish(gpuwright_want=["pytorch"]), load_rules(), request())
-    assert isinstance(draft, planner.Draft), draft
+    draft = make_draft(facts, wish(gpuwright_want=["pytorch"]), load_rules(), request())
+    assert isinstance(draft, Draft), draft
     assert {name for name in draft.packages if name.startswith("python3.")} == asked
     lost = {"kind": "missing", "text": "no package python3.12", "remedy": "-", "package": "python3.12"}
-    made = planner.finish(draft, {"packages": {}, "install": [], "problems": [lost]})
+    made = finish(draft, nodes.index(problems=[lost]))
     assert "index-missing" in {row["rule"] for row in made["refusals"]}
 
 
@@ -230,7 +233,7 @@ def test_a_python_that_this_minor_release_lacks_gives_way_to_the_next(offered: s
     told = [row["text"] for row in draft.answer["why"] if row["rule"] == "frameworks.python-absent"]
     named = [each for each in ("3.12", "3.11") if f"python={each}" in lacking]
     assert told == ([f"the machine's package index has no Python {', '.join(named)}"] if named else [])
-    assert not any("python" in row["text"] for row in planner.finish(draft, index)["refusals"])
+    assert not any("python" in row["text"] for row in finish(draft, index)["refusals"])
 
 
 def test_a_python_that_is_asked_for_gives_way_to_none() -> None:
@@ -238,18 +241,16 @@ def test_a_python_that_is_asked_for_gives_way_to_none() -> None:
     facts["python"]["interpreters"] = [{"path": "/usr/bin/python3.9", "version": "3.9.16", "venv": True}]
     draft, index, lacking = _asked_again(facts, {"3.11"}, "pytorch", "python=3.12")
     assert lacking == {}
-    (row,) = [row for row in planner.finish(draft, index)["refusals"] if "python3.12" in row["text"]]
+    (row,) = [row for row in finish(draft, index)["refusals"] if "python3.12" in row["text"]]
     assert row["rule"] == "index-no-such-package"
 
 
-def _asked_again(
-    facts: dict[str, Any], offered: set[str], *wants: str
-) -> tuple[planner.Draft, dict[str, Any], dict[str, list[str]]]:
-    """The draft that the index of a machine leaves, as look.py makes it: the index has everything else, and of the Pythons these."""
+def _asked_again(facts: Any, offered: set[str], *wants: str) -> tuple[Draft, Any, dict[str, list[str]]]:
+    """The draft that the index of a machine leaves, as a session makes it: the index has all else, and these Pythons."""
     lacking: dict[str, list[str]] = {}
     for _turn in range(5):
-        draft = planner.draft(facts, wish(gpuwright_want=[*wants]), load_rules(), request(absent=lacking))
-        assert isinstance(draft, planner.Draft), draft
+        draft = make_draft(facts, wish(gpuwright_want=[*wants]), load_rules(), request(absent=lacking))
+        assert isinstance(draft, Draft), draft
         lost = [
             name
             for name in draft.packages
@@ -258,8 +259,8 @@ def _asked_again(
         rows = {name: {"candidate": "1-1", "versions": ["1-1"]} for name in draft.packages if name not in lost}
         form = {"kind": "no-such-package", "repository": None, "remedy": "-"}
         problems = [{**form, "text": f"no repository offers {name}", "package": name} for name in lost]
-        index = {"packages": rows, "others": {}, "install": [], "remove": [], "enabled": [], "problems": problems}
-        more = {key: there for key, there in planner.absent(draft, index).items() if key.startswith("python=")}
+        index = nodes.index(packages=rows, problems=problems)
+        more = {key: there for key, there in index_query.absent(draft, index).items() if key.startswith("python=")}
         if not more:
             return draft, index, lacking
         lacking |= more

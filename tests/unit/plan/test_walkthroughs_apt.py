@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import planner
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import index_of, request, wish
@@ -28,9 +31,7 @@ TOOLKIT = [
 PROOF = ["fio"]
 
 
-def machine(
-    system: str, release: str, device: str, *, cards: int = 1, image: str = "", **changes: Any
-) -> dict[str, Any]:
+def machine(system: str, release: str, device: str, *, cards: int = 1, image: str = "", **changes: Any) -> Any:
     """A machine with cards of one kind and nothing of NVIDIA on it; ``image`` is the meta package that brought its kernel."""
     gpus = [{**nodes.H100, "device": device, "bus_id": f"00000000:{number + 16:02X}:00.0"} for number in range(cards)]
     facts = nodes.bare(kernel={"running": release, "next": release, "installed": [release]}, pci={"gpus": gpus})
@@ -48,7 +49,7 @@ def machine(
     return nodes.merged(facts, changes)
 
 
-def with_driver(facts: dict[str, Any], version: str, packages: list[str], licence: str) -> dict[str, Any]:
+def with_driver(facts: Any, version: str, packages: list[str], licence: str) -> Any:
     """The machine with a driver that runs: of Ubuntu's packages, else of a .run file."""
     there = dict.fromkeys(packages, f"{version}-0ubuntu0.22.04.1")
     module = {"version": version, "license": licence, "signer": None, "name": "nvidia", "path": "/nvidia.ko"}
@@ -74,29 +75,29 @@ def with_driver(facts: dict[str, Any], version: str, packages: list[str], licenc
     )
 
 
-def drafted(facts: dict[str, Any], *wants: str, verb: str = "up") -> planner.Draft:
-    made = planner.draft(facts, wish(gpuwright_want=list(wants)), load_rules(), request(verb=verb))
-    assert isinstance(made, planner.Draft), made
+def drafted(facts: Any, *wants: str, verb: str = "up") -> Draft:
+    made = make_draft(facts, wish(gpuwright_want=list(wants)), load_rules(), request(verb=verb))
+    assert isinstance(made, Draft), made
     return made
 
 
-def planned(facts: dict[str, Any], *wants: str, verb: str = "up") -> dict[str, Any]:
+def planned(facts: Any, *wants: str, verb: str = "up") -> Plan:
     draft = drafted(facts, *wants, verb=verb)
-    made = planner.finish(draft, index_of(draft))
-    assert made["ok"], planner.why_not(made)
+    made = finish(draft, index_of(draft))
+    assert made["ok"], document.why_not(made)
     return made
 
 
-def installed(made: dict[str, Any]) -> list[str]:
+def installed(made: Plan) -> list[str]:
     """The packages that a plan installs."""
     return sorted({row["name"] for change in made["changes"] for row in change["packages"]})
 
 
-def frameworks(made: dict[str, Any]) -> list[str]:
+def frameworks(made: Plan) -> list[str]:
     return [requirement for each in made["stack"]["frameworks"] for requirement in each["requirements"]]
 
 
-def warned(made: dict[str, Any]) -> list[str]:
+def warned(made: Plan) -> list[str]:
     return [row["rule"] for row in made["warnings"]]
 
 
@@ -233,7 +234,7 @@ SERVER = [
 ]
 
 
-def before_it_was_emptied(*, ours: bool) -> dict[str, Any]:
+def before_it_was_emptied(*, ours: bool) -> Any:
     """Ubuntu 22.04 with an A100 and 535-server from when it was real; ``ours``: gpuwright put it there."""
     facts = machine("ubuntu-22.04", "5.15.0-122-generic", "20b2", image="linux-image-generic")
     facts = with_driver(facts, REAL, SERVER, "NVIDIA")
@@ -285,7 +286,7 @@ def test_an_upgrade_moves_what_is_ours_to_the_branch_that_lives() -> None:
 
 def test_an_upgrade_says_what_to_ask_for_in_place_of_a_branch_that_was_emptied() -> None:
     asked = wish(gpuwright_want=["driver=535"])
-    made = planner.draft(before_it_was_emptied(ours=True), asked, load_rules(), request(verb="upgrade"))
+    made = make_draft(before_it_was_emptied(ours=True), asked, load_rules(), request(verb="upgrade"))
     assert isinstance(made, dict)
     (reason,) = made["conflicts"]
     assert (reason["rule"], reason["remedy"]) == (
@@ -297,11 +298,11 @@ def test_an_upgrade_says_what_to_ask_for_in_place_of_a_branch_that_was_emptied()
 def test_an_upgrade_moves_nothing_of_a_driver_that_was_adopted() -> None:
     facts = before_it_was_emptied(ours=False)
     made = planned(facts, "driver")
-    seal = {"state": "good", "digest": made["digests"]["nvidia_driver"], "gpus": None, "packages": {}}
+    seal: Any = {"state": "good", "digest": made["digests"]["nvidia_driver"], "gpus": None, "packages": {}}
     facts["seals"] = {"nvidia_driver": {**seal, "stack": made["stack"]["driver"]}}
     draft = drafted(facts, "driver", verb="upgrade")
     assert not set(SERVER) & set(draft.packages)
-    made = planner.finish(draft, index_of(draft))
+    made = finish(draft, index_of(draft))
     assert "nvidia_driver" not in made["components"]
     assert "driver.transitional" in warned(made)
 

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework, smi
+from tests.unit.plan import nodes
 
 FIXTURES = Path(__file__).parent / "fixtures"
 # Outputs of real machines lie beside the repository where they are at hand; they are read, never kept.
@@ -22,15 +26,15 @@ def document() -> Callable[[str], str]:
 
 
 @pytest.fixture
-def parsed(document: Callable[[str], str]) -> Callable[[str], smi.SmiData]:
+def parsed(document: Callable[[str], str]) -> Callable[[str], SmiData]:
     return lambda name: smi.parse_xml(document(name))
 
 
 @pytest.fixture
-def by_id() -> Callable[[list[checks.Check]], dict[str, checks.Check]]:
+def by_id() -> Callable[[list[Check]], dict[str, Check]]:
     """Checks by id; of the same check on several cards the worst."""
 
-    def index(found: list[checks.Check]) -> dict[str, checks.Check]:
+    def index(found: list[Check]) -> dict[str, Check]:
         return {check["id"]: check for check in reversed(checks.worst_first(found))}
 
     return index
@@ -49,65 +53,27 @@ def samples() -> Callable[[str], list[Path]]:
 
 @pytest.fixture
 def facts() -> dict[str, Any]:
-    """The observation of a good node with one card."""
-    gpu = {
-        "bus_id": "00000000:1B:00.0",
-        "vendor": "10de",
-        "device": "2330",
-        "class": "0302",
-        "revision": "a1",
-        "driver": "nvidia",
-    }
-    return {
-        "schema": 1,
-        "unknown": {},
-        "time": "2026-11-20T12:00:00Z",
-        "environment": {"kind": "bare", "detail": None},
-        "boot": {"id": "boot-1", "efi": True, "secure_boot": False},
-        "kernel": {
-            "running": "6.8.0-45-generic",
-            "next": "6.8.0-45-generic",
-            "loaded": {"nvidia": {"version": "580.95.05"}},
-            "available": {"nvidia": {"version": "580.95.05", "license": "Dual MIT/GPL", "signer": None}},
+    """The observation of a good node with one card, which answered as the fixture has it."""
+    data = smi.parse_xml((FIXTURES / "h100_580.xml").read_text(encoding="utf-8"))
+    driver = str(data["driver_version"])
+    found: dict[str, Any] = nodes.provisioned(
+        boot={"secure_boot": False},
+        kernel={
+            "loaded": {name: {"version": driver} for name in ("nvidia", "nvidia_uvm")},
+            "available": {"nvidia": {"version": driver}},
         },
-        "pci": {"gpus": [gpu], "nvswitches": [], "nvlink5": False},
-        "display": {"desktop": False},
-        "driver": {
-            "owner": "packages",
-            "loaded_version": "580.95.05",
-            "loaded_modules": "open",
-            "user_version": "580.95.05",
-            "lock": {
-                "set": ["libcuda1"],
-                "held": ["libcuda1"],
-                "excluded": ["^libcuda1$"],
-                "pins": {},
-                "would_move": None,
-            },
-        },
-        "smi": {
+        pci={"gpus": [{**nodes.H100, "bus_id": "00000000:1B:00.0", "driver": "nvidia"}]},
+        driver={"loaded_version": driver, "user_version": driver},
+        smi={
             "rc": 0,
             "seconds": 0.5,
             "error": None,
-            "data": {
-                **(data := smi.parse_xml((FIXTURES / "h100_580.xml").read_text(encoding="utf-8"))),
-                "gpus": data["gpus"][:1],
-                "attached_gpus": 1,
-            },
+            "data": {**data, "gpus": data["gpus"][:1], "attached_gpus": 1},
         },
-        "containers": {"docker": {"installed": False}},
-        "disks": [{"mount": "/", "free_bytes": 50_000_000_000, "read_only": False}],
-        "packages": {
-            "manager": "apt",
-            "interrupted": False,
-            "interrupted_detail": None,
-            "busy": None,
-            "holds": ["libcuda1"],
-        },
-        "services": {},
-        "seals": {"nvidia_driver": {"state": "good", "reason": None}},
-        "proof": {"verdict": "pass", "time": "2026-11-19T12:00:00Z", "boot_id": "boot-1", "driver": "580.95.05"},
-    }
+        seals={"nvidia_driver": {"state": "good", "reason": None}},
+        proof={"verdict": "pass", "time": "2026-11-19T12:00:00Z", "boot_id": "boot-1", "driver": driver},
+    )
+    return found
 
 
 def let_in(_python: str, _name: str, _timeout: float) -> run.Result:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 
 def test_a_check_always_has_every_key() -> None:
@@ -25,7 +27,8 @@ def test_the_verdict_is_never_better_than_what_was_measured(statuses: list[str],
 
 
 def test_a_status_that_nobody_knows_leaves_the_verdict_incomplete() -> None:
-    assert checks.verdict([checks.passed("a.b"), {"id": "c.d", "status": "splendid"}]) == "incomplete"
+    unheard: Any = {"id": "c.d", "status": "splendid"}
+    assert checks.verdict([checks.passed("a.b"), unheard]) == "incomplete"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,7 @@ def test_a_passing_check_carries_no_remedy() -> None:
 
 def test_evidence_cannot_move_a_cursor_and_is_bounded() -> None:
     evidence = checks.make("x.y", "fail", evidence="\x1b[2Jgone\u202e" + "x" * 5000)["evidence"]
+    assert evidence is not None
     assert "\x1b" not in evidence
     assert "\u202e" not in evidence
     assert len(evidence) <= checks.EVIDENCE_LIMIT

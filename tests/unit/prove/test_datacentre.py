@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import judge
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.fabric import MANAGER
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver.fabric import MANAGER
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from tests.unit.plan import nodes
 
 
-def hgx(**changes: Any) -> dict[str, Any]:
+def hgx(**changes: Any) -> Any:
     facts = nodes.provisioned(pci={"nvswitches": [{"bus_id": "00000000:60:00.0", "device": "22a3"}]})
     facts["packages"]["installed"]["nvidia-fabricmanager"] = f"{nodes.DRIVER}-1ubuntu1"
     facts["services"][MANAGER] = {"active": "active", "enabled": "enabled"}
     return nodes.merged(facts, changes)
 
 
-def checks(facts: dict[str, Any], stack: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {check["id"]: check for check in judge.judge(facts, stack or {})}
+def checks(facts: Any, stack: Any = None) -> Any:
+    return {check["id"]: check for check in judge.judge(facts, stack)}
 
 
 def test_a_fabric_manager_that_runs_at_the_drivers_version_passes() -> None:
@@ -32,6 +32,7 @@ def test_a_fabric_manager_that_runs_at_the_drivers_version_passes() -> None:
     ("state", "told"),
     [
         ({"active": "failed", "enabled": "enabled"}, "failed"),
+        ({"active": "activating", "enabled": "enabled"}, "activating"),
         ({"active": "inactive", "enabled": "not-found"}, "not installed"),
     ],
 )
@@ -62,9 +63,11 @@ def test_peermem_is_named_where_it_could_be_of_use_and_judged_where_it_is_wished
     adapters = {"network_adapters": ["00000000:78:00.0"]}
     assert checks(hgx(pci=adapters))["driver.peermem"]["status"] == "skip"
     assert "driver.peermem" not in checks(hgx())
-    wished = {"driver": {"peermem": True, "pin": {}}}
-    assert checks(hgx(fabric={"modules_loaded": []}), wished)["driver.peermem"]["status"] == "warn"
-    assert checks(hgx(fabric={"modules_loaded": ["nvidia_peermem"]}), wished)["driver.peermem"]["status"] == "pass"
+    wished = {"driver": nodes.driver_stack(modules=None, peermem=True)}
+    missed = checks(hgx(fabric={"modules_loaded": []}), wished)["driver.peermem"]
+    assert (missed["status"], "wished and not loaded" in str(missed["reason"])) == ("warn", True)
+    there = checks(hgx(fabric={"modules_loaded": ["nvidia_peermem"]}), wished)["driver.peermem"]
+    assert (there["status"], there["reason"]) == ("pass", None)
 
 
 @pytest.mark.parametrize(("state", "action"), [("pending", "reboot"), ("not-enrolled", "configure")])

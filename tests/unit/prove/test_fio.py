@@ -11,11 +11,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import block, checks, fio_bench, fio_json, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import block, checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_bench, fio_json
 from ansible_collections.gpuwright.node.plugins.modules import fio as module
 
 MB = 1_000_000
@@ -69,7 +71,7 @@ def job(
 
 
 def test_a_result_of_fio_3_is_read() -> None:
-    document = fio_json.parse(answer(job(modern())))
+    document: Any = fio_json.parse(answer(job(modern())))
     assert document["write"] is None, "a block of zeros is no measurement"
     assert document["read"]["iops"] == 250_000
     assert document["read"]["clat_ns"]["percentiles"] == {"50": 110_000, "99": 400_000}
@@ -84,7 +86,7 @@ def test_a_result_of_fio_2_is_brought_to_bytes_and_nanoseconds() -> None:
         "total_ios": 256,
         "clat": {"min": 10, "max": 90, "mean": 20.5, "stddev": 1, "percentile": {"99.000000": 80, "0.00": 0}},
     }
-    read = fio_json.parse(answer({"jobname": "t", "error": 0, "read": side}, version="fio-2.17"))["read"]
+    read: Any = fio_json.parse(answer({"jobname": "t", "error": 0, "read": side}, version="fio-2.17"))["read"]
     assert (read["io_bytes"], read["bw_bytes"]) == (1024 * 1024, 2048 * 1024)
     assert read["clat_ns"]["mean"] == 20_500
     assert read["clat_ns"]["percentiles"] == {"99": 80_000}
@@ -92,21 +94,22 @@ def test_a_result_of_fio_2_is_brought_to_bytes_and_nanoseconds() -> None:
 
 def test_lines_around_the_document_are_kept_and_do_not_disturb() -> None:
     text = "fio: terminating on signal 2\n\n" + answer(job(modern())) + "\nDisk stats (read/write):\n"
-    document = fio_json.parse("\ufeff" + text, "note: both iodepth >= 1 and synchronous I/O engine are selected\n")
+    document: Any = fio_json.parse("\ufeff" + text, "note: both iodepth >= 1 and synchronous I/O engine are selected\n")
     assert document["read"]["iops"] == 250_000
     assert len(document["messages"]) == 3
 
 
 def test_jobs_of_one_run_add_up_and_the_slowest_speaks_for_latency() -> None:
     slow = modern(clat_ns={"min": 1, "max": 9e9, "mean": 5e6, "stddev": 1, "percentile": {"99.000000": 8e9}})
-    read = fio_json.parse(answer(job(modern()), job(slow)))["read"]
+    read: Any = fio_json.parse(answer(job(modern()), job(slow)))["read"]
     assert read["iops"] == 500_000
     assert read["clat_ns"]["percentiles"]["99"] == 8e9
 
 
 def test_numbers_that_json_does_not_have_are_read_as_absent() -> None:
     text = answer(job(modern())).replace("12.0", "-nan")
-    assert fio_json.parse(text)["read"]["clat_ns"]["stddev"] == 0
+    document: Any = fio_json.parse(text)
+    assert document["read"]["clat_ns"]["stddev"] == 0
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ def test_every_sample_of_fio_is_read_or_refused_with_a_sentence(samples: Callabl
             refused.append(path)
             continue
         side = document["read"] or document["write"]
-        assert document["errors"] or (side["bw_bytes"] > 0 and side["clat_ns"]["max"] > 0), path.name
+        assert document["errors"] or (side and side["bw_bytes"] > 0 and side["clat_ns"]["max"] > 0), path.name
     assert [path.name for path in refused if path.parent.name == "fio-json"] == ["fioplot_EMPTY_write-64-8.json"]
 
 
@@ -217,7 +220,7 @@ def test_a_run_that_did_not_end_well_never_passes_whatever_its_figures(stderr: s
 
 def test_an_error_of_one_request_has_the_cause_that_its_line_names() -> None:
     line = "fio: io_u error on file ./t.0.0: No space left on device: write offset=4096, buflen=4096"
-    document = fio_json.parse(answer(job(modern())), line)
+    document: Any = fio_json.parse(answer(job(modern())), line)
     assert fio_json.judge("seqread", document, None)[0]["reason"] == "the file system is full"
 
 
@@ -234,7 +237,7 @@ def outcome(part: str, text: str, stderr: str = "", rc: int | None = 0, seconds:
 def test_the_signal_that_killed_fio_is_told_and_an_exit_status_is_none() -> None:
     for rc, told in ((-9, "killed by signal 9"), (137, "killed by signal 9"), (255, "exit status 255")):
         document = fio_json.parse(answer(job(modern())), "", rc)
-        assert told in fio_json.judge("seqread", document, None)[0]["reason"]
+        assert told in str(fio_json.judge("seqread", document, None)[0]["reason"])
     with pytest.raises(fio_json.FioError, match="killed by signal 9"):
         fio_json.parse("", "", -9)
 
@@ -264,7 +267,7 @@ def test_every_healthy_sample_passes_and_every_broken_variant_of_it_does_not(
 
 def judged(
     text: str, disk: str | None = "nvme3", part: str = "seqread", seconds: float | None = 3, **more: Any
-) -> checks.Check:
+) -> Check:
     return fio_json.judge(part, fio_json.parse(text), disk, seconds, **more)[0]
 
 
@@ -296,7 +299,7 @@ def test_a_wished_floor_wins_over_the_class() -> None:
 def test_a_measured_page_cache_is_a_warning_however_fast() -> None:
     check = judged(answer(job(FAST)), buffered=True)
     assert check["status"] == "warn"
-    assert "page cache" in check["reason"]
+    assert "page cache" in str(check["reason"])
 
 
 @pytest.mark.parametrize(
@@ -405,7 +408,7 @@ def test_a_tenth_of_the_file_system_stays_free(monkeypatch: pytest.MonkeyPatch, 
     assert bool(refusal) is refused
     if refusal:
         assert refusal["status"] == "incomplete"
-        assert "40.0 GiB" in refusal["reason"]
+        assert "40.0 GiB" in str(refusal["reason"])
 
 
 def test_without_a_size_the_free_space_decides() -> None:
@@ -442,14 +445,16 @@ def test_an_engine_that_is_forbidden_here_gives_way_to_the_next(tmp_path: Path, 
     )
     assert (result["engine"], len(seen)) == ("psync", 3)
     assert told in result["passed_over"][0]
-    [check] = fio_json.judge("randread", result["document"], "nvme5", passed_over=result["passed_over"])
-    assert "slower I/O engine" in check["reason"], "the disk is not blamed for the engine"
-    assert told in check["evidence"]
+    [check] = fio_json.judge(
+        "randread", cast("fio_json.Document", result["document"]), "nvme5", passed_over=result["passed_over"]
+    )
+    assert "slower I/O engine" in str(check["reason"]), "the disk is not blamed for the engine"
+    assert told in str(check["evidence"])
 
 
 @pytest.mark.parametrize(("error", "told"), [(11, "no room"), (-1, "could not set up its I/O engine")])
 def test_an_engine_that_no_other_could_replace_is_told_with_its_cause(error: int, told: str) -> None:
-    assert told in judged(answer(job(modern(), error=error)))["reason"]
+    assert told in str(judged(answer(job(modern(), error=error)))["reason"])
 
 
 def test_an_error_of_the_disk_is_not_tried_away_with_other_engines(tmp_path: Path) -> None:
@@ -459,6 +464,7 @@ def test_an_error_of_the_disk_is_not_tried_away_with_other_engines(tmp_path: Pat
         "fio", str(tmp_path), fio_bench.parts_of("seqread"), fio_bench.ENGINES, None, runner
     )
     assert len(seen) == 1
+    assert result["document"]
     assert result["document"]["errors"]
 
 
@@ -472,7 +478,7 @@ def test_the_private_directory_goes_when_the_run_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def parameters(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+def parameters(tmp_path: Path, **changes: Any) -> Any:
     given = dict.fromkeys(
         (
             "size",
@@ -499,7 +505,7 @@ def parameters(tmp_path: Path, **changes: Any) -> dict[str, Any]:
 def test_a_missing_fio_is_incomplete_with_a_remedy(tmp_path: Path) -> None:
     result = module.prove(parameters(tmp_path, executable="fio-of-another-world"), check_mode=False)
     assert [check["status"] for check in result["checks"]] == ["incomplete"]
-    assert "install" in result["checks"][0]["remedy"]
+    assert "install" in str(result["checks"][0]["remedy"])
 
 
 @pytest.mark.parametrize(
@@ -517,7 +523,7 @@ def test_a_fio_that_is_there_and_does_not_start_is_not_called_missing(
     program.chmod(mode)
     [check] = module.prove(parameters(tmp_path, executable=str(program)), check_mode=False)["checks"]
     assert (check["status"], check["action"]) == ("incomplete", action)
-    assert told in check["reason"]
+    assert told in str(check["reason"])
 
 
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:
@@ -567,7 +573,7 @@ def test_a_task_that_is_terminated_ends_fio_and_removes_its_files(tmp_path: Path
     roots = [path for path in sys.path if path]
     program = (
         f"import sys; sys.path[:0] = {roots!r}\n"
-        "from ansible_collections.gpuwright.node.plugins.module_utils import fio_bench as b\n"
+        "from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_bench as b\n"
         "with b.ending_cleanly():\n"
         f"    list(b.measure('fio', {str(tmp_path)!r}, b.parts_of('quick', runtime=60), ['psync']))\n"
     )

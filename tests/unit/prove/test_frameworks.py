@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -13,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, framework, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import repository, wheels
@@ -27,6 +31,7 @@ PACKAGES = {
     "pytorch": ("cu130", ["torch"]),
     "tensorflow": ("pypi", ["tensorflow"]),
     "jax": ("pypi", ["jax", "jax-cuda13-plugin"]),
+    "onnxruntime": ("pypi", ["onnxruntime-gpu", "numpy"]),
 }
 
 # A driver with two cards. What cuInit answers is set at compile time.
@@ -66,7 +71,7 @@ def environment(tmp_path: Path) -> Any:
         index, projects = PACKAGES[name]
         for project in projects:
             if project not in without:
-                for path, content in wheels.contents(project, PLAN[index][project]).items():
+                for path, content in wheels.contents(project, {**PLAN["common"], **PLAN[index]}[project]).items():
                     (packages / path).parent.mkdir(parents=True, exist_ok=True)
                     (packages / path).write_bytes(content)
         return str(venv / "bin" / "python")
@@ -75,18 +80,23 @@ def environment(tmp_path: Path) -> Any:
 
 
 def prove(name: str, python: str, **changes: Any) -> dict[str, Any]:
-    params = {"name": name, "python": python, "timeout": 30, "expected_version": None, "expect_cuda": True}
-    result: dict[str, Any] = framework_check.prove({**params, "expected_gpus": None, **changes}, ask_as_user=let_in)
+    params: Any = {"name": name, "python": python, "timeout": 30, "expected_version": None, "expect_cuda": True}
+    result: dict[str, Any] = framework_check.prove(params | {"expected_gpus": None} | changes, ask_as_user=let_in)
     return result
 
 
-def of(result: dict[str, Any], check_id: str) -> checks.Check:
+def of(result: Any, check_id: str) -> Check:
     return next(check for check in result["checks"] if check["id"] == check_id)
 
 
 @pytest.mark.parametrize(
     ("name", "version", "cuda"),
-    [("pytorch", "2.14.1", "13.0"), ("tensorflow", "2.21.0", "12.5.1"), ("jax", "0.12.0.1", "13.0")],
+    [
+        ("pytorch", "2.14.1", "13.0"),
+        ("tensorflow", "2.21.0", "12.5.1"),
+        ("jax", "0.12.0.1", "13.0"),
+        ("onnxruntime", "1.31.1", "13.0"),
+    ],
 )
 def test_a_framework_multiplies_matrices_on_every_card(
     driver: Any, environment: Any, name: str, version: str, cuda: str
@@ -97,7 +107,7 @@ def test_a_framework_multiplies_matrices_on_every_card(
     assert result["cuda"] == cuda
     computed = [check for check in result["checks"] if check["id"] == "framework.compute"]
     assert [check["gpu"] for check in computed] == ["cuda:0", "cuda:1"]
-    assert all("Stand-in card" in check["reason"] for check in computed)
+    assert all(re.search("Stand-in card|card [01]", str(check["reason"])) for check in computed)
 
 
 @pytest.mark.parametrize("name", list(PACKAGES))
@@ -107,7 +117,7 @@ def test_a_framework_without_a_driver_fails_and_says_that_it_is_the_driver(
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     check = of(prove(name, environment(name)), "framework.cuda")
     assert check["status"] == "fail"
-    assert "no NVIDIA driver" in check["reason"]
+    assert "no NVIDIA driver" in str(check["reason"])
 
 
 @pytest.mark.parametrize("name", list(PACKAGES))
@@ -121,7 +131,47 @@ def test_jax_without_its_plugin_is_a_build_for_the_processor_only(driver: Any, e
     driver()
     check = of(prove("jax", environment("jax", "jax-cuda13-plugin")), "framework.cuda")
     assert check["status"] == "fail"
-    assert "processor only" in check["reason"]
+    assert "processor only" in str(check["reason"])
+
+
+def changed(python: str, module: str, old: str, new: str) -> str:
+    """The environment with a stand-in that does something else."""
+    [path] = Path(python).parents[1].glob(f"lib/python*/site-packages/{module}/__init__.py")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return python
+
+
+def test_onnxruntime_for_the_processor_is_not_one_for_cards(driver: Any, environment: Any) -> None:
+    driver()
+    python = changed(environment("onnxruntime"), "onnxruntime", "_build.CUDA or", "")
+    check = of(prove("onnxruntime", python), "framework.cuda")
+    assert "processor only" in str(check["reason"])
+
+
+def test_onnxruntime_whose_session_quietly_takes_the_processor_fails(driver: Any, environment: Any) -> None:
+    driver()
+    python = changed(environment("onnxruntime"), "onnxruntime", "self._providers = [_CUDA, _CPU]", "pass")
+    check = of(prove("onnxruntime", python), "framework.cuda")
+    assert (check["status"], check["action"]) == ("fail", "install")
+    # Its library is asked why, which the stand-in does not have.
+    assert "libonnxruntime_providers_cuda.so: cannot open shared object file" in str(check["evidence"])
+
+
+def test_onnxruntime_that_leaves_one_card_to_the_processor_fails_on_that_card(driver: Any, environment: Any) -> None:
+    driver()
+    python = changed(environment("onnxruntime"), "onnxruntime", "return index <", "return index == 0 and index <")
+    computed = [check for check in prove("onnxruntime", python)["checks"] if check["id"] == "framework.compute"]
+    assert [(check["gpu"], check["status"]) for check in computed] == [("cuda:0", "pass"), ("cuda:1", "fail")]
+
+
+@pytest.mark.parametrize("expect_cuda", [True, False])
+def test_a_product_of_onnxruntime_that_is_wrong_fails(driver: Any, environment: Any, *, expect_cuda: bool) -> None:
+    driver()
+    python = changed(environment("onnxruntime"), "onnxruntime", '(inputs["a"] @ inputs["b"])', 'inputs["a"]')
+    check = of(prove("onnxruntime", python, expect_cuda=expect_cuda), "framework.compute")
+    assert (check["status"], check["measured"]) == ("fail", 65536.0) if expect_cuda else (check["status"] != "pass")
 
 
 @pytest.mark.parametrize("name", list(PACKAGES))
@@ -130,13 +180,20 @@ def test_on_the_processor_it_computes_without_a_driver(environment: Any, name: s
     assert checks.verdict(result["checks"]) == "pass", result["checks"]
 
 
-@pytest.mark.parametrize("name", sorted(framework.FRAMEWORKS))
+@pytest.mark.parametrize("name", sorted(ABOUT))
 def test_the_program_of_each_framework_is_valid(name: str) -> None:
-    compile(framework.FRAMEWORKS[name].program, name, "exec")
+    compile(framework.program(name), name, "exec")
 
 
-@pytest.mark.parametrize("name", sorted(framework.FRAMEWORKS))
-def test_neither_memory_nor_platform_is_left_to_what_the_host_has_set(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tensorflow", {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+        ("jax", {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_PLATFORMS": ""}),
+        ("pytorch", {}),
+    ],
+)
+def test_neither_memory_nor_platform_is_left_to_what_the_host_has_set(name: str, expected: dict[str, str]) -> None:
     seen: dict[str, str] = {}
 
     def runner(argv: list[str], timeout: float, env: dict[str, str]) -> run.Result:
@@ -145,9 +202,7 @@ def test_neither_memory_nor_platform_is_left_to_what_the_host_has_set(name: str)
         return run.Result(0, "", "", 0.1, None)
 
     framework.ask("python", name, 5, runner)
-    assert seen["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
-    assert seen["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
-    assert not seen["JAX_PLATFORMS"]
+    assert seen == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1", **expected}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +244,7 @@ def test_what_a_framework_prints_without_cards_is_its_reason(said: str, cause: s
         "tensorflow", "python", run.Result(0, out, "2026-11-20 18:02:03.802803 E " + said, 1.0, None)
     )
     check = next(each for each in found if each["id"] == "framework.cuda")
-    assert cause in check["reason"], check
+    assert cause in str(check["reason"]), check
     assert said in str(check["evidence"])
 
 
@@ -232,7 +287,7 @@ def opened() -> Iterator[Path]:
         yield venv
 
 
-def as_user(venv: Path) -> checks.Check:
+def as_user(venv: Path) -> Check:
     python = str(venv / "bin/python")
     return framework.judge_user("pytorch", python, framework.ask_as_user(python, "pytorch", 30))
 
@@ -267,18 +322,18 @@ def test_who_may_not_become_another_user_is_told_and_proves_nothing(tmp_path: Pa
 
 def test_the_proof_asks_as_a_user_too(opened: Path) -> None:
     (opened / "bin").chmod(0o700)
-    params = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
-    result = framework_check.prove({**params, "expect_cuda": False, "expected_gpus": None})
+    params: Any = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
+    result = framework_check.prove(params | {"expect_cuda": False, "expected_gpus": None})
     assert of(result, "framework.import")["status"] == "pass"
     assert of(result, "framework.user")["status"] == "fail"
 
 
 def test_the_proof_looks_at_every_file_that_pip_installed(opened: Path) -> None:
     (site,) = opened.glob("lib/python3*/site-packages")
-    params = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
+    params: Any = {"name": "pytorch", "python": str(opened / "bin/python"), "timeout": 30, "expected_version": None}
 
-    def files() -> checks.Check:
-        return of(framework_check.prove({**params, "expect_cuda": False, "expected_gpus": None}), "framework.files")
+    def files() -> Check:
+        return of(framework_check.prove(params | {"expect_cuda": False, "expected_gpus": None}), "framework.files")
 
     (site / "torch-2.14.1.dist-info").mkdir()
     (site / "torch-2.14.1.dist-info/RECORD").write_text("torch/deep/in.py,,2\ntorch-2.14.1.dist-info/RECORD,,\n")
@@ -309,14 +364,14 @@ def test_an_interpreter_that_does_not_start_is_told_with_its_cause(
         python.chmod(mode)
     [check] = framework.judge("pytorch", str(python), framework.ask(str(python), "pytorch", 20))
     assert (check["status"], check["action"]) == ("incomplete", action)
-    assert told in check["reason"]
+    assert told in str(check["reason"])
 
 
 @pytest.mark.parametrize(("rc", "told"), [(-11, "signal 11"), (139, "signal 11"), (255, "status 255"), (1, "status 1")])
 def test_an_exit_status_is_called_a_signal_only_where_it_is_one(rc: int, told: str) -> None:
     said = f'{framework.MARK}{{"step": "start"}}\n'
     [check] = framework.judge("pytorch", "python", run.Result(rc, said, "", 1.0, None))
-    assert told in check["reason"]
+    assert told in str(check["reason"])
 
 
 def steps(*told: str) -> run.Result:

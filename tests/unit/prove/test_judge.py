@@ -6,20 +6,17 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
-from ansible_collections.gpuwright.node.plugins.plugin_utils import judge
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
+from tests.unit.plan import nodes
 
-Facts = dict[str, Any]
-ById = Callable[[list[checks.Check]], dict[str, checks.Check]]
-STACK = {
-    "driver": {
-        "branch": "580",
-        "modules": "open",
-        "minimum": "525.60.13",
-        "adopted": False,
-        "pin": {"hold": ["libcuda1"]},
-    }
-}
+#: Any: a test changes them to what no type allows, too.
+Facts = Any
+ById = Callable[[list[Check]], dict[str, Check]]
+PIN = {"package": "nvidia-driver-pinning-580", "hold": ["nvidia-driver-cuda"]}
+STACK: Any = {"driver": nodes.driver_stack(minimum="525.60.13", pin=PIN)}
+TOOLKIT: Any = {"container_toolkit": {}}
 
 
 def put(facts: Facts, path: str, value: Any) -> Facts:
@@ -75,6 +72,7 @@ def test_a_good_node_passes_with_nothing_to_say(facts: Facts) -> None:
         ("proof", None, "proof.age", "incomplete", "never proven"),
         ("boot.id", "boot-2", "proof.age", "incomplete", "rebooted"),
         ("time", "2027-03-01T00:00:00Z", "proof.age", "incomplete", "days old"),
+        ("proof.time", "last Thursday", "proof.age", "incomplete", "cannot be read"),
         ("proof.verdict", "fail", "proof.age", "fail", "ended with fail"),
         ("proof.driver", "570.1", "proof.age", "incomplete", "570.1"),
         ("smi", None, "smi.runs", "incomplete", "not known"),
@@ -134,6 +132,17 @@ def test_each_fault_is_found_by_its_check(
 
 
 @pytest.mark.parametrize(
+    ("mount", "least"), [("/boot", 200), ("/", 2000), ("/var", 2000), ("/usr", 1000), ("/opt", 1000), ("/tmp", 200)]
+)
+def test_each_place_that_is_written_to_has_a_least_room_of_its_own(
+    facts: Facts, by_id: ById, mount: str, least: int
+) -> None:
+    for free, status in ((least, "pass"), (least - 1, "warn")):
+        check = by_id(judge.judge(put(facts, "disks", [{"mount": mount, "free_bytes": free * judge.MB}])))["disk.space"]
+        assert (check["status"], check["measured"], check["expected"]) == (status, free, least)
+
+
+@pytest.mark.parametrize(
     ("secure", "loaded", "available", "status"),
     [
         (False, None, {}, "pass"),
@@ -155,7 +164,7 @@ def test_secure_boot_is_judged_by_what_the_kernel_accepted_or_would(
 def test_an_unknown_fact_keeps_the_observations_reason(facts: Facts, by_id: ById) -> None:
     changed = put(put(facts, "disks", None), "unknown", {"disks": "permission denied"})
     check = by_id(judge.judge(changed))["disk.space"]
-    assert "permission denied" in check["reason"]
+    assert "permission denied" in str(check["reason"])
     assert check["remedy"] == "run with become"
 
 
@@ -181,8 +190,35 @@ def test_a_card_on_the_bus_that_nvidia_smi_does_not_see_is_named_unless_it_is_ig
 ) -> None:
     changed = copy.deepcopy(facts)
     changed["pci"]["gpus"].append({"bus_id": "00000000:99:00.0", "revision": "a1"})
-    assert "00000000:99:00.0" in by_id(judge.judge(changed))["gpu.count"]["reason"]
+    assert "00000000:99:00.0" in str(by_id(judge.judge(changed))["gpu.count"]["reason"])
     assert by_id(judge.judge(changed, None, {"ignore": ["0000:99:00.0"]}))["gpu.count"]["status"] == "pass"
+
+
+def test_a_card_is_left_alone_by_the_model_that_nvidia_smi_names_too(facts: Facts, by_id: ById) -> None:
+    changed = copy.deepcopy(facts)
+    other = "00000000:43:00.0"
+    changed["pci"]["gpus"].append({**nodes.H100, "bus_id": other, "driver": "nvidia"})
+    cards = changed["smi"]["data"]["gpus"]
+    cards.append({**copy.deepcopy(cards[0]), "pci_bus_id": other, "name": "NVIDIA T400"})
+    for ignore, status, seen in (["T400"], "pass", 1), (["T4"], "warn", 2), ([], "warn", 2):
+        check = by_id(judge.judge(changed, None, {"count": 1, "ignore": ignore}))["gpu.on_bus"]
+        assert (check["status"], check["measured"]) == (status, seen)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "status"),
+    [
+        ("display.desktop", False, "warn"),
+        ("display.desktop", True, "skip"),
+        ("environment.kind", "wsl", "skip"),
+    ],
+)
+def test_a_driver_that_something_else_keeps_loaded_needs_no_persistence(
+    facts: Facts, by_id: ById, path: str, value: Any, status: str
+) -> None:
+    changed = put(facts, path, value)
+    changed["smi"]["data"]["gpus"][0]["persistence_mode"] = False
+    assert by_id(judge.judge(changed, STACK))["persistence"]["status"] == status
 
 
 @pytest.mark.parametrize("kind", ["wsl", "jetson"])
@@ -206,7 +242,7 @@ def test_hosts_with_switches_need_the_fabric_manager(facts: Facts, by_id: ById) 
 def test_the_runtime_is_missed_only_where_the_toolkit_is_wished(facts: Facts, by_id: ById) -> None:
     changed = put(facts, "containers.docker", {"installed": True, "daemon_json": None, "config_loaded": True})
     assert by_id(judge.judge(changed))["container.daemon_json"]["status"] == "pass"
-    assert by_id(judge.judge(changed, {"container_toolkit": {}}))["container.daemon_json"]["status"] == "warn"
+    assert by_id(judge.judge(changed, TOOLKIT))["container.daemon_json"]["status"] == "warn"
 
 
 @pytest.mark.parametrize("runtimes", [1, True, "nvidia", ["nvidia"], None])
@@ -215,7 +251,7 @@ def test_what_a_person_wrote_in_place_of_dockers_runtimes_is_no_runtime(
 ) -> None:
     docker = {"installed": True, "daemon_json": {"runtimes": runtimes}, "config_loaded": True}
     changed = put(facts, "containers.docker", docker)
-    assert by_id(judge.judge(changed, {"container_toolkit": {}}))["container.daemon_json"]["status"] == "warn"
+    assert by_id(judge.judge(changed, TOOLKIT))["container.daemon_json"]["status"] == "warn"
 
 
 @pytest.mark.parametrize(
@@ -237,13 +273,15 @@ def test_what_a_person_wrote_in_place_of_dockers_runtimes_is_no_runtime(
     ],
 )
 def test_an_observation_with_holes_is_judged_and_never_better(facts: Facts, key: str) -> None:
-    holed = {name: value for name, value in facts.items() if name != key}
+    holed: Any = {name: value for name, value in facts.items() if name != key}
     assert judge.judge(holed, STACK)
-    assert judge.judge({**facts, key: None, "unknown": {key: "not seen"}}, STACK)
+    unseen: Any = {**facts, key: None, "unknown": {key: "not seen"}}
+    assert judge.judge(unseen, STACK)
 
 
 def test_nothing_observed_is_never_a_pass() -> None:
-    assert checks.verdict(judge.judge({}, STACK)) != "pass"
+    nothing: Any = {}
+    assert checks.verdict(judge.judge(nothing, STACK)) != "pass"
 
 
 def test_parts_can_be_left_out(facts: Facts) -> None:
@@ -260,7 +298,7 @@ _BUILD = {
 }  # fmt: skip
 
 
-def _build_check(facts: Facts, by_id: ById, following: str, **build: Any) -> checks.Check | None:
+def _build_check(facts: Facts, by_id: ById, following: str, **build: Any) -> Check | None:
     changed = put(
         facts, "dkms", {"failed": [{**_BUILD, **build}], "kernels": ["6.12.94+deb13-amd64"], "boot_entries": {}}
     )
@@ -273,24 +311,24 @@ def test_a_build_that_failed_for_the_kernel_that_boots_next_is_named_with_its_lo
     check = _build_check(facts, by_id, "6.12.107+deb13-amd64")
     assert check is not None
     assert check["status"] == "fail"
-    assert "after a reboot there is no driver" in check["reason"]
-    assert "pci_resize_resource" in check["reason"]
-    assert check["evidence"].endswith("# exit code: 2")
-    assert "stay on 6.12.94" in check["remedy"]
-    assert "driver-modules=proprietary" in check["remedy"]
+    assert "after a reboot there is no driver" in str(check["reason"])
+    assert "pci_resize_resource" in str(check["reason"])
+    assert str(check["evidence"]).endswith("# exit code: 2")
+    assert "stay on 6.12.94" in str(check["remedy"])
+    assert "driver-modules=proprietary" in str(check["remedy"])
 
 
 def test_a_build_that_is_left_out_while_an_older_kernel_boots_is_only_a_warning(facts: Facts, by_id: ById) -> None:
     check = _build_check(facts, by_id, "6.12.94+deb13-amd64", left_out=True)
     assert check is not None
     assert check["status"] == "warn"
-    assert "6.12.94+deb13-amd64 boots next, which has a module" in check["reason"]
+    assert "6.12.94+deb13-amd64 boots next, which has a module" in str(check["reason"])
 
 
 def test_a_build_that_failed_for_want_of_room_asks_for_room(facts: Facts, by_id: ById) -> None:
     check = _build_check(facts, by_id, "6.12.107+deb13-amd64", transient=True)
     assert check is not None
-    assert check["remedy"].startswith("make room")
+    assert str(check["remedy"]).startswith("make room")
 
 
 def test_a_build_that_went_well_later_is_not_held_against_the_node(facts: Facts, by_id: ById) -> None:
@@ -305,4 +343,4 @@ def test_a_source_that_cannot_be_read_is_named_with_who_cannot(
     check = by_id(judge.judge(facts, STACK, {"count": 1}))["packages.sources"]
     assert check["status"] == "warn"
     assert check["reason"] == f"{manager} cannot read /a.repo, line 2: it is not OPTION=VALUE"
-    assert then in check["remedy"]
+    assert then in str(check["remedy"])

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import module_load
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import module_load
 
 _BEFORE = "[    1.0] Linux version 6.12.107\n[    2.5] NVRM: No NVIDIA GPU found.\n[    3.0] virtio_net virtio0 enp0s2: renamed from eth0\n"
 _SAID = (
@@ -29,7 +30,7 @@ def _kernel(rc: int | None, said: str, log: str, error: str | None = None) -> Ca
     return call
 
 
-def _check(expected: int, rc: int | None, said: str, log: str, error: str | None = None) -> dict[str, object]:
+def _check(expected: int, rc: int | None, said: str, log: str, error: str | None = None) -> Check:
     outcome = module_load.load("nvidia-current", 5, _kernel(rc, said, log, error))
     return module_load.judge("nvidia-current", outcome, expected)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from tests.unit.modules import run_module
 
 MODULES = "ansible_collections.gpuwright.node.plugins.modules"

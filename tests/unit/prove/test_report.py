@@ -12,15 +12,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks
-from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import html as page
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = '</td></pre><script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3)\' {{ 7*7 }} {% raw %} \x00\x1b[2J\ud800'
 
 
-def record(*found: checks.Check, **values: Any) -> dict[str, Any]:
+def record(*found: Check, **values: Any) -> dict[str, Any]:
     return {"checks": list(found), "seconds": 3.2, **values}
 
 
@@ -84,7 +86,9 @@ def test_a_host_without_a_credible_record_failed_and_keeps_what_is_known(run: Pa
     made = report.aggregate(run, failed={"h": "the module died", "ghost": "no result"})
     assert made["hosts"]["h"]["verdict"] == "fail"
     assert made["hosts"]["h"]["checks"]
-    assert made["hosts"]["ghost"]["failure"]["message"] == "no result"
+    failure = made["hosts"]["ghost"]["failure"]
+    assert failure
+    assert failure["message"] == "no result"
     valid(run, schema)
 
 
@@ -154,7 +158,7 @@ def test_odd_values_of_a_node_do_not_spoil_the_report(run: Path, schema: dict[st
 
 
 def test_a_schema_that_is_not_kept_is_noticed(run: Path, schema: dict[str, Any]) -> None:
-    made = report.aggregate(run)
+    made: Any = report.aggregate(run)
     made["surprise"] = 1
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema).validate(made)
@@ -185,7 +189,7 @@ def rendered(run: Path, **more: Any) -> Tags:
 
 
 def hostile_record() -> dict[str, Any]:
-    bad = checks.make("gpu.model", "fail")
+    bad: Any = checks.make("gpu.model", "fail")
     bad.update(
         dict.fromkeys(("reason", "evidence", "remedy", "unit", "gpu", "measured"), HOSTILE),
         id="x." + HOSTILE,
@@ -251,7 +255,8 @@ def test_what_is_left_for_after_a_boot_is_in_the_report_and_on_the_page(run: Pat
 
 def test_the_page_asks_for_nothing_from_outside(run: Path) -> None:
     report.write_host(run, "h", record(checks.passed("a.b")))
-    text = (run / "report.html").read_text(encoding="utf-8") if report.aggregate(run) else ""
+    report.aggregate(run)
+    text = (run / "report.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in text
     for word in ("http://", "https://", "url(", "@import", "@font-face"):
         assert word not in text
@@ -398,7 +403,7 @@ def test_the_report_needs_no_ansible() -> None:
     base = "ansible_collections.gpuwright.node.plugins.plugin_utils"
     program = (
         f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}\n"
-        f"import {base}.report, {base}.judge\n"
+        f"import {base}.report, {base}.health.judge\n"
         "assert not [name for name in sys.modules if name == 'ansible' or name.startswith('ansible.')]"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

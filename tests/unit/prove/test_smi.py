@@ -2,14 +2,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_brake, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake, smi_judge, smi_messages
 from ansible_collections.gpuwright.node.plugins.modules import nvidia_smi
 
-Parsed = Callable[[str], smi.SmiData]
-ById = Callable[[list[checks.Check]], dict[str, checks.Check]]
+#: Any: these tests change what a card says, to what no type allows, too.
+Parsed = Callable[[str], Any]
+ById = Callable[[list[Check]], dict[str, Check]]
 
 
 def test_a_data_centre_card_of_today_is_read_whole(parsed: Parsed) -> None:
@@ -139,7 +144,7 @@ def test_no_error_sample_of_a_real_machine_passes(samples: Callable[[str], list[
 
 
 def test_a_good_node_passes(parsed: Parsed, by_id: ById) -> None:
-    found = smi.judge(
+    found = smi_judge.judge(
         parsed("h100_580.xml"), {"count": 2, "names": ["H100"], "driver": "580", "min_driver": "525.60.13"}
     )
     assert checks.verdict(found) == "pass"
@@ -148,7 +153,7 @@ def test_a_good_node_passes(parsed: Parsed, by_id: ById) -> None:
 
 
 def test_a_desktop_card_passes_and_its_desktop_does_not_make_it_busy(parsed: Parsed, by_id: ById) -> None:
-    found = smi.judge(parsed("geforce_595.xml"), {"idle": True})
+    found = smi_judge.judge(parsed("geforce_595.xml"), {"idle": True})
     checked = by_id(found)
     assert checks.verdict(found) == "pass"
     assert checked["gpu.idle"]["status"] == "pass"
@@ -158,14 +163,14 @@ def test_a_desktop_card_passes_and_its_desktop_does_not_make_it_busy(parsed: Par
 
 def test_a_process_that_computes_makes_a_card_busy(parsed: Parsed, by_id: ById) -> None:
     data = parsed("v100_418.xml")
-    assert by_id(smi.judge(data, {"idle": True}))["gpu.idle"]["status"] == "warn"
-    assert by_id(smi.judge(data, {}))["gpu.idle"]["status"] == "pass"
+    assert by_id(smi_judge.judge(data, {"idle": True}))["gpu.idle"]["status"] == "warn"
+    assert by_id(smi_judge.judge(data, {}))["gpu.idle"]["status"] == "pass"
 
 
 def test_bad_memory_and_an_unready_fabric_are_found(parsed: Parsed, by_id: ById) -> None:
-    checked = by_id(smi.judge(parsed("h100_bad_580.xml"), {}))
+    checked = by_id(smi_judge.judge(parsed("h100_bad_580.xml"), {}))
     assert checked["remap.pending"]["status"] == "fail"
-    assert "-i 0" in checked["remap.pending"]["remedy"]
+    assert "-i 0" in str(checked["remap.pending"]["remedy"])
     assert checked["ecc.volatile_unc"]["measured"] == 4
     assert checked["ecc.sram_agg_unc"]["severity"] == "fatal"
     assert checked["fabric.state"]["action"] == "restart_service"
@@ -173,17 +178,17 @@ def test_bad_memory_and_an_unready_fabric_are_found(parsed: Parsed, by_id: ById)
 
 def test_retired_pages_are_judged_on_a_volta(parsed: Parsed, by_id: ById) -> None:
     data = parsed("v100_418.xml")
-    checked = by_id(smi.judge(data, {}))
+    checked = by_id(smi_judge.judge(data, {}))
     assert checked["pages.pending"]["status"] == "fail"
     assert (checked["pages.count"]["status"], checked["pages.count"]["measured"]) == ("warn", 61)
     data["gpus"][0]["retired_pages"]["single_bit"] = 20
-    assert by_id(smi.judge(data, {}))["pages.count"]["status"] == "fail"
+    assert by_id(smi_judge.judge(data, {}))["pages.count"]["status"] == "fail"
 
 
 def test_a_lost_card_fails_once_and_its_neighbour_is_still_judged(document: Callable[[str], str], by_id: ById) -> None:
     data, ran = smi_messages.read_answer(15, document("lost_580.xml"))
     assert data is not None
-    found = smi.judge(data, {"count": 2})
+    found = smi_judge.judge(data, {"count": 2})
     assert (ran["status"], ran["severity"]) == ("fail", "fatal")
     assert [check["gpu"] for check in found if check["id"] == "gpu.lost"] == ["1 (00000000:43:00.0)"]
     assert any(check["gpu"] == "0 (00000000:1B:00.0)" and check["id"] == "ecc.mode" for check in found)
@@ -209,20 +214,20 @@ def test_a_lost_card_is_noticed_with_exit_status_zero(document: Callable[[str], 
     ],
 )
 def test_missing_cards_are_found_by_number_and_by_place(
-    parsed: Parsed, by_id: ById, expected: dict[str, object], status: str
+    parsed: Parsed, by_id: ById, expected: Any, status: str
 ) -> None:
-    assert by_id(smi.judge(parsed("h100_580.xml"), expected))["gpu.count"]["status"] == status
+    assert by_id(smi_judge.judge(parsed("h100_580.xml"), expected))["gpu.count"]["status"] == status
 
 
 def test_a_missing_card_is_named(parsed: Parsed, by_id: ById) -> None:
-    check = by_id(smi.judge(parsed("h100_580.xml"), {"bus_ids": ["0000:5e:00.0"]}))["gpu.count"]
-    assert "00000000:5E:00.0" in check["reason"]
+    check = by_id(smi_judge.judge(parsed("h100_580.xml"), {"bus_ids": ["0000:5e:00.0"]}))["gpu.count"]
+    assert "00000000:5E:00.0" in str(check["reason"])
 
 
 def test_fewer_described_than_attached_fails(parsed: Parsed, by_id: ById) -> None:
     data = parsed("h100_580.xml")
     data["attached_gpus"] = 3
-    assert by_id(smi.judge(data, {}))["gpu.count"]["status"] == "fail"
+    assert by_id(smi_judge.judge(data, {}))["gpu.count"]["status"] == "fail"
 
 
 @pytest.mark.parametrize(
@@ -260,13 +265,13 @@ def test_the_width_of_the_link_is_judged_by_wish_and_company(
 ) -> None:
     gpu = parsed("h100_580.xml")["gpus"][0]
     gpu["pcie"]["width"] = width
-    expected = {"pcie_lanes": {"all": wanted}} if wanted else {}
+    expected: Any = {"pcie_lanes": {"all": wanted}} if wanted else {}
     assert smi_judge.judge_pcie_width(gpu, expected, cards)["status"] == status
 
 
 def test_the_generation_of_the_link_is_judged_under_load(parsed: Parsed, by_id: ById) -> None:
     data = parsed("geforce_595.xml")
-    assert by_id(smi.judge(data, {"under_load": True}))["pcie.gen"]["status"] == "warn"
+    assert by_id(smi_judge.judge(data, {"under_load": True}))["pcie.gen"]["status"] == "warn"
 
 
 @pytest.mark.parametrize(
@@ -291,12 +296,12 @@ def test_the_generation_of_the_link_is_judged_under_load(parsed: Parsed, by_id: 
     ],
 )
 def test_temperature_is_held_against_margin_threshold_or_wish(
-    parsed: Parsed, by_id: ById, change: dict[str, int | None], expected: dict[str, int], status: str
+    parsed: Parsed, by_id: ById, change: dict[str, int | None], expected: Any, status: str
 ) -> None:
     data = parsed("h100_580.xml")
     for gpu in data["gpus"]:
         gpu.update(change)
-    assert by_id(smi.judge(data, expected))["temp.gpu"]["status"] == status
+    assert by_id(smi_judge.judge(data, expected))["temp.gpu"]["status"] == status
 
 
 @pytest.mark.parametrize(
@@ -315,7 +320,7 @@ def test_only_harmful_reasons_of_slowing_down_count(
     data = parsed("h100_580.xml")
     for gpu in data["gpus"]:
         gpu["throttle"] = reasons
-    checked = by_id(smi.judge(data, {}))
+    checked = by_id(smi_judge.judge(data, {}))
     assert (checked["throttle.hw"]["status"], checked["throttle.sw_thermal"]["status"]) == (hard, soft)
 
 
@@ -325,7 +330,7 @@ def test_one_sensor_that_cannot_be_read_fails_and_does_not_lose_the_card(
     data = smi.parse_xml(
         document("h100_580.xml").replace("<instant_power_draw>70.55 W", "<instant_power_draw>[Unknown Error]")
     )
-    checked = by_id(smi.judge(data, {}))
+    checked = by_id(smi_judge.judge(data, {}))
     assert checked["power.read"]["status"] == "warn"
     assert checked["gpu.readable"]["status"] == "fail"
     assert "gpu.lost" not in checked
@@ -346,11 +351,11 @@ def test_a_card_as_hot_as_where_it_shuts_down_fails(
 ) -> None:
     data = parsed("h100_580.xml")
     data["gpus"][0].update(change)
-    check = by_id(smi.judge(data, {"max_temperature_c": 90}))["temp.gpu"]
+    check = by_id(smi_judge.judge(data, {"max_temperature_c": 90}))["temp.gpu"]
     assert check["status"] == (
         "fail" if severity == "critical" else "warn" if change["temperature_margin_c"] is None else "pass"
     )
-    assert by_id(smi.judge(data, {}))["temp.gpu"]["severity"] == severity
+    assert by_id(smi_judge.judge(data, {}))["temp.gpu"]["severity"] == severity
 
 
 @pytest.mark.parametrize(
@@ -364,7 +369,7 @@ def test_heat_that_slows_a_card_at_rest_fails(
     gpu = data["gpus"][0]
     gpu["throttle"], gpu["utilization_percent"] = ["sw_thermal_slowdown"], percent
     gpu["processes"] = [{"pid": 7, "type": "C", "name": "train"}] * processes
-    assert by_id(smi.judge(data, {}))["throttle.sw_thermal"]["status"] == status
+    assert by_id(smi_judge.judge(data, {}))["throttle.sw_thermal"]["status"] == status
 
 
 _BRAKES = ["sw_power_cap", "hw_slowdown", "hw_power_brake_slowdown"]
@@ -386,24 +391,24 @@ def test_a_power_brake_counts_when_it_lasts_over_three_looks(
     pauses: list[float] = []
     data["gpus"][0]["throttle"] = list(_BRAKES)
 
-    def look() -> smi.SmiData | None:
+    def look() -> SmiData | None:
         reasons = next(answers)
         again = parsed("h100_580.xml")
         again["gpus"][0]["throttle"] = reasons
         return None if reasons is None else again
 
     smi_brake.settle(data, look, pauses.append)
-    check = by_id(smi.judge(data, {}))["throttle.hw"]
+    check = by_id(smi_judge.judge(data, {}))["throttle.hw"]
     assert check["status"] == status
     assert len(pauses) <= 2
-    assert status == "fail" or "three looks" in check["reason"]
+    assert status == "fail" or "three looks" in str(check["reason"])
 
 
 def test_heat_is_not_taken_for_a_passing_brake(parsed: Parsed, by_id: ById) -> None:
     data = parsed("h100_580.xml")
     data["gpus"][0]["throttle"] = [*_BRAKES, "hw_thermal_slowdown"]
     smi_brake.settle(data, lambda: parsed("h100_580.xml"), lambda _seconds: None)
-    assert by_id(smi.judge(data, {}))["throttle.hw"]["reason"].endswith("hw_slowdown, hw_thermal_slowdown")
+    assert str(by_id(smi_judge.judge(data, {}))["throttle.hw"]["reason"]).endswith("hw_slowdown, hw_thermal_slowdown")
 
 
 def test_the_module_looks_again_only_where_a_card_brakes(document: Callable[[str], str]) -> None:
@@ -440,10 +445,10 @@ def test_error_correction_that_is_off_on_a_card_for_a_desk_costs_nobody_memory(
     data["gpus"] = data["gpus"][:1]
     data["gpus"][0].update(brand=brand, name=name)
     data["gpus"][0]["ecc"].update(mode=False, pending=False)
-    check = by_id(smi.judge(data, {}))["ecc.mode"]
+    check = by_id(smi_judge.judge(data, {}))["ecc.mode"]
     assert (check["status"], check["remedy"] is None) == (status, status == "pass")
-    assert "off" in check["reason"]
-    assert by_id(smi.judge(data, {"ecc": True}))["ecc.mode"]["status"] == "warn", "it is wished"
+    assert "off" in str(check["reason"])
+    assert by_id(smi_judge.judge(data, {"ecc": True}))["ecc.mode"]["status"] == "warn", "it is wished"
 
 
 @pytest.mark.parametrize(
@@ -465,16 +470,16 @@ def test_few_lanes_of_a_consumer_card_warn_and_an_inventory_says_what_is_right(
     gpu["pcie"].update(width=4, width_max=16)
     check = smi_judge.judge_pcie_width(gpu, {"pcie_lanes": lanes})
     assert check["status"] == status
-    assert lanes or ("second slot" in check["reason"] and "gpuwright_gpus_pcie_lanes" in check["remedy"])
+    assert lanes or ("second slot" in str(check["reason"]) and "gpuwright_gpus_pcie_lanes" in str(check["remedy"]))
 
 
 def test_fabric_without_a_summary_is_judged_by_what_it_would_sum_up(
     document: Callable[[str], str], by_id: ById
 ) -> None:
     text = document("h100_580.xml").replace("<summary>Healthy</summary>", "<route_unhealthy>False</route_unhealthy>")
-    assert by_id(smi.judge(smi.parse_xml(text), {}))["fabric.health"]["status"] == "pass"
+    assert by_id(smi_judge.judge(smi.parse_xml(text), {}))["fabric.health"]["status"] == "pass"
     ill = text.replace("<bandwidth>Full", "<bandwidth>Degraded", 1)
-    check = by_id(smi.judge(smi.parse_xml(ill), {}))["fabric.health"]
+    check = by_id(smi_judge.judge(smi.parse_xml(ill), {}))["fabric.health"]
     assert (check["status"], check["measured"]) == ("fail", "bandwidth: Degraded")
 
 
@@ -483,7 +488,7 @@ def test_a_virtual_gpu_without_a_licence_is_told(document: Callable[[str], str],
     def status(told: str) -> str:
         licence = f"<{tag}><license_status>{told}</license_status></{tag}></gpu>"
         data = smi.parse_xml(document("geforce_595.xml").replace("</gpu>", licence))
-        return str(by_id(smi.judge(data, {}))["gpu.licence"]["status"])
+        return str(by_id(smi_judge.judge(data, {}))["gpu.licence"]["status"])
 
     assert status("Licensed (Expiry: 2026-12-22 6:57:30 GMT)") == "pass"
     assert status("Unlicensed (Restricted)") == "warn"
@@ -493,7 +498,7 @@ def test_processes_of_the_old_layout_make_a_card_busy(document: Callable[[str], 
     process = "<process_info><pid>26931</pid><process_name>/usr/bin/python</process_name></process_info>"
     listed = f"<compute_processes>{process}</compute_processes>"
     data = smi.parse_xml(document("m2090_285.xml").replace("</gpu>", listed + "</gpu>"))
-    assert by_id(smi.judge(data, {"idle": True}))["gpu.idle"]["evidence"] == "/usr/bin/python (pid 26931)"
+    assert by_id(smi_judge.judge(data, {"idle": True}))["gpu.idle"]["evidence"] == "/usr/bin/python (pid 26931)"
     assert data["gpus"][0]["processes"][0]["type"] == "C"
 
 
@@ -520,7 +525,7 @@ def test_what_the_card_asks_for_is_passed_on(
 ) -> None:
     data = parsed("h100_580.xml")
     data["gpus"][0]["recovery_action"] = action
-    check = by_id(smi.judge(data, {}))["gpu.recovery_action"]
+    check = by_id(smi_judge.judge(data, {}))["gpu.recovery_action"]
     assert (check["status"], check["action"]) == (status, kind)
 
 
@@ -535,9 +540,9 @@ def test_what_the_card_asks_for_is_passed_on(
     ],
 )
 def test_driver_versions_are_compared_as_numbers(
-    parsed: Parsed, by_id: ById, wish: dict[str, str], check_id: str, status: str
+    parsed: Parsed, by_id: ById, wish: Any, check_id: str, status: str
 ) -> None:
-    assert by_id(smi.judge(parsed("h100_580.xml"), wish))[check_id]["status"] == status
+    assert by_id(smi_judge.judge(parsed("h100_580.xml"), wish))[check_id]["status"] == status
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -592,7 +597,7 @@ def test_every_way_of_not_answering_is_explained(rc: int | None, text: str, stat
     data, check = smi_messages.read_answer(rc, text)
     assert data is None
     assert check["status"] == status
-    assert told in check["reason"]
+    assert told in str(check["reason"])
     assert check["remedy"]
 
 
@@ -609,7 +614,7 @@ def test_every_way_of_not_answering_is_explained(rc: int | None, text: str, stat
 def test_a_program_that_did_not_run_says_why(error: str, status: str, told: str) -> None:
     data, check = smi_messages.read_answer(None, "", "", 0.1, error)
     assert (data, check["status"]) == (None, status)
-    assert told in check["reason"]
+    assert told in str(check["reason"])
     assert check["evidence"] == error
 
 
@@ -621,7 +626,7 @@ def test_a_file_that_cannot_be_executed_is_not_called_missing(tmp_path: Path, mo
     params = {**dict.fromkeys(nvidia_smi.EXPECTATIONS), "executable": str(program), "timeout": 5}
     check = nvidia_smi.prove(params)["checks"][0]
     assert check["status"] == "incomplete"
-    assert "not installed" not in check["reason"]
+    assert "not installed" not in str(check["reason"])
 
 
 def test_a_hang_fails() -> None:
@@ -641,4 +646,4 @@ def test_a_warning_about_the_inforom_beside_good_data_is_a_failure(document: Cal
     )
     assert data
     assert check["status"] == "fail"
-    assert "gpu.inforom" in {found["id"] for found in smi.judge(data, {})}
+    assert "gpu.inforom" in {found["id"] for found in smi_judge.judge(data, {})}

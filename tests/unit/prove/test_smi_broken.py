@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge, smi_messages
 from tests.unit.prove.conftest import FIXTURES
 
 HEALTHY = ("h100_580.xml", "geforce_595.xml", "m2090_285.xml", "mig_580.xml")
@@ -148,7 +149,7 @@ def _silent(root: ET.Element, where: str) -> Iterator[tuple[str, ET.Element]]:
 
 def _verdict(variant: ET.Element) -> str:
     data, ran = smi_messages.read_answer(0, ET.tostring(variant, encoding="unicode"))
-    return checks.verdict([ran, *(smi.judge(data) if data else [])])
+    return checks.verdict([ran, *(smi_judge.judge(data, {}) if data else [])])
 
 
 def _root(path: Path) -> ET.Element:

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, run, smi, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge, smi_messages
 from ansible_collections.gpuwright.node.plugins.modules import nvidia_smi
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.unit.prove.conftest import FIXTURES
@@ -61,7 +62,7 @@ HOSTILE = {
 def test_a_hostile_answer_is_one_clear_check_within_a_second(told: str) -> None:
     start = time.process_time()
     data, ran = smi_messages.read_answer(0, HOSTILE[told])
-    found = [ran, *(smi.judge(data) if data else [])]
+    found = [ran, *(smi_judge.judge(data, {}) if data else [])]
     assert time.process_time() - start < 1
     assert checks.verdict(found) != "pass"
     assert all(len(str(check["reason"])) < 700 for check in found if check["status"] == "fail")

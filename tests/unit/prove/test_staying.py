@@ -11,9 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import checks, smi
-from ansible_collections.gpuwright.node.plugins.plugin_utils import records, report, run_directory
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import SEALED
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records, run_directory
 from gpuwright import records as results
 from tests.unit.gate import honest
 from tests.unit.plan import nodes
@@ -24,7 +26,7 @@ WARNING = {"rule": "a.rule", "text": "a card of another owner", "source": None, 
 
 
 @pytest.fixture
-def staying() -> dict[str, Any]:
+def staying() -> Any:
     """The plan of a host that is right, with a check of each kind that such a host can have."""
     made = plan(proven(nodes.provisioned()))
     found = [checks.passed("smi.runs"), checks.passed("gpu.count"), checks.skipped("fio.write", reason="not asked for")]
@@ -36,7 +38,7 @@ def staying() -> dict[str, Any]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, staying: dict[str, Any]) -> Path:
+def run(tmp_path: Path, staying: Any) -> Path:
     """A run over that host and one that failed."""
     path = report.open_run(tmp_path / "run", "up")
     run_directory.write_document(path / "plans", "right", staying, packed=records.stays(staying))
@@ -45,7 +47,7 @@ def run(tmp_path: Path, staying: dict[str, Any]) -> Path:
     return path
 
 
-def test_only_a_host_that_is_right_and_needs_nothing_stays(staying: dict[str, Any]) -> None:
+def test_only_a_host_that_is_right_and_needs_nothing_stays(staying: Any) -> None:
     assert records.stays(staying)
     assert records.stays(staying | {"verdict": "skip"})
     for change in (
@@ -85,7 +87,7 @@ def test_the_command_line_still_gives_all_of_it(run: Path) -> None:
     found = results.results(run)
     assert set(found) == {"right", "bad"}
     document = results.result_document(found["right"])
-    assert (document["verdict"], document["changes"], len(document["checks"])) == ("pass", [], 4)
+    assert (document["verdict"], document["changes"], len(found["right"]["checks"])) == ("pass", [], 4)
     assert len(results.plans(run)["right"]["checks"]) == 4
 
 
@@ -94,10 +96,11 @@ def test_a_packed_document_that_is_cut_is_a_host_that_is_not_proven(run: Path) -
     packed.write_bytes(packed.read_bytes()[:-20])
     made = report.aggregate(run)["hosts"]["right"]
     assert made["verdict"] == "fail"
+    assert made["failure"]
     assert "right.json.gz cannot be read" in made["failure"]["message"]
 
 
-def test_the_same_host_has_one_document(run: Path, staying: dict[str, Any]) -> None:
+def test_the_same_host_has_one_document(run: Path, staying: Any) -> None:
     run_directory.write_document(run / "plans", "right", staying)
     assert [path.name for path in run_directory.documents(run / "plans")] == ["right.json"]
     run_directory.write_document(run / "plans", "right", staying, packed=True)
@@ -133,7 +136,9 @@ def test_facts_that_are_packed_can_be_asked_about(tmp_path: Path) -> None:
 
 
 EVERYTHING = wish(
-    gpuwright_want=["cuda", "container-toolkit", "pytorch", "tensorflow", "jax"], mig_layout={"all": "off"}
+    gpuwright_want=["cuda", "container-toolkit", "pytorch", "tensorflow", "jax"],
+    mig_layout={"all": "off"},
+    gpu_settings_cards={"all": {"compute_mode": "default"}},
 )
 #: What an environment has beside its framework: NVIDIA's libraries, and what a framework needs.
 _BESIDE = [
@@ -142,7 +147,7 @@ _BESIDE = [
 _MOST = 20_000
 
 
-def everything() -> tuple[dict[str, Any], dict[str, Any]]:
+def everything() -> tuple[Any, Any]:
     """What is seen and planned of a host with two cards on which every component is right."""
     data = smi.parse_xml((Path(__file__).parent / "fixtures/h100_580.xml").read_text(encoding="utf-8"))
     seen = honest.provisioned(lock=None)
@@ -150,7 +155,8 @@ def everything() -> tuple[dict[str, Any], dict[str, Any]]:
     seen["smi"]["mig_devices"] = {}
     for card, told in zip(seen["pci"]["gpus"], data["gpus"], strict=True):
         card["bus_id"] = told["pci_bus_id"]
-    seen["services"]["gpuwright-mig.service"] = {"active": "active", "enabled": "enabled"}
+    for unit in ("gpuwright-mig.service", "gpuwright-gpu-settings.service"):
+        seen["services"][unit] = {"active": "active", "enabled": "enabled"}
     seen["packages"]["installed"] |= {f"libnvidia-something-{number}": f"{nodes.DRIVER}-1" for number in range(40)}
     for row in plan(seen, EVERYTHING)["stack"]["frameworks"]:
         wanted = (requirement.partition("==") for requirement in row["requirements"])
@@ -172,7 +178,7 @@ def everything() -> tuple[dict[str, Any], dict[str, Any]]:
     return seen, plan(seen, EVERYTHING)
 
 
-def folder_of(path: Path, hosts: int, seen: dict[str, Any], made: dict[str, Any]) -> int:
+def folder_of(path: Path, hosts: int, seen: Any, made: Any) -> int:
     """The bytes of a run over so many hosts that are right, its report in all its forms included."""
     report.open_run(path, "up")
     for number in range(hosts):

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[3]
     ("path", "touched"),
     [
         ("roles/mig/tasks/apply.yml", "tests/integration/test_mig.py"),
-        ("plugins/module_utils/private_dnf.py", "tests/integration/test_rocky.py"),
-        ("plugins/plugin_utils/way_back.py", "tests/integration/test_life.py"),
+        ("plugins/module_utils/packages/private_dnf.py", "tests/integration/test_rocky.py"),
+        ("plugins/plugin_utils/components/nvidia_driver/rollback.py", "tests/integration/test_life.py"),
         ("roles/reboot/tasks/resume.yml", "tests/integration/test_resume.py"),
         ("tests/integration/test_sources.py", "tests/integration/test_sources.py"),
         ("roles/cuda/tasks/install.yml", "tests/integration/test_roles_alone.py"),

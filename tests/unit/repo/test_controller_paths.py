@@ -34,19 +34,17 @@ READS = {
 }
 #: Names that are made of variables, and why none of them is a node's.
 ALLOWED = {
-    "{{ item | basename }}.j2": "a loop over two variables of the role",
-    "{{ __packages_tasks[__packages_manager] }}": "a table of the role: a key that is not there is an error",
-    "{{ __repositories_tasks[__repositories_seen.facts.packages.manager] }}": "a table of the role",
-    "{{ __repair_tasks[__repair_seen.facts.packages.manager] }}": "a table of the role",
-    "{{ __remove_tasks[__remove_manager] }}": "a table of the role",
-    "{{ __nvidia_driver_restore_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
-    "{{ __nvidia_driver_hold_tasks[__nvidia_driver_seen.facts.packages.manager] }}": "a table of the role",
-    "{{ role_path }}/../../plugins/module_utils/mig_layout.py": "Ansible's own place of the role",
-    "{{ gpuwright_plan.from_controller }}": "this run's own nvidia_driver_runfile, see planner.py",
-    "configure-without-autoinstall.sh {{ __repair_unbuildable | map(attribute='kernel') | unique | map('quote') | join(' ') }}": (
+    "{{ __repair_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
+    "{{ __remove_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
+    "{{ __nvidia_driver_restore_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
+    "{{ __nvidia_driver_lock_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
+    "{{ __reboot_tasks[__reboot_work.next] }}": "what follows the decision, by a table of the role",
+    "{{ role_path }}/../../plugins/module_utils/base/mig_layout.py": "Ansible's own place of the role",
+    "{{ role_path }}/../../plugins/module_utils/base/{{ item }}": "a loop over two names of the role",
+    "{{ gpuwright_plan.from_controller }}": "this run's own nvidia_driver_runfile, see plan/finish.py",
+    "configure-without-autoinstall.sh {{ __repair_next.kernels }}": (
         "the name is the first word; what follows is quoted, and is what the node's own program is called with"
     ),
-    "gpuwright.node.{{ gpuwright_component }}": "named by the playbook, task for task",
 }
 _LOOKUP = re.compile(r"\b(?:lookup|query|q)\s*\(\s*['\"]([\w.]+)['\"]")
 #: Lookups that reach no file and no program of the controller.
@@ -121,7 +119,8 @@ def test_every_module_that_speaks_from_a_node_has_an_action_and_a_schema() -> No
     for name in remote:
         text = (ROOT / f"plugins/action/{name}.py").read_text()
         # One that packs something on the controller first asks its module through the same gate.
-        packs = "class ActionModule(NodeAction):" in text and f'self.on_node(\n                "{name}"' in text
+        asks = re.search(rf'self\.(?:on_node|ask)\(\s*"{name}"', text)
+        packs = "class ActionModule(NodeAction):" in text and asks is not None
         # One that judges by the controller's rules begins with what came through the gate.
         gated = "class ActionModule(ModuleAction):" in text and "_execute_module" not in text
         assert packs or (gated and ("def " not in text or "        result = super().run(tmp, task_vars)\n" in text))

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
-from ansible_collections.gpuwright.node.plugins.plugin_utils import catalogue, gpus
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_options
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import catalogue
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
 from .conftest import TODAY, Resolve
 
@@ -147,11 +148,13 @@ def test_a_device_id_names_two_cards_only_where_memory_tells_them_apart(rules: d
 
 
 def test_the_first_driver_of_a_card_is_the_one_of_the_list_of_first_builds(rules: dict[str, Any]) -> None:
-    listed = {row["pci"]: min(row["first"], key=dotted.key) for row in rules["driver_branches"]["first_builds"]}
+    listed = {
+        row["pci"]: min(row["first"], key=numeric_version.key) for row in rules["driver_branches"]["first_builds"]
+    }
     for row in rules["gpus"]["rows"]:
         found = [listed[device] for device in row["pci"] if device in listed]
         if found:
-            assert row["first_driver"] == min(found, key=dotted.key), row["name"]
+            assert row["first_driver"] == min(found, key=numeric_version.key), row["name"]
 
 
 def test_a_laptop_card_is_driven_from_the_build_on_that_names_it(resolve: Resolve) -> None:
@@ -206,7 +209,7 @@ def test_what_fits_a_card_is_what_the_resolver_answers(rules: dict[str, Any], re
                 chosen["version"],
                 chosen["variant"],
             )
-    assert set(card["frameworks"]) == {"pytorch", "tensorflow", "jax"}
+    assert set(card["frameworks"]) == {"pytorch", "tensorflow", "jax", "onnxruntime"}
 
 
 def test_what_fits_an_old_card_stops_where_its_support_does(rules: dict[str, Any]) -> None:
@@ -215,6 +218,7 @@ def test_what_fits_an_old_card_stops_where_its_support_does(rules: dict[str, Any
     assert card["cuda"][-1] == "12.9"
     assert card["cudnn"] == {"first": None, "last": "9.10.2.21"}
     (kepler,) = catalogue.find("K80", rules, today=TODAY)
+    assert kepler["cudnn"]
     assert kepler["cudnn"]["last"] == "8.7.0.84"
     assert [each["os"] for each in kepler["systems"] if each["branch"]] == [
         "ubuntu-22.04",
@@ -336,5 +340,5 @@ def test_the_boards_named_jetson_are_known(written: str, meant: str, capability:
 
 
 def test_a_jetson_that_is_only_named_has_an_arm_processor(rules: dict[str, Any]) -> None:
-    where = situation_from_options(["Jetson Orin Nano"], "ubuntu-22.04", None, None, rules)
+    where = machine_from_options(["Jetson Orin Nano"], "ubuntu-22.04", None, None, rules)
     assert (where.arch, where.assumed["arch"], where.environment) == ("aarch64", "aarch64", "jetson")

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers, machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
-Resolve = Callable[..., dict[str, Any]]
+Resolve = Callable[..., Any]
 KEYS = {"gpuwright_repository_keys": {"nvidia": "A" * 40}}
 
 
-def warned(answer: dict[str, Any], rule: str) -> list[str]:
+def warned(answer: Any, rule: str) -> list[str]:
     assert answer["ok"], answer
     return [entry["text"] for entry in answer["warnings"] if entry["rule"] == rule]
 
@@ -43,7 +43,7 @@ def test_a_toolkit_has_the_limits_that_were_read_or_those_of_the_one_before(
     assert (row["gcc"], row["glibc"]) == (gcc, glibc)
 
 
-def test_a_toolkit_older_than_the_table_has_no_limits(rules: dict[str, Any]) -> None:
+def test_a_toolkit_older_than_the_table_has_no_limits(rules: Any) -> None:
     assert compilers.limits("9.2", rules) is None
 
 
@@ -55,8 +55,8 @@ def test_a_c_library_that_nvcc_does_not_know_is_warned_of_with_the_toolkit_that_
     assert warned(resolve("H100", "ubuntu-24.04", "cuda=13.0", glibc="2.41"), "cuda.glibc") == []
 
 
-def with_gcc(gcc: str | None, os: str, want: str, rules: dict[str, Any]) -> dict[str, Any]:
-    where = situation.situation_from_options(["H100"], os, "x86_64", None, rules, today=date(2026, 11, 20))
+def with_gcc(gcc: str | None, os: str, want: str, rules: Any) -> Any:
+    where = machine.machine_from_options(["H100"], os, "x86_64", None, rules, today=date(2026, 11, 20))
     wish = Wish.from_variables({**KEYS, "gpuwright_want": [want]}, rules)
     return resolver.resolve(replace(where, gcc=gcc), wish, rules)
 
@@ -66,27 +66,27 @@ def test_the_gcc_of_the_system_is_taken_by_every_toolkit_of_its_repository(resol
         assert warned(resolve("H100", os, want), "cuda.gcc") == []
 
 
-def test_a_newer_gcc_is_warned_of_with_the_one_to_install_beside_it(rules: dict[str, Any]) -> None:
+def test_a_newer_gcc_is_warned_of_with_the_one_to_install_beside_it(rules: Any) -> None:
     (text,) = warned(with_gcc("14.2", "ubuntu-24.04", "cuda=12.6", rules), "cuda.gcc")
     assert "gcc up to 13, this machine has 14" in text
     assert "-ccbin g++-12" in text
     assert warned(with_gcc("14.2", "ubuntu-24.04", "cuda=12.8", rules), "cuda.gcc") == []
 
 
-def test_where_the_archive_has_no_older_gcc_a_newer_toolkit_is_named(rules: dict[str, Any]) -> None:
+def test_where_the_archive_has_no_older_gcc_a_newer_toolkit_is_named(rules: Any) -> None:
     system = {**next(row for row in rules["systems"]["rows"] if row["os"] == "debian-12"), "gcc_also": []}
     limits = compilers.limits("11.8", rules)
     assert limits is not None
     assert compilers.instead(limits, system, rules) == "use cuda=12.0 or newer"
 
 
-def test_a_gcc_is_no_reason_to_leave_the_toolkit_that_the_driver_brings_in_full(rules: dict[str, Any]) -> None:
+def test_a_gcc_is_no_reason_to_leave_the_toolkit_that_the_driver_brings_in_full(rules: Any) -> None:
     answer = with_gcc("16", "ubuntu-24.04", "cuda", rules)
     assert answer["stack"]["cuda"][0]["version"] == "13.0"
     assert warned(answer, "cuda.gcc")
 
 
-def test_the_gcc_of_a_machine_comes_from_its_facts(facts: dict[str, Any], rules: dict[str, Any]) -> None:
-    assert situation.situation_from_facts(facts, Wish(), rules).gcc is None
+def test_the_gcc_of_a_machine_comes_from_its_facts(facts: Any, rules: Any) -> None:
+    assert machine.machine_from_facts(facts, Wish(), rules).gcc is None
     facts["kernel"]["compiler"] = {"built_with": "gcc 14", "available": "14.2"}
-    assert situation.situation_from_facts(facts, Wish(), rules).gcc == "14.2"
+    assert machine.machine_from_facts(facts, Wish(), rules).gcc == "14.2"

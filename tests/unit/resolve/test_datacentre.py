@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.mig import fits
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import BadInput, Wish
 
 from .conftest import FACTS, TODAY, Resolve
 
 
-def stack(answer: dict[str, Any]) -> dict[str, Any]:
+def stack(answer: Any) -> Any:
     assert answer["ok"], answer
     return dict(answer["stack"])
 
 
-def conflicts(answer: dict[str, Any]) -> dict[str, dict[str, str]]:
+def conflicts(answer: Any) -> dict[str, dict[str, str]]:
     assert not answer["ok"]
     return {entry["rule"]: entry for entry in answer["conflicts"]}
 
@@ -80,10 +81,10 @@ def test_other_cards_are_not_taken_for_a_board_with_switches(
     assert "fabric" not in stack(answer)["driver"] or not stack(answer)["driver"]["fabric"]
 
 
-def test_a_host_whose_fabric_only_its_ports_tell_has_one_too(rules: dict[str, Any]) -> None:
+def test_a_host_whose_fabric_only_its_ports_tell_has_one_too(rules: Any) -> None:
     facts = copy.deepcopy(FACTS)
     facts["pci"] |= {"nvswitches": [], "nvlink5": True}
-    where = situation.situation_from_facts(facts, Wish(), rules, today=TODAY)
+    where = machine.machine_from_facts(facts, Wish(), rules, today=TODAY)
     fabric = stack(resolver.resolve(where, Wish.from_wants(["driver"], rules), rules))["driver"]["fabric"]
     assert fabric["services"] == ["nvidia-fabricmanager.service"]
     assert fabric["modules"] == ["ib_umad"]
@@ -115,7 +116,7 @@ def test_peermem_is_only_there_where_it_was_asked_for(resolve: Resolve) -> None:
 # MIG ---------------------------------------------------------------------------------------------------
 
 
-def cards(answer: dict[str, Any]) -> list[list[str]]:
+def cards(answer: Any) -> list[list[str]]:
     return [card["profiles"] for card in stack(answer)["mig"]["cards"]]
 
 
@@ -157,7 +158,7 @@ def test_a_layout_fits_or_the_conflict_names_one_that_does(resolve: Resolve, car
         assert resolve(card, "ubuntu-24.04", "driver", wish={"mig_layout": example})["ok"], example
 
 
-def test_the_places_decide_and_not_the_sum_of_the_slices(rules: dict[str, Any]) -> None:
+def test_the_places_decide_and_not_the_sum_of_the_slices(rules: Any) -> None:
     places = {row["kind"]: row for row in rules["mig"]["placements"] if row["geometry"] == "sevenths"}
     assert fits([places["3g"], places["2g"], places["1g"], places["1g"]])
     assert not fits([places["3g"], places["3g"], places["2g"]])
@@ -174,13 +175,29 @@ def test_a_card_without_mig_is_refused_and_may_be_told_off(resolve: Resolve) -> 
     assert resolve("L40S", "ubuntu-24.04", "driver", wish={"mig_layout": "off"})["ok"]
 
 
-@pytest.mark.parametrize("selector", ["5", "GPU-00000000-0000-0000-0000-000000000000", "0000:ff:00.0"])
-def test_a_card_that_is_not_there_is_a_conflict(resolve: Resolve, selector: str) -> None:
+def test_the_layout_of_each_kind_of_card_is_told_once(resolve: Resolve) -> None:
+    layout = {"0": "1g.10gb,3g.40gb", "1": "1g.10gb,3g.40gb", "2": "off"}
+    answer = resolve(["H100", "H100", "A100"], "ubuntu-24.04", "driver", wish={"mig_layout": layout})
+    assert [entry["text"] for entry in answer["why"] if entry["rule"] == "mig.layout"] == [
+        "H100 SXM5 80GB: 3g.40gb, 1g.10gb: asked for",
+        "A100 SXM4 40GB: MIG off: asked for",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("selector", "hint"),
+    [
+        ("5", ""),
+        ("GPU-00000000-0000-0000-0000-000000000000", "; a UUID is known once the driver runs"),
+        ("0000:ff:00.0", ""),
+    ],
+)
+def test_a_card_that_is_not_there_is_a_conflict(resolve: Resolve, selector: str, hint: str) -> None:
     found = conflicts(resolve("H100", "ubuntu-24.04", "driver", wish={"mig_layout": {selector: "7g.80gb"}}))
-    assert selector in found["mig.card"]["text"]
+    assert found["mig.card"]["text"] == f"mig_layout names the card {selector}, which is not there{hint}"
 
 
-def test_every_card_of_the_mig_rules_is_a_card(rules: dict[str, Any]) -> None:
+def test_every_card_of_the_mig_rules_is_a_card(rules: Any) -> None:
     known = {row["name"] for row in rules["gpus"]["rows"]}
     assert {name for row in rules["mig"]["rows"] for name in row["cards"]} <= known
     kinds = {(row["geometry"], row["kind"]) for row in rules["mig"]["placements"]}
@@ -206,11 +223,11 @@ def test_no_layout_is_no_wish(layout: Any) -> None:
 @pytest.mark.parametrize(
     ("state", "warned"), [("enrolled", False), ("pending", True), ("not-enrolled", True), (None, True)]
 )
-def test_an_enrolled_key_is_no_warning(rules: dict[str, Any], state: str | None, warned: bool) -> None:
+def test_an_enrolled_key_is_no_warning(rules: Any, state: str | None, warned: bool) -> None:
     facts = copy.deepcopy(FACTS)
     facts["boot"] |= {"secure_boot": True, "signing_key": {"path": "/var/lib/dkms/mok.pub", "state": state}}
     wish = Wish.from_wants(["driver", "driver-source=nvidia"], rules)
-    where = situation.situation_from_facts(facts, wish, rules, today=TODAY)
+    where = machine.machine_from_facts(facts, wish, rules, today=TODAY)
     answer = resolver.resolve(where, wish, rules)
     assert ("driver.secure-boot" in {row["rule"] for row in answer["warnings"]}) == warned
     assert ("driver.secure-boot" in {row["rule"] for row in answer["why"]}) != warned

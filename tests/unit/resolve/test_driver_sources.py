@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_facts
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.situation import situation_from_facts
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 from .conftest import TODAY
@@ -144,11 +144,19 @@ def test_an_upgrade_of_a_file_goes_to_the_newest_build_that_has_a_checksum(
 ) -> None:
     given = Wish.from_variables({**GIVEN, "nvidia_driver_source": "runfile", "nvidia_driver_version": there})
     rules = load_rules()
-    fresh = resolver.resolve(situation_from_facts(facts, given, rules, today=TODAY), given, rules)["stack"]["driver"]
+    fresh = resolver.resolve(machine_from_facts(facts, given, rules, today=TODAY), given, rules)["stack"]["driver"]
     seen = with_driver(facts, there, owner="runfile", source="runfile")
     seen["seals"] = {"nvidia_driver": {"state": "good", "stack": fresh}}
-    where = replace(situation_from_facts(seen, Wish(), rules, today=TODAY), moves=moves)
+    where = replace(machine_from_facts(seen, Wish(), rules, today=TODAY), moves=moves)
     assert resolver.resolve(where, Wish(), rules)["stack"]["driver"]["version"] == leads_to
+
+
+def test_a_file_in_force_gives_way_to_the_branch_that_is_asked_for(facts: Facts, answer: Answer) -> None:
+    fresh = stack(answer(facts, "driver-source=runfile", "driver=570.211.01", wish=GIVEN))["driver"]
+    facts["seals"] = {"nvidia_driver": {"state": "good", "stack": fresh}}
+    there = with_driver(facts, "570.211.01", owner="runfile", source="runfile")
+    driver = stack(answer(there, "driver=580", wish=GIVEN))["driver"]
+    assert (driver["source"], driver["branch"], driver["version"]) == ("runfile", "580", "580.178.04")
 
 
 # --- packages in the place of a file ----------------------------------------------------------------------------------

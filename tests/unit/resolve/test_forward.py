@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, forward, power
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, cuda_support, forward
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
 Resolve = Callable[..., dict[str, Any]]
 OLD_DRIVER = ("driver=535",)
@@ -49,8 +49,8 @@ def test_other_cards_and_other_branches_reach_nothing(branch: str, names: list[s
 
 def test_a_driver_runs_what_it_can_itself_before_cuda_compat_does(rules: dict[str, Any]) -> None:
     row = next(each for each in rules["driver_branches"]["rows"] if each["branch"] == "535")
-    alone = power.of_branch(row)
-    helped = power.Power(alone.cuda, alone.version, alone.newest, ("12.9", "13.0"))
+    alone = cuda_support.of_branch(row)
+    helped = cuda_support.CudaSupport(alone.cuda, alone.version, alone.newest, ("12.9", "13.0"))
     assert [helped.mode(cuda, rules) for cuda in ("12.2", "12.9", "13.0", "13.1")] == [
         "native",
         "minor-version",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 Answer = Callable[..., dict[str, Any]]
-Facts = dict[str, Any]
+Facts = Any
 Resolve = Callable[..., dict[str, Any]]
 
 

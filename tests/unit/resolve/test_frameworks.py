@@ -1,4 +1,4 @@
-"""TensorFlow, JAX and DALI beside PyTorch: which release, which variant, which pins, and what to wish instead."""
+"""TensorFlow, JAX, DALI and ONNX Runtime beside PyTorch: which release, which variant, which pins, and what to wish instead."""
 
 from __future__ import annotations
 
@@ -7,35 +7,42 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus, resolver, situation, specifiers
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks as component
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, frameworks
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import (
+    cards,
+    frameworks,
+    lock,
+    machine,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, specifiers
 from tests.property import remedies
 
-Resolve = Callable[..., dict[str, Any]]
-NAMES = ("pytorch", "tensorflow", "jax", "dali")
+Resolve = Callable[..., Any]
+NAMES = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime")
 
 
-def environment(answer: dict[str, Any], name: str | None = None) -> dict[str, Any]:
+def environment(answer: Any, name: str | None = None) -> Any:
     assert answer["ok"], answer
-    found: list[dict[str, Any]] = answer["stack"]["frameworks"]
+    found: list[Any] = answer["stack"]["frameworks"]
     return next(each for each in found if name in (None, each["name"]))
 
 
-def pins(entry: dict[str, Any]) -> dict[str, str]:
+def pins(entry: Any) -> dict[str, str]:
     """The constraints by package."""
     parts = [re.match(r"[a-z0-9-]+", constraint) for constraint in entry["constraints"]]
     return {part[0]: text[part.end() :] for part, text in zip(parts, entry["constraints"], strict=True) if part}
 
 
-def rules_of(entries: list[dict[str, Any]]) -> set[str]:
+def rules_of(entries: list[Any]) -> set[str]:
     return {entry["rule"] for entry in entries}
 
 
@@ -48,18 +55,17 @@ def rules_of(entries: list[dict[str, Any]]) -> set[str]:
         ("pytorch", "releases"),
         ("tensorflow", "releases"),
         ("jax", "releases"),
+        ("onnxruntime", "releases"),
         ("libraries", "dali"),
         ("libraries", "nccl"),
     ],
 )
-def test_releases_stand_in_their_order_for_the_last_is_taken_for_the_newest(
-    rules: dict[str, Any], table: str, rows: str
-) -> None:
+def test_releases_stand_in_their_order_for_the_last_is_taken_for_the_newest(rules: Any, table: str, rows: str) -> None:
     versions = [row["version"] for row in rules[table][rows]]
-    assert versions == sorted(versions, key=dotted.key)
+    assert versions == sorted(versions, key=numeric_version.key)
 
 
-def test_every_variant_of_jax_has_its_plugin(rules: dict[str, Any]) -> None:
+def test_every_variant_of_jax_has_its_plugin(rules: Any) -> None:
     plugins = {(row["variant"], row["version"]) for row in rules["jax"]["plugins"]}
     needed = {(variant, row["plugins"][variant]) for row in rules["jax"]["releases"] for variant in row["extras"]}
     assert needed <= plugins
@@ -87,6 +93,14 @@ def test_every_variant_of_jax_has_its_plugin(rules: dict[str, Any]) -> None:
         ("H100", "ubuntu-24.04", ["dali"], "nvidia-dali-cuda130==2.4.0"),
         ("V100", "ubuntu-24.04", ["dali"], "nvidia-dali-cuda120==2.4.0"),
         ("H100", "ubuntu-22.04", ["dali=1.53", "driver=535"], "nvidia-dali-cuda120==1.53.0"),
+        ("H100", "ubuntu-24.04", ["onnxruntime"], "onnxruntime-gpu[cuda,cudnn]==1.31.1"),
+        ("H100", "ubuntu-22.04", ["ort"], "onnxruntime-gpu[cuda,cudnn]==1.23.2"),
+        ("V100", "ubuntu-24.04", ["onnxruntime-gpu"], "onnxruntime-gpu[cuda,cudnn]==1.26.0"),
+        ("GTX 1080 Ti", "ubuntu-24.04", ["onnxruntime==1.23.2"], "onnxruntime-gpu[cuda,cudnn]==1.23.2"),
+        # No code for 10.x since 1.29.
+        ("B200", "ubuntu-24.04", ["onnxruntime"], "onnxruntime-gpu[cuda,cudnn]==1.28.0"),
+        ("RTX 5090", "ubuntu-24.04", ["onnxruntime"], "onnxruntime-gpu[cuda,cudnn]==1.31.1"),
+        ("H100", "debian-12", ["onnxruntime", "driver=535"], "onnxruntime-gpu[cuda,cudnn]==1.26.0"),
     ],
 )
 def test_the_newest_release_that_card_driver_and_python_run_is_taken(
@@ -130,7 +144,7 @@ def test_the_driver_is_chosen_for_the_cuda_that_a_variant_names(resolve: Resolve
     assert resolve("H100", "ubuntu-22.04", "driver=535", "jax[cuda12]", "python=3.12")["ok"]
 
 
-@pytest.mark.parametrize("name", ["tensorflow", "jax", "pytorch"])
+@pytest.mark.parametrize("name", ["tensorflow", "jax", "pytorch", "onnxruntime"])
 def test_without_a_card_there_is_a_build_for_the_processor(resolve: Resolve, name: str) -> None:
     entry = environment(resolve([], "ubuntu-24.04", name))
     assert (entry["variant"], entry["cuda"], entry["cudnn"]) == ("cpu", None, None)
@@ -144,27 +158,37 @@ def test_dali_is_left_out_where_there_is_no_card(resolve: Resolve) -> None:
     assert any("dali" in entry["text"] for entry in answer["warnings"])
 
 
-def test_a_release_that_was_withdrawn_is_passed_over(rules: dict[str, Any]) -> None:
+def test_a_release_that_was_withdrawn_is_passed_over(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     changed["jax"]["releases"][-1]["yanked"] = True
-    where = situation.situation_from_options(
-        ["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20)
-    )
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
     answer = resolver.resolve(where, Wish.from_wants(["jax"], changed), changed)
     assert environment(answer)["version"] == rules["jax"]["releases"][-2]["version"]
 
 
-def test_what_is_not_confirmed_is_given_only_on_request_and_with_a_warning(rules: dict[str, Any]) -> None:
+def test_what_is_not_confirmed_is_given_only_on_request_and_with_a_warning(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     changed["tensorflow"]["releases"][-1]["confirmed"] = False
-    where = situation.situation_from_options(
-        ["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20)
-    )
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
     plain = resolver.resolve(where, Wish.from_wants(["tensorflow"], changed), changed)
     assert environment(plain)["version"] == "2.20.0"
     asked = resolver.resolve(where, Wish.from_wants(["tensorflow=2.21.0"], changed), changed)
     assert environment(asked)["version"] == "2.21.0"
     assert "frameworks.unconfirmed" in rules_of(asked["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"), list(pairwise(("default", "stable", "legacy", "experimental", "unsupported")))
+)
+def test_a_variant_of_a_better_status_comes_before_one_with_a_newer_cuda(rules: Any, better: str, worse: str) -> None:
+    changed = copy.deepcopy(rules)
+    status = {"cu126": better, "cu130": worse, "cu132": "unsupported"}
+    for row in changed["pytorch"]["variants"]:
+        if row["release"] == "2.14":
+            row["status"] = status[row["variant"]]
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
+    found = environment(resolver.resolve(where, Wish.from_wants(["pytorch=2.14"], changed), changed))
+    assert found["variant"] == "cu126"
 
 
 def test_support_is_not_monotone_and_is_not_taken_for_it(resolve: Resolve) -> None:
@@ -177,8 +201,8 @@ def test_support_is_not_monotone_and_is_not_taken_for_it(resolve: Resolve) -> No
 
 
 def test_what_a_range_leaves_open_is_closed_for_an_old_card(resolve: Resolve) -> None:
-    answer = resolve("V100", "ubuntu-24.04", "tensorflow", "jax")
-    for name in ("tensorflow", "jax"):
+    answer = resolve("V100", "ubuntu-24.04", "tensorflow", "jax", "onnxruntime")
+    for name in ("tensorflow", "jax", "onnxruntime"):
         entry = environment(answer, name)
         assert pins(entry)["nvidia-cudnn-cu12"] == "==9.10.2.21"
         assert entry["cudnn"] == "9.10.2.21"
@@ -193,9 +217,22 @@ def test_why_a_range_is_closed_where_it_is_is_said(resolve: Resolve) -> None:
     assert "compat/jax.yaml" in new["source"]
 
 
-def test_a_newer_card_gets_the_newest_cudnn_of_the_range(resolve: Resolve, rules: dict[str, Any]) -> None:
+def test_a_newer_card_gets_the_newest_cudnn_of_the_range(resolve: Resolve, rules: Any) -> None:
     newest = rules["cudnn"]["versions"][-1]["version"]
     assert pins(environment(resolve("H100", "ubuntu-24.04", "tensorflow")))["nvidia-cudnn-cu12"] == f"=={newest}"
+
+
+@pytest.mark.parametrize(
+    "change", [{"cuda_majors": ["13"]}, {"arch": ["aarch64"]}, {"yanked": True}, {"version": "9.28.0.42.post1"}]
+)
+def test_a_cudnn_that_is_not_for_the_wheels_or_the_machine_is_none_of_the_range(
+    rules: Any, change: dict[str, Any]
+) -> None:
+    changed = copy.deepcopy(rules)
+    changed["cudnn"]["versions"][-1] |= change
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
+    answer = resolver.resolve(where, Wish.from_wants(["tensorflow"], changed), changed)
+    assert environment(answer)["cudnn"] == rules["cudnn"]["versions"][-2]["version"]
 
 
 def test_an_exact_pin_of_the_framework_stays_what_it_is(resolve: Resolve) -> None:
@@ -246,19 +283,19 @@ CARDS = ("GTX 980", "GTX 1080 Ti", "V100", "T4", "A100", "RTX 4090", "H100", "B2
 @pytest.mark.parametrize("os", ["ubuntu-22.04", "ubuntu-24.04", "debian-12"])
 @pytest.mark.parametrize("name", NAMES)
 def test_constraints_are_always_there_and_hold_what_the_card_can_do(
-    resolve: Resolve, rules: dict[str, Any], card: str, os: str, name: str
+    resolve: Resolve, rules: Any, card: str, os: str, name: str
 ) -> None:
     answer = resolve(card, os, name)
     if not answer["ok"]:
-        assert name == "tensorflow"
+        assert name == "tensorflow" or (name, card) == ("onnxruntime", "GTX 980")
         return
     entry = environment(answer)
     assert entry["constraints"]
-    old = not dotted.at_least(gpus.identify(card, rules)["compute_capability"], "7.5")
+    old = not numeric_version.at_least(gpus.identify(card, rules)["compute_capability"], "7.5")
     for package, spec in pins(entry).items():
         if package.startswith("nvidia-cudnn"):
             assert spec.startswith("==")
-            assert not old or dotted.at_least("9.10.2.21", spec[2:])
+            assert not old or numeric_version.at_least("9.10.2.21", spec[2:])
 
 
 # refusals ----------------------------------------------------------------------------------------------
@@ -285,6 +322,19 @@ def test_constraints_are_always_there_and_hold_what_the_card_can_do(
         ("Tesla K80", "ubuntu-22.04", ["dali=2.4"], "frameworks.card", "K80", "dali=1."),
         ("V100", "ubuntu-24.04", ["dali=2.4+cuda130"], "frameworks.card", "V100", "dali=2.4.0+cuda120"),
         ("H100", "ubuntu-24.04", ["tensorflow", "python=3.14"], "frameworks.python", "3.14", "python=3.12"),
+        ("GTX 980", "ubuntu-24.04", ["onnxruntime"], "frameworks.card", "5.2", "leave ONNX Runtime out"),
+        ("V100", "ubuntu-24.04", ["onnxruntime-gpu==1.31.1"], "frameworks.card", "7.0", "onnxruntime-gpu=1.26.0"),
+        (
+            "H100",
+            "ubuntu-24.04",
+            ["ort==1.27.0"],
+            "frameworks.broken",
+            "nvidia-cuda-runtime-cu13",
+            "onnxruntime=1.28.0",
+        ),
+        ("H100", "ubuntu-24.04", ["ort==1.32.0"], "frameworks.release", "onnxruntime-gpu", "onnxruntime=1.31.1"),
+        ("B200", "ubuntu-24.04", ["ort==1.30.0"], "frameworks.card", "B200", "onnxruntime=1.28.0"),
+        ("Jetson AGX Orin", "ubuntu-22.04", ["ort"], "frameworks.jetson", "JetPack", "leave ONNX Runtime out"),
     ],
 )
 def test_a_framework_that_cannot_be_had_is_refused_with_its_reason_and_the_nearest_that_can(
@@ -303,6 +353,31 @@ def test_tensorflow_has_no_cuda_for_arm(resolve: Resolve) -> None:
     assert resolve("GH200", "ubuntu-24.04", "jax", "dali", arch="aarch64")["ok"]
 
 
+def test_onnxruntime_has_cuda_for_arm_since_1_29(resolve: Resolve) -> None:
+    newest = environment(resolve("GH200", "ubuntu-24.04", "onnxruntime", arch="aarch64"))
+    assert newest["requirements"] == ["onnxruntime-gpu[cuda,cudnn]==1.31.1"]
+    older = resolve("GH200", "ubuntu-24.04", "onnxruntime==1.28.0", arch="aarch64")
+    assert rules_of(older["conflicts"]) == {"frameworks.arch"}
+
+
+def test_onnxruntime_with_cuda_is_not_given_where_there_is_no_card(resolve: Resolve) -> None:
+    assert rules_of(resolve([], "ubuntu-24.04", "onnxruntime-gpu")["conflicts"]) == {"frameworks.no-card"}
+    assert environment(resolve([], "ubuntu-24.04", "ort"))["requirements"] == ["onnxruntime==1.32.0"]
+
+
+def test_it_is_said_how_onnxruntime_finds_the_cuda_of_its_environment(resolve: Resolve) -> None:
+    told = {entry["rule"]: entry["text"] for entry in resolve("H100", "ubuntu-24.04", "onnxruntime")["why"]}
+    assert "onnxruntime.preload_dlls()" in told["frameworks.preload"]
+
+
+@pytest.mark.parametrize(("cards", "want"), [(["H100"], "onnxruntime-gpu==1.31.1"), ([], "onnxruntime==1.32.0")])
+def test_a_lock_writes_onnxruntime_by_the_package_that_it_is(resolve: Resolve, cards: list[str], want: str) -> None:
+    answer = resolve(cards, "ubuntu-24.04", "onnxruntime")
+    assert want in lock.as_wants(answer["stack"])
+    again = resolve(cards, "ubuntu-24.04", want)
+    assert environment(again)["requirements"] == environment(answer)["requirements"]
+
+
 def test_the_reasons_of_every_framework_are_named_at_once(resolve: Resolve) -> None:
     answer = resolve("V100", "ubuntu-24.04", "pytorch=2.15", "tensorflow=2.13", "jax[cuda13]")
     told = " ".join(entry["text"] for entry in answer["conflicts"])
@@ -314,7 +389,7 @@ def test_a_driver_that_cannot_be_had_hides_no_other_reason(resolve: Resolve) -> 
     assert {"driver.card", "cuda.card", "frameworks.card"} <= rules_of(answer["conflicts"])
 
 
-def test_cards_without_a_release_in_common_are_named_as_a_pair(rules: dict[str, Any]) -> None:
+def test_cards_without_a_release_in_common_are_named_as_a_pair(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     source = changed["tensorflow"]["limits"][0]
     changed["tensorflow"]["limits"] = [
@@ -322,9 +397,7 @@ def test_cards_without_a_release_in_common_are_named_as_a_pair(rules: dict[str, 
         {**source, "from_version": "2.19.0", "to_version": None, "min_compute_capability": "8.6"},
     ]
     for names, fits in ((["A100"], True), (["H100"], True), (["A100", "H100"], False)):
-        where = situation.situation_from_options(
-            names, "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20)
-        )
+        where = machine.machine_from_options(names, "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
         # The A100 (8.0) passes the first limit only, the H100 (9.0) the second only.
         wish = Wish.from_wants(["tensorflow"], changed)
         answer = resolver.resolve(where, wish, changed)
@@ -333,6 +406,35 @@ def test_cards_without_a_release_in_common_are_named_as_a_pair(rules: dict[str, 
     assert "A100" in pair["text"]
     assert "H100" in pair["text"]
     assert "gpuwright_gpus_ignore" in pair["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "floor", "blamed"),
+    [
+        ("<10.0,>=9.3.0.75", None, []),
+        ("<10.0,>=9.12", None, ["Tesla V100 SXM2 16GB (compute capability 7.0)"]),
+        # Each is served alone, the old one up to 9.10 and the new one from 9.12 on.
+        (
+            "<10.0,>=9.3.0.75",
+            "9.12.0.46",
+            ["Tesla V100 SXM2 16GB (compute capability 7.0)", "H100 SXM5 80GB (compute capability 9.0)"],
+        ),
+    ],
+)
+def test_the_cards_that_no_cudnn_of_a_range_serves_are_named_and_no_others(
+    rules: Any, spec: str, floor: str | None, blamed: list[str]
+) -> None:
+    changed = copy.deepcopy(rules)
+    changed["tensorflow"]["releases"][-1]["requires"]["cudnn"] = spec
+    if floor:
+        changed["cudnn"]["floors"].append({"from_compute_capability": "9.0", "first": floor, "source": ["immich"]})
+    names = ["V100", "H100"]
+    where = machine.machine_from_options(names, "ubuntu-24.04", "x86_64", None, changed, today=date(2026, 11, 20))
+    wish = Wish.from_wants(["tensorflow==2.21.0"], changed)
+    found = resolver.resolve(where, wish, changed).get("conflicts", [])
+    assert [entry["text"] for entry in found if entry["rule"] == "frameworks.cudnn"] == [
+        f"tensorflow 2.21.0 needs cuDNN {spec}, of which no version serves the {card}" for card in blamed
+    ]
 
 
 def test_several_cards_get_the_release_that_serves_them_all(resolve: Resolve) -> None:
@@ -360,16 +462,16 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("card", "os", "wants"), IMPOSSIBLE)
-def test_the_wish_that_is_suggested_resolves(rules: dict[str, Any], card: str, os: str, wants: list[str]) -> None:
-    where = situation.situation_from_options([card], os, "x86_64", None, rules, today=date(2026, 11, 20))
+def test_the_wish_that_is_suggested_resolves(rules: Any, card: str, os: str, wants: list[str]) -> None:
+    where = machine.machine_from_options([card], os, "x86_64", None, rules, today=date(2026, 11, 20))
     wish = Wish.from_wants(wants, rules)
     answer = resolver.resolve(where, wish, rules)
     assert not answer["ok"]
     assert remedies.followed(wish, answer["conflicts"], rules), "each of them was resolved as well"
 
 
-def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: dict[str, Any]) -> None:
-    where = situation.situation_from_options(
+def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: Any) -> None:
+    where = machine.machine_from_options(
         ["H100"], "ubuntu-24.04", "x86_64", {"python": "3.10,3.13"}, rules, today=date(2026, 11, 20)
     )
     wish = Wish.from_wants(["tensorflow==2.16.2", "jax==0.12.0"], rules)
@@ -393,7 +495,7 @@ def test_one_python_is_not_suggested_where_the_frameworks_need_two(rules: dict[s
     ],
 )
 def test_the_newest_release_for_a_card_is_known_whatever_the_driver(
-    rules: dict[str, Any], card: str, name: str, newest: str | None
+    rules: Any, card: str, name: str, newest: str | None
 ) -> None:
     found = frameworks.newest_for([cards.from_row(gpus.identify(card, rules))], "x86_64", rules, name)
     assert found == newest
@@ -449,9 +551,7 @@ def test_thor_takes_the_wheels_for_servers_that_have_code_for_it(resolve: Resolv
     assert "frameworks.unconfirmed" in rules_of(older["warnings"])
 
 
-def test_a_jetson_whose_card_is_not_seen_is_not_taken_for_a_machine_without_one(
-    answer: Resolve, facts: dict[str, Any]
-) -> None:
+def test_a_jetson_whose_card_is_not_seen_is_not_taken_for_a_machine_without_one(answer: Resolve, facts: Any) -> None:
     facts["environment"] = {"kind": "jetson", "detail": None}
     facts["pci"]["gpus"] = []
     refused = answer(facts, "jax")
@@ -474,7 +574,7 @@ def test_jax_of_before_blackwell_is_refused_there_or_said_to_be_unknown(
         assert "ends with Hopper" in resolve_text(answer)
 
 
-def resolve_text(answer: dict[str, Any]) -> str:
+def resolve_text(answer: Any) -> str:
     return " ".join(each["text"] for each in answer["conflicts"])
 
 
@@ -509,17 +609,17 @@ def test_what_is_not_confirmed_of_a_build_of_dali_is_told(resolve: Resolve) -> N
 # what is not as wished on a node -----------------------------------------------------------------------
 
 
-def reasons(entry: dict[str, Any], packages: dict[str, str], python: str = "3.12.3") -> list[str]:
+def reasons(entry: Any, packages: dict[str, str], python: str = "3.12.3") -> list[str]:
     return told(entry, {entry["path"]: {"python": python, "packages": packages}} if packages else {})
 
 
-def told(entry: dict[str, Any], environments: dict[str, Any]) -> list[str]:
+def told(entry: Any, environments: Any) -> list[str]:
     interpreters = [{"version": "3.12.3"}]
-    facts = {"environments": environments, "python": {"interpreters": interpreters}, "os": {"family": "debian"}}
+    facts: Any = {"environments": environments, "python": {"interpreters": interpreters}, "os": {"family": "debian"}}
     return [found.reason for found in component.findings(Context(facts=facts, stack={"frameworks": [entry]}))]
 
 
-def installed(entry: dict[str, Any]) -> dict[str, str]:
+def installed(entry: Any) -> dict[str, str]:
     return {re.split(r"[\[=]", pin)[0]: pin.split("==")[1] for pin in entry["requirements"]}
 
 
@@ -541,6 +641,13 @@ def test_what_another_variant_left_behind_is_not_right(resolve: Resolve) -> None
     entry = environment(resolve("H100", "ubuntu-24.04", "jax[cuda13]"))
     (reason,) = reasons(entry, {**installed(entry), "jax-cuda12-plugin": "0.12.0.1"})
     assert "has jax-cuda12-plugin besides" in reason
+
+
+def test_onnxruntime_for_the_processor_is_not_beside_the_one_with_cuda(resolve: Resolve) -> None:
+    entry = environment(resolve("H100", "ubuntu-24.04", "onnxruntime"))
+    assert reasons(entry, installed(entry)) == []
+    (reason,) = reasons(entry, {**installed(entry), "onnxruntime": "1.31.1"})
+    assert "has onnxruntime besides" in reason
 
 
 def test_another_python_than_the_wished_one_is_not_right(resolve: Resolve) -> None:
@@ -649,10 +756,8 @@ def test_the_systems_own_python_is_taken_where_the_release_has_no_wheels_for_a_n
 @pytest.mark.parametrize(
     ("there", "taken"), [("3.9,3.11", "3.11"), ("3.9,3.13", "3.13"), ("3.9,3.13,3.12", "3.12"), ("3.9,3.8", "3.12")]
 )
-def test_a_newer_python_that_is_there_is_taken_before_one_is_installed(
-    rules: dict[str, Any], there: str, taken: str
-) -> None:
-    where = situation.situation_from_options(["H100"], "rocky-9", "x86_64", {"python": there}, rules)
+def test_a_newer_python_that_is_there_is_taken_before_one_is_installed(rules: Any, there: str, taken: str) -> None:
+    where = machine.machine_from_options(["H100"], "rocky-9", "x86_64", {"python": there}, rules)
     answer = resolver.resolve(where, Wish.from_wants(["pytorch"], rules), rules)
     assert environment(answer)["interpreter"] == taken
     beside = any(entry["rule"] == "frameworks.python-beside" for entry in answer["why"])

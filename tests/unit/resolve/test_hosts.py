@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import hosts
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import hosts
+from tests.unit.plan import nodes
 from tests.unit.resolve.test_observed import with_driver
 
 Answer = Callable[..., dict[str, Any]]
 Resolve = Callable[..., dict[str, Any]]
-Facts = dict[str, Any]
+#: Any: a test changes them to what no type allows, too.
+Facts = Any
 Rules = dict[str, Any]
 
 WSL_2 = "5.15.167.4-microsoft-standard-WSL2"
@@ -43,7 +45,7 @@ def wsl(facts: Facts) -> Facts:
     facts["os"] |= {"id": "ubuntu", "version": "24.04", "codename": "noble", "name": "Ubuntu 24.04", "glibc": "2.39"}
     facts["python"]["interpreters"] = [{"path": "/usr/bin/python3.12", "version": "3.12.3"}]
     facts["pci"]["gpus"] = [{"bus_id": "00000000:01:00.0", "vendor": "10de", "device": "2684", "class": "0302"}]
-    facts["smi"] = {"data": {"cuda_version": "13.0", "driver_version": "582.53", "gpus": []}}
+    facts["smi"] = nodes.smi(driver="582.53")
     facts["driver"] |= {"owner": "host", "libcuda": "/usr/lib/wsl/lib/libcuda.so.1"}
     return facts
 
@@ -277,7 +279,7 @@ def test_a_guest_driver_stays_and_decides_what_the_rest_may_be(guest: Facts, ans
     ],
 )
 def test_nvidia_smi_tells_a_virtual_gpu_too(facts: Facts, gpu: dict[str, Any], virtual: bool) -> None:
-    facts["smi"] = {"data": {"gpus": [gpu]}}
+    facts["smi"] = nodes.smi(gpu)
     assert hosts.from_facts(facts).vgpu is virtual
 
 

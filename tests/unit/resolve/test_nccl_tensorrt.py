@@ -144,8 +144,8 @@ def test_an_index_without_the_last_release_for_a_card_gets_the_one_before(
         ({"version": "10.4.0", "generation": "10", "cuda": "12"}, "10.4.0[.-]*+cuda12.?"),
     ],
 )
-def test_apt_is_held_to_the_cuda_that_a_library_was_built_for(library: dict[str, Any], start: str) -> None:
-    wished = {"nccl": {**library, "packages": ["libnccl2"]}}
+def test_apt_is_held_to_the_cuda_that_a_library_was_built_for(library: Any, start: str) -> None:
+    wished: Any = {"nccl": {**library, "packages": ["libnccl2"]}}
     assert component.version_prefixes(wished) == {"libnccl2": start}
 
 

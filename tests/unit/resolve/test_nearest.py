@@ -39,6 +39,8 @@ def remedies(answer: dict[str, Any]) -> list[str]:
         ("RTX 5090", "ubuntu-24.04", ["cuda=12.6"], "ask for cuda=12.8, or ask for cuda=13.0 (the newest that fits)"),
         ("RTX 5090", "ubuntu-24.04", ["cuda=12.6.2"], "ask for cuda=12.8.0, or ask for cuda=13.0 (the newest that fits)"),
         ("V100", "ubuntu-24.04", ["jax[cuda13]"], "ask for jax[cuda12]"),
+        # No Python is proposed to who said nothing of one: 3.10 would do as well.
+        ("H100", "debian-12", ["tensorflow==2.14.1"], "ask for tensorflow=2.15.1, or ask for tensorflow=2.21.0 (the newest that fits)"),
         (
             "H100",
             "ubuntu-24.04",

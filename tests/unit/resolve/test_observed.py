@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from tests.unit.plan import nodes
 
 Answer = Callable[..., dict[str, Any]]
-Facts = dict[str, Any]
+Facts = Any
 
 
 def with_driver(
@@ -52,6 +53,29 @@ def test_a_driver_that_is_there_and_satisfies_is_adopted(
     driver = stack(answer(with_driver(facts, version, owner=owner, source=source), "pytorch"))["driver"]
     assert driver["adopted"]
     assert (driver["version"], driver["packages"], driver["source"]) == (version, [], source)
+
+
+@pytest.mark.parametrize(
+    ("user", "loaded", "version"),
+    [
+        ("580.95.05", "580.82.07", "580.95.05"),
+        ("580.95.05", None, "580.95.05"),
+        (None, "580.82.07", "580.82.07"),
+    ],
+)
+def test_a_driver_has_the_version_of_its_libraries_else_that_of_its_module(
+    facts: Facts, answer: Answer, user: str | None, loaded: str | None, version: str
+) -> None:
+    there = with_driver(facts, "580.95.05")
+    there["driver"] |= {"user_version": user, "loaded_version": loaded}
+    there["kernel"]["available"] = {"nvidia": {"version": "580.95.05", "license": "Dual MIT/GPL"}}
+    driver = stack(answer(there))["driver"]
+    assert (driver["adopted"], driver["version"]) == (True, version)
+
+
+def test_a_driver_that_is_there_is_adopted_though_it_could_not_be_installed_today(facts: Facts, answer: Answer) -> None:
+    driver = stack(answer(with_driver(facts, "550.163.01", source="distro"), absent=["driver=550"]))["driver"]
+    assert (driver["adopted"], driver["version"]) == (True, "550.163.01")
 
 
 def test_an_adopted_driver_decides_what_the_rest_may_be(facts: Facts, answer: Answer) -> None:
@@ -164,9 +188,7 @@ def test_a_card_newer_than_every_row_gets_open_modules(facts: Facts, answer: Ans
 
 def test_the_name_that_nvidia_smi_gives_helps_where_the_id_does_not(facts: Facts, answer: Answer) -> None:
     facts["pci"]["gpus"][0]["device"] = "3fff"
-    facts["smi"] = {
-        "data": {"cuda_version": "13.0", "gpus": [{"pci_bus_id": "00000000:3B:00.0", "name": "NVIDIA B200"}]}
-    }
+    facts["smi"] = nodes.smi({"pci_bus_id": "00000000:3B:00.0", "name": "NVIDIA B200"})
     assert answer(facts)["gpus"][0]["name"] == "B200 SXM"
 
 
@@ -197,7 +219,7 @@ def test_wsl_is_measured_by_the_cuda_version_that_windows_reports(facts: Facts, 
     facts["environment"]["kind"] = "wsl"
     facts["os"] |= {"id": "ubuntu", "version": "24.04", "codename": "noble", "glibc": "2.39"}
     facts["python"]["interpreters"] = [{"path": "/usr/bin/python3.12", "version": "3.12.3"}]
-    facts["smi"] = {"data": {"cuda_version": "12.8", "gpus": []}}
+    facts["smi"] = nodes.smi(cuda="12.8")
     found = stack(answer(with_driver(facts, "572.16", owner="unknown", source=None), "cuda", "pytorch"))
     assert "driver" not in found
     assert found["cuda"][0]["version"] == "12.8"
@@ -234,6 +256,15 @@ def test_a_python_that_is_not_there_is_asked_for(facts: Facts, answer: Answer) -
     assert "python=3.13" in found["conflicts"][0]["remedy"]
     facts["python"]["interpreters"].append({"path": "/usr/local/bin/python3.11", "version": "3.11.9"})
     assert stack(answer(facts, "pytorch", "python=3.11"))["frameworks"][0]["interpreter"] == "3.11"
+
+
+@pytest.mark.parametrize(("there", "told"), [([], "none"), (["3.13.5"], "3.13"), (["3.13.5", "3.12.3"], "3.13, 3.12")])
+def test_a_python_that_is_not_there_is_refused_with_those_that_are(
+    facts: Facts, answer: Answer, there: list[str], told: str
+) -> None:
+    facts["python"]["interpreters"] = [{"path": f"/usr/bin/python{each}", "version": each} for each in there]
+    (entry,) = answer(facts, "pytorch", "python=3.11")["conflicts"]
+    assert entry["text"] == f"python 3.11 is asked for, this machine has {told}"
 
 
 def test_the_kernel_that_boots_next_decides(facts: Facts, answer: Answer) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import power
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cuda_support
 
 Resolve = Callable[..., dict[str, Any]]
 Rules = dict[str, Any]
@@ -79,12 +79,12 @@ def known_builds(rules: Rules) -> list[str]:
     found = {row["latest"] for row in branches["rows"] if row["latest"]}
     found |= {build for row in branches["first_builds"] for build in row["first"]}
     found |= {row["native_driver"] for row in rules["cuda"]["rows"] if row["native_driver"]}
-    return sorted(found, key=dotted.key)
+    return sorted(found, key=numeric_version.key)
 
 
 def runs(build: str, cuda: str, rules: Rules) -> bool:
-    rows = [row for row in rules["driver_branches"]["rows"] if int(row["branch"]) <= int(dotted.major(build))]
-    return bool(rows) and power.of_branch(rows[-1], build).mode(cuda, rules) is not None
+    rows = [row for row in rules["driver_branches"]["rows"] if int(row["branch"]) <= int(numeric_version.major(build))]
+    return bool(rows) and cuda_support.of_branch(rows[-1], build).mode(cuda, rules) is not None
 
 
 # uv's torch-backend -------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_every_driver_build_runs_the_cuda_that_uv_says_it_runs(rules: Rules) -> 
         if cuda not in versions:
             continue
         for build in known_builds(rules):
-            assert runs(build, cuda, rules) == dotted.at_least(build, floor), (build, backend)
+            assert runs(build, cuda, rules) == numeric_version.at_least(build, floor), (build, backend)
             compared += 1
     assert compared > 1500
 
@@ -126,7 +126,7 @@ def test_uv_and_the_rules_name_the_same_variants_of_torch(rules: Rules) -> None:
 def test_where_uv_takes_another_variant_ours_has_code_for_the_card(
     resolve: Resolve, rules: Rules, card: str, build: str, uv: str, ours: str
 ) -> None:
-    assert next(backend for backend, floor in UV.items() if dotted.at_least(build, floor)) == uv
+    assert next(backend for backend, floor in UV.items() if numeric_version.at_least(build, floor)) == uv
     answer = resolve(card, "ubuntu-22.04", f"driver={build}", "pytorch")
     assert answer["ok"], answer
     framework = answer["stack"]["frameworks"][0]
@@ -134,10 +134,10 @@ def test_where_uv_takes_another_variant_ours_has_code_for_the_card(
     row = next(
         row
         for row in rules["pytorch"]["variants"]
-        if row["variant"] == ours and dotted.belongs(framework["version"], row["release"])
+        if row["variant"] == ours and numeric_version.belongs(framework["version"], row["release"])
     )
     capability = answer["gpus"][0]["compute_capability"]
-    assert dotted.major(capability) in {dotted.major(each) for each in row["targets"]["x86_64"]}
+    assert numeric_version.major(capability) in {numeric_version.major(each) for each in row["targets"]["x86_64"]}
 
 
 # ubuntu-drivers -----------------------------------------------------------------------------------------
@@ -230,7 +230,11 @@ def test_where_the_assistant_takes_the_newest_branch_we_take_one_that_drives_the
 def forward(branch: str, cuda: str, rules: Rules) -> str:
     """Our side of a cell: c where cuda-compat makes the CUDA run that the branch does not bring."""
     for row in rules["cuda"]["forward"]:
-        if row["branch"] == branch and dotted.at_least(cuda, row["first"]) and dotted.at_least(row["last"], cuda):
+        if (
+            row["branch"] == branch
+            and numeric_version.at_least(cuda, row["first"])
+            and numeric_version.at_least(row["last"], cuda)
+        ):
             return "c"
     brought = next(row["max_cuda"] for row in rules["driver_branches"]["rows"] if row["branch"] == branch)
     return "n" if brought == cuda else "-"
@@ -243,7 +247,7 @@ def test_cuda_compat_helps_where_nvidia_converge_says_that_it_does(rules: Rules)
 
 
 def test_the_lowest_branches_of_nvidia_converge_are_ours(rules: Rules) -> None:
-    ours = {row["major"]: dotted.major(row["driver"]) for row in rules["cuda"]["families"]}
+    ours = {row["major"]: numeric_version.major(row["driver"]) for row in rules["cuda"]["families"]}
     assert {major: ours[major] for major in CONVERGE_MINOR} == CONVERGE_MINOR
 
 

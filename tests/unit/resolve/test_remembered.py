@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import power
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cuda_support
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import remembered
 
 
@@ -24,10 +24,10 @@ def test_a_look_up_in_the_shared_rules_is_made_once(rules: dict[str, Any]) -> No
 
 def test_other_rules_are_looked_up_anew_though_they_were_equal_once(rules: dict[str, Any]) -> None:
     own = copy.deepcopy(rules)
-    before = power.family_floor("12", own)
-    assert before == power.family_floor("12", rules)
+    before = cuda_support.family_floor("12", own)
+    assert before == cuda_support.family_floor("12", rules)
     own["cuda"]["families"] = [{**before, "driver": "1.2.3"}] if before else []
-    changed = power.family_floor("12", own)
+    changed = cuda_support.family_floor("12", own)
     assert changed is not None
     assert changed["driver"] == "1.2.3"
-    assert power.family_floor("12", rules) == before
+    assert cuda_support.family_floor("12", rules) == before

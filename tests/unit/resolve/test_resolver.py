@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, targets
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, machine, targets
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, Wish
 
-Resolve = Callable[..., dict[str, Any]]
+Resolve = Callable[..., Any]
 KEYS = {"gpuwright_repository_keys": {"nvidia": "A" * 40}}
 
 
-def stack(answer: dict[str, Any]) -> dict[str, Any]:
+def stack(answer: Any) -> Any:
     assert answer["ok"], answer
-    found: dict[str, Any] = answer["stack"]
+    found: Any = answer["stack"]
     return found
 
 
-def rules_of(entries: list[dict[str, Any]]) -> set[str]:
+def rules_of(entries: list[Any]) -> set[str]:
     return {entry["rule"] for entry in entries}
 
 
@@ -87,6 +87,31 @@ def test_a_build_with_published_vulnerabilities_is_taken_with_a_warning(resolve:
     assert stack(answer)["driver"]["packages"][0] == "nvidia-driver-pinning-580.95.05"
     assert "driver.security" in rules_of(answer["warnings"])
     assert "driver.security" not in rules_of(resolve("H100", "ubuntu-24.04", "driver=580.159.03")["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("card", "wants", "told"),
+    [
+        (
+            "H100",
+            ["cuda=13.0"],
+            {
+                "driver.branch": "branch 580 (long-term, until 2028-08-04) is the preferred one that drives every card",
+                "driver.minimum": "at least build 580.65.06: the highest floor of card, kernel and wish",
+            },
+        ),
+        (
+            "Rubin",
+            ["driver"],
+            {"driver.branch": "branch 615 (new-feature, end of life not published) is the preferred one that drives every card"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_branch_is_told_with_its_end_and_with_a_floor_only_where_there_is_one(
+    resolve: Resolve, card: str, wants: list[str], told: dict[str, str]
+) -> None:
+    why = {entry["rule"]: entry["text"] for entry in resolve(card, "ubuntu-24.04", *wants)["why"]}
+    assert {rule: why[rule] for rule in ("driver.branch", "driver.minimum") if rule in why} == told
 
 
 def test_the_floor_is_the_highest_of_card_kernel_and_wish(resolve: Resolve) -> None:
@@ -373,6 +398,19 @@ def test_cudnn_without_a_limit_is_the_newest_of_the_index(resolve: Resolve) -> N
     assert "cuda" not in found
 
 
+@pytest.mark.parametrize(
+    ("card", "want", "told"),
+    [
+        ("H100", "cudnn=9.24.0.43", "cuDNN 9.24.0.43: asked for"),
+        ("H100", "cudnn", "cuDNN: the newest of the machine's package index, no card limits it"),
+        ("V100", "cudnn", "cuDNN 9.10.2.21: the last one that serves every card and CUDA 12"),
+    ],
+)
+def test_it_is_told_why_cudnn_is_of_its_version(resolve: Resolve, card: str, want: str, told: str) -> None:
+    why = resolve(card, "ubuntu-24.04", want)["why"]
+    assert [entry["text"] for entry in why if entry["rule"] == "cudnn.version"] == [told]
+
+
 # containers -------------------------------------------------------------------------------------------
 
 
@@ -553,7 +591,7 @@ def test_a_branch_that_ubuntu_has_in_name_only_comes_from_nvidia(resolve: Resolv
     assert (found["source"], found["branch"], found["packages"][-1]) == ("nvidia", "570", "nvidia-dkms-570-open")
 
 
-def test_no_table_says_that_a_branch_is_there_and_in_name_only(rules: dict[str, Any]) -> None:
+def test_no_table_says_that_a_branch_is_there_and_in_name_only(rules: Any) -> None:
     carried = {(row["os"], row["branch"]) for row in rules["systems"]["distro_drivers"]}
     for row in rules["systems"]["distro_transitional"]:
         assert (row["os"], row["branch"]) not in carried, row
@@ -576,7 +614,7 @@ def test_what_nvswitches_need_of_ubuntu_is_in_multiverse_and_beside_the_compute_
 
 
 def test_ubuntu_has_no_imex_of_580(resolve: Resolve) -> None:
-    asked: dict[str, Any] = {"wish": {"nvidia_driver_imex": True}}
+    asked: Any = {"wish": {"nvidia_driver_imex": True}}
     wants = ("driver-source=distro",)
     (reason,) = resolve("H100", "ubuntu-24.04", *wants, "driver=580", **asked)["conflicts"]
     assert "no imex of branch 580 is known from distro" in reason["text"]
@@ -681,10 +719,10 @@ def test_code_runs_on_newer_cards_of_its_generation(capability: str, carried: li
     assert targets.wheel_runs(capability, carried) is runs
 
 
-def test_a_key_that_the_systems_verifier_rejects_is_refused_early(rules: dict[str, Any]) -> None:
+def test_a_key_that_the_systems_verifier_rejects_is_refused_early(rules: Any) -> None:
     changed = copy.deepcopy(rules)
     next(row for row in changed["upstreams"]["repositories"] if row["distro"] == "debian13")["key"] = "3bf863cc"
-    where = situation.situation_from_options(["H100"], "debian-13", "x86_64", None, changed, today=date(2026, 11, 20))
+    where = machine.machine_from_options(["H100"], "debian-13", "x86_64", None, changed, today=date(2026, 11, 20))
     answer = resolver.resolve(where, Wish.from_wants(["driver-source=nvidia"], changed), changed)
     assert rules_of(answer["conflicts"]) == {"repository.key-sha1"}
 
@@ -729,19 +767,17 @@ def test_an_assumption_that_cannot_be_read_is_bad_input(resolve: Resolve, key: s
         resolve("H100", "debian-13", **{key: value})
 
 
-def test_assumptions_are_also_read_as_key_and_value(rules: dict[str, Any]) -> None:
-    where = situation.situation_from_options(
-        ["H100"], "debian-13", "amd64", ["kernel=6.12.107", "secure_boot=yes"], rules
-    )
+def test_assumptions_are_also_read_as_key_and_value(rules: Any) -> None:
+    where = machine.machine_from_options(["H100"], "debian-13", "amd64", ["kernel=6.12.107", "secure_boot=yes"], rules)
     assert (where.kernel, where.secure_boot, where.arch) == ("6.12.107", True, "x86_64")
     with pytest.raises(BadInput):
-        situation.situation_from_options(["H100"], "debian-13", "x86_64", ["kernel"], rules)
+        machine.machine_from_options(["H100"], "debian-13", "x86_64", ["kernel"], rules)
     with pytest.raises(BadInput):
-        situation.situation_from_options(["H100"], "debian-13", "riscv64", None, rules)
+        machine.machine_from_options(["H100"], "debian-13", "riscv64", None, rules)
 
 
-def test_resolving_takes_less_than_fifty_milliseconds(rules: dict[str, Any]) -> None:
-    where = situation.situation_from_options(["H100"], "debian-13", "x86_64", None, rules, today=date(2026, 11, 20))
+def test_resolving_takes_less_than_fifty_milliseconds(rules: Any) -> None:
+    where = machine.machine_from_options(["H100"], "debian-13", "x86_64", None, rules, today=date(2026, 11, 20))
     wish = Wish.from_wants(DEFAULT_WANTS, rules)
     spans = []
     for _ in range(5):

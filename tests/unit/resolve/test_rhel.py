@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, situation
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import systems
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine, systems
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.resolve.conftest import FACTS, TODAY, Resolve
 
 KERNEL = "5.14.0-611.41.1.el9_7.x86_64"
 
 
-def stack_of(answer: dict[str, Any]) -> dict[str, Any]:
+def stack_of(answer: Any) -> Any:
     assert answer["ok"], answer["conflicts"]
     return dict(answer["stack"])
 
 
-def observed(rules: dict[str, Any], system: str, *wants: str, **changes: Any) -> dict[str, Any]:
+def observed(rules: Any, system: str, *wants: str, **changes: Any) -> Any:
     identity, version = system.rsplit("-", 1)
-    facts: dict[str, Any] = {**FACTS, "os": {**FACTS["os"], "id": identity, "version": version, "family": "redhat"}}
+    facts: Any = {**FACTS, "os": {**FACTS["os"], "id": identity, "version": version, "family": "redhat"}}
     facts["pci"] = {**FACTS["pci"], "gpus": [{"bus_id": "00000000:18:00.0", "vendor": "10de", "device": "2330"}]}
     facts["kernel"] = {**FACTS["kernel"], "next": KERNEL, "running": KERNEL, **changes.pop("kernel", {})}
     facts["packages"] = {**FACTS["packages"], "sources": changes.pop("sources", [])}
@@ -29,11 +29,11 @@ def observed(rules: dict[str, Any], system: str, *wants: str, **changes: Any) ->
     given = changes.pop("wish", {})
     facts["boot"] = {**FACTS["boot"], **changes}
     wish = Wish.from_variables({"gpuwright_want": list(wants), **given}, rules)
-    where = situation.situation_from_facts(facts, wish, rules, today=TODAY)
+    where = machine.machine_from_facts(facts, wish, rules, today=TODAY)
     return resolver.resolve(where, wish, rules)
 
 
-def source(name: str, file: str = "/etc/yum.repos.d/x.repo") -> dict[str, Any]:
+def source(name: str, file: str = "/etc/yum.repos.d/x.repo") -> Any:
     uris = [f"http://mirror.example/{name}"]
     return {"name": name, "file": file, "types": ["rpm"], "uris": uris, "suites": [], "components": [], "enabled": True}
 
@@ -74,7 +74,7 @@ def test_rhel_10_has_no_streams_and_its_key_is_known_by_its_text(resolve: Resolv
     assert "os.unconfirmed" in [row["rule"] for row in answer["warnings"]]
 
 
-def test_a_minor_release_is_the_same_system(rules: dict[str, Any], resolve: Resolve) -> None:
+def test_a_minor_release_is_the_same_system(rules: Any, resolve: Resolve) -> None:
     assert resolve("H100", "rocky-9.6", "driver")["os"] == "rocky-9"
     assert observed(rules, "rhel-9.7", "driver")["os"] == "rhel-9"
     assert resolve("H100", "ubuntu-22.04", "driver")["os"] == "ubuntu-22.04"
@@ -84,9 +84,7 @@ def test_a_minor_release_is_the_same_system(rules: dict[str, Any], resolve: Reso
     ("system", "headers"),
     [("rocky-9.6", "kernel-devel-matched"), ("almalinux-10.1", "kernel-devel-matched"), ("rocky-8.10", "kernel-devel")],
 )
-def test_the_headers_are_those_of_exactly_the_kernel_that_boots_next(
-    rules: dict[str, Any], system: str, headers: str
-) -> None:
+def test_the_headers_are_those_of_exactly_the_kernel_that_boots_next(rules: Any, system: str, headers: str) -> None:
     """DKMS has dnf take kernel-devel-matched, which of the newest kernel brings that kernel's core alone."""
     keys = {"gpuwright_repository_keys": {"nvidia": "0" * 40}}
     driver = stack_of(observed(rules, system, "driver", wish=keys))["driver"]
@@ -95,7 +93,7 @@ def test_the_headers_are_those_of_exactly_the_kernel_that_boots_next(
 
 
 def test_dkms_is_content_with_the_matched_headers_of_another_kernel_and_those_of_the_next_come_alone(
-    rules: dict[str, Any],
+    rules: Any,
 ) -> None:
     """Only one version of kernel-devel-matched can be there: naming another one would move it."""
     other = "5.14.0-611.49.1.el9_7"
@@ -122,7 +120,7 @@ FLAVOURED = "5.14.0-503.14.1.el9_5.aarch64"
     ],
 )
 def test_the_headers_of_a_flavoured_kernel_have_its_flavour_in_their_name(
-    rules: dict[str, Any], system: str, flavour: str, headers: str
+    rules: Any, system: str, flavour: str, headers: str
 ) -> None:
     """DKMS asks for kernel-64k-devel-matched and kernel-rt-devel; no package has +64k or +rt in its release."""
     keys = {"gpuwright_repository_keys": {"nvidia": "0" * 40}}
@@ -131,7 +129,7 @@ def test_the_headers_of_a_flavoured_kernel_have_its_flavour_in_their_name(
     assert driver["headers"] in driver["packages"]
 
 
-def test_the_matched_headers_of_a_flavour_give_way_as_the_usual_ones_do(rules: dict[str, Any]) -> None:
+def test_the_matched_headers_of_a_flavour_give_way_as_the_usual_ones_do(rules: Any) -> None:
     kernel = {"next": f"{FLAVOURED}+64k"}
     for there, headers in (
         ({"kernel-64k-devel-matched": "5.14.0-570.el9"}, f"kernel-64k-devel-{FLAVOURED}"),
@@ -171,17 +169,26 @@ def test_a_derivative_is_served_by_the_system_that_it_follows_and_says_so(
     assert "os.derived" not in [row["rule"] for row in other["warnings"]]
 
 
-def test_a_kernel_for_which_it_does_not_hold_is_refused_with_the_other_kernel(rules: dict[str, Any]) -> None:
+def test_a_kernel_for_which_it_does_not_hold_is_refused_with_the_other_kernel(rules: Any) -> None:
     for kernel, rule in ((KERNEL, None), ("6.12.0-100.28.2.2.el9uek.x86_64", "os.derived")):
         facts = {"next": kernel, "running": kernel}
         answer = observed(rules, "ol-9.6", "driver", kernel=facts)
         assert [row["rule"] for row in answer.get("conflicts", [])] == ([rule] if rule else [])
+    assert answer["conflicts"][0]["text"].startswith(f"Oracle Linux 9 with the kernel {kernel} is not served: its ")
     assert "kernel-uek-devel" in answer["conflicts"][0]["text"]
     assert "grubby --set-default" in answer["conflicts"][0]["remedy"]
 
 
 @pytest.mark.parametrize(
-    ("system", "words"), [("amzn-2023", "amzn2023"), ("pop-24.04", "System76"), ("linuxmint-6", "not served")]
+    ("system", "words"),
+    [
+        ("amzn-2023", "Amazon Linux 2023 is not served: NVIDIA has a repository for it (amzn2023)"),
+        (
+            "pop-24.04",
+            "Pop!_OS is not served: it is made from Ubuntu, and its kernels and NVIDIA packages are System76's",
+        ),
+        ("linuxmint-6", "linuxmint-6 is not served"),
+    ],
 )
 def test_what_is_not_known_to_hold_is_refused_with_what_is_known(resolve: Resolve, system: str, words: str) -> None:
     (refused,) = resolve("H100", system, "driver")["conflicts"]
@@ -189,7 +196,7 @@ def test_what_is_not_known_to_hold_is_refused_with_what_is_known(resolve: Resolv
     assert refused["remedy"]
 
 
-def test_repositories_are_files_of_dnf_with_pinned_keys(rules: dict[str, Any], resolve: Resolve) -> None:
+def test_repositories_are_files_of_dnf_with_pinned_keys(rules: Any, resolve: Resolve) -> None:
     stack = stack_of(resolve("H100", "rocky-9", "driver", "container-toolkit"))
     rows = {row["name"]: row for row in stack["repositories"]}
     assert {name: row["file"] for name, row in rows.items()} == {
@@ -212,7 +219,7 @@ def test_repositories_are_files_of_dnf_with_pinned_keys(rules: dict[str, Any], r
     }
 
 
-def test_epel_of_the_machine_is_used_as_it_is(rules: dict[str, Any]) -> None:
+def test_epel_of_the_machine_is_used_as_it_is(rules: Any) -> None:
     names = [row["name"] for row in stack_of(observed(rules, "rocky-9.6", "driver"))["repositories"]]
     assert names == ["nvidia-cuda", "epel"]
     there = observed(rules, "rocky-9.6", "driver", sources=[source("epel")])
@@ -232,7 +239,7 @@ def test_libraries_have_the_names_of_rpm(resolve: Resolve) -> None:
     assert not any(name.endswith("-dev") for name in stack["tensorrt"]["packages"])
 
 
-def test_containers_get_podman_where_there_is_no_docker(rules: dict[str, Any], resolve: Resolve) -> None:
+def test_containers_get_podman_where_there_is_no_docker(rules: Any, resolve: Resolve) -> None:
     engine = stack_of(resolve("H100", "rocky-9", "container-toolkit"))["container_toolkit"]["engine"]
     assert engine == {"name": "podman", "packages": ["podman"]}
     assert (
@@ -256,7 +263,7 @@ def test_with_secure_boot_signed_modules_come_first_where_the_distribution_has_t
     assert ("driver.secure-boot" in rules_of_warnings) != signed
 
 
-def test_signed_modules_need_the_repository_that_the_machine_has_to_have(rules: dict[str, Any]) -> None:
+def test_signed_modules_need_the_repository_that_the_machine_has_to_have(rules: Any) -> None:
     answer = observed(rules, "almalinux-9.6", "driver", secure_boot=True)
     assert [row["rule"] for row in answer["conflicts"]] == ["repository.signed"]
     assert "dnf install almalinux-release-nvidia-driver" in answer["conflicts"][0]["remedy"]

@@ -15,9 +15,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
-from ansible_collections.gpuwright.node.plugins.plugin_utils import gpus
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers, targets
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = sorted((ROOT / "compat").glob("*.yaml"))
@@ -43,6 +44,11 @@ def rows(content: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, table in content.items():
         if name not in ("updated", "sources"):
             yield from ((name, row) for row in table)
+
+
+def test_every_framework_that_a_table_names_is_one() -> None:
+    named = {row["framework"] for path in FILES for _name, row in rows(tables(path)) if "framework" in row}
+    assert named <= set(ABOUT)
 
 
 # the file that is shipped ------------------------------------------------------------------------------
@@ -71,7 +77,7 @@ def test_a_changed_table_is_noticed(tmp_path: Path) -> None:
 
 
 def test_rules_json_is_small_enough_to_be_read_by_every_host(rules: dict[str, Any]) -> None:
-    shipped = ROOT / "plugins" / "plugin_utils" / "rules.json"
+    shipped = ROOT / "plugins" / "plugin_utils" / "rules" / "rules.json"
     assert shipped.stat().st_size < 400_000
     assert json.loads(shipped.read_text(encoding="utf-8"))["digest"] == rules["digest"]
 
@@ -139,8 +145,8 @@ def test_every_branch_that_is_named_anywhere_exists(rules: dict[str, Any]) -> No
     for _name, row in rows(rules["packages"]):
         named |= {row[key] for key in ("first_branch", "last_branch") if row.get(key)}
     for row in rules["driver_branches"]["first_builds"]:
-        named |= {dotted.major(build) for build in row["first"]} | set(row.get("absent", ()))
-    first = [dotted.major(row["first_driver"]) for row in rules["gpus"]["rows"] if row["first_driver"]]
+        named |= {numeric_version.major(build) for build in row["first"]} | set(row.get("absent", ()))
+    first = [numeric_version.major(row["first_driver"]) for row in rules["gpus"]["rows"] if row["first_driver"]]
     first += [row["first_branch"] for row in rules["gpus"]["architectures"]]
     # Of the branches before 450 the table has those that lived long; old cards began with others.
     named |= {branch for branch in first if int(branch) >= 450}
@@ -153,13 +159,13 @@ def test_every_build_is_of_a_branch_that_exists_or_came_with_a_toolkit_only(rule
     builds = {row["native_driver"] for row in rules["cuda"]["rows"] if row["native_driver"]}
     builds |= {row["minor_version_driver"] for row in rules["cuda"]["rows"]}
     builds |= {row["driver"] for row in rules["cuda"]["families"]}
-    assert {dotted.major(build) for build in builds} <= known
+    assert {numeric_version.major(build) for build in builds} <= known
     for row in rules["driver_branches"]["rows"]:
-        assert row["latest"] is None or dotted.major(row["latest"]) == row["branch"], row
+        assert row["latest"] is None or numeric_version.major(row["latest"]) == row["branch"], row
     for table in ("kernels", "security"):
         for row in rules[table]["rows"]:
             build = row.get("builds_below") or row.get("floor")
-            assert not row["branch"] or not build or dotted.major(build) == row["branch"], row
+            assert not row["branch"] or not build or numeric_version.major(build) == row["branch"], row
 
 
 def test_every_cuda_that_is_named_anywhere_exists_or_is_known_never_to_have(rules: dict[str, Any]) -> None:
@@ -177,13 +183,17 @@ def test_every_cuda_that_is_named_anywhere_exists_or_is_known_never_to_have(rule
     named |= {row["cuda"] for row in rules["tensorflow"]["releases"] if row["cuda"]}
     named |= {row["cuda"] for row in rules["jax"]["requirements"]}
     # A driver reports the CUDA it was made for: 565 that of a toolkit that never came, 390 one from before this table.
-    named |= {row["max_cuda"] for row in rules["driver_branches"]["rows"] if dotted.at_least(row["max_cuda"], known[0])}
+    named |= {
+        row["max_cuda"]
+        for row in rules["driver_branches"]["rows"]
+        if numeric_version.at_least(row["max_cuda"], known[0])
+    }
     assert named <= set(known) | never, named - set(known) - never
 
 
 def test_releases_are_of_the_toolkit_they_are_listed_under(rules: dict[str, Any]) -> None:
     for row in rules["cuda"]["rows"]:
-        assert dotted.belongs(row["release"], row["cuda"]), row
+        assert numeric_version.belongs(row["release"], row["cuda"]), row
 
 
 def test_every_key_and_every_repository_that_is_named_exists(rules: dict[str, Any]) -> None:
@@ -194,6 +204,8 @@ def test_every_key_and_every_repository_that_is_named_exists(rules: dict[str, An
     assert len(set(distros)) == len(distros)
     assert {row["nvidia_repository"] for row in rules["systems"]["rows"]} <= set(distros)
     assert {row["upstream"] for row in upstreams["mirrors"]} <= {row["name"] for row in upstreams["rows"]}
+    # DKMS of Red Hat's family is EPEL's.
+    assert {row.get("epel", "").upper() for row in rules["systems"]["rows"] if row["family"] == "rhel"} <= keys
 
 
 def test_every_system_that_is_named_is_served(rules: dict[str, Any]) -> None:
@@ -202,7 +214,10 @@ def test_every_system_that_is_named_is_served(rules: dict[str, Any]) -> None:
         row["os"] for name in ("distro_drivers", "signed_repositories", "doubts") for row in rules["systems"][name]
     }
     named |= {row["os"] for row in rules["container_toolkit"]["absent"]}
+    named |= {row["follows"] for row in rules["systems"]["derivatives"] if row["follows"]}
     assert named <= served
+    derived = {f"{row['id']}-{row['version']}" for row in rules["systems"]["derivatives"]}
+    assert {row["os"] for row in rules["systems"]["builders"]} <= served | derived
 
 
 def test_package_names_are_such_as_apt_takes(rules: dict[str, Any]) -> None:
@@ -258,12 +273,14 @@ def test_every_toolkit_from_10_0_on_has_its_driver_its_targets_and_its_compilers
     assert confirmed == {row["cuda"] for row in rules["cuda"]["targets"]}
     assert confirmed == {row["cuda"] for row in rules["cuda"]["compilers"]}
     for row in rules["cuda"]["rows"]:
-        assert row["native_driver"] is None or dotted.at_least(row["native_driver"], row["minor_version_driver"]), row
+        assert row["native_driver"] is None or numeric_version.at_least(
+            row["native_driver"], row["minor_version_driver"]
+        ), row
 
 
 @pytest.mark.parametrize(("table", "column"), [("rows", "release"), ("targets", "cuda"), ("compilers", "cuda")])
 def test_toolkits_stand_oldest_first_as_the_resolver_reads_them(table: str, column: str, rules: dict[str, Any]) -> None:
-    order = [dotted.key(row[column]) for row in rules["cuda"][table]]
+    order = [numeric_version.key(row[column]) for row in rules["cuda"][table]]
     assert order == sorted(order)
 
 
@@ -285,22 +302,22 @@ def test_a_table_the_other_way_round_would_answer_wrongly(rules: dict[str, Any])
 
 def test_newer_toolkits_take_compilers_at_least_as_new(rules: dict[str, Any]) -> None:
     for column in ("gcc", "clang", "glibc"):
-        limits = [dotted.key(row[column]) for row in rules["cuda"]["compilers"] if row[column]]
+        limits = [numeric_version.key(row[column]) for row in rules["cuda"]["compilers"] if row[column]]
         assert limits == sorted(limits), column
 
 
 def test_the_limits_of_the_c_library_are_the_same_in_both_tables(rules: dict[str, Any]) -> None:
     for limit in rules["systems"]["glibc"]:
         for row in rules["cuda"]["compilers"]:
-            fails = row["glibc"] is not None and not dotted.at_least(row["glibc"], limit["glibc"])
-            assert fails == dotted.at_least(limit["toolkit_up_to"], row["cuda"]), (limit["glibc"], row["cuda"])
+            fails = row["glibc"] is not None and not numeric_version.at_least(row["glibc"], limit["glibc"])
+            assert fails == numeric_version.at_least(limit["toolkit_up_to"], row["cuda"]), (limit["glibc"], row["cuda"])
 
 
 def test_forward_compatibility_begins_above_what_the_branch_brings_itself(rules: dict[str, Any]) -> None:
     branches = {row["branch"]: row for row in rules["driver_branches"]["rows"]}
     for row in rules["cuda"]["forward"]:
-        assert not dotted.at_least(branches[row["branch"]]["max_cuda"], row["first"]), row
-        assert dotted.at_least(row["last"], row["first"]), row
+        assert not numeric_version.at_least(branches[row["branch"]]["max_cuda"], row["first"]), row
+        assert numeric_version.at_least(row["last"], row["first"]), row
         # A new-feature branch is no base that NVIDIA supports.
         assert not (row["supported"] and branches[row["branch"]]["type"] == "new-feature"), row
 
@@ -332,12 +349,12 @@ def test_support_of_a_system_ends_before_its_extended_support(rules: dict[str, A
 
 def test_the_toolkit_that_every_driver_runs_is_not_in_every_repository(rules: dict[str, Any]) -> None:
     first = {row["os"]: row["cuda_first"] for row in rules["systems"]["rows"]}
-    assert dotted.at_least("11.8", first["ubuntu-22.04"])
-    assert not any(dotted.at_least("11.8", first[os]) for os in ("ubuntu-24.04", "debian-12", "debian-13"))
+    assert numeric_version.at_least("11.8", first["ubuntu-22.04"])
+    assert not any(numeric_version.at_least("11.8", first[os]) for os in ("ubuntu-24.04", "debian-12", "debian-13"))
 
 
 def test_the_versions_of_the_container_toolkit_stand_oldest_first(rules: dict[str, Any]) -> None:
-    order = [dotted.key(row["version"]) for row in rules["container_toolkit"]["rows"]]
+    order = [numeric_version.key(row["version"]) for row in rules["container_toolkit"]["rows"]]
     assert order == sorted(order)
     bad = {row["version"] for row in rules["container_toolkit"]["rows"] if row.get("bad")}
     assert bad == {"1.17.4", "1.17.7"}

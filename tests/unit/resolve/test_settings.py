@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import look, settings
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import node_session as look
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, settings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -147,7 +147,7 @@ def test_a_roles_own_boolean_that_was_written_as_text_is_what_it_says_too() -> N
             return {name: given[name] for name in names if name in given}
 
     given = {"nvidia_driver_persistence": "false", "nvidia_driver_allow_kernel": "no"}
-    inputs = look.Look(cast("Any", Action()), {"inventory_hostname": "n1", **given})._role_inputs()
+    inputs = look.NodeSession(cast("Any", Action()), {"inventory_hostname": "n1", **given}).inputs()
     assert inputs["nvidia_driver"] == {"nvidia_driver_persistence": False, "nvidia_driver_allow_kernel": False}
 
 
@@ -162,7 +162,6 @@ def test_what_the_plays_keep_is_what_they_set() -> None:
     for path in [*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/tasks/*.yml")]:
         for task in tasks(yaml.safe_load(path.read_text(encoding="utf-8"))):
             given = [task.get("register"), *(task.get("ansible.builtin.set_fact") or {})]
-            given += [name for name in task.get("vars") or {} if name == "gpuwright_component"]
             kept |= {name for name in given if str(name).startswith("gpuwright_")}
     assert kept == settings.KEPT
 

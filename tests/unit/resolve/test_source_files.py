@@ -13,11 +13,11 @@ from .test_observed import Answer, Facts, stack
 
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64/"
 OURS = "/etc/apt/sources.list.d/gpuwright-nvidia-cuda.sources"
-REPOSITORY = {"file": OURS, "uris": [CUDA], "name": "nvidia-cuda"}
+REPOSITORY: Any = {"file": OURS, "uris": [CUDA], "name": "nvidia-cuda"}
 KEYRING = "/usr/share/keyrings/cuda-archive-keyring.gpg"
 
 
-def source(file: str, uri: str = CUDA, signed_by: str | None = KEYRING, *, enabled: bool = True) -> dict[str, Any]:
+def source(file: str, uri: str = CUDA, signed_by: str | None = KEYRING, *, enabled: bool = True) -> Any:
     path = f"/etc/apt/sources.list.d/{file}" if "/" not in file else file
     return {
         "file": path,
@@ -30,7 +30,7 @@ def source(file: str, uri: str = CUDA, signed_by: str | None = KEYRING, *, enabl
     }
 
 
-def files(*sources: dict[str, Any], driver: bool = True) -> dict[str, str]:
+def files(*sources: Any, driver: bool = True) -> dict[str, str]:
     return {
         each["file"].rsplit("/", 1)[1]: each["reason"]
         for each in source_files.in_the_way(REPOSITORY, sources, driver=driver)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import package_calls
 from tests.unit import apt_root
 
-TEMPLATE = Path(__file__).parents[3] / "roles/packages/templates/apt-preferences.j2"
 #: NVIDIA's packages of a branch ask for each other's build by a virtual package; Ubuntu's security pocket may have a newer one.
 #: Source: that of libnvidia-compute-580 in tests/sim/packages.yaml; the revisions are those of the two sources.
 BUILDS = {"NVIDIA": "580.159.04-1ubuntu1", "Ubuntu": "580.173.02-0ubuntu0.24.04.1"}
@@ -30,16 +29,6 @@ def _stanzas() -> str:
     )
 
 
-def _preferences(install: list[dict[str, str]]) -> str:
-    variables = {
-        "gpuwright_plan": {"install": install},
-        "__packages_prefer": "580.",
-        "__packages_own_preferences": {"stdout": ""},
-    }
-    text = Templar(loader=DataLoader(), variables=variables).template(trust_as_template(TEMPLATE.read_text()))
-    return str(text)
-
-
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="the real apt judges it")
 @pytest.mark.parametrize("wished", BUILDS.values())
 def test_a_driver_comes_from_its_source_though_another_one_has_a_newer_build(tmp_path: Path, wished: str) -> None:
@@ -49,7 +38,8 @@ def test_a_driver_comes_from_its_source_though_another_one_has_a_newer_build(tmp
     (tmp_path / "status").touch()
     options = apt_root.options(root, archives, tmp_path / "status")
     planned = [{"name": name, "version": wished} for name in ("libnvidia-compute-580", "nvidia-kernel-common-580")]
-    (root / "preferences").write_text(_preferences([*planned, {"name": "gcc", "version": "1"}]))
+    plan: Any = {"prefer": "580.", "install": [*planned, {"name": "gcc", "version": "1"}]}
+    (root / "preferences").write_text(package_calls.preferences(plan))
 
     def apt(*words: str) -> str:
         done = subprocess.run(

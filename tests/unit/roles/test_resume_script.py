@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -14,6 +15,8 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import resume
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/reboot"
 UNIT = "gpuwright-resume.service"
@@ -32,6 +35,7 @@ class Machine:
         (wants / UNIT).symlink_to(self.units / UNIT)
         self.job.mkdir()
         (self.job / "wish.json").touch()
+        (self.job / "variables-0.json").touch()
         (self.job / "program/lib").mkdir(parents=True)
         fakes = root / "fakes"
         fakes.mkdir()
@@ -41,15 +45,19 @@ class Machine:
         program = root / "it's python"
         program.write_text(f"#!/bin/sh\n{command}\n")
         program.chmod(0o755)
-        resume = {
+        prepared: resume.Prepared = {
             "command": [str(program), "-m", "gpuwright", "--want=pytorch>=2.7 'x'"],
-            "files": {"wish.json": {}},
+            "program": {},
+            "files": {"wish.json": {}, "variables-0.json": {}},
             "environment": {"GPUWRIGHT_RESUMED": "1", "http_proxy": "http://proxy:3128/?a b"},
         }
         self.script = self.job / "run"
         self.script.write_text(
             render(
-                "gpuwright-resume.sh.j2", __reboot_resume=resume, __reboot_resume_directory=str(self.job), limit=limit
+                "gpuwright-resume.sh.j2",
+                __reboot_words=resume.words(prepared),
+                __reboot_resume_directory=str(self.job),
+                limit=limit,
             )
         )
         self.program = program
@@ -176,6 +184,18 @@ def test_the_unit_runs_once_at_the_next_boot_and_has_a_limit() -> None:
         assert line in text.splitlines()
 
 
+def test_the_documents_are_written_for_root_alone_as_they_were() -> None:
+    files = {"wish.json": {"cuda_versions": ["13.0"], "b": None}, "variables-0.json": {"a": "{{ ü }}"}}
+    prepared: resume.Prepared = {"command": ["x"], "program": {}, "files": files, "environment": {}}
+    wish, variables = resume.documents(prepared)
+    assert wish == {
+        "path": "/var/lib/gpuwright/resume/wish.json",
+        "content": '{\n    "b": null,\n    "cuda_versions": [\n        "13.0"\n    ]\n}\n',
+        "mode": "0600",
+    }
+    assert json.loads(variables["content"]) == files["variables-0.json"]
+
+
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_the_script_is_clean(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "true")
@@ -184,9 +204,10 @@ def test_the_script_is_clean(tmp_path: Path) -> None:
 
 
 def test_the_playbooks_names_are_those_that_the_command_line_and_the_node_use() -> None:
-    from ansible_collections.gpuwright.node.plugins.module_utils import continuation as on_node
-    from gpuwright import continuation
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+    from ansible_collections.gpuwright.node.plugins.module_utils.records import resume as on_node
+    from gpuwright import resume as prepared
 
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
-    assert variables["__reboot_resume_directory"] == str(continuation.DIRECTORY) == on_node.DIRECTORY
+    assert variables["__reboot_resume_directory"] == str(prepared.DIRECTORY) == paths.RESUME
     assert variables["__reboot_resume_unit"] == UNIT == on_node.UNIT

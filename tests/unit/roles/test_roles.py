@@ -7,13 +7,16 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.action import plan
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, frameworks
+from tests.unit.plan.nodes import bare
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -73,6 +76,11 @@ def options(role: Path) -> dict[str, Any]:
     return found
 
 
+def contents(role: Path) -> list[Path]:
+    """A role's table of contents: what it does of itself, and what a play of ours includes of it, which has planned already."""
+    return [path for path in (role / "tasks/main.yml", role / "tasks/work.yml") if path.is_file()]
+
+
 @pytest.mark.parametrize("role", ROLES, ids=ROLE_NAMES)
 class TestRole:
     def test_a_role_has_all_its_parts(self, role: Path) -> None:
@@ -106,14 +114,16 @@ class TestRole:
             assert wrong == [], path
 
     def test_the_table_of_contents_fits_on_a_screen(self, role: Path) -> None:
-        assert len((role / "tasks" / "main.yml").read_text(encoding="utf-8").splitlines()) < 60
+        for path in contents(role):
+            assert len(path.read_text(encoding="utf-8").splitlines()) < 60
 
     def test_the_table_of_contents_names_steps_and_does_no_work(self, role: Path) -> None:
         steps = {
             "ansible.builtin.import_tasks", "ansible.builtin.include_tasks", "ansible.builtin.include_role",
             "gpuwright.node.node_facts", "ansible.builtin.set_fact", "ansible.builtin.debug", None,
         }  # fmt: skip
-        assert {module_of(task) for task in tasks_of(read(role / "tasks" / "main.yml"))} <= steps
+        for path in contents(role):
+            assert {module_of(task) for task in tasks_of(read(path))} <= steps
 
     def test_the_systems_that_are_served_are_named(self, role: Path) -> None:
         named = {row["name"]: row["versions"] for row in read(role / "meta/main.yml")["galaxy_info"]["platforms"]}
@@ -207,11 +217,16 @@ def test_every_refusal_says_what_was_expected_found_and_to_do() -> None:
         text = (task.get("ansible.builtin.assert") or {}).get("fail_msg") or (
             task.get("ansible.builtin.fail") or {}
         ).get("msg")
-        # What a module of ours said is handed on.
+        # What a module, a filter or a component of ours said is handed on.
         if (
             not text
             or (path.parts[-3] == "preflight" and path.name == "plan.yml")
-            or text == "{{ __frameworks_installed.msg }}"
+            or text
+            in (
+                "{{ __frameworks_installed.msg }}",
+                "{{ __validate_not_proven }}",
+                "{{ __container_toolkit_work.refusal }}",
+            )
         ):
             continue
         assert "xpected" in text or "__preflight_shortfalls" in text, (path, task["name"])
@@ -235,6 +250,26 @@ def test_every_public_role_plans_for_itself_first_where_it_is_used_alone() -> No
     assert {name for name, wanted in components.items() if wanted is None} == {"preflight", "validate"}
 
 
+def test_the_plays_include_the_work_of_a_role_without_planning_again() -> None:
+    """One task each: what is wished was checked by the plan, and a task that plans would be skipped."""
+    files = [ROOT / "playbooks" / name for name in ("site.yml", "remove.yml", "tasks/go_back.yml")]
+    rows = [row.get("tasks", [row]) for path in files for row in read(path)]
+    included = [
+        task["ansible.builtin.include_role"]
+        for tasks in rows
+        for task in tasks_of(tasks)
+        if "ansible.builtin.include_role" in task
+    ]
+    assert len(included) > len(COMPONENTS)
+    for each in included:
+        name = each["name"].rpartition(".")[2]
+        wanted = {"preflight": "refusals", "remove": "main"}.get(name, "work")
+        assert each.get("tasks_from", "main") == wanted, name
+        assert each["apply"]["tags"] == [name]
+        assert each["rolespec_validate"] is False
+        assert (ROOT / "roles" / name / "tasks" / f"{wanted}.yml").is_file()
+
+
 def test_the_plays_that_plan_themselves_tell_the_roles_so() -> None:
     plays = [play for path in (ROOT / "playbooks").glob("*.yml") for play in read(path) if "tasks" in play]
     with_roles = [play for play in plays if "include_role" in json.dumps(play["tasks"])]
@@ -242,11 +277,15 @@ def test_the_plays_that_plan_themselves_tell_the_roles_so() -> None:
     assert all(play["vars"]["gpuwright_standalone"] is False for play in with_roles)
 
 
-def test_the_plan_can_be_asked_for_each_component() -> None:
-    source = (ROOT / "plugins/modules/plan.py").read_text(encoding="utf-8")
-    documentation = re.search(r'DOCUMENTATION = r"""(.*?)"""', source, re.DOTALL)
-    assert documentation
-    assert yaml.safe_load(documentation[1])["options"]["components"]["choices"] == list(COMPONENTS)
+def test_the_plan_can_be_asked_for_each_component_and_for_nothing_else() -> None:
+    def only(*names: str) -> list[str]:
+        task: Any = SimpleNamespace(_task=SimpleNamespace(args={"components": list(names)}))
+        return plan.ActionModule._only(task)
+
+    assert only(*COMPONENTS) == list(COMPONENTS)
+    assert only() == []
+    with pytest.raises(AnsibleActionFail, match=r"expected names of repair, nvidia_driver, .*; found cuda_toolkit"):
+        only("cuda", "cuda_toolkit")
 
 
 def test_every_variable_that_tasks_and_vars_use_is_set_somewhere_in_the_role() -> None:
@@ -284,7 +323,7 @@ def copy_role(target: Path, name: str, tasks: str) -> None:
 
 
 def test_the_checked_in_digests_are_those_of_the_roles(builder: ModuleType) -> None:
-    stored = json.loads((ROOT / "plugins" / "plugin_utils" / "roles.json").read_text(encoding="utf-8"))
+    stored = json.loads((ROOT / "plugins" / "plugin_utils" / "wish" / "roles.json").read_text(encoding="utf-8"))
     assert stored == builder.build(ROOT / "roles"), "run tools/build_roles.py"
 
 
@@ -296,6 +335,19 @@ def test_a_digest_changes_with_the_role_and_with_a_role_it_includes(builder: Mod
     after = builder.build(tmp_path)
     assert before["inner"]["digest"] != after["inner"]["digest"]
     assert before["outer"]["digest"] != after["outer"]["digest"]
+
+
+@pytest.mark.parametrize("module", ["one.py", "one/__init__.py", "one/further.py"])
+def test_a_digest_changes_with_the_python_that_decides_what_the_role_does(
+    builder: ModuleType, tmp_path: Path, module: str
+) -> None:
+    copy_role(tmp_path / "roles", "one", "- name: X\n")
+    path = tmp_path / "plugins/plugin_utils/components" / module
+    path.parent.mkdir(parents=True)
+    path.write_text("A = 1\n", encoding="utf-8")
+    before = builder.build(tmp_path / "roles")
+    path.write_text("A = 2\n", encoding="utf-8")
+    assert builder.build(tmp_path / "roles")["one"]["digest"] != before["one"]["digest"]
 
 
 def test_a_digest_leaves_out_what_changes_nothing_on_a_node(builder: ModuleType, tmp_path: Path) -> None:
@@ -316,10 +368,32 @@ def test_options_tell_their_type_and_which_one_is_a_secret(builder: ModuleType, 
 
 
 def test_the_libraries_of_cuda_compat_are_set_for_single_tasks_and_environments_and_never_for_the_machine() -> None:
-    setting = {path.parent.parent.name: task for path, task in all_tasks() if "LD_LIBRARY_PATH" in json.dumps(task)}
-    assert set(setting) == {"frameworks", "validate"}
+    assert [path for path, task in all_tasks() if "LD_LIBRARY_PATH" in json.dumps(task)] == []
     proofs = [task for path, task in all_tasks() if path.parts[-3] == "validate" and "environment" in task]
-    assert {module_of(task) for task in proofs} == {"gpuwright.node.gpu_compute", "gpuwright.node.framework_check"}
-    written = read(ROOT / "roles" / "frameworks" / "tasks" / "activation.yml")
-    places = [part.get("dest") or part["path"] for task in written for part in [task[str(module_of(task))]]]
-    assert all(place.startswith(("{{ __frameworks_item.path }}", "{{ __frameworks_loader_file }}")) for place in places)
+    assert {module_of(task): task["environment"] for task in proofs} == {
+        "gpuwright.node.gpu_compute": "{{ item.environment }}",
+        "gpuwright.node.framework_check": "{{ item.environment }}",
+    }
+    stack: Any = {
+        "cuda_compat": {"version": "13.0", "path": "/usr/local/cuda-13.0/compat"},
+        "frameworks": [
+            {"name": "pytorch", "version": "2.14.1", "path": "/opt/gpuwright/pytorch", "interpreter": "3.12", "cuda": "13.0",
+             "requirements": ["torch==2.14.1"], "loader_path": "/usr/local/cuda-13.0/compat"},
+        ],
+    }  # fmt: skip
+    plan: Any = {"packages": {}, "rebuild": [], "install": []}
+    written: Any = frameworks.COMPONENT.steps["begin"](Context(facts=bare(), stack=stack), plan)
+    activation = written["environments"]["/opt/gpuwright/pytorch"]["activation"]
+    places = [row["path"] for row in activation["files"] + activation["lines"]]
+    assert len(places) == 2
+    assert all(place.startswith("/opt/gpuwright/pytorch/") for place in places)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "roles").glob("*/*/*.yml")), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_no_key_is_read_that_every_dictionary_has_a_method_for(path: Path) -> None:
+    """Jinja takes `work.keys` for the method, whatever key the work has."""
+    methods = [name for name in dir(dict) if not name.startswith("_")]
+    found = re.findall(rf"\w+(?<!ansible\.builtin)\.({'|'.join(methods)})\b(?!\()", path.read_text(encoding="utf-8"))
+    assert found == []

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import shortfalls
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import shortfalls
 
 MIB = 1024**2
 
 
-def disk(mount: str, free_mib: int | None, **rest: Any) -> dict[str, Any]:
+def disk(mount: str, free_mib: int | None, **rest: Any) -> Any:
     return {"mount": mount, "free_bytes": None if free_mib is None else free_mib * MIB, "read_only": False, **rest}
 
 
-def need(path: str, mib: int, what: str = "packages") -> dict[str, Any]:
+def need(path: str, mib: int, what: str = "packages") -> Any:
     return {"what": what, "path": path, "bytes": mib * MIB}
 
 
@@ -62,7 +62,7 @@ def test_a_read_only_file_system_is_a_shortfall() -> None:
 
 
 def test_files_count_beside_bytes() -> None:
-    needs = [{**need("/opt/gpuwright", 1), "files": 40_000}]
+    needs: list[Any] = [{**need("/opt/gpuwright", 1), "files": 40_000}]
     (sentence,) = shortfalls.on_disks(needs, [disk("/", 500, free_files=39_999)], reserve=0)
     assert "40000 more files (inodes) on /" in sentence
     assert shortfalls.on_disks(needs, [disk("/", 500, free_files=40_000)], reserve=0) == []
@@ -80,7 +80,7 @@ def test_a_place_lies_where_the_disk_says_so() -> None:
 
 
 @pytest.mark.parametrize("disks", [[], [disk("/", None)]])
-def test_an_unknown_disk_is_a_shortfall_and_not_fine(disks: list[dict[str, Any]]) -> None:
+def test_an_unknown_disk_is_a_shortfall_and_not_fine(disks: list[Any]) -> None:
     assert len(shortfalls.on_disks([need("/usr", 1)], disks, reserve=0)) == 1
 
 

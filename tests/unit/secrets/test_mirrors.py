@@ -12,17 +12,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.filter import credentials as filters
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_python, fetch, private_apt, private_dnf, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
-from ansible_collections.gpuwright.node.plugins.modules import package_index, repository_key
-from ansible_collections.gpuwright.node.plugins.plugin_utils import credentials
-from ansible_collections.gpuwright.node.plugins.plugin_utils.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
+    dnf_python,
+    fetch,
+    private_apt,
+    private_dnf,
+)
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import sources as packages_sources
+from ansible_collections.gpuwright.node.plugins.modules import package_index, package_sources, repository_key
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import sources
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, credentials
 from tests.unit.modules import run_module
 from tests.unit.resolve.conftest import resolve, rules
 
@@ -187,9 +194,17 @@ def test_the_modules_answer_and_log_without_credentials(
         )
         assert key["failed"]
         assert mirror.url in key["msg"]
-        row = {"name": "x", "uris": [f"{mirror.url}/"], "key": {"url": f"{mirror.url}/key", "fingerprint": "A" * 40}}
+        row: Any = {
+            "name": "x",
+            "uris": [f"{mirror.url}/"],
+            "key": {"url": f"{mirror.url}/key", "fingerprint": "A" * 40},
+        }
         index = run_module(package_index, repositories=[row], packages=[], credentials=[access], timeout=10)
-        told = json.dumps([key, index]) + "".join(log)
+        listed: Any = {**ROW, "key": {**KEY, "url": f"{mirror.url}/key"}, "file": "/x"}
+        source = sources.source(listed, "apt", with_access=True)
+        added = run_module(package_sources, sources=[source], credentials=[access])
+        assert added["failed"]
+        told = json.dumps([key, index, added]) + "".join(log)
         assert SECRET not in told
         assert "wr0ng" not in told
         # Ansible would leave its own mark: of a password such as `401` every 401 would be one.
@@ -242,43 +257,58 @@ def test_dnf_is_asked_with_the_credentials_of_the_repository() -> None:
         given.append(json.loads(Path(argv[-1]).read_text()))
         return type("Result", (), {"ok": False, "error": "no", "err": "", "rc": 1})()
 
-    row = {"name": "x", "uris": ["http://mirror.example/cuda/x/"], "key": None}
+    row: Any = {"name": "x", "uris": ["http://mirror.example/cuda/x/"], "key": None}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dnf_python, "python_of_dnf", lambda *_: "python3")
-        private_dnf.ask([row, {**row, "uris": ["http://b/"]}], ["p"], {}, 5, runner=runner, credentials=[ACCESS])
+        private_dnf.ask([row, row | {"uris": ["http://b/"]}], ["p"], {}, 5, runner=runner, credentials=[ACCESS])
     assert [(each["username"], each["password"]) for each in given[0]["repositories"]] == [("me", SECRET), ("", "")]
 
 
 # What lies on the node ------------------------------------------------------------------------------------------------
 
 
-def rendered(template: str, **variables: Any) -> str:
-    text = (ROOT / "roles/repositories/templates" / template).read_text()
-    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, autoescape=False)  # noqa: S701 - no HTML
-    return environment.from_string(text).render(variables)
+ROW = {"name": "x", "uris": ["http://mirror.example/cuda/x/"], "suites": ["/"], "components": [], "signed": "packages"}
+KEY = {"url": "http://mirror.example/cuda/x/k", "fingerprint": "A" * 40, "path": "/k"}
 
 
-def test_the_file_for_apt_has_the_mirrors_of_one_repository() -> None:
-    text = rendered("auth.conf.j2", __repositories_item={"name": "x"}, __repositories_credentials=[ACCESS])
+def added(tmp_path: Path, manager: str, access: dict[str, str] | None) -> dict[str, str]:
+    """What lies on a machine after a source was added, by path."""
+    row: Any = {**ROW, "key": KEY, "file": "/etc/x.source"}
+    source: Any = dict(sources.source(row, manager, with_access=access is not None))
+    machine = packages_sources.Machine(root=str(tmp_path), runner=lambda *_, **_more: Result(0, "", "", 0.0, None))
+    source["key"] = None
+    packages_sources.add(machine, source, [access] if access else [], 0)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    secret = [path for path in files if SECRET in path.read_text()]
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in secret)
+    return {str(path.relative_to(tmp_path)): path.read_text() for path in files}
+
+
+def test_the_file_for_apt_has_the_mirrors_of_one_repository(tmp_path: Path) -> None:
+    path = "etc/apt/auth.conf.d/gpuwright-x.conf"
+    text = added(tmp_path, "apt", ACCESS)[path]
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert lines == private_apt.auth_conf([ACCESS]).splitlines()
     token = {**ACCESS, "password": ""}
-    text = rendered("auth.conf.j2", __repositories_item={"name": "x"}, __repositories_credentials=[token])
-    assert text.splitlines()[1:] == private_apt.auth_conf([token]).splitlines()
+    assert added(tmp_path, "apt", token)[path].splitlines()[1:] == private_apt.auth_conf([token]).splitlines()
+    elsewhere = {**ACCESS, "machine": "http://elsewhere.example/"}
+    assert list(added(tmp_path, "apt", elsewhere)) == ["etc/x.source"]
 
 
-def test_the_source_of_dnf_names_variables_and_not_what_is_in_them() -> None:
-    item = {"name": "x", "uris": ["http://m/x/"], "signed": "packages", "key": {"path": "/k"}}
-    given = {"__repositories_item": item, "__repositories_dnf_variable": "gpuwright_x"}
-    text = rendered("repository.repo.j2", **given, __repositories_credentials=[ACCESS])
-    assert SECRET not in text
-    assert "username=$gpuwright_x_login\npassword=$gpuwright_x_password\n" in text
-    assert "password" not in rendered("repository.repo.j2", **given, __repositories_credentials=[])
+def test_the_source_of_dnf_names_variables_and_not_what_is_in_them(tmp_path: Path) -> None:
+    found = added(tmp_path, "dnf", ACCESS)
+    assert found["etc/dnf/vars/gpuwright_x_login"] == "me\n"
+    assert found["etc/dnf/vars/gpuwright_x_password"] == f"{SECRET}\n"
+    assert "username=$gpuwright_x_login\npassword=$gpuwright_x_password\n" in found["etc/x.source"]
+    assert SECRET not in found["etc/x.source"]
+    again = added(tmp_path, "dnf", None)
+    assert list(again) == ["etc/x.source"], "what the mirror asked for is there no more"
+    assert "password" not in again["etc/x.source"]
 
 
 def test_no_task_that_has_credentials_is_logged() -> None:
     """A module of ours takes them in an option that is; any other needs `no_log`."""
-    ours = tuple(f"gpuwright.node.{name}" for name in ("repository_key", "package_index", "wheels", "driver_file"))
+    ours = tuple(f"gpuwright.node.{name}" for name in ("package_sources", "package_index", "wheels", "driver_file"))
     for path in (ROOT / "roles").glob("*/tasks/*.yml"):
         for task in yaml.safe_load(path.read_text()) or []:
             for each in task.get("block", [task]):

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils import sealing, seals
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing, seals
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 from gpuwright import console, progress, request, runner
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege
@@ -76,7 +77,7 @@ def test_the_screen_that_moves_has_no_credentials() -> None:
 
     shown = progress.LiveProgress("up")
     shown._spinner = type("Spinner", (), {"update": lambda *_, **__: None, "__rich__": lambda _: ""})()
-    failed = {"host": "a", "task": "t", "res": {"msg": WORDS}}
+    failed: Any = {"host": "a", "task": "t", "res": {"msg": WORDS}}
     shown.take({"event": "runner_on_failed", "event_data": failed})
     shown.take({"event": "runner_on_start", "event_data": {"host": "b", "task": WORDS}})
     screen = Console(width=200)
@@ -103,9 +104,9 @@ def wanted(tmp_path: Path) -> request.Request:
 
 
 def test_ansibles_words_are_kept_for_their_user_alone_and_without_credentials(wanted: request.Request) -> None:
-    seen: list[dict[str, Any]] = []
+    seen: list[Any] = []
     take = runner._without_files(wanted, seen.append)
-    events = [
+    events: list[Any] = [
         {"event": "verbose", "stdout": ""},
         {"event": "playbook_on_start", "stdout": ""},
         {"event": "runner_on_failed", "stdout": f"fatal: [a]: FAILED! =>\n    msg: {WORDS}"},

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import fetch, proxies, wheels
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import fetch, proxies, wheels
 from ansible_collections.gpuwright.node.plugins.modules import driver_file, repository_key
 from tests.unit.modules import run_module
 
@@ -493,9 +493,9 @@ def test_pip_is_told_the_proxy_in_variables_and_in_no_argument(
 
     told_by(source, serve())
     empty: dict[str, Any] = {name: [] for name in ("constraints", "wheels", "credentials", "from_source")}
-    options = {**empty, "environment": str(tmp_path), "requirements": ["jax"], "record": False}
+    options: Any = {**empty, "environment": str(tmp_path), "requirements": ["jax"], "record": False, "pip": None}
     with pytest.raises(wheels.PipError) as failed:
-        wheels.install({**options, "index_url": "https://index.example/simple", "dependencies_url": None}, run)
+        wheels.install(options | {"index_url": "https://index.example/simple", "dependencies_url": None}, run)
     for argv, more in given:
         assert more["env"]["https_proxy"].startswith(f"http://me:{WRITTEN}@127.0.0.1:")
         secretless(argv)
@@ -509,8 +509,8 @@ def test_a_proxy_that_pip_cannot_go_by_is_a_failure_before_it_runs(
     serve()
     monkeypatch.setenv("https_proxy", f"socks5h://me:{WRITTEN}@proxy:1080")
     empty: dict[str, Any] = {name: [] for name in ("constraints", "wheels", "credentials", "from_source")}
-    options = {**empty, "environment": str(tmp_path), "requirements": ["jax"], "record": False}
+    options: Any = {**empty, "environment": str(tmp_path), "requirements": ["jax"], "record": False, "pip": None}
     with pytest.raises(wheels.PipError, match="Expected https_proxy of the environment") as failed:
-        wheels.install({**options, "index_url": "https://index.example/simple", "dependencies_url": None})
+        wheels.install(options | {"index_url": "https://index.example/simple", "dependencies_url": None})
     assert failed.value.gave_up
     secretless(failed.value)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 
 SECRET = "s3cr3t"
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import fio_bench, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_bench
 
 PART = fio_bench.Part("seqread", "read", "1M", 1, 1, fio_bench.MIB, 1, 0)
 CANARY = "not yours"

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import ownership
+from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership
 from ansible_collections.gpuwright.node.plugins.modules import root_owned
 from tests.unit.modules import run_module
 from tests.unit.security.conftest import MALLORY, Give

@@ -15,10 +15,11 @@ import pytest
 from packaging.requirements import Requirement
 
 import gpuwright
-from ansible_collections.gpuwright.node.plugins.module_utils import continuation, program, run
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, program, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.records import resume
 from ansible_collections.gpuwright.node.plugins.modules import resume_program
-from ansible_collections.gpuwright.node.plugins.plugin_utils import installation
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import installation
 from tests.unit.modules import run_module
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -145,7 +146,7 @@ def test_the_whole_program_is_packed_and_starts_isolated(tmp_path: Path) -> None
         "lib/gpuwright/cli.py",
         "lib/ansible_collections/gpuwright/node/playbooks/site.yml",
         "lib/ansible_collections/gpuwright/node/roles/validate/tasks/main.yml",
-        "lib/ansible_collections/gpuwright/node/plugins/plugin_utils/rules.json",
+        "lib/ansible_collections/gpuwright/node/plugins/plugin_utils/rules/rules.json",
         "lib/ansible/cli/playbook.py",
         "lib/ansible_runner/interface.py",
         "lib/yaml/__init__.py",
@@ -183,19 +184,19 @@ def test_a_pipe_in_the_installation_holds_nobody_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_the_copy_goes_with_what_waits_and_not_from_under_what_runs(tmp_path: Path, waits: bool) -> None:
-    copy = tmp_path / continuation.PROGRAM[1:]
+    copy = tmp_path / paths.RESUME_PROGRAM[1:]
     (copy / "lib").mkdir(parents=True)
     if waits:
-        unit = tmp_path / continuation.UNITS[1:] / continuation.UNIT
+        unit = tmp_path / resume.UNITS[1:] / resume.UNIT
         unit.parent.mkdir(parents=True)
         unit.touch()
-    gone = continuation.drop(Host(root=str(tmp_path)), check=False)
-    assert (continuation.PROGRAM in gone) is waits
+    gone = resume.drop(Host(root=str(tmp_path)), check=False)
+    assert (paths.RESUME_PROGRAM in gone) is waits
     assert copy.exists() is not waits
 
 
 def test_the_names_are_those_of_the_command_line() -> None:
-    from gpuwright import continuation as command_line
+    from gpuwright import resume as command_line
 
-    assert str(command_line.PROGRAM) == continuation.PROGRAM
+    assert str(command_line.PROGRAM) == paths.RESUME_PROGRAM
     assert set(installation.PROGRAMS) == set(program.PROGRAMS)

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dnf_python, framework, run
-from ansible_collections.gpuwright.node.plugins.module_utils.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base import run
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from gpuwright import request
 from tests.unit.modules import run_module
@@ -72,7 +74,7 @@ def test_everything_in_an_environment_is_its_program(
     to_mallory(environment / name)
     check = framework.of_others(python, OWNERS)
     assert check is not None
-    assert f"belongs to user {MALLORY}" in check["reason"]
+    assert f"belongs to user {MALLORY}" in str(check["reason"])
 
 
 def test_an_ordinary_user_may_prove_an_environment_of_their_own(

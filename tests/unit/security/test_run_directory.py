@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import ownership
-from ansible_collections.gpuwright.node.plugins.plugin_utils import report, run_directory
+from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership
+from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 from gpuwright import paths, request
 from gpuwright.errors import BadInput
 from tests.unit.security.conftest import MALLORY, Give

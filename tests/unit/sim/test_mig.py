@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils import mig_layout
+from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout
 from tests.sim import scenario
 from tests.sim.onnode.gpuwright_sim import mig, smi
 
@@ -55,7 +55,7 @@ class Cards:
         except mig.MigError as error:
             return error.status, str(error)
 
-    def wish(self, *profiles: str, card: int = 0) -> list[dict[str, Any]]:
+    def wish(self, *profiles: str, card: int = 0) -> list[Any]:
         return [{"bus_id": self.places[card], "profiles": list(profiles)}]
 
     def there(self, card: int = 0) -> list[str]:
@@ -70,7 +70,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in's state in a directory of the test's own; nothing of a node is asked."""
     monkeypatch.setattr(mig, "_KEPT", tmp_path / "kept.json")
     monkeypatch.setattr(mig, "_LOST", tmp_path / "lost.json")
-    monkeypatch.setattr(smi, "_persistence", lambda: "Enabled")
+    monkeypatch.setattr(smi, "_persistence", lambda _gpu: "Enabled")
 
 
 def test_a_bare_card_is_parted_and_the_second_time_nothing_is_done() -> None:
@@ -270,7 +270,7 @@ def test_the_stand_in_says_not_found_where_there_is_nothing() -> None:
 
 
 def test_the_project_reads_the_instances_that_the_stand_in_shows() -> None:
-    from ansible_collections.gpuwright.node.plugins.module_utils import smi as reader
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi as reader
 
     cards = Cards("h100")
     mig_layout.apply(cards.wish("3g.40gb", "3g.40gb"), cards)

@@ -11,24 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU, DEFAULT
 
+from ...model.stack import Contents, FrameworkEnvironment, Origin
 from ...rules import Row, Rules
-from ...situation import Card, Situation
 from ...wish import FrameworkWish, Wish
+from ..cuda_support import CudaSupport
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
-from ..power import Power
-from . import dali, jax, pytorch, tensorflow
-from .offer import CPU, Framework, Machine, Offer
+from ..machine import Card, Machine
+from . import dali, jax, onnxruntime, pytorch, tensorflow
+from .offer import Framework, Offer, Platform
 
 __all__ = ["FRAMEWORKS", "choose", "newest_for", "newest_offer"]
 
-FRAMEWORKS: dict[str, Framework] = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax, "dali": dali}
-
-# Without a driver of its own a card is useless: these have no wheels for the processor alone.
-_ONLY_WITH_CARDS = ("dali",)
+_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime)
+FRAMEWORKS = {each.ABOUT.name: each for each in _ROOMS}
 
 _JETPACK = "use NVIDIA's own wheels or containers for the JetPack on it"
 
@@ -42,26 +41,26 @@ class Choice:
 
 
 def choose(
-    situation: Situation, wish: Wish, power: Power | None, log: Log, toolkits: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Return one environment for each framework that was asked for. power None means: for the CPU.
+    machine: Machine, wish: Wish, support: CudaSupport | None, log: Log, toolkits: Sequence[str] = ()
+) -> list[FrameworkEnvironment]:
+    """Return one environment for each framework that was asked for. support None means: for the CPU.
 
     toolkits (12.8) are beside it: where extensions are compiled with one, wheels of the same CUDA major version come first.
     Raises Unresolved with the reasons of every framework that cannot be had.
     """
     environments, reasons = [], []
     for framework in wish.frameworks:
-        if power is None and situation.environment == "jetson" and framework.variant != CPU:
+        if support is None and machine.environment == "jetson" and framework.variant != CPU:
             reasons.append(_unseen_board(framework))
             continue
-        if power is None and framework.name in _ONLY_WITH_CARDS:
+        if support is None and not FRAMEWORKS[framework.name].ABOUT.cpu:
             log.warn("gpu.none", f"no NVIDIA GPU: {framework.name} left out, it has no wheels without CUDA", DESIGN)
             continue
-        if power is None and framework.variant not in (None, CPU):
+        if support is None and framework.variant not in (None, CPU):
             reasons.append(_no_card(framework))
             continue
         try:
-            environments.append(_environment(framework, situation, wish, power, log, toolkits))
+            environments.append(_environment(framework, machine, wish, support, log, toolkits))
         except Unresolved as error:
             if log.trial:
                 raise
@@ -71,16 +70,18 @@ def choose(
     return environments
 
 
-def newest_for(cards: Sequence[Card], arch: str, rules: Rules, framework: str = "pytorch") -> str | None:
+def newest_for(cards: Sequence[Card], arch: str, rules: Rules, framework: str = DEFAULT) -> str | None:
     """Return the newest confirmed release with code for every card, as 2.14.1+cu130 (torch), 2.21.0, 0.12.0[cuda13]."""
     offer = newest_offer(cards, arch, rules, framework)
     if offer is None:
         return None
-    marks = {"pytorch": "+{}", "jax": "[{}]", "dali": "+{}"}
-    return offer.version + marks.get(framework, "").format(offer.variant)
+    about = FRAMEWORKS[framework].ABOUT
+    if about.one_build:
+        return offer.version
+    return f"{offer.version}+{offer.variant}" if about.local else f"{offer.version}[{offer.variant}]"
 
 
-def newest_offer(cards: Sequence[Card], arch: str, rules: Rules, framework: str = "pytorch") -> Offer | None:
+def newest_offer(cards: Sequence[Card], arch: str, rules: Rules, framework: str = DEFAULT) -> Offer | None:
     """Return the newest confirmed offer with code for every card, whatever the driver; None where there is none."""
     log = Log(rules)
     maker = FRAMEWORKS[framework]
@@ -98,16 +99,16 @@ def newest_offer(cards: Sequence[Card], arch: str, rules: Rules, framework: str 
 
 def _environment(
     framework: FrameworkWish,
-    situation: Situation,
+    machine: Machine,
     wish: Wish,
-    power: Power | None,
+    support: CudaSupport | None,
     log: Log,
     toolkits: Sequence[str],
-) -> dict[str, Any]:
-    power = None if framework.variant == CPU else power
+) -> FrameworkEnvironment:
+    support = None if framework.variant == CPU else support
     extended = _extended(framework, log.rules)
-    beside = toolkits if extended and power else ()
-    choice = _confirmed_or_not(framework, situation, wish, power, log, beside)
+    beside = toolkits if extended and support else ()
+    choice = _confirmed_or_not(framework, machine, wish, support, log, beside)
     offer = choice.offer
     if beside and extended and not _compiled_by(offer, beside):
         text = f"{offer.title} is built with CUDA {offer.cuda}, the toolkit beside it is CUDA {', '.join(beside)}: {extended['text']}"
@@ -115,20 +116,20 @@ def _environment(
     if not offer.confirmed:
         text = f"what is known of {offer.title} is not confirmed"
         log.warn("frameworks.unconfirmed", text, log.cite(offer.table, offer.row))
-    _explain(choice, framework, power, beside, log)
-    if choice.python not in (situation.pythons or ()) and choice.python in _beside(situation, log.rules):
+    _explain(choice, framework, support, beside, log)
+    if choice.python not in (machine.pythons or ()) and choice.python in _beside(machine, log.rules):
         text = (
             f"Python {choice.python} is installed beside the system's own, which is too old for what is released today"
         )
         log.decided("frameworks.python-beside", text, "compat/systems.yaml (pythons_beside)")
-    lacking = [each for each in _preferred(situation, log.rules) if _is_absent(each, situation)]
+    lacking = [each for each in _preferred(machine, log.rules) if _is_absent(each, machine)]
     if lacking:
         text = f"the machine's package index has no Python {', '.join(lacking)}"
         log.decided("frameworks.python-absent", text, "the machine's package index")
-    machine = Machine(situation.cards, situation.arch, choice.python)
-    contents = {
+    platform = Platform(machine.cards, machine.arch, choice.python)
+    contents: Contents = {
         **_public(offer, framework, wish, log),
-        **FRAMEWORKS[framework.name].contents(offer, machine, wish, log),
+        **FRAMEWORKS[framework.name].contents(offer, platform, wish, log),
     }
     return {
         "name": framework.name,
@@ -142,7 +143,7 @@ def _environment(
     }
 
 
-def _public(offer: Offer, framework: FrameworkWish, wish: Wish, log: Log) -> dict[str, Any]:
+def _public(offer: Offer, framework: FrameworkWish, wish: Wish, log: Log) -> Origin:
     """Return where what has no index of its own comes from, where that is not the host's own index: the mirror of the public one.
 
     There everything has wheels; without it, what a framework's own index has not as a wheel is named.
@@ -152,8 +153,8 @@ def _public(offer: Offer, framework: FrameworkWish, wish: Wish, log: Log) -> dic
         return {"index_url": mirror, "dependencies_url": mirror}
     built = []
     for row in log.rules["frameworks"]["from_source"]:
-        newer = dotted.at_least(offer.version, row["from_version"])
-        if row["framework"] == framework.name and newer and dotted.at_least(row["to_version"], offer.version):
+        newer = numeric_version.at_least(offer.version, row["from_version"])
+        if row["framework"] == framework.name and newer and numeric_version.at_least(row["to_version"], offer.version):
             text = f"{row['package']}, which {offer.title} needs, is built from its source: code of it runs as root"
             log.warn("frameworks.from-source", text, log.cite("frameworks", row))
             built.append(row["package"])
@@ -168,14 +169,16 @@ def _extended(framework: FrameworkWish, rules: Rules) -> Row | None:
 
 def _compiled_by(offer: Offer, toolkits: Sequence[str]) -> bool:
     """Say whether one of the toolkits compiles extensions for an offer: one of the same CUDA major version."""
-    return offer.cuda is not None and dotted.major(offer.cuda) in {dotted.major(each) for each in toolkits}
+    return offer.cuda is not None and numeric_version.major(offer.cuda) in {
+        numeric_version.major(each) for each in toolkits
+    }
 
 
 def _confirmed_or_not(
     framework: FrameworkWish,
-    situation: Situation,
+    machine: Machine,
     wish: Wish,
-    power: Power | None,
+    support: CudaSupport | None,
     log: Log,
     beside: Sequence[str],
 ) -> Choice:
@@ -183,23 +186,23 @@ def _confirmed_or_not(
     newest at all. Raises Unresolved with the reasons.
     """
     if beside:
-        compiled = _search(framework, situation, wish, power, log, guesses=False, beside=beside)
+        compiled = _search(framework, machine, wish, support, log, guesses=False, beside=beside)
         if isinstance(compiled, Choice):
             return compiled
-    choice = _search(framework, situation, wish, power, log, guesses=False)
+    choice = _search(framework, machine, wish, support, log, guesses=False)
     if isinstance(choice, Choice):
         return choice
-    again = _search(framework, situation, wish, power, log, guesses=True)
+    again = _search(framework, machine, wish, support, log, guesses=True)
     if isinstance(again, Choice):
         return again
-    raise Unresolved(*([] if log.trial else _pair(framework, situation, wish, power, log)), *choice)
+    raise Unresolved(*([] if log.trial else _pair(framework, machine, wish, support, log)), *choice)
 
 
 def _search(
     framework: FrameworkWish,
-    situation: Situation,
+    machine: Machine,
     wish: Wish,
-    power: Power | None,
+    support: CudaSupport | None,
     log: Log,
     *,
     guesses: bool,
@@ -210,30 +213,30 @@ def _search(
     beside: only what these toolkits compile extensions for.
     """
     nearest: list[Entry] = []
-    for offers in FRAMEWORKS[framework.name].offers(framework, log.rules, cpu=power is None):
+    for offers in FRAMEWORKS[framework.name].offers(framework, log.rules, cpu=support is None):
         fitting = []
         for offer in [each for each in offers if not beside or _compiled_by(each, beside)]:
-            python, reasons = _python(offer, situation, wish, log)
-            reasons += _reasons(offer, framework, situation, power, log, guesses=guesses)
+            python, reasons = _python(offer, machine, wish, log)
+            reasons += _reasons(offer, framework, machine, support, log, guesses=guesses)
             if python and not reasons:
                 fitting.append(Choice(offer, python))
             elif not nearest or len(reasons) < len(nearest):
                 nearest = reasons
         if fitting:
-            return min(fitting, key=lambda choice: _rank(choice.offer, power, beside, log.rules))
+            return min(fitting, key=lambda choice: _rank(choice.offer, support, beside, log.rules))
     return nearest or [_no_release(framework, log)]
 
 
 def _rank(
-    offer: Offer, power: Power | None, beside: Sequence[str], rules: Rules
+    offer: Offer, support: CudaSupport | None, beside: Sequence[str], rules: Rules
 ) -> tuple[bool, bool, int, tuple[int, ...]]:
     """Return where a variant stands among those of a release: what the driver runs natively, then what is built with exactly a toolkit
     that is beside it, then the table's order.
     """
-    if offer.cuda is None or power is None:
+    if offer.cuda is None or support is None:
         return False, False, 0, ()
     return (
-        power.mode(offer.cuda, rules) != "native",
+        support.mode(offer.cuda, rules) != "native",
         offer.cuda not in beside,
         offer.rank,
         _newest_first(offer.cuda),
@@ -241,19 +244,17 @@ def _rank(
 
 
 def _newest_first(version: str | None) -> tuple[int, ...]:
-    return tuple(-number for number in dotted.key(version or ""))
+    return tuple(-number for number in numeric_version.key(version or ""))
 
 
 def _reasons(
-    offer: Offer, framework: FrameworkWish, situation: Situation, power: Power | None, log: Log, *, guesses: bool
+    offer: Offer, framework: FrameworkWish, machine: Machine, support: CudaSupport | None, log: Log, *, guesses: bool
 ) -> list[Entry]:
-    if offer.cuda is None or power is None:
+    if offer.cuda is None or support is None:
         return []
-    entries = _card_reasons(framework.name, offer, situation.cards, situation.arch, log)
-    if power.mode(offer.cuda, log.rules) is None:
-        text = (
-            f"{offer.title} needs a driver for CUDA {dotted.major(offer.cuda)}, the one chosen brings CUDA {power.cuda}"
-        )
+    entries = _card_reasons(framework.name, offer, machine.cards, machine.arch, log)
+    if support.mode(offer.cuda, log.rules) is None:
+        text = f"{offer.title} needs a driver for CUDA {numeric_version.major(offer.cuda)}, the one chosen brings CUDA {support.cuda}"
         remedy = "use a newer driver, or an older variant"
         entries.append(conflict("frameworks.driver", text, "compat/cuda.yaml (families)", remedy))
     if not guesses and not offer.confirmed:
@@ -279,15 +280,15 @@ def _embedded(offer: Offer, card: Card, source: str) -> Entry:
     return conflict("frameworks.jetson", text, source, _JETPACK)
 
 
-def _pair(framework: FrameworkWish, situation: Situation, wish: Wish, power: Power | None, log: Log) -> list[Entry]:
+def _pair(framework: FrameworkWish, machine: Machine, wish: Wish, support: CudaSupport | None, log: Log) -> list[Entry]:
     """Return the two cards of one machine of which each has a release and no release serves both."""
-    cards = list({card.name: card for card in situation.cards}.values())
-    if power is None or len(cards) < 2:
+    cards = list({card.name: card for card in machine.cards}.values())
+    if support is None or len(cards) < 2:
         return []
 
     def fits(*some: Card) -> bool:
-        alone = replace(situation, cards=some)
-        return isinstance(_search(framework, alone, wish, power, log, guesses=True), Choice)
+        alone = replace(machine, cards=some)
+        return isinstance(_search(framework, alone, wish, support, log, guesses=True), Choice)
 
     good = [card for card in cards if fits(card)]
     clash = next(((one, other) for one, other in combinations(good, 2) if not fits(one, other)), None)
@@ -296,11 +297,7 @@ def _pair(framework: FrameworkWish, situation: Situation, wish: Wish, power: Pow
     one, other = clash
     text = f"no release for {framework.text or framework.name!r} serves both the {one.name} and the {other.name}"
     remedy = f"leave one card unmanaged: gpuwright_gpus_ignore: ['{other.name}'], or ['{one.name}']"
-    return [conflict("frameworks.cards", text, f"compat/{_table(framework)}.yaml", remedy)]
-
-
-def _table(framework: FrameworkWish) -> str:
-    return "libraries" if framework.name == "dali" else framework.name
+    return [conflict("frameworks.cards", text, f"compat/{FRAMEWORKS[framework.name].ABOUT.releases[0]}.yaml", remedy)]
 
 
 def _no_card(framework: FrameworkWish) -> Entry:
@@ -328,10 +325,10 @@ def _no_release(framework: FrameworkWish, log: Log) -> Entry:
 # which Python ------------------------------------------------------------------------------------------
 
 
-def _python(offer: Offer, situation: Situation, wish: Wish, log: Log) -> tuple[str | None, list[Entry]]:
+def _python(offer: Offer, machine: Machine, wish: Wish, log: Log) -> tuple[str | None, list[Entry]]:
     """Return the interpreter for a release: the one asked for, else the system's, else the newest that is there."""
-    there = _interpreters(situation, log.rules)
-    looked = situation.pythons is not None and "python" not in situation.assumed
+    there = _interpreters(machine, log.rules)
+    looked = machine.pythons is not None and "python" not in machine.assumed
     if wish.python and looked and wish.python not in there:
         text = f"python {wish.python} is asked for, this machine has {', '.join(there) or 'none'}"
         remedy = f"install python{wish.python} with its venv module"
@@ -347,53 +344,55 @@ def _python(offer: Offer, situation: Situation, wish: Wish, log: Log) -> tuple[s
     return None, [conflict("frameworks.python", text, source, f"use python={offer.pythons[-1]}")]
 
 
-def _interpreters(situation: Situation, rules: Rules) -> list[str]:
+def _interpreters(machine: Machine, rules: Rules) -> list[str]:
     """Return the Pythons of a machine, the system's own first, then the newest.
 
     Where the system's own is too old for what is released today, newer ones stand before it: those that are there, then those that its
     repositories have beside it, of which one is installed with the environment. What the machine's index turned out not to have is none.
     """
-    system = _row(situation, rules).get("python")
-    there = list(situation.pythons) if situation.pythons is not None else [system] if system else []
-    more = _preferred(situation, rules)
-    newer = [each for each in there if more and dotted.key(each) > dotted.key(system)]
+    system = _row(machine, rules).get("python")
+    there = list(machine.pythons) if machine.pythons is not None else [system] if system else []
+    more = _preferred(machine, rules)
+    newer = [each for each in there if more and numeric_version.key(each) > numeric_version.key(system)]
     return [
         *sorted(newer, key=lambda each: more.index(each) if each in more else len(more)),
-        *(each for each in _beside(situation, rules) if each not in newer),
+        *(each for each in _beside(machine, rules) if each not in newer),
         *sorted(set(there) - {*newer, *more}, key=lambda each: (each != system, _newest_first(each))),
     ]
 
 
-def _beside(situation: Situation, rules: Rules) -> list[str]:
+def _beside(machine: Machine, rules: Rules) -> list[str]:
     """Return the Pythons that a machine's repositories have beside the system's own, which is too old, the preferred one first."""
-    return [each for each in _preferred(situation, rules) if not _is_absent(each, situation)]
+    return [each for each in _preferred(machine, rules) if not _is_absent(each, machine)]
 
 
-def _preferred(situation: Situation, rules: Rules) -> list[str]:
+def _preferred(machine: Machine, rules: Rules) -> list[str]:
     """Return the Pythons to be had beside the system's own, in the newest release of the system: an older one may lack some."""
-    return [] if situation.environment == "jetson" else list(_row(situation, rules).get("pythons_beside", ()))
+    return [] if machine.environment == "jetson" else list(_row(machine, rules).get("pythons_beside", ()))
 
 
-def _is_absent(python: str, situation: Situation) -> bool:
-    return f"python={python}" in situation.absent
+def _is_absent(python: str, machine: Machine) -> bool:
+    return f"python={python}" in machine.absent
 
 
-def _row(situation: Situation, rules: Rules) -> Row:
+def _row(machine: Machine, rules: Rules) -> Row:
     rows: list[Row] = rules["systems"]["rows"]
-    return next((each for each in rows if each["os"] == situation.os), {})
+    return next((each for each in rows if each["os"] == machine.os), {})
 
 
 # why ---------------------------------------------------------------------------------------------------
 
 
-def _explain(choice: Choice, framework: FrameworkWish, power: Power | None, beside: Sequence[str], log: Log) -> None:
+def _explain(
+    choice: Choice, framework: FrameworkWish, support: CudaSupport | None, beside: Sequence[str], log: Log
+) -> None:
     offer = choice.offer
     rule, release = f"frameworks.{framework.name}", log.cite(offer.table, offer.release_row)
-    if offer.cuda is None or power is None:
+    if offer.cuda is None or support is None:
         text = f"{offer.title} for the CPU: the newest that Python {choice.python} runs"
         log.decided(rule, text, release)
         return
-    mode = power.mode(offer.cuda, log.rules)
+    mode = support.mode(offer.cuda, log.rules)
     asked = f"answers {framework.text!r}" if framework.specifier or framework.variant else "the newest that fits"
     if _compiled_by(offer, beside):
         asked += f", and CUDA {', '.join(beside)} beside it compiles its extensions"

@@ -5,16 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.dali import ABOUT
 
-from ... import specifiers
+from ...model.stack import Contents
 from ...rules import Row, Rules
-from ...situation import Card
-from ...wish import FrameworkWish, Wish
+from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
-from .offer import Machine, Offer
+from ..machine import Card
+from .offer import Offer, Platform
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 
 def offers(wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:
@@ -38,14 +40,14 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the host's own index."""
     del wish
-    for card, row in _outside(offer, machine.cards, machine.arch, log.rules, confirmed=False):
+    for card, row in _outside(offer, platform.cards, platform.arch, log.rules, confirmed=False):
         text = f"what is known of {offer.title} on the {card.name} is not confirmed: {row['text']}"
         log.warn("frameworks.unconfirmed", text, log.cite("libraries", row))
     pin = f"nvidia-dali-{offer.variant}=={offer.version}"
-    found: dict[str, Any] = {"requirements": [pin], "constraints": [pin], "cudnn": None}
+    found: Contents = {"requirements": [pin], "constraints": [pin], "cudnn": None}
     return found
 
 
@@ -61,15 +63,17 @@ def _outside(
 
 
 def _within(version: str, row: Row) -> bool:
-    after = row["from_version"] is None or dotted.at_least(version, row["from_version"])
-    return after and (row["to_version"] is None or dotted.at_least(row["to_version"], version))
+    after = row["from_version"] is None or numeric_version.at_least(version, row["from_version"])
+    return after and (row["to_version"] is None or numeric_version.at_least(row["to_version"], version))
 
 
 def _spans(row: Row, capability: str | None) -> bool:
     lowest, highest = row["min_compute_capability"], row["max_compute_capability"]
     if capability is None:
         return True
-    return (not lowest or dotted.at_least(capability, lowest)) and (not highest or dotted.at_least(highest, capability))
+    return (not lowest or numeric_version.at_least(capability, lowest)) and (
+        not highest or numeric_version.at_least(highest, capability)
+    )
 
 
 def _offer(row: Row, variant: str) -> Offer:

@@ -5,17 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.jax import ABOUT
 
-from ... import specifiers
+from ...model.stack import Contents
 from ...rules import Row, Rules
-from ...situation import Card
-from ...wish import FrameworkWish, Wish
+from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
+from ..machine import Card
 from . import pins
-from .offer import CPU, Machine, Offer
+from .offer import Offer, Platform
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 
 def offers(wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:
@@ -46,7 +49,7 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
         entries.append(conflict("frameworks.card", text, log.cite("jax", row), "use another release"))
     for card in cards:
         capability, floor = card.compute_capability, needs["min_compute_capability"]
-        if capability and not dotted.at_least(capability, floor):
+        if capability and not numeric_version.at_least(capability, floor):
             text = f"{offer.title} needs compute capability {floor}, the {card.name} has {capability}"
             entries.append(conflict("frameworks.card", text, log.cite("jax", needs), "use another variant"))
         elif capability and not pins.compiles_for(needs["cuda_major"], [card], log.rules):
@@ -59,14 +62,14 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the host's own index.
 
     JAX itself takes a plugin of several versions, and works with one: that is pinned with its other half.
     """
     del wish
     release = offer.release_row
-    found: dict[str, Any] = {
+    found: Contents = {
         "requirements": [f"jax=={offer.version}", f"jaxlib=={release['jaxlib']}"],
         "constraints": [],
         "cudnn": None,
@@ -80,12 +83,12 @@ def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, 
             f"{plugin['pjrt']}=={plugin['version']}",
         ]
         spec = plugin["requires"].get("cudnn", "")
-        found["constraints"] = pins.constraints(plugin["requires"], major, machine.cards, machine.arch, log.rules)
+        found["constraints"] = pins.constraints(plugin["requires"], major, platform.cards, platform.arch, log.rules)
         source = log.cite("jax", plugin)
-        for card, row in _limited(offer, machine.cards, log.rules, confirmed=False):
+        for card, row in _limited(offer, platform.cards, log.rules, confirmed=False):
             text = f"what is known of {offer.title} on the {card.name} is not confirmed: {row['text']}"
             log.warn("frameworks.unconfirmed", text, log.cite("jax", row))
-        found["cudnn"] = pins.explain_cudnn(offer.title, spec, major, machine.cards, machine.arch, source, log)
+        found["cudnn"] = pins.explain_cudnn(offer.title, spec, major, platform.cards, platform.arch, source, log)
     return found
 
 
@@ -97,7 +100,9 @@ def _limited(offer: Offer, cards: Sequence[Card], rules: Rules, *, confirmed: bo
     for row in rules["jax"]["limits"]:
         if row["variant"] != offer.variant or row["confirmed"] != confirmed:
             continue
-        if dotted.at_least(offer.version, row["from_version"]) and dotted.at_least(row["to_version"], offer.version):
+        if numeric_version.at_least(offer.version, row["from_version"]) and numeric_version.at_least(
+            row["to_version"], offer.version
+        ):
             yield from ((card, row) for card in cards if card.compute_capability in row["compute_capabilities"])
 
 

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
+
+from ...model.stack import Contents
 from ...rules import Row, Rules
-from ...situation import Card
 from ...wish import FrameworkWish, Wish
 from ..log import Entry, Log
-
-CPU = "cpu"
+from ..machine import Card
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Platform:
     """What an environment is made for; python is the interpreter that was chosen for it."""
 
     cards: Sequence[Card]
@@ -50,7 +51,9 @@ class Machine:
 
 
 class Framework(Protocol):
-    """The functions that the module of each framework offers."""
+    """What the module of each framework offers."""
+
+    ABOUT: About
 
     def offers(self, wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Offer]]:
         """What answers the wish: the variants of a release together, the newest release first."""
@@ -58,5 +61,5 @@ class Framework(Protocol):
     def card_reasons(self, offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:
         """Why the wheels do not run on these cards or this architecture."""
 
-    def contents(self, offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
-        """What is installed: requirements, constraints, cudnn, and index_url where it has an index of its own."""
+    def contents(self, offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents:
+        """What is installed for the machine."""

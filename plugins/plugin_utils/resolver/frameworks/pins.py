@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ... import specifiers
 from ...rules import Row, Rules, remembered
-from ...situation import Card
+from ...wish import specifiers
 from .. import cudnn, targets
 from ..log import Entry, Log, conflict
+from ..machine import Card
 
 Requires = Mapping[str, str]
 
@@ -57,8 +57,8 @@ def _cudnn_of(spec: str, major: str, capabilities: frozenset[str], arch: str, ru
             continue
         if not specifiers.matches(version, spec):
             continue
-        if all(dotted.at_least(each["last"], version) for each in ceilings) and all(
-            dotted.at_least(version, each["first"]) for each in floors
+        if all(numeric_version.at_least(each["last"], version) for each in ceilings) and all(
+            numeric_version.at_least(version, each["first"]) for each in floors
         ):
             return str(version)
     return None
@@ -103,7 +103,7 @@ def cudnn_reasons(title: str, spec: str, major: str, cards: Sequence[Card], arch
 
 def compiles_for(major: str, cards: Sequence[Card], rules: Rules) -> list[str]:
     """Return the toolkits of a CUDA major version that compile for every card, oldest first."""
-    return [cuda for cuda in targets.toolkits_for(cards, rules) if dotted.major(cuda) == major]
+    return [cuda for cuda in targets.toolkits_for(cards, rules) if numeric_version.major(cuda) == major]
 
 
 def _capabilities(cards: Iterable[Card]) -> list[str]:
@@ -113,7 +113,7 @@ def _capabilities(cards: Iterable[Card]) -> list[str]:
 def _needs(floor: Row, major: str, capabilities: Collection[str]) -> bool:
     above = floor.get("from_compute_capability")
     return floor.get("cuda_major") == major or bool(
-        above and any(dotted.at_least(each, above) for each in capabilities)
+        above and any(numeric_version.at_least(each, above) for each in capabilities)
     )
 
 
@@ -127,7 +127,7 @@ def _limit(major: str, cards: Sequence[Card], rules: Rules) -> Row | None:
 def _compiler_floor(major: str, cards: Sequence[Card], rules: Rules) -> str | None:
     """Return the first compiler that knows the cards, where it is not the first of its major version."""
     known = compiles_for(major, cards, rules)
-    first = next((row["cuda"] for row in rules["cuda"]["targets"] if dotted.major(row["cuda"]) == major), None)
+    first = next((row["cuda"] for row in rules["cuda"]["targets"] if numeric_version.major(row["cuda"]) == major), None)
     return known[0] if known and known[0] != first else None
 
 
@@ -138,7 +138,7 @@ def _within(spec: str, major: str, floor: str | None) -> str:
         parts.append(f"<{int(major) + 1}")
     if floor and not specifiers.is_pin(spec):
         lower = [part for part in parts if part.startswith(">=")]
-        if not any(dotted.at_least(part.lstrip(">= "), floor) for part in lower):
+        if not any(numeric_version.at_least(part.lstrip(">= "), floor) for part in lower):
             parts = [*(part for part in parts if part not in lower), f">={floor}"]
     return ",".join(parts)
 
@@ -148,4 +148,4 @@ def _closed(spec: str) -> str:
     if specifiers.upper_bound(spec):
         return spec
     lowest = next((part.lstrip(">= ") for part in spec.split(",") if part.startswith(">")), None)
-    return f"{spec},<{int(dotted.major(lowest)) + 1}" if lowest else spec
+    return f"{spec},<{int(numeric_version.major(lowest)) + 1}" if lowest else spec

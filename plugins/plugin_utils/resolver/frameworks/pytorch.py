@@ -5,17 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.pytorch import ABOUT
 
-from ... import specifiers
+from ...model.stack import Contents
 from ...rules import Row, Rules
-from ...situation import Card
-from ...wish import FrameworkWish, Wish
+from ...wish import FrameworkWish, Wish, specifiers
 from .. import cudnn, targets, upstreams
 from ..log import Entry, Log, conflict
-from .offer import CPU, Machine, Offer
+from ..machine import Card
+from .offer import Offer, Platform
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 _STATUS = {"default": 0, "stable": 1, "legacy": 2, "experimental": 3, "unsupported": 4}
 
@@ -50,15 +53,17 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries + _cudnn_reasons(offer, cards, log)
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the index of the variant."""
-    found = {
-        "requirements": [f"torch=={offer.version}+{offer.variant}", *_partners(offer, machine.python, log)],
+    found: Contents = {
+        "requirements": [f"torch=={offer.version}+{offer.variant}", *_partners(offer, platform.python, log)],
         "constraints": _constraints(offer, log.rules),
         "index_url": f"{upstreams.url('pytorch', wish, log.rules)}/{offer.variant}",
         "cudnn": offer.row["cudnn"] if offer.cuda else None,
     }
-    for row in cudnn.limits([], [dotted.major(offer.cuda)] if offer.cuda else [], log.rules["cudnn"]["ceilings"]):
+    for row in cudnn.limits(
+        [], [numeric_version.major(offer.cuda)] if offer.cuda else [], log.rules["cudnn"]["ceilings"]
+    ):
         log.decided("frameworks.cudnn", f"its cuDNN stays at {found['cudnn']}", log.cite("cudnn", row))
     return found
 
@@ -86,7 +91,7 @@ def _cudnn_reasons(offer: Offer, cards: Sequence[Card], log: Log) -> list[Entry]
     entries = []
     for card in cards if row else ():
         capability = card.compute_capability
-        if row and capability and not dotted.at_least(capability, row["min_compute_capability"]):
+        if row and capability and not numeric_version.at_least(capability, row["min_compute_capability"]):
             text = f"{offer.title} carries cuDNN {version}, which does not serve the {card.name} (compute capability {capability})"
             entries.append(conflict("frameworks.cudnn", text, log.cite("cudnn", row), "use an older release"))
     return entries
@@ -94,9 +99,9 @@ def _cudnn_reasons(offer: Offer, cards: Sequence[Card], log: Log) -> list[Entry]
 
 def _matrix(version: str, rules: Rules) -> Row | None:
     """Return the row of cuDNN's support matrix that holds a version."""
-    minor = dotted.key(version)[:3]
+    minor = numeric_version.key(version)[:3]
     for row in rules["cudnn"]["rows"]:
-        first, last = dotted.key(row["first"]), dotted.key(row["last"])
+        first, last = numeric_version.key(row["first"]), numeric_version.key(row["last"])
         if first <= minor[: max(len(first), 2)] and minor[: len(last)] <= last:
             found: Row = row
             return found
@@ -140,9 +145,9 @@ def _of_package(rows: Sequence[Row], package: str, version: str) -> list[Row]:
 def _constraints(offer: Offer, rules: Rules) -> list[str]:
     constraints = []
     if offer.cuda:
-        suffix = f"cu{dotted.major(offer.cuda)}"
+        suffix = f"cu{numeric_version.major(offer.cuda)}"
         constraints += [f"nvidia-{name}-{suffix}=={offer.row[name]}" for name in ("cudnn", "nccl") if offer.row[name]]
     for row in rules["pytorch"]["constraints"]:
-        if not dotted.at_least(offer.version, row["below"]):
+        if not numeric_version.at_least(offer.version, row["below"]):
             constraints.append(row["constraint"])
     return constraints

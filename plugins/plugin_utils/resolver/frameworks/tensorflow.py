@@ -5,17 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils import dotted
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.tensorflow import ABOUT
 
-from ... import specifiers
+from ...model.stack import Contents
 from ...rules import Row, Rules
-from ...situation import Card
-from ...wish import FrameworkWish, Wish
+from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log, conflict
+from ..machine import Card
 from . import pins
-from .offer import CPU, Machine, Offer
+from .offer import Offer, Platform
+
+__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
 
 # The first release that runs with NumPy 2; what is older does not always say so.
 _NUMPY_2 = "2.18"
@@ -53,7 +56,7 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
     return entries
 
 
-def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, Any]:
+def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the host's own index."""
     del wish
     row = offer.release_row
@@ -61,11 +64,11 @@ def contents(offer: Offer, machine: Machine, wish: Wish, log: Log) -> dict[str, 
     constraints, pinned = [], None
     if offer.cuda:
         spec, major = row["requires"].get("cudnn", ""), row["cuda_major"]
-        constraints = pins.constraints(row["requires"], major, machine.cards, machine.arch, log.rules)
+        constraints = pins.constraints(row["requires"], major, platform.cards, platform.arch, log.rules)
         pinned = pins.explain_cudnn(
-            offer.title, spec, major, machine.cards, machine.arch, log.cite("tensorflow", row), log
+            offer.title, spec, major, platform.cards, platform.arch, log.cite("tensorflow", row), log
         )
-    found: dict[str, Any] = {
+    found: Contents = {
         "requirements": [f"tensorflow{extra}=={offer.version}"],
         "constraints": [*constraints, *_numpy(row)],
         "cudnn": pinned,
@@ -93,9 +96,9 @@ def _limits(offer: Offer, cards: Sequence[Card], log: Log) -> list[Entry]:
     """Return the cards outside what a release has working code for."""
     entries = []
     for row in log.rules["tensorflow"]["limits"]:
-        if not dotted.at_least(offer.version, row["from_version"]):
+        if not numeric_version.at_least(offer.version, row["from_version"]):
             continue
-        if row["to_version"] and not dotted.at_least(row["to_version"], offer.version):
+        if row["to_version"] and not numeric_version.at_least(row["to_version"], offer.version):
             continue
         for card in cards:
             if card.compute_capability and _outside(card.compute_capability, row):
@@ -107,14 +110,14 @@ def _limits(offer: Offer, cards: Sequence[Card], log: Log) -> list[Entry]:
 
 def _outside(capability: str, row: Row) -> bool:
     lowest, highest = row["min_compute_capability"], row["max_compute_capability"]
-    below = bool(lowest) and not dotted.at_least(capability, lowest)
-    above = bool(highest) and not dotted.at_least(highest, capability)
+    below = bool(lowest) and not numeric_version.at_least(capability, lowest)
+    above = bool(highest) and not numeric_version.at_least(highest, capability)
     return below or above
 
 
 def _numpy(row: Row) -> list[str]:
     """Return the range of NumPy, ended before version 2 where a release was built for version 1 and does not say so."""
     parts = [row["numpy"]] if row["numpy"] else []
-    if not dotted.at_least(row["version"], _NUMPY_2) and not specifiers.upper_bound(row["numpy"] or ""):
+    if not numeric_version.at_least(row["version"], _NUMPY_2) and not specifiers.upper_bound(row["numpy"] or ""):
         parts.append("<2")
     return [f"numpy{','.join(parts)}"] if parts else []

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import hardware, kernel, mig, node
+from . import board, hardware, kernel, mig, node
 
 Gpu = dict[str, Any]
 
@@ -67,8 +67,8 @@ def _answer(arguments: list[str]) -> str:
             f"CUDA Version        : {cuda_version(library)}\n"
         )
     _refuse_lost(working)
-    if "-pm" in arguments or any(argument.startswith("--persistence-mode") for argument in arguments):
-        return "".join(f"Enabled persistence mode for GPU {_long_bus_id(gpu)}.\n" for gpu in working) + "All done.\n"
+    if set(board.OPTIONS) & set(arguments):
+        return _board(working, arguments)
     if "-mig" in arguments or arguments[:1] == ["mig"]:
         return _mig(working, arguments)
     if "-L" in arguments or "--list-gpus" in arguments:
@@ -90,6 +90,13 @@ def _mig(gpus: list[Gpu], arguments: list[str]) -> str:
         raise Refusal(str(error), error.status) from None
     kernel.refresh()
     return said
+
+
+def _board(gpus: list[Gpu], arguments: list[str]) -> str:
+    try:
+        return board.command(gpus, arguments)
+    except board.BoardError as error:
+        raise Refusal(str(error), error.status) from None
 
 
 def _connect() -> tuple[str, dict[str, Any]]:
@@ -159,14 +166,14 @@ _FIELDS: dict[str, tuple[str, Callable[[int, Gpu, str], str]]] = {
     "memory.free": ("MiB", lambda index, gpu, library: str(gpu["memory_mib"] - gpu["reserved_mib"])),
     "temperature.gpu": ("", lambda index, gpu, library: str(_TEMPERATURE_IDLE + index)),
     "power.draw": ("W", lambda index, gpu, library: f"{gpu['idle_w']:.2f}"),
-    "power.limit": ("W", lambda index, gpu, library: f"{gpu['power_w']:.2f}"),
+    "power.limit": ("W", lambda index, gpu, library: f"{board.state(gpu)['power']:.2f}"),
     "utilization.gpu": ("%", lambda index, gpu, library: "0"),
-    "persistence_mode": ("", lambda index, gpu, library: _persistence()),
+    "persistence_mode": ("", lambda index, gpu, library: _persistence(gpu)),
     "pcie.link.gen.current": ("", lambda index, gpu, library: str(gpu["pcie_gen"])),
     "pcie.link.width.current": ("", lambda index, gpu, library: str(gpu["pcie_width"])),
     "mig.mode.current": ("", lambda index, gpu, library: _mig_mode(gpu) if gpu["mig"] else "[N/A]"),
-    "ecc.mode.current": ("", lambda index, gpu, library: "Enabled" if gpu["ecc"] else "[N/A]"),
-    "compute_mode": ("", lambda index, gpu, library: "Default"),
+    "ecc.mode.current": ("", lambda index, gpu, library: _ecc_mode(gpu, "ecc") if gpu["ecc"] else "[N/A]"),
+    "compute_mode": ("", lambda index, gpu, library: board.state(gpu)["compute"]),
     "count": ("", lambda index, gpu, library: "1"),
 }
 
@@ -215,8 +222,11 @@ def table(gpus: list[Gpu], library: str) -> str:
     return text + line
 
 
-def _persistence() -> str:
-    """Enabled while nvidia-persistenced runs, unless it was told to leave that to others."""
+def _persistence(gpu: Gpu) -> str:
+    """Enabled while nvidia-persistenced runs, unless it was told to leave that to others; or as -pm has set it."""
+    told = board.state(gpu)["persistence"]
+    if told is not None:
+        return "Enabled" if told else "Disabled"
     place = Path("/run/nvidia-persistenced")
     running = (place / "nvidia-persistenced.pid").exists()
     return (
@@ -274,7 +284,6 @@ def _all(names: str, value: str = "N/A") -> list[Node]:
 
 def _gpu(index: int, gpu: Gpu, library: str, faults: set[str], fabric: str | None) -> list[Node]:
     hot = "throttling" in faults
-    ecc_text = "Enabled" if gpu["ecc"] else "N/A"
     mode = _mig_mode(gpu) if gpu["mig"] else "N/A"
     return [
         ("product_name", gpu["name"]),
@@ -283,7 +292,7 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str], fabric: str | Non
         ("display_mode", "Enabled" if gpu.get("boot_vga") else "Disabled"),
         ("display_attached", "No"),
         ("display_active", "Enabled" if gpu.get("boot_vga") else "Disabled"),
-        ("persistence_mode", _persistence()),
+        ("persistence_mode", _persistence(gpu)),
         ("addressing_mode", "None" if gpu["ecc"] else "HMM"),
         ("mig_mode", _all("current_mig pending_mig", mode)),
         ("mig_devices", [_mig_device(each) for each in mig.devices(gpu)] or "None"),
@@ -331,9 +340,9 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str], fabric: str | Non
             [("total", f"{gpu['bar1_mib']} MiB"), ("used", "1 MiB"), ("free", f"{gpu['bar1_mib'] - 1} MiB")],
         ),
         ("cc_protected_memory_usage", _all("total used free", "0 MiB")),
-        ("compute_mode", "Default"),
+        ("compute_mode", board.state(gpu)["compute"]),
         ("utilization", _all("gpu_util memory_util encoder_util decoder_util jpeg_util ofa_util", "0 %")),
-        ("ecc_mode", _all("current_ecc pending_ecc", ecc_text)),
+        ("ecc_mode", [("current_ecc", _ecc_mode(gpu, "ecc")), ("pending_ecc", _ecc_mode(gpu, "ecc_pending"))]),
         ("ecc_errors", _ecc_errors(gpu, broken="ecc" in faults)),
         ("retired_pages", _retired_pages(gpu)),
         ("remapped_rows", _remapped_rows(gpu, broken="ecc" in faults)),
@@ -350,14 +359,29 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str], fabric: str | Non
         ("clocks", _clocks(gpu, gpu["sm_mhz"] // 3 if hot else gpu["sm_mhz"])),
         (
             "applications_clocks",
-            [("graphics_clock", f"{gpu['sm_mhz']} MHz"), ("mem_clock", f"{gpu['memory_mhz']} MHz")],
+            _clock_pair(board.state(gpu)["application"]),
         ),
+        ("default_applications_clocks", _clock_pair([gpu["memory_mhz"], gpu["sm_mhz"]])),
         ("max_clocks", _clocks(gpu, gpu["sm_mhz"])),
         ("clock_policy", _all("auto_boost auto_boost_default")),
         ("fabric", _fabric(fabric)),
+        ("supported_clocks", [("supported_mem_clock", _supported(gpu))]),
         ("processes", []),
         ("accounted_processes", []),
     ]
+
+
+def _ecc_mode(gpu: Gpu, which: str) -> str:
+    return ("Enabled" if board.state(gpu)[which] else "Disabled") if gpu["ecc"] else "N/A"
+
+
+def _clock_pair(clocks: list[int]) -> list[Node]:
+    return [("graphics_clock", f"{clocks[1]} MHz"), ("mem_clock", f"{clocks[0]} MHz")]
+
+
+def _supported(gpu: Gpu) -> list[Node]:
+    offered: list[Node] = [("supported_graphics_clock", f"{clock} MHz") for clock in board.supported(gpu)]
+    return [("value", f"{gpu['memory_mhz']} MHz"), *offered]
 
 
 def _mig_mode(gpu: Gpu) -> str:
@@ -476,11 +500,11 @@ def _temperature(index: int, gpu: Gpu, *, hot: bool) -> list[Node]:
 
 def _power(gpu: Gpu, *, hot: bool) -> list[Node]:
     draw = f"{gpu['power_w'] * 0.95 if hot else gpu['idle_w']:.2f} W"
-    limit = f"{gpu['power_w']:.2f} W"
+    limit, usual = f"{board.state(gpu)['power']:.2f} W", f"{gpu['power_w']:.2f} W"
     return [
         ("power_state", "P0"), ("average_power_draw", draw), ("instant_power_draw", draw), ("current_power_limit", limit),
-        ("requested_power_limit", limit), ("default_power_limit", limit),
-        ("min_power_limit", f"{gpu['power_w'] * 0.3:.2f} W"), ("max_power_limit", limit),
+        ("requested_power_limit", limit), ("default_power_limit", usual),
+        ("min_power_limit", f"{board.lowest_power(gpu):.2f} W"), ("max_power_limit", usual),
     ]  # fmt: skip
 
 

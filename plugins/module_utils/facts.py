@@ -1,0 +1,980 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The observation of a machine.
+
+Written by tools/build_types.py from plugins/plugin_utils/gate/answers.json: edit that, then `make rules`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
+    History,
+    ModuleKind,
+    PackageManager,
+    Proof,
+    RunLock,
+    Seal,
+)
+
+Family = Literal["debian", "redhat", "other"]
+EnvironmentKind = Literal["bare", "vm", "container", "wsl", "jetson"]
+SigningKeyState = Literal["enrolled", "pending", "not-enrolled", "absent"]
+InitramfsTool = Literal["update-initramfs", "dracut"]
+DriverOwner = Literal["packages", "runfile", "none", "host", "unknown"]
+DriverSource = Literal["nvidia", "distro", "runfile"]
+
+
+class Os(TypedDict):
+    """Operating system."""
+
+    id: str | None
+    """The id of a system"""
+    version: str | None
+    """The version of a system"""
+    codename: str | None
+    """The code name of a system"""
+    name: str | None
+    """Name for people"""
+    family: Family
+    """Family of the package manager"""
+    arch: str | None
+    """The architecture of a machine"""
+    glibc: str | None
+    """Version of the C library"""
+
+
+class Environment(TypedDict):
+    """Kind of machine."""
+
+    kind: EnvironmentKind
+    """What the system runs on"""
+    detail: str | None
+    """Hypervisor, container engine or board"""
+    systemd: bool | None
+    """Whether systemd manages the services"""
+
+
+class SigningKey(TypedDict):
+    """Key with which DKMS signs modules; null without Secure Boot."""
+
+    path: str | None
+    """File of the certificate"""
+    state: SigningKeyState | None
+    """Whether the firmware accepts the key; pending waits for shim's menu"""
+
+
+class Boot(TypedDict):
+    """How the system was booted."""
+
+    id: str | None
+    """Id of this boot"""
+    efi: bool
+    """Whether it was booted by EFI"""
+    secure_boot: bool | None
+    """Whether Secure Boot is enforced"""
+    signing_key: SigningKey | None
+    """Key with which DKMS signs modules; null without Secure Boot"""
+    cmdline: str | None
+    """Command line of the kernel"""
+
+
+class Compiler(TypedDict):
+    """Compilers."""
+
+    built_with: str | None
+    """Compiler that the next kernel was built with"""
+    available: str | None
+    """Version of the compiler that is installed"""
+
+
+class LoadedModule(TypedDict):
+    """Loaded kernel module."""
+
+    version: str | None
+    """Version of the module"""
+
+
+class KernelModule(TypedDict):
+    """File of a kernel module."""
+
+    version: str | None
+    """Driver version of the module"""
+    license: str | None
+    """Licence of the module"""
+    signer: str | None
+    """Name of the key that signed it"""
+    name: str
+    """Name of the module"""
+    path: str
+    """File of the module"""
+
+
+class AvailableModules(TypedDict, total=False):
+    """Modules that the next kernel has."""
+
+    nvidia: KernelModule
+    """NVIDIA's module"""
+
+
+class Initramfs(TypedDict):
+    """Initramfs of the next kernel."""
+
+    path: str | None
+    """File of the image"""
+    tool: InitramfsTool | None
+    """Program that makes it"""
+    nouveau_inside: bool | None
+    """Whether nouveau is inside"""
+    blacklist_inside: bool | None
+    """Whether a file inside keeps nouveau from loading"""
+    blacklist_current: bool | None
+    """Whether gpuwright's own file is inside, as it is on disk"""
+
+
+class Kernel(TypedDict):
+    """Kernels and NVIDIA's module for them."""
+
+    running: str | None
+    """Release of the running kernel"""
+    next: str | None
+    """Release of the kernel that boots next"""
+    next_source: str | None
+    """How that is known"""
+    installed: list[str]
+    """Releases of the installed kernels, oldest first"""
+    headers: list[str]
+    """Releases with headers, oldest first"""
+    compiler: Compiler
+    """Compilers"""
+    loaded: dict[str, LoadedModule]
+    """Loaded modules of interest"""
+    available: AvailableModules
+    """Modules that the next kernel has"""
+    may_boot: dict[str, KernelModule | None]
+    """NVIDIA's module, or null, for each kernel that may boot by itself"""
+    initramfs: Initramfs
+    """Initramfs of the next kernel"""
+
+
+class PciLink(TypedDict):
+    """PCI Express link."""
+
+    speed_gts: float | None
+    """Speed now (GT/s)"""
+    max_speed_gts: float | None
+    """Highest speed (GT/s)"""
+    width: int | None
+    """Lanes now"""
+    max_width: int | None
+    """Most lanes"""
+
+
+PciGpu = TypedDict(
+    "PciGpu",
+    {
+        # PCI address
+        "bus_id": "str",
+        # PCI vendor id
+        "vendor": "str | None",
+        # PCI device id
+        "device": "str | None",
+        # A PCI id
+        "subsystem": "str | None",
+        # PCI class
+        "class": "str | None",
+        # PCI revision
+        "revision": "str | None",
+        # Kernel driver that is bound to it
+        "driver": "str | None",
+        # NUMA node
+        "numa_node": "int | None",
+        # PCI Express link
+        "link": "PciLink",
+    },
+)
+"""NVIDIA card on the PCI bus."""
+
+
+class NvSwitch(TypedDict):
+    """NVSwitch."""
+
+    bus_id: str
+    """PCI address"""
+    device: str | None
+    """PCI device id"""
+
+
+class OtherGpu(TypedDict):
+    """Card of AMD or Intel."""
+
+    vendor: str | None
+    """PCI vendor id"""
+    device: str | None
+    """PCI device id"""
+    bus_id: str
+    """PCI address"""
+    name: str | None
+    """Name in the system's list of PCI ids"""
+
+
+class ReservedGpu(TypedDict):
+    """NVIDIA card that is reserved for virtual machines."""
+
+    vendor: str | None
+    """PCI vendor id"""
+    device: str | None
+    """PCI device id"""
+    bus_id: str
+    """PCI address"""
+    name: str | None
+    """Name in the system's list of PCI ids"""
+    driver: str | None
+    """Kernel driver that holds it"""
+
+
+class VirtualGpu(TypedDict):
+    """Virtual GPU."""
+
+    bus_id: str
+    """PCI address"""
+    host_driver: str | None
+    """Version of the hypervisor's driver"""
+    host_branch: str | None
+    """Branch of the hypervisor's driver"""
+
+
+class Pci(TypedDict):
+    """PCI devices."""
+
+    gpus: list[PciGpu]
+    """NVIDIA cards that this system drives"""
+    nvswitches: list[NvSwitch]
+    """NVSwitches"""
+    other_gpus: list[OtherGpu]
+    """Cards of AMD and Intel"""
+    reserved: list[ReservedGpu]
+    """NVIDIA cards that are reserved for virtual machines"""
+    virtual_functions: int
+    """Number of virtual functions of NVIDIA cards (SR-IOV)"""
+    nvlink5: bool | None
+    """Whether an InfiniBand function manages an NVLink fabric"""
+    network_adapters: list[str]
+    """PCI addresses of Mellanox's adapters"""
+    vgpus: list[VirtualGpu]
+    """Those of the cards that are virtual GPUs"""
+
+
+class Screen(TypedDict):
+    """Screen on an NVIDIA card."""
+
+    card: str | None
+    """DRM device"""
+    connector: str
+    """Connector"""
+    bus_id: str
+    """PCI address of the card"""
+
+
+class Display(TypedDict):
+    """Desktop and screens."""
+
+    desktop: bool
+    """Whether a desktop is installed"""
+    nvidia_screens: list[Screen]
+    """Screens on NVIDIA cards"""
+
+
+class DriverImage(TypedDict):
+    """Who else looks after the driver."""
+
+    kind: str
+    """Kind of image or container"""
+    owner: str
+    """Name for people"""
+    evidence: str
+    """File that tells it"""
+
+
+class PinFiles(TypedDict):
+    """Preference files of a pinning package."""
+
+    files: list[str]
+    """Preference files that it brought"""
+    missing: list[str]
+    """Those of them that are gone"""
+
+
+PackageMove = TypedDict(
+    "PackageMove",
+    {
+        # Name of the package
+        "name": "str",
+        # Version that is installed
+        "from": "str",
+        # Version that would come
+        "to": "str",
+    },
+)
+"""Package that an upgrade of everything would move."""
+
+
+class DriverLock(TypedDict):
+    """What holds the driver's version."""
+
+    set: list[str]
+    """Packages of the driver's set"""
+    held: list[str]
+    """Held packages of the driver"""
+    excluded: list[str] | None
+    """Patterns that keep unattended-upgrades away; null where there are none"""
+    pins: dict[str, PinFiles]
+    """NVIDIA's pinning packages"""
+    would_move: list[PackageMove] | None
+    """What an upgrade of everything would move; null where apt was not asked"""
+
+
+class Driver(TypedDict):
+    """NVIDIA driver."""
+
+    owner: DriverOwner
+    """Who brought the driver"""
+    source: DriverSource | None
+    """Where its packages come from"""
+    packages: dict[str, str]
+    """Packages of the driver, with their versions"""
+    loaded_version: str | None
+    """Version of the loaded module"""
+    loaded_modules: ModuleKind | None
+    """Kind of the loaded modules"""
+    user_version: str | None
+    """Version of the user-space libraries"""
+    libcuda: str | None
+    """Path of libcuda"""
+    nvidia_smi: str | None
+    """Path of nvidia-smi"""
+    image: DriverImage | None
+    """Who else looks after the driver"""
+    lock: DriverLock
+    """What holds the driver's version"""
+
+
+class FailedBuild(TypedDict):
+    """Build of a module that failed."""
+
+    module: str
+    """Name of the DKMS module"""
+    version: str
+    """Version of the module"""
+    kernel: str
+    """Kernel that it was built for"""
+    log: str
+    """Build log"""
+    errors: list[str]
+    """First lines with an error"""
+    end: list[str]
+    """Last lines of the log"""
+    transient: bool
+    """Whether disk or memory ran out"""
+    compiler: bool
+    """Whether the compiler refused the source"""
+    left_out: bool
+    """Whether DKMS is told to leave this build out"""
+
+
+class Dkms(TypedDict):
+    """DKMS."""
+
+    failed: list[FailedBuild]
+    """Builds of NVIDIA's module that failed"""
+    kernels: list[str]
+    """Kernels with a module built by DKMS, oldest first"""
+    boot_entries: dict[str, str]
+    """Entry of the boot menu for each kernel, where a build failed"""
+
+
+class CardClocks(TypedDict):
+    """Clocks."""
+
+    sm_mhz: int | None
+    """Clock of the multiprocessors (MHz)"""
+    sm_max_mhz: int | None
+    """Highest clock of the multiprocessors (MHz)"""
+    memory_mhz: int | None
+    """Clock of the memory (MHz)"""
+    memory_max_mhz: int | None
+    """Highest clock of the memory (MHz)"""
+    application_sm_mhz: int | None
+    """Clock of the multiprocessors that applications ask for (MHz)"""
+    application_memory_mhz: int | None
+    """Clock of the memory that applications ask for (MHz)"""
+
+
+class CardPcie(TypedDict):
+    """PCI Express link."""
+
+    gen: int | None
+    """Generation now"""
+    gen_max: int | None
+    """Highest generation of card and slot together"""
+    gen_device_max: int | None
+    """Highest generation of the card"""
+    gen_host_max: int | None
+    """Highest generation of the host"""
+    width: int | None
+    """Lanes now"""
+    width_max: int | None
+    """Most lanes"""
+    replays: int | None
+    """Replayed packets since the driver was loaded"""
+
+
+class CardFabric(TypedDict):
+    """NVLink fabric."""
+
+    state: str | None
+    """State of the registration"""
+    status: str | None
+    """Status of the registration"""
+    health: str | None
+    """Summary of the health"""
+    bandwidth: str | None
+    """Degraded bandwidth"""
+    route_recovery: str | None
+    """Route recovery in progress"""
+    route_unhealthy: str | None
+    """Unhealthy route"""
+    access_timeout_recovery: str | None
+    """Recovery from an access timeout"""
+    incorrect_configuration: str | None
+    """Incorrect configuration"""
+    partition_assigned: str | None
+    """Whether a partition is assigned"""
+    clique_id: str | None
+    """Id of the clique"""
+    cluster_uuid: str | None
+    """UUID of the cluster"""
+    other: str | None
+    """Further words about the health"""
+
+
+class CardEcc(TypedDict):
+    """Error-correcting memory; errors since the last boot (volatile) and since delivery (aggregate)."""
+
+    mode: bool | None
+    """Whether ECC is on"""
+    pending: bool | None
+    """Whether ECC is on after the next reset"""
+    sram_threshold_exceeded: bool | None
+    """Whether the SRAM has too many errors"""
+    channel_repair_pending: bool | None
+    """Whether a repair of a memory channel waits for a reset"""
+    tpc_repair_pending: bool | None
+    """Whether a repair of a TPC waits for a reset"""
+    unrepairable_memory: bool | None
+    """Whether memory cannot be repaired"""
+    volatile_sram_uncorrected: int | None
+    """Uncorrected errors of the SRAM since the last boot"""
+    volatile_uncorrected: int | None
+    """Uncorrected errors since the last boot"""
+    volatile_corrected: int | None
+    """Corrected errors since the last boot"""
+    aggregate_sram_uncorrected: int | None
+    """Uncorrected errors of the SRAM since delivery"""
+    aggregate_uncorrected: int | None
+    """Uncorrected errors since delivery"""
+    aggregate_corrected: int | None
+    """Corrected errors since delivery"""
+
+
+class CardMig(TypedDict):
+    """Multi-Instance GPU."""
+
+    current: bool | None
+    """Whether MIG is on"""
+    pending: bool | None
+    """Whether MIG is on after the next reset"""
+    devices: list[dict[str, int | None]]
+    """MIG devices: numbers by their names in nvidia-smi"""
+
+
+class RetiredPages(TypedDict, total=False):
+    """Retired pages of memory (before Ampere)."""
+
+    single_bit: int | None
+    """Pages retired for single-bit errors"""
+    double_bit: int | None
+    """Pages retired for double-bit errors"""
+    pending: bool | None
+    """Whether a retirement waits for a reset"""
+
+
+class RemappedRows(TypedDict, total=False):
+    """Remapped rows of memory (Ampere and newer)."""
+
+    correctable: int | None
+    """Rows remapped for correctable errors"""
+    uncorrectable: int | None
+    """Rows remapped for uncorrectable errors"""
+    pending: bool | None
+    """Whether a remapping waits for a reset"""
+    failure: bool | None
+    """Whether a remapping failed"""
+    banks: dict[str, int | None]
+    """Number of memory banks by how many rows can still be remapped"""
+
+
+class Process(TypedDict):
+    """Process on a card."""
+
+    pid: int | None
+    """Process id"""
+    type: str | None
+    """C for compute, G for graphics"""
+    name: str | None
+    """Name of the program"""
+    memory_mib: int | None
+    """Memory in use (MiB)"""
+    gpu_instance: int | None
+    """MIG instance"""
+
+
+class Card(TypedDict):
+    """Card, as nvidia-smi describes it."""
+
+    index: int
+    """Index of nvidia-smi"""
+    minor_number: int | None
+    """Number of the device file"""
+    memory_total_mib: int | None
+    """Memory (MiB)"""
+    memory_used_mib: int | None
+    """Memory in use (MiB)"""
+    memory_reserved_mib: int | None
+    """Memory that the driver reserves (MiB)"""
+    utilization_percent: int | None
+    """Utilization of the card (percent)"""
+    fan_percent: int | None
+    """Fan speed (percent)"""
+    temperature_c: int | None
+    """Temperature of the GPU (°C)"""
+    temperature_memory_c: int | None
+    """Temperature of the memory (°C)"""
+    temperature_slow_c: int | None
+    """Temperature at which the clocks are lowered (°C)"""
+    temperature_shutdown_c: int | None
+    """Temperature at which the card switches off (°C)"""
+    temperature_memory_max_c: int | None
+    """Highest temperature of the memory in operation (°C)"""
+    temperature_margin_c: int | None
+    """Margin to the slowdown (°C)"""
+    temperature_shutdown_margin_c: int | None
+    """Margin at which the card switches off (°C)"""
+    power_draw_w: float | None
+    """Power draw (W)"""
+    power_limit_w: float | None
+    """Power limit in force (W)"""
+    power_default_limit_w: float | None
+    """Power limit of delivery (W)"""
+    power_min_limit_w: float | None
+    """Lowest power limit (W)"""
+    power_max_limit_w: float | None
+    """Highest power limit (W)"""
+    name: str | None
+    """Product name"""
+    brand: str | None
+    """Product brand"""
+    architecture: str | None
+    """GPU architecture"""
+    serial: str | None
+    """Serial number"""
+    vbios: str | None
+    """VBIOS version"""
+    performance_state: str | None
+    """Performance state (P0 to P15)"""
+    compute_mode: str | None
+    """Compute mode"""
+    virtualization_mode: str | None
+    """Virtualization mode"""
+    licence: str | None
+    """State of the vGPU licence"""
+    recovery_action: str | None
+    """Recovery that the driver asks for"""
+    uuid: str | None
+    """UUID of the card"""
+    pci_bus_id: str
+    """The place of a PCI device"""
+    pci_id: str | None
+    """A PCI id"""
+    persistence_mode: bool | None
+    """Whether persistence mode is on"""
+    reset_required: bool | None
+    """Whether the card needs a reset"""
+    drain_recommended: bool | None
+    """Whether the driver recommends to drain and reset the card"""
+    clocks: CardClocks
+    """Clocks"""
+    pcie: CardPcie
+    """PCI Express link"""
+    fabric: CardFabric
+    """NVLink fabric"""
+    ecc: CardEcc
+    """Error-correcting memory; errors since the last boot (volatile) and since delivery (aggregate)"""
+    mig: CardMig
+    """Multi-Instance GPU"""
+    retired_pages: RetiredPages | None
+    """Retired pages of memory (before Ampere)"""
+    remapped_rows: RemappedRows | None
+    """Remapped rows of memory (Ampere and newer)"""
+    processes: list[Process]
+    """Processes on the card"""
+    throttle: list[str] | None
+    """Reasons for which the clocks are lowered"""
+    errors: dict[str, str]
+    """Values that could not be read, by their place, in nvidia-smi's words"""
+
+
+class SmiData(TypedDict):
+    """Document of `nvidia-smi -q -x`."""
+
+    driver_version: str | None
+    """Driver version"""
+    cuda_version: str | None
+    """Newest CUDA version that the driver supports"""
+    attached_gpus: int | None
+    """Number of cards that the driver has"""
+    gpus: list[Card]
+    """Cards"""
+    notes: list[str]
+    """Warnings around the document"""
+    errors: dict[str, str]
+    """Values that could not be read, by their place, in nvidia-smi's words"""
+
+
+class _Smi(TypedDict):
+    """Answer of nvidia-smi; null where it was not run: keys that are always there."""
+
+    rc: int | None
+    """Exit status; null where it did not run to its end"""
+    seconds: float | None
+    """How long it took (s)"""
+    error: str | None
+    """Why there is no usable answer"""
+    data: SmiData | None
+    """Its document"""
+
+
+class Smi(_Smi, total=False):
+    """Answer of nvidia-smi; null where it was not run."""
+
+    mig_devices: dict[str, list[str]] | None
+    """MIG profiles by UUID of the card"""
+
+
+class Toolkit(TypedDict):
+    """CUDA toolkit."""
+
+    version: str
+    """Version of the toolkit"""
+    path: str
+    """Directory of the toolkit"""
+
+
+class Cudnn(TypedDict):
+    """cuDNN library."""
+
+    version: str
+    """Version of cuDNN"""
+    cuda_major: int | None
+    """Major version of its CUDA"""
+    package: str | None
+    """Package that brought it"""
+
+
+class Cuda(TypedDict):
+    """CUDA toolkits and cuDNN."""
+
+    toolkits: list[Toolkit]
+    """CUDA toolkits, oldest first"""
+    cudnn: list[Cudnn]
+    """CuDNN libraries"""
+
+
+class Docker(TypedDict):
+    """Docker."""
+
+    installed: bool
+    """Whether it is installed"""
+    version: str | None
+    """Version"""
+    active: bool | None
+    """Whether its service runs"""
+    daemon_json: dict[str, Any] | None
+    """Content of daemon.json"""
+    daemon_json_error: str | None
+    """Why daemon.json could not be read"""
+    config_loaded: bool | None
+    """Whether it was started after daemon.json was changed"""
+
+
+class ContainerToolkit(TypedDict):
+    """NVIDIA Container Toolkit."""
+
+    version: str | None
+    """Version"""
+
+
+class Containerd(TypedDict):
+    """containerd."""
+
+    version: str | None
+    """Version"""
+
+
+class Podman(TypedDict):
+    """Podman."""
+
+    version: str | None
+    """Version"""
+
+
+class Containers(TypedDict):
+    """Container engines and NVIDIA's toolkit for them."""
+
+    docker: Docker
+    """Docker"""
+    toolkit: ContainerToolkit
+    """NVIDIA Container Toolkit"""
+    containerd: Containerd
+    """Containerd"""
+    podman: Podman
+    """Podman"""
+
+
+class Interpreter(TypedDict):
+    """Python interpreter."""
+
+    path: str
+    """Path"""
+    version: str
+    """Version"""
+    venv: bool
+    """Whether it can make virtual environments"""
+
+
+class Python(TypedDict):
+    """Python interpreters."""
+
+    interpreters: list[Interpreter]
+    """Interpreters of the system, oldest first"""
+    venv: bool | None
+    """Whether python3 can make virtual environments"""
+
+
+class _PythonEnvironment(TypedDict):
+    """Virtual environment: keys that are always there."""
+
+    python: str | None
+    """Python version"""
+    packages: dict[str, str]
+    """Distributions, with their versions"""
+    loader_path: str | None
+    """Directory of libraries that its activation puts first"""
+
+
+class PythonEnvironment(_PythonEnvironment, total=False):
+    """Virtual environment."""
+
+    damage: list[str]
+    """What is broken in it, as parts of a sentence"""
+
+
+_Disk = TypedDict(
+    "_Disk",
+    {
+        # Where it is mounted, or the directory that a quota limits
+        "mount": "str",
+        # Device
+        "device": "str",
+        # Type of the file system
+        "fstype": "str",
+        # Size (bytes)
+        "size_bytes": "int | None",
+        # Free space (bytes)
+        "free_bytes": "int | None",
+        # Kind of disk (nvme, ssd, hdd, network, virtual)
+        "class": "str | None",
+        # Whether it is mounted read-only
+        "read_only": "bool",
+    },
+)
+"""File system: keys that are always there."""
+
+
+class Disk(_Disk, total=False):  # pylint: disable=inherit-non-class
+    """File system."""
+
+    free_files: int | None
+    """Free inodes"""
+    places: list[str]
+    """Directories on it that are written to"""
+
+
+class Memory(TypedDict):
+    """Memory."""
+
+    total_bytes: int | None
+    """Size (bytes)"""
+
+
+class _PackageSource(TypedDict):
+    """Package source: keys that are always there."""
+
+    file: str
+    """File of the source"""
+    types: list[str]
+    """Types (deb, deb-src, rpm)"""
+    uris: list[str]
+    """Addresses, without credentials"""
+    suites: list[str]
+    """Suites"""
+    components: list[str]
+    """Components"""
+    signed_by: str | None
+    """Key that signs it"""
+    enabled: bool
+    """Whether it is enabled"""
+
+
+class PackageSource(_PackageSource, total=False):
+    """Package source."""
+
+    name: str
+    """Id of the repository (dnf)"""
+
+
+class _Packages(TypedDict):
+    """Package manager: keys that are always there."""
+
+    manager: PackageManager | None
+    """Package manager"""
+    interrupted: bool | None
+    """Whether an installation was interrupted"""
+    interrupted_detail: str | None
+    """What it left"""
+    busy: str | None
+    """Process that changes packages now"""
+    holds: list[str]
+    """Held packages"""
+    sources: list[PackageSource]
+    """Package sources"""
+    installed: dict[str, str]
+    """Installed packages of interest, with their versions"""
+
+
+class Packages(_Packages, total=False):
+    """Package manager."""
+
+    broken_sources: list[str]
+    """What cannot be read of the package sources"""
+    duplicates: list[str]
+    """Packages that are there in two versions (dnf)"""
+    streams: dict[str, str]
+    """Enabled module streams (dnf)"""
+
+
+class Service(TypedDict):
+    """Unit of systemd."""
+
+    active: str | None
+    """Active state of systemd"""
+    enabled: str | None
+    """State of the unit file; `not-found` where there is none"""
+
+
+class Fabric(TypedDict):
+    """NVSwitch fabric and RDMA."""
+
+    manager_stale: bool | None
+    """Whether the running Fabric Manager is older than its program"""
+    modules_loaded: list[str]
+    """Loaded modules of interest"""
+    modules_at_boot: list[str]
+    """Modules of interest that are loaded at each boot"""
+    peermem_module: str | None
+    """Name of nvidia-peermem for the next kernel"""
+
+
+class Sessions(TypedDict):
+    """Sessions of users."""
+
+    display: bool
+    """Whether a graphical session is open"""
+
+
+class Facts(TypedDict):
+    """Observation of a machine."""
+
+    schema: int
+    """Version of this document"""
+    root: str
+    """Root of the tree that was observed"""
+    privileged: bool
+    """Whether the observer was root"""
+    simulated: bool
+    """Whether the node is a simulated one"""
+    hostname: str | None
+    """Name of the machine"""
+    time: str
+    """When it was observed"""
+    os: Os
+    """Operating system"""
+    environment: Environment
+    """Kind of machine"""
+    boot: Boot
+    """How the system was booted"""
+    kernel: Kernel
+    """Kernels and NVIDIA's module for them"""
+    pci: Pci
+    """PCI devices"""
+    display: Display
+    """Desktop and screens"""
+    driver: Driver
+    """NVIDIA driver"""
+    dkms: Dkms
+    """DKMS"""
+    smi: Smi | None
+    """Answer of nvidia-smi; null where it was not run"""
+    cuda: Cuda
+    """CUDA toolkits and cuDNN"""
+    containers: Containers
+    """Container engines and NVIDIA's toolkit for them"""
+    python: Python
+    """Python interpreters"""
+    environments: dict[str, PythonEnvironment]
+    """Virtual environments by path"""
+    disks: list[Disk]
+    """File systems"""
+    memory: Memory
+    """Memory"""
+    cpus: int | None
+    """Number of processors that are online"""
+    packages: Packages
+    """Package manager"""
+    services: dict[str, Service]
+    """Units of systemd"""
+    fabric: Fabric
+    """NVSwitch fabric and RDMA"""
+    sessions: Sessions
+    """Sessions of users"""
+    seals: dict[str, Seal] | None
+    """Seals by component"""
+    proof: Proof | None
+    """Record of the last proof"""
+    lock: RunLock | None
+    """Lock of the run at work"""
+    history: History | None
+    """What the node keeps to find its way back"""
+    unknown: dict[str, str]
+    """Reason by fact for what could not be seen"""

@@ -1,0 +1,44 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What PyTorch is called, and how it proves itself."""
+
+from __future__ import annotations
+
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.about import About
+
+_PROGRAM = """
+try:
+    import torch
+except BaseException as error:
+    say("import", error=told(error))
+    sys.exit(0)
+say("import", version=torch.__version__, cuda=torch.version.cuda)
+def multiply(index):
+    ones = torch.ones((256, 256), device="cpu" if index is None else "cuda:%d" % index)
+    return (ones @ ones).sum().item()
+available = torch.cuda.is_available()
+facts = {"available": available, "count": torch.cuda.device_count() if available else 0}
+if not available and torch.version.cuda:
+    try:
+        torch.cuda.init()
+    except BaseException as error:
+        facts["error"] = str(error)
+try:
+    facts["cudnn"] = torch.backends.cudnn.version()
+except BaseException:
+    pass
+say("cuda", **facts)
+compute(range(facts["count"]) if facts["count"] else [None], multiply, lambda index: torch.cuda.get_device_name(index))
+say("end")
+"""
+
+ABOUT = About(
+    name="pytorch",
+    title="PyTorch",
+    package="torch",
+    module="torch",
+    program=_PROGRAM,
+    releases=("pytorch", "releases"),
+    aliases=("torch",),
+    local=True,
+)

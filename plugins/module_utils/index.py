@@ -1,0 +1,104 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The answer of the package index.
+
+Written by tools/build_types.py from plugins/plugin_utils/gate/answers.json: edit that, then `make rules`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+ProblemKind = Literal[
+    "broken-source",
+    "unreachable",
+    "bad-signature",
+    "wrong-key",
+    "timeout",
+    "no-such-package",
+    "unsolvable",
+    "lock",
+]
+
+
+class PackageVersions(TypedDict):
+    """Versions of a package that the index has."""
+
+    candidate: str | None
+    """Version that would be installed"""
+    versions: list[str]
+    """All versions"""
+
+
+PackageInstall = TypedDict(
+    "PackageInstall",
+    {
+        # Name of the package
+        "name": "str",
+        # Version that comes
+        "version": "str",
+        # Version that is installed
+        "from": "str | None",
+        # Download (bytes)
+        "download_bytes": "int | None",
+        # Size when installed (bytes)
+        "installed_bytes": "int | None",
+    },
+)
+"""Package that a transaction installs."""
+
+
+class PackageExchange(TypedDict):
+    """Exchange of one driver's packages for another's."""
+
+    comes: dict[str, str]
+    """Packages that come, with their versions"""
+    leaves: list[str]
+    """Packages that leave"""
+
+
+class _IndexProblem(TypedDict):
+    """Problem that stands in the way: keys that are always there."""
+
+    kind: ProblemKind
+    """Kind of problem"""
+    repository: str | None
+    """Repository that it is about"""
+    text: str
+    """What the package manager said"""
+    remedy: str | None
+    """What a person does now"""
+    package: str | None
+    """Package that it is about"""
+
+
+class IndexProblem(_IndexProblem, total=False):
+    """Problem that stands in the way."""
+
+    needed: bool
+    """Whether the transaction needs the package"""
+    source: str | None
+    """The id of a repository"""
+
+
+class PackageIndex(TypedDict):
+    """Answer of the package index."""
+
+    enabled: list[str]
+    """Ids of the repositories that were enabled for the question"""
+    packages: dict[str, PackageVersions]
+    """Asked packages"""
+    others: dict[str, list[str]]
+    """Further packages, with their versions"""
+    install: list[PackageInstall]
+    """Packages that the transaction installs"""
+    remove: list[str]
+    """Packages that the transaction removes"""
+    download_bytes: int | None
+    """Download of all (bytes)"""
+    disk_bytes: int | None
+    """Change of the space in use (bytes)"""
+    exchange: PackageExchange | None
+    """Exchange of one driver's packages for another's"""
+    problems: list[IndexProblem]
+    """What stands in the way"""

@@ -1,0 +1,155 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Fetch a file from a repository: a small one as its content, a large one onto the disk. Both go by the node's proxy (proxies)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import http.client
+import os
+import socket
+import time
+import urllib.error
+import urllib.request
+from typing import Any, Iterable, Iterator, Mapping
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import proxies
+
+_LIMIT = 1 << 20
+_BLOCK = 1 << 14
+_LARGE_BLOCK = 1 << 20
+
+
+class FetchError(Exception):
+    """A file could not be fetched; the text says from where and why. `timed_out`: the time was up. `status`: what the server answered."""
+
+    def __init__(self, text: str, timed_out: bool = False, status: int | None = None) -> None:
+        super().__init__(redact.text(text))
+        self.timed_out = timed_out
+        self.status = status
+
+
+class _ByProxy(urllib.request.BaseHandler):
+    """Sends each request, that of a redirect too, by the proxy for its own address; another host never gets what lets in at the proxy."""
+
+    # Before the handlers that write the headers.
+    handler_order = 100
+
+    def __init__(self, known: proxies.Settings) -> None:
+        self._known = known
+
+    def http_request(self, request: urllib.request.Request) -> urllib.request.Request:
+        """The request, on its way."""
+        proxy = self._known.proxy(request.full_url)
+        if proxy is None:
+            return request
+        if proxy.scheme == "https" and request.type == "https":
+            raise proxies.ProxyError(
+                f"Expected {proxy.source} to be http://HOST:PORT for an address with https. Found https://. "
+                "What to do: name the proxy's port for http"
+            )
+        request.set_proxy(proxy.place, proxy.scheme)
+        if proxy.header:
+            request.add_unredirected_header("Proxy-authorization", proxy.header)
+        return request
+
+    https_request = http_request
+
+
+def _headers(url: str, credentials: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The header that lets in where the address asks for it (RFC 7617)."""
+    found = redact.access(url, credentials)
+    if found is None:
+        return {}
+    word = base64.b64encode(f"{found.login}:{found.password}".encode()).decode()
+    return {"Authorization": "Basic " + word}
+
+
+def _open(url: str, timeout: float, headers: Mapping[str, str], known: proxies.Settings) -> Any:
+    """The answer of a server, to be read and closed."""
+    # Dear to import (certificates, cookies): only a call that fetches pays for it.
+    from ansible.module_utils.urls import make_context
+
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), _ByProxy(known), urllib.request.HTTPSHandler(context=make_context())
+    )
+    request = urllib.request.Request(url)  # noqa: S310 - _checked looked at its scheme
+    for name, value in headers.items():
+        # Another host that the first one names is not let in with it.
+        request.add_unredirected_header(name, value)
+    return opener.open(request, timeout=timeout)
+
+
+@contextlib.contextmanager
+def _told(url: str, timeout: float, known: proxies.Settings) -> Iterator[None]:
+    """What goes wrong inside becomes a FetchError."""
+    way = ""
+    try:
+        proxy = known.proxy(url)
+        way = f" by {proxy}" if proxy else ""
+        yield
+    except proxies.ProxyError as exc:
+        raise FetchError(f"{url} could not be fetched: {exc}") from exc
+    except urllib.error.HTTPError as exc:
+        raise FetchError(f"{url} answered {exc.code} {exc.reason}{way}", status=exc.code) from exc
+    except urllib.error.URLError as exc:
+        late = isinstance(exc.reason, (socket.timeout, TimeoutError))
+        raise FetchError(f"{url} could not be reached{way}: {exc.reason}", timed_out=late) from exc
+    except (socket.timeout, TimeoutError) as exc:
+        raise FetchError(f"{url} did not answer within {timeout:g} s{way}", timed_out=True) from exc
+    except (OSError, ValueError, http.client.HTTPException) as exc:
+        raise FetchError(f"{url} could not be fetched{way}: {exc}") from exc
+
+
+def _checked(url: str) -> None:
+    if not url.startswith(("http://", "https://", "file:///")):
+        raise FetchError(f"{url!r} is no address that can be fetched: expected http://, https:// or file:///")
+
+
+def fetch(url: str, timeout: float = 30.0, credentials: Iterable[Mapping[str, str]] = ()) -> bytes:
+    """Content of `url` (http, https or file), at most 1 MiB, within `timeout` seconds for everything. Raises FetchError.
+
+    `credentials` (machine, login, password): those of its machine are sent, and are in no message.
+    """
+    _checked(url)
+    known = proxies.settings()
+    end = time.monotonic() + timeout
+    content = b""
+    with _told(url, timeout, known), _open(url, timeout, _headers(url, credentials), known) as answer:
+        # A limit for each read is none for the whole: a slow server must not hold the run.
+        while len(content) <= _LIMIT:
+            block = answer.read(_BLOCK)
+            if not block:
+                break
+            content += block
+            if time.monotonic() > end:
+                raise socket.timeout("timed out")
+    if len(content) > _LIMIT:
+        raise FetchError(f"{url} is larger than 1 MiB; that is no key file")
+    return content
+
+
+def download(url: str, path: str, timeout: float = 60.0, credentials: Iterable[Mapping[str, str]] = ()) -> str:
+    """Write what `url` has to `path`, for its owner alone, and return its SHA-256. Raises FetchError.
+
+    `timeout`: seconds that the server may be silent. What could not be fetched whole is taken away. `credentials`: as for fetch.
+    """
+    _checked(url)
+    known = proxies.settings()
+    digest = hashlib.sha256()
+    try:
+        with _told(url, timeout, known), _open(url, timeout, _headers(url, credentials), known) as answer:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+                for block in iter(lambda: answer.read(_LARGE_BLOCK), b""):
+                    digest.update(block)
+                    out.write(block)
+            if getattr(answer, "length", None):
+                raise OSError(f"the connection ended with {answer.length} bytes to come")
+    except FetchError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        raise
+    return digest.hexdigest()

@@ -1,0 +1,164 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Keeping the way back: written before the first change of a run and after its last. What is kept is told in `history`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Iterator, Mapping
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
+from ansible_collections.gpuwright.node.plugins.module_utils.records import history, sealing, seals
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, FailedDriver
+
+_CACHES = ("/var/cache/apt/archives/*.deb", "/var/cache/dnf/*/packages/*.rpm")
+_MOST = 2
+"""Drivers that are kept: the one before, and one more for the way out of two bad upgrades."""
+_MOST_FAILED = 8
+
+
+def begin(
+    host: Host,
+    state: DriverState | None,
+    installed: Mapping[str, Package],
+    failed: FailedDriver | None = None,
+    brings: Mapping[str, str] | None = None,
+) -> None:
+    """Remember, before the first change, the driver that works, and the packages that are there; before the return from a driver, that
+    it `failed`.
+
+    A run that was cut off has not ended: what was there before it is still what was there before. The driver that works is then the one
+    that this run remembered: of the pins and holds it may have moved some, and the mark in the seal's place says where it went.
+
+    `brings`: version by name of what a role used alone is about to install. It has no end at which somebody could see what is new, and
+    what others install after it is theirs.
+    """
+    record = history.read(host)
+    if state and record["before"] is not None:
+        state = next((each for each in record["states"] if history.is_build(each, state)), state)
+    if brings is not None:
+        record["brought"] = {**record["brought"], **{name: brings[name] for name in brings if name not in installed}}
+    elif record["before"] is None:
+        record["before"] = sorted(installed)
+    if record["streams"] is None:
+        record["streams"] = rpm.streams(host)
+    if state and not record["original"] and not _ours(state):
+        record["original"] = state.copy()
+    if state:
+        others = [each for each in record["states"] if not history.same(each, state)]
+        record["states"] = [state.copy(), *others][:_MOST]
+    if failed:
+        record["failed"] = _with_failed(host, record["failed"], failed)
+    _write(host, record)
+    _keep_copies(host, [*record["states"], *filter(None, [record["original"]])])
+
+
+def works(host: Host, version: str | None) -> None:
+    """Note the driver as the last one that was proven, and forget that it failed before."""
+    record = history.read(host)
+    left = [each for each in record["failed"] if each.get("version") != version]
+    if (left, version) != (record["failed"], record["proven"]):
+        _write(host, dict(record, failed=left, proven=version))
+
+
+def _with_failed(host: Host, rows: list[FailedDriver], driver: FailedDriver) -> list[FailedDriver]:
+    """The drivers that failed, this one (``version``, ``modules``, ``source``, ``kernel``, ``reason``, ``time``) first. What its build
+    said is kept too: the return takes that away with the driver.
+    """
+    others = [each for each in rows if not history.is_driver(each, driver)]
+    this: FailedDriver = {**driver, "log": _keep_log(host, driver)}
+    return [this, *others][:_MOST_FAILED]
+
+
+def _keep_log(host: Host, driver: FailedDriver) -> str | None:
+    """Copy what DKMS, or NVIDIA's installer, wrote of the build; the path of the copy, None where there is nothing."""
+    found = list(host.glob(f"/var/lib/dkms/*/{driver['version']}/build/make.log"))
+    if driver["source"] == "runfile":
+        found += host.glob("/var/log/nvidia-installer.log")
+    if not found:
+        return None
+    target = f"{paths.FAILED}/{driver['version']}-{driver['kernel']}.log"
+    os.makedirs(host.at(paths.FAILED), mode=0o700, exist_ok=True)
+    shutil.copyfile(host.at(found[0]), host.at(target))
+    return target
+
+
+def forget(host: Host, check: bool = False) -> list[str]:
+    """Remove every record, the copies of packages and the lock; the directories that were there."""
+    there = [path for path in (paths.STATE, paths.RUN) if host.isdir(path)]
+    for path in [] if check else there:
+        shutil.rmtree(host.at(path))
+    return there
+
+
+def _ours(state: DriverState) -> bool:
+    """Whether gpuwright installed this driver, and did not adopt it."""
+    return bool(state.get("stack")) and not state["stack"].get("adopted")
+
+
+def end(host: Host, installed: Mapping[str, Package]) -> None:
+    """Note which packages the run brought, and the files that are sealed now: another driver's seal names others."""
+    record = history.read(host)
+    if record["before"] is None:
+        return
+    before = set(record["before"])
+    brought = {name: version for name, version in record["brought"].items() if name in installed}
+    brought.update({name: package.version for name, package in installed.items() if name not in before})
+    sealed = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
+    files = sorted(history.sealed_files(sealed) | set(record["files"]))
+    _write(host, dict(record, brought=brought, files=files, before=None))
+
+
+def _write(host: Host, record: Mapping[str, object]) -> None:
+    sealing.write_object(host, paths.HISTORY, dict(record, schema=seals.SCHEMA))
+
+
+def _keep_copies(host: Host, states: list[DriverState]) -> None:
+    """Keep the packages of the remembered drivers that the package manager still has in its cache, and NVIDIA's files of theirs and of
+    the one that is sealed, which the role put there; those of others go.
+
+    An index may drop a version at any time. What is in neither is named when somebody wants to go back.
+    """
+    wanted = {
+        file
+        for state in states
+        for name, version in state.get("packages", {}).items()
+        for file in history.copy_names(state, name, version)
+    }
+    wanted |= {str(file["name"]) for file in map(history.file_of, _stacks(host, states)) if file}
+    there = set(host.names(paths.PACKAGES))
+    cached = {os.path.basename(path): path for pattern in _CACHES for path in host.glob(pattern)}
+    new = sorted((wanted - there) & set(cached))
+    if new:
+        os.makedirs(host.at(paths.PACKAGES), mode=0o700, exist_ok=True)
+    for name in new:
+        _copy(host.at(cached[name]), host.at(f"{paths.PACKAGES}/{name}"))
+    for name in there - wanted:
+        os.unlink(host.at(f"{paths.PACKAGES}/{name}"))
+
+
+def _stacks(host: Host, states: list[DriverState]) -> Iterator[Mapping[str, object]]:
+    """The driver's part of the stack of each state, and of its seal or of the mark of a run in its place."""
+    stacks: list[Mapping[str, object] | None] = [state.get("stack") for state in states]
+    yield from filter(None, stacks)
+    try:
+        seal = seals.read(host, "nvidia_driver") or {}
+    except seals.SealError:
+        return
+    yield seal.get("stack") or {}
+
+
+def _copy(source: str, target: str) -> None:
+    """A second name for the file, which costs nothing; a copy where they are on two file systems."""
+    try:
+        os.link(source, target)
+    except OSError:
+        partial = target + ".part"
+        shutil.copyfile(source, partial)
+        os.rename(partial, target)

@@ -1,0 +1,220 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Seals, the record of the proof and the lock: made from the node as it is, and written.
+
+Each is written to a temporary file, synced and renamed: a cut of power leaves the old record or the new one.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import os
+import tempfile
+import time
+from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict, TypeVar
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, redact, versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import RunLock
+
+
+T = TypeVar("T")
+
+
+class Wanted(TypedDict, total=False):
+    """What is to be sealed of a component, or marked while it changes."""
+
+    digest: str
+    stack: Mapping[str, object] | None
+    gpus: list[str]
+    manages: Mapping[str, Sequence[str]]
+
+
+def from_iso(text: str) -> float:
+    """Seconds since 1970 of a time as `seals.iso` writes it; 0 for anything else."""
+    try:
+        return float(calendar.timegm(time.strptime(text, seals.TIME_FORMAT)))
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def make(
+    host: Host,
+    component: str,
+    given: Wanted,
+    installed: Mapping[str, Package],
+    services: Mapping[str, Service],
+) -> seals.Record:
+    """A seal with the real values of the node.
+
+    `given`: digest, stack, gpus, manages (files, light_files, packages, services, environments). `installed`: packages by name.
+    Raises SealError when something that is to be sealed is not there.
+    """
+    manages = given.get("manages") or {}
+    missing: list[str] = []
+
+    def each(kind: str, look: Callable[[str], T | None]) -> dict[str, T | None]:
+        values: dict[str, T | None] = {}
+        for name in manages.get(kind) or []:
+            values[name] = look(name)
+            if values[name] is None:
+                missing.append(name)
+        return values
+
+    seal = {
+        "schema": seals.SCHEMA,
+        "component": component,
+        "gpuwright": versions.COLLECTION,
+        "written": seals.iso(time.time()),
+        "digest": given.get("digest"),
+        "stack": given.get("stack") or {},
+        "gpus": given.get("gpus") or [],
+        "files": each("files", lambda path: seals.file_record(host, path)),
+        "light_files": each("light_files", lambda path: seals.light_record(host, path)),
+        "packages": each("packages", lambda name: installed[name].version if name in installed else None),
+        "services": each("services", lambda unit: dict(services[unit]) if unit in services else None),
+        "environments": {
+            path: {"record": record}
+            for path, record in each("environments", lambda path: seals.environment_record(host, path)).items()
+        },
+    }
+    if missing:
+        raise seals.SealError(
+            "{} cannot be sealed: not found on the node: {}".format(component, ", ".join(sorted(missing)))
+        )
+    return seal
+
+
+def begun(component: str, given: Wanted, present: seals.Record | None, alone: bool = False) -> seals.Record:
+    """What stands in place of a seal while a run changes its component; after a role that was used alone it stays.
+
+    It keeps what a later run has to know when this one is cut off: that the component is ours, the cards that were seen, and
+    the versions that the set had. A role used alone has moved these as it was told, and those that give way to another source's
+    (`replaces`) do not come back.
+    """
+    old, stack = present or {}, given.get("stack") or {}
+    return {
+        "schema": seals.SCHEMA,
+        "component": component,
+        "gpuwright": versions.COLLECTION,
+        "written": seals.iso(time.time()),
+        "begun": True,
+        "alone": alone,
+        "stack": stack,
+        "gpus": given.get("gpus") or old.get("gpus") or [],
+        "packages": {} if alone or "replaces" in stack else old.get("packages") or {},
+    }
+
+
+# Writing
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_directory(host: Host, path: str, mode: int) -> str:
+    """The directory on disk, made with `mode` where it is missing."""
+    real = host.at(path)
+    if not os.path.isdir(real):
+        os.makedirs(os.path.dirname(real), mode=0o755, exist_ok=True)
+        os.mkdir(real, mode)
+    return real
+
+
+def write_object(host: Host, path: str, record: Mapping[str, object], directory_mode: int = 0o700) -> None:
+    """Write a record, without credentials, so that it survives a cut of power in whole: temporary file, fsync, rename, fsync of
+    the directory.
+    """
+    directory = _make_directory(host, os.path.dirname(path), directory_mode)
+    name = os.path.basename(path)
+    descriptor, temporary = tempfile.mkstemp(prefix="." + name + ".", dir=directory)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(redact.document(record), stream, indent=1, sort_keys=True)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(temporary, os.path.join(directory, name))
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync_directory(directory)
+
+
+def remove(host: Host, named: list[str]) -> list[str]:
+    """Remove records, with the directories synced; the paths that were there."""
+    gone = []
+    for path in named:
+        try:
+            os.unlink(host.at(path))
+        except FileNotFoundError:
+            continue
+        gone.append(path)
+    for directory in sorted({os.path.dirname(path) for path in gone}):
+        _sync_directory(host.at(directory))
+    return gone
+
+
+# The lock
+
+
+def lock_conflict(lock: RunLock | None, owner: str, now: float) -> str | None:
+    """Why this owner may not begin: the living lock of another; None when it may."""
+    if lock is None or lock.get("owner") == owner:
+        return None
+    expires = lock.get("expires")
+    if expires is not None and from_iso(expires) <= now:
+        return None
+    return "this machine is being worked on by {} since {}; wait, or remove {} if that run is dead".format(
+        lock.get("owner") or "somebody unknown", lock.get("since") or "an unknown time", paths.LOCK
+    )
+
+
+def take_lock(host: Host, owner: str, seconds: float) -> bool:
+    """Take or renew the lock; whether it was new. Raises SealError when another owner holds it.
+
+    The file appears in whole by a hard link, which fails when a lock is there already: of two runs one wins.
+    """
+    now = time.time()
+    present = seals.read_lock(host)
+    conflict = lock_conflict(present, owner, now)
+    if conflict:
+        raise seals.SealError(conflict)
+    since = present["since"] if present and present.get("owner") == owner and present.get("since") else seals.iso(now)
+    record = {"owner": owner, "since": since, "expires": seals.iso(now + seconds)}
+    if present is not None and present.get("owner") == owner:
+        write_object(host, paths.LOCK, record, 0o755)
+        return False
+    if present is not None:
+        remove(host, [paths.LOCK])
+    mine = f"{paths.LOCK}.{os.getpid()}"
+    write_object(host, mine, record, 0o755)
+    try:
+        os.link(host.at(mine), host.at(paths.LOCK))
+    except FileExistsError:
+        other = seals.read_lock(host)
+        raise seals.SealError(
+            lock_conflict(other, owner, now) or f"another run took the lock {paths.LOCK} just now; try again"
+        ) from None
+    finally:
+        os.unlink(host.at(mine))
+    return True
+
+
+def release_lock(host: Host, owner: str) -> bool:
+    """Give the lock back; whether it was held by this owner. Another's lock stays."""
+    present = seals.read_lock(host)
+    if present is None or present.get("owner") != owner:
+        return False
+    return bool(remove(host, [paths.LOCK]))

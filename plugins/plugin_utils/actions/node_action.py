@@ -1,0 +1,159 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the actions share: run a module of this collection on the node and take its answer in, read the variables of the wish."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from .. import gate, wish
+
+#: Variables of a host, as Ansible hands them over: of any type until they were read.
+Variables = dict[str, Any]
+#: Result of a task or a module, with keys of Ansible's own.
+Result = dict[str, Any]
+
+#: Variables that say what is wished; everything else that a role takes only shapes how it is done.
+WISH_VARIABLES = (*wish.VARIABLES, "gpuwright_wish")
+
+
+#: What a person reads of a node whose answer was thrown away.
+REFUSED = (
+    "{host} answered {module} as no node of gpuwright answers: {error}. The whole answer was thrown away. What to do: find out who else is "
+    "root on {host} before you trust it again, or correct the record below /var/lib/gpuwright that somebody edited by hand"
+)
+
+#: How it shows: ansible-core's own words, and those of a Python that does not know its first import.
+_TOO_OLD = ("requires a minimum of Python", "future feature annotations is not defined")
+
+
+class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
+    """An action that looks at a node through this collection's modules and thinks on the controller."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+    #: What is sent in place of the module that is asked; see plugin_utils/actions/script.py.
+    _script: bytes | None = None
+    _shared_loader_obj: Any
+
+    @property
+    def verb(self) -> str | None:
+        """The verb of this task, where it is another one than the run's."""
+        return self._task.args.get("verb") or None
+
+    def variables(self, task_vars: Variables, names: Iterable[str]) -> Variables:
+        """The named variables that are set, templated. Raises AnsibleActionFail with the name of one that cannot be."""
+        values = {}
+        for name in names:
+            if name not in task_vars:
+                continue
+            try:
+                values[name] = self._templar.template(task_vars[name])
+            except Exception as error:
+                message = (
+                    f"the variable {name} of host {task_vars.get('inventory_hostname')} cannot be templated: {error}"
+                )
+                raise AnsibleActionFail(message) from error
+        return values
+
+    def controller_path(self, name: str) -> str:
+        """A path on the controller as Ansible means it: relative ones lie beside the playbook."""
+        return str(self._loader.path_dwim(str(name)))
+
+    def ask(self, module: str, arguments: Mapping[str, object], task_vars: Variables) -> Result:
+        """What one of our modules answers on the node: one remote operation. Every answer comes through the gate, a failure too.
+
+        Raises AnsibleActionFail where the answer breaks the rules.
+        """
+        self._asked = (module, str(task_vars.get("inventory_hostname") or "the node"))
+        result: Result = self._execute_module(
+            module_name=f"gpuwright.node.{module}",
+            module_args=dict(arguments),
+            task_vars=dict(task_vars),
+        )
+        refused = python_too_old(result) if result.get("failed") else None
+        return {**result, "msg": refused} if refused else result
+
+    def on_node(
+        self, module: str, arguments: Mapping[str, object], task_vars: Variables, *, script: bytes | None = None
+    ) -> Result:
+        """As `ask`, and the module's failure is this action's failure. `script` is sent in the module's place."""
+        self._script = script
+        try:
+            result = self.ask(module, arguments, task_vars)
+        finally:
+            self._script = None
+        if result.get("failed"):
+            raise AnsibleActionFail(result.get("msg") or f"{module} failed", result=result)
+        return result
+
+    def _configure_module(self, module_name: str, module_args: dict[str, object], task_vars: Variables) -> Any:
+        """Ansible's own making of what is sent, from the script where there is one: that counts as the module's file."""
+        if self._script is None:
+            return super()._configure_module(module_name, module_args, task_vars)
+        found = SimpleNamespace(resolved=True, plugin_resolved_path=_file(self._script), resolved_fqcn=module_name)
+        loaders: Any = self._shared_loader_obj
+        self._shared_loader_obj = SimpleNamespace(
+            module_loader=SimpleNamespace(find_plugin_with_context=lambda *_, **__: found)
+        )
+        try:
+            return super()._configure_module(module_name, module_args, task_vars)
+        finally:
+            self._shared_loader_obj = loaders
+
+    def _parse_returned_data(self, res: Result, profile: str) -> Result:
+        """Ansible's own reading of an answer, behind the gate."""
+        module, host = self._asked
+        try:
+            said = {
+                "stdout": gate.admit(module, res.get("stdout") or ""),
+                "stderr": gate.words(res.get("stderr") or ""),
+            }
+        except gate.Refused as error:
+            raise AnsibleActionFail(REFUSED.format(host=host, module=module, error=error)) from None
+        result: Result = super()._parse_returned_data({**res, **said}, profile)
+        return result
+
+
+def _file(script: bytes) -> str:
+    """A script as a file, in the directory that Ansible has for one run and its user alone."""
+    path = Path(constants.DEFAULT_LOCAL_TMP, "gpuwright_script.py")
+    if not path.exists():
+        own = path.with_name(f"{path.name}.{os.getpid()}")
+        own.write_bytes(script)
+        own.rename(path)
+    return str(path)
+
+
+class ModuleAction(NodeAction):
+    """The action of each module of ours that speaks from a node, where a task names it: the same gate, and nothing else."""
+
+    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        """Run the module with the task's arguments. With `async` the answer would be read past the gate: Ansible says so."""
+        result: Result = super().run(tmp, task_vars)
+        return {**result, **self.ask(self._task.action.rpartition(".")[2], self._task.args, task_vars or {})}
+
+
+def python_too_old(result: Mapping[str, object]) -> str | None:
+    """What to do where a module failed because the node's Python is older than Ansible's floor; None for any other failure.
+
+    RHEL 8 is the case: its platform Python is 3.6. Ansible says so only in the words of that Python, below a traceback.
+    """
+    said = "\n".join(str(result.get(key) or "") for key in ("msg", "module_stderr", "module_stdout", "exception"))
+    if not any(words in said for words in _TOO_OLD):
+        return None
+    return (
+        "the Python that Ansible uses on this node is too old for this version of ansible-core (RHEL 8's own is 3.6). "
+        "Install a newer one beside it: dnf install python3.12; then say so in the inventory: "
+        "ansible_python_interpreter: /usr/bin/python3.12"
+    )

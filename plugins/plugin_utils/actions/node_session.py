@@ -1,0 +1,253 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One look at one node, from the action plugins: observe, resolve, ask the package index where that is needed."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from .. import rules
+from ..components.nvidia_driver import exchange
+from ..model.proof import MAX_AGE
+from ..plan import document, index_query, removal, security_floors
+from ..plan.draft import Draft, make_draft
+from ..plan.finish import finish
+from ..plan.request import APPLYING, WITH_HISTORY, Request
+from ..report import run_directory
+from ..resolver import lock
+from ..resolver.frameworks import FRAMEWORKS
+from ..rules import hosts
+from ..wish import BadInput, Wish, credentials, settings
+from . import script
+from .node_action import WISH_VARIABLES, NodeAction, Variables
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+
+    from ..model.lock import Lock
+    from ..model.plan import Plan, StoppedBy
+    from ..model.stack import Stack
+
+#: Variables of a run that are no wish.
+RUN_VARIABLES = (
+    "gpuwright_local",
+    "gpuwright_no_reboot",
+    "gpuwright_full",
+    "gpuwright_verb",
+    "gpuwright_proof_max_age",
+    "gpuwright_root",
+    "gpuwright_command_timeout",
+    "gpuwright_security",
+    "gpuwright_retry",
+)
+
+# Read once, where Ansible imports the action: each host's look happens in a fork of that process.
+RULES = rules.load_rules()
+ROLES = settings.ROLES
+SCRIPT = script.look()
+# And left out of each fork's garbage collection, which would copy all of it.
+gc.freeze()
+
+
+class NodeSession:
+    """A look at one host. ``draft`` is a :class:`Draft`, or the finished plan where the look ended early."""
+
+    def __init__(self, action: NodeAction, task_vars: Variables) -> None:
+        self.action = action
+        self.task_vars = task_vars
+        self.host: str = task_vars["inventory_hostname"]
+        self.run = self._read(RUN_VARIABLES)
+
+    def _read(self, names: Iterable[str]) -> Variables:
+        """The named variables that are set, as their types say."""
+        try:
+            return settings.read(self.action.variables(self.task_vars, names))
+        except BadInput as error:  # in a play of ours they were read before the first host
+            raise AnsibleActionFail(error.message) from None
+
+    @property
+    def verb(self) -> str:
+        """What the run is for; a task of it may go back."""
+        return str(self.action.verb or self.run.get("gpuwright_verb") or "up")
+
+    def facts(self) -> Facts:
+        """The node's facts: the one remote operation of a warm run."""
+        arguments: dict[str, object] = {
+            "root": self.run.get("gpuwright_root") or "/",
+            # A proof that was asked for looks at every file, too.
+            "full": bool(self.run.get("gpuwright_full")) or self.verb == "validate",
+            "initramfs": True,
+        }
+        arguments["environments"] = self._environments()
+        if self.verb in WITH_HISTORY:
+            arguments["history"] = True
+        if self.run.get("gpuwright_command_timeout"):
+            arguments["timeout"] = self.run["gpuwright_command_timeout"]
+        answer = self.action.on_node("node_facts", arguments, self.task_vars, script=SCRIPT)
+        facts: Facts = answer["facts"]
+        return facts
+
+    def _environments(self) -> list[str]:
+        """Where the wish puts the framework environments. It is needed before the wish is resolved, so each known
+        framework is looked for; what is not there costs one failed open.
+        """
+        wished = self.action.variables(self.task_vars, ["frameworks_path", "gpuwright_wish"])
+        asked = wished.get("gpuwright_wish") or {}
+        path = (asked.get("frameworks_path") if isinstance(asked, Mapping) else None) or wished.get("frameworks_path")
+        return [f"{str(path).rstrip('/')}/{name}" for name in FRAMEWORKS] if path else []
+
+    def draft(
+        self,
+        facts: Facts,
+        *,
+        only: list[str],
+        applied: Stack | None = None,
+        absent: Mapping[str, Sequence[str]] | None = None,
+    ) -> Draft | Plan:
+        """What is to be done, or the finished plan where the wish itself is wrong."""
+        request = self._request(only, applied, absent or {})
+        try:
+            held = self._lock
+            request = replace(request, lock=held)
+            wish = self._wish(held)
+        except BadInput as error:
+            return document.bad_input(facts, request, error)
+        # A Jetson has what people want by default from its own image: there only what is asked for by name is looked at.
+        whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults()
+        # A lock has said what is wished of each.
+        whole = whole.with_roles(only if request.lock is None else ())
+        return make_draft(facts, whole, RULES, request)
+
+    def index(self, drafted: Draft) -> PackageIndex | None:
+        """What the node's package index says of the packages that would change; None where nothing would, or where the
+        verb only judges what is there.
+        """
+        if not drafted.packages or drafted.request.verb not in (*APPLYING, "plan"):
+            return None
+        repositories = drafted.context.stack.get("repositories") or []
+        addresses = [url for row in repositories for url in row["uris"]]
+        keys = [row.get("key") for row in repositories]
+        addresses += [key["url"] for key in keys if key]
+        arguments = {
+            "repositories": repositories,
+            "credentials": credentials.of_variables(addresses, self.action.variables(self.task_vars, WISH_VARIABLES)),
+            "packages": drafted.packages,
+            "also": list(drafted.also),
+            "builders": [row["repository"] for row in drafted.builders],
+            "keep": drafted.keep,
+            "origin": exchange.addresses(drafted.context.stack),
+            "replaced": sorted(drafted.replaced),
+        }
+        return cast("PackageIndex", self.action.on_node("package_index", arguments, self.task_vars))
+
+    def plan(self, facts: Facts, *, only: list[str]) -> Plan:
+        """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
+        if self.verb == "remove":
+            return removal.take_back(facts, self._request(only, None, {}))
+        lacking: dict[str, list[str]] = {}
+        while True:
+            drafted = self.draft(facts, only=only, absent=lacking)
+            if not isinstance(drafted, Draft):
+                return drafted
+            index = self.index(drafted)
+            more = index_query.absent(drafted, index) if index else {}
+            if more:
+                lacking |= more
+                continue
+            if drafted.request.security and index:
+                drafted = security_floors.to_the_floor(drafted, index, RULES)
+                index = self.index(drafted)
+            tighter = index_query.tightened(drafted, index)
+            return finish(tighter, self.index(tighter)) if tighter else finish(drafted, index)
+
+    def save(self, kind: str, document: Mapping[str, object], *, packed: bool = False) -> None:
+        """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
+        if self.run_dir:
+            run_directory.write_document(self.run_dir / kind, self.host, document, packed=packed)
+
+    def saved(self, kind: str) -> run_directory.Json | None:
+        """A document of this host that this run wrote; None where there is none. Raises AnsibleActionFail where it is broken."""
+        path = run_directory.document(self.run_dir / kind, self.host) if self.run_dir else None
+        if path is None:
+            return None
+        document = run_directory.read_json(path)
+        if document is None:
+            raise AnsibleActionFail(f"{path}, which this run wrote, cannot be read")
+        return document
+
+    @cached_property
+    def run_dir(self) -> Path | None:
+        """Where the run keeps its documents."""
+        given = self.action.variables(self.task_vars, ["gpuwright_run_dir", "gpuwright_run"])
+        path = given.get("gpuwright_run_dir") or (given.get("gpuwright_run") or {}).get("run_dir")
+        return Path(path) if path else None
+
+    @property
+    def pending(self) -> bool:
+        """Whether a task of this run left the cards to the next boot."""
+        name = "gpuwright_reboot_pending"
+        return bool(boolean(self.action.variables(self.task_vars, [name]).get(name) or False, strict=False))
+
+    @property
+    def _begun(self) -> Plan | None:
+        """The plan of this run, for a task of it that goes back; else None."""
+        return cast("Plan | None", self.saved("plans")) if self.action.verb == "rollback" else None
+
+    @property
+    def _failure(self) -> StoppedBy | None:
+        """What stopped this run, for a task of it that goes back; else None."""
+        failure = self.action.variables(self.task_vars, ["gpuwright_failure"]).get("gpuwright_failure")
+        return cast("StoppedBy | None", failure)
+
+    @cached_property
+    def _lock(self) -> Lock | None:
+        """The lock that the host is held to: given as it is, or as a file on the controller. Raises BadInput."""
+        given = self.action.variables(self.task_vars, ["gpuwright_lock"]).get("gpuwright_lock")
+        if not given:
+            return None
+        return lock.load(self.action.controller_path(given)) if isinstance(given, str) else lock.check(given)
+
+    def _wish(self, locked: Lock | None) -> Wish:
+        variables = self.action.variables(self.task_vars, WISH_VARIABLES)
+        return Wish.from_variables(variables) if locked is None else lock.as_wish(locked, variables)
+
+    def _request(self, only: list[str], applied: Stack | None, absent: Mapping[str, Sequence[str]]) -> Request:
+        run = self.run
+        return Request(
+            host=self.host,
+            today=datetime.now(tz=UTC).date(),
+            local=bool(run.get("gpuwright_local")),
+            full=bool(run.get("gpuwright_full")) and applied is None,
+            verb=self.verb,
+            only=only,
+            proof_max_age=run.get("gpuwright_proof_max_age") or MAX_AGE,
+            inputs=self.inputs(),
+            role_digests={name: role["digest"] for name, role in ROLES.items()},
+            applied=applied,
+            absent=absent,
+            begun=self._begun,
+            failure=self._failure,
+            retry=bool(run.get("gpuwright_retry")),
+            pending=self.pending,
+            security=bool(run.get("gpuwright_security")),
+        )
+
+    def inputs(self) -> dict[str, Variables]:
+        """Variables of each role that are set outside it. Secrets are left out: a digest of one is an oracle for it."""
+        inputs = {}
+        for name, role in ROLES.items():
+            public = [
+                option for option, row in role["options"].items() if not row["no_log"] and option not in WISH_VARIABLES
+            ]
+            inputs[name] = self._read(public)
+        return inputs

@@ -1,0 +1,228 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One virtual environment a framework, pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import judge_files
+
+from ...model.plan import Change
+from ...model.stack import FrameworkEnvironment, Stack
+from ...wish import Wish, specifiers
+from ..base import Component, Context, Finding, Manages, Need
+from ..demand import Demand
+from ..view import View
+from . import contents
+from .contents import interpreters
+from .work import Wished, begin, installed, look
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, PythonEnvironment
+
+    from ...model.plan import Plan
+    from ...model.shortfalls import Need as DiskNeed
+
+__all__ = [
+    "COMPONENT",
+    "NAME",
+    "Wished",
+    "condemned",
+    "findings",
+    "inputs",
+    "installed",
+    "interpreters",
+    "look",
+    "manages",
+    "rebuilds",
+    "wanted",
+]
+
+NAME = "frameworks"
+#: Bytes (as preflight_framework_mib has them) and files of an environment with PyTorch and its CUDA libraries; assumed, with a margin.
+FRAMEWORK_BYTES = 6144 * 1024**2
+FRAMEWORK_FILES = 40_000
+
+
+def wanted(context: Context) -> bool:
+    return bool(context.stack.get("frameworks"))
+
+
+def findings(context: Context) -> list[Finding]:
+    found = []
+    environments = context.facts["environments"] or {}
+    for framework in context.stack["frameworks"]:
+        environment = environments.get(framework["path"])
+        present = environment["packages"] if environment else {}
+        wrong = _wrong(framework, environment, present)
+        broken = _broken(framework["path"], environment, context)
+        if wrong or broken:
+            before = next(
+                (present.get(contents.name(pin)) for pin in framework["requirements"] if contents.name(pin) in present),
+                None,
+            )
+            reason = f"{framework['path']} {' and '.join(wrong + broken)}"
+            action = "repair" if not wrong else "upgrade" if before else "install"
+            found.append(
+                Finding(
+                    action,
+                    reason,
+                    before,
+                    f"{framework['name']} {framework['version']}",
+                    packages=_interpreter(framework, context),
+                    files=[framework["path"]],
+                )
+            )
+    return found
+
+
+def _interpreter(framework: FrameworkEnvironment, context: Context) -> list[str]:
+    """The package with a Python that is not there yet; named in the plan, so that the index is asked for it before anything changes."""
+    wished = str(framework["interpreter"])
+    there = [str(each["version"]) for each in context.facts["python"]["interpreters"]]
+    if any(numeric_version.belongs(version, wished) for version in there):
+        return []
+    return [contents.maker(wished, context.facts["os"]["family"])]
+
+
+def condemned(facts: Facts) -> list[str]:
+    """Environments that the last proof found damaged, or could not import the framework in: an ordinary look may see nothing of it."""
+    proof = facts["proof"]
+    failed = [
+        check
+        for check in (proof.get("checks") or () if proof else ())
+        if check["status"] == "fail" and check["action"] == "install"
+    ]
+    # Each of the two names the environment in a place of its own.
+    return [
+        str(check["expected"] if check["id"] == "framework.import" else check["evidence"])
+        for check in failed
+        if check["id"] in ("framework.import", "framework.files")
+    ]
+
+
+def rebuilds(context: Context) -> list[str]:
+    """Environments that are made anew: damaged ones, in which pip finds all that it asks for, and those that are condemned."""
+    environments = context.facts["environments"] or {}
+    paths = [framework["path"] for framework in context.stack.get("frameworks") or ()]
+    return [
+        path
+        for path in paths
+        if path in environments and (environments[path].get("damage") or path in context.condemned)
+    ]
+
+
+def manages(context: Context) -> Manages:
+    return Manages(environments=[framework["path"] for framework in context.stack["frameworks"]])
+
+
+def inputs(context: Context) -> Mapping[str, object]:
+    keys = ("name", "requirements", "constraints", "index_url", "dependencies_url", "path", "loader_path", "wheels")
+    return {"frameworks": [{key: framework.get(key) for key in keys} for framework in context.stack["frameworks"]]}
+
+
+def _wrong(
+    framework: FrameworkEnvironment, environment: PythonEnvironment | None, present: Mapping[str, str]
+) -> list[str]:
+    """What is not as wished in an environment: its Python, what it lacks, what it has in another version than it may."""
+    told = []
+    python = environment.get("python") if environment else None
+    if python and not numeric_version.belongs(str(python), str(framework["interpreter"])):
+        told.append(f"has Python {python} instead of {framework['interpreter']}")
+    locked = [f"{wheel['name']}=={wheel['version']}" for wheel in framework.get("wheels") or ()]
+    lacking = [pin for pin in dict.fromkeys([*framework["requirements"], *locked]) if not _satisfied(pin, present)]
+    if lacking:
+        told.append(f"lacks {', '.join(lacking)}")
+    broken = [limit for limit in framework.get("constraints") or () if not _kept(limit, present)]
+    if broken:
+        told.append(f"breaks {', '.join(broken)}")
+    others = contents.left_behind(framework["requirements"], present)
+    if others:
+        told.append(f"has {', '.join(others)} besides")
+    first = environment.get("loader_path") if environment else None
+    if environment and first != framework.get("loader_path"):
+        told.append(
+            f"is activated with the libraries of {first or 'the driver'}, not of {framework.get('loader_path') or 'the driver'}"
+        )
+    return told
+
+
+def _broken(path: str, environment: PythonEnvironment | None, context: Context) -> list[str]:
+    """Why an environment that has what it should is made anew all the same."""
+    if environment and environment.get("damage"):
+        return [f"is damaged: {', '.join(environment['damage'])}"]
+    return ["failed in the last proof"] if environment and path in context.condemned else []
+
+
+def _satisfied(pin: str, present: Mapping[str, str]) -> bool:
+    """Is the exact pin installed? The local version counts only where the pin names one (2.14.1+cu130)."""
+    version = present.get(contents.name(pin))
+    wished = pin.split("==", 1)[1]
+    if version is None:
+        return False
+    return version == wished or ("+" not in wished and version.split("+", 1)[0] == wished)
+
+
+def _kept(limit: str, present: Mapping[str, str]) -> bool:
+    """Does what is installed keep a constraint? What is not installed does. One that is no plain range is left to the role."""
+    version = present.get(contents.name(limit))
+    specifier = limit[len(contents.name(limit)) :].strip()
+    if version is None or not specifiers.is_range(specifier):
+        return True
+    return specifiers.matches(version.split("+", 1)[0], specifier)
+
+
+def needs(context: Context, plan: Plan, size: int) -> list[DiskNeed]:
+    """Room for the environments that are to be made or moved to another version. ``size``: bytes of one with its own CUDA."""
+    changes = [
+        row for row in plan["changes"] if row["component"] == "frameworks" and row["action"] in ("install", "upgrade")
+    ]
+    stack = context.stack.get("frameworks") or ()
+    place = str(PurePosixPath(stack[0]["path"]).parent) if stack else "/opt/gpuwright"
+    each = size // (6 if plan["cpu_only"] else 1)
+    files = len(changes) * FRAMEWORK_FILES
+    return [{"what": "environments of frameworks", "path": place, "bytes": len(changes) * each, "files": files}]
+
+
+def _any(_name: str, _found: str) -> bool:
+    return True
+
+
+def demands(stack: Stack, wish: Wish) -> list[Demand]:
+    """Return the Pythons that the environments run on: those that come with a package are in minor releases of the system, or not."""
+    versions = dict.fromkeys(str(framework["interpreter"]) for framework in stack.get("frameworks") or ())
+    return [
+        Demand("python", version, interpreters(version), _any, bool(wish.python), refused=False) for version in versions
+    ]
+
+
+def _space(change: Change, context: Context) -> list[Need]:
+    """What an environment that is made takes; one for the processor is smaller."""
+    size = FRAMEWORK_BYTES // (6 if context.cpu_only else 1)
+    return [Need(path, size, FRAMEWORK_FILES) for path in change["files"][:1]]
+
+
+def judge(view: View, stack: Stack) -> list[Check]:
+    """What pip installed for each framework is still there; an environment that is not made yet has nothing to judge."""
+    environments = view.get("environments") or {}
+    paths = [framework["path"] for framework in stack.get("frameworks") or ()]
+    return [judge_files(path, environments[path].get("damage") or ()) for path in paths if path in environments]
+
+
+COMPONENT = Component(
+    NAME,
+    wanted,
+    findings,
+    inputs,
+    manages,
+    parts=("frameworks",),
+    demands=demands,
+    space=_space,
+    steps={"begin": begin},
+    judge=judge,
+)

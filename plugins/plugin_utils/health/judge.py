@@ -1,0 +1,684 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Judge a host by its observation alone: what ``doctor`` does, and a warm ``up``.
+
+Pure functions over what ``node_facts`` returns. Nothing is measured here, so nothing is proven; but whatever is known to be
+wrong is said. A fact that could not be seen makes its check *incomplete*, with the reason that the observation gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge, smi_messages
+
+from ..components import COMPONENTS
+from ..components.nvidia_driver import secure_boot, version_hold
+from ..components.view import UP, View, unknown
+from ..model.proof import MAX_AGE
+from ..rules import hosts
+from . import judge_datacentre, judge_hosts
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Disk,
+        Facts,
+        FailedBuild,
+        LoadedModule,
+        PciGpu,
+        Smi,
+    )
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, Seal
+
+    from ..model import plan
+    from ..model.stack import Stack
+
+
+class Expected(smi_judge.Expected, total=False):
+    """What a host is held against; see :func:`judge`."""
+
+    proof_max_age: int
+    seals: bool
+    proof: bool
+    gpus: bool
+
+
+MB = 1_000_000
+# The least that is free where the next installation writes; /boot takes a kernel and an initramfs of 60 to 150 MB.
+SPACE = {
+    "/boot": 200 * MB,
+    "/": 2_000 * MB,
+    "/var": 2_000 * MB,
+    "/usr": 1_000 * MB,
+    "/opt": 1_000 * MB,
+    "/tmp": 200 * MB,  # noqa: S108 - a mount point, nothing is written
+}
+
+_NOT_ON_BUS = (
+    "power the host off and on, then reseat the card and check its power cables; if it was taken out, correct "
+    "gpuwright_gpus_expected in the inventory"
+)
+
+
+def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Expected | None = None) -> list[Check]:
+    """Every check that an observation allows.
+
+    Args:
+        facts: what ``node_facts`` returned under ``facts``.
+        stack: what the host should have, as resolved; ``None`` when nothing was resolved.
+        expected: as for :func:`smi_judge.judge`, and ``ignore`` (bus ids or models that are left alone), ``proof_max_age`` (seconds),
+            ``seals`` (``False`` leaves the seals out: they are being rewritten), ``proof`` (``False`` leaves the proof out),
+            ``gpus`` (``False``: cards are not looked at, as when a machine is prepared before they are put in).
+    """
+    view = View(facts)
+    wanted: Expected = cast("Expected", dict(expected or {}))
+    wished: Stack = stack or {}
+    result: list[Check] = []
+    if wanted.get("gpus") is not False:
+        result += judge_cards(view, wished, wanted)
+    result += judge_packages(view)
+    result += judge_sources(view)
+    result += judge_builds(view)
+    result += judge_disks(view)
+    for component in COMPONENTS.values():
+        result += component.judge(view, wished)
+    if wanted.get("seals") is not False:
+        result += judge_seals(view)
+    if wanted.get("proof") is not False:
+        result += judge_proof(view, wanted)
+    return result
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Cards and their driver
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def judge_cards(view: View, stack: Stack, expected: Expected) -> list[Check]:
+    """The cards and the driver; one skipped check on a host that has no card and should have none."""
+    reason = view.why_unknown("pci.gpus") if not view.gpus else None
+    if reason and view.environment != "wsl":
+        return [checks.incomplete("gpu.on_bus", "the PCI bus could not be read: " + reason, remedy="run with become")]
+    if view.environment in ("wsl", "jetson"):
+        outside = judge_hosts.outside(view.facts)
+        return outside + judge_smi(view, stack, expected, foreign_driver=True)
+    count = _expected_count(expected)
+    if not view.gpus and not count:
+        text = hosts.with_others("there is no NVIDIA GPU on the PCI bus, and none is expected", view.facts)
+        return [checks.skipped("gpu.on_bus", text, measured=0)]
+    result = [judge_bus(view, expected)]
+    if view.gpus:
+        result += [step(view, stack) for step in _DRIVER_STEPS]
+        result += judge_smi(view, stack, expected)
+        result += judge_datacentre.judge_fabric(view) + judge_datacentre.judge_peermem(view, stack)
+        result += judge_datacentre.judge_mig(view, stack)
+    return judge_hosts.addressed(view.facts, result) + judge_hosts.beside(view.facts)
+
+
+def _expected_count(expected: Expected) -> int | None:
+    count = expected.get("count")
+    return None if count is None else int(count)
+
+
+def judge_bus(view: View, expected: Expected) -> Check:
+    """As many cards on the bus as expected, each of them answering the bus."""
+    gpus, wanted = _counted(view, expected), _expected_count(expected)
+    measured = len(gpus)
+    silent = [str(gpu.get("bus_id")) for gpu in gpus if str(gpu.get("revision")).lower() == "ff"]
+    rest: checks.Rest = {"measured": measured, "expected": wanted, "unit": "cards", "action": "check_hardware"}
+    if silent:
+        return checks.failed(
+            "gpu.on_bus",
+            "fatal",
+            reason="a card has fallen off the bus: " + ", ".join(silent),
+            remedy="power the host off and on (a reboot is not enough), then reseat the card and check its power cables",
+            **rest,
+        )
+    if wanted is not None and measured < wanted:
+        return checks.failed(
+            "gpu.on_bus",
+            "fatal",
+            reason=hosts.with_others(f"{wanted} cards are expected and {measured} are on the PCI bus", view.facts),
+            remedy=hosts.missing_remedy(view.facts, _NOT_ON_BUS),
+            **rest,
+        )
+    if wanted is not None and measured > wanted:
+        return checks.failed(
+            "gpu.on_bus",
+            "warning",
+            reason=f"{wanted} cards are expected and {measured} are on the PCI bus",
+            remedy="correct gpuwright_gpus_expected in the inventory",
+            **rest,
+        )
+    return checks.passed("gpu.on_bus", "fatal", measured=measured, expected=wanted, unit="cards")
+
+
+def _counted(view: View, expected: Expected) -> list[PciGpu]:
+    """The cards on the bus without those that are left alone, by bus id or by the model that nvidia-smi names."""
+    ignore = [str(entry) for entry in expected.get("ignore") or ()]
+    data = view.get("smi.data")
+    seen = list((data or {}).get("gpus") or ()) if isinstance(data, Mapping) else []
+    models = {str(gpu.get("pci_bus_id")): str(gpu.get("name") or "") for gpu in seen}
+    places = {smi.normalise_bus_id(entry) for entry in ignore}
+
+    def left_alone(gpu: PciGpu) -> bool:
+        place = smi.normalise_bus_id(str(gpu.get("bus_id")))
+        return place in places or any(smi_judge.same_model(models.get(place, ""), entry) for entry in ignore)
+
+    return [gpu for gpu in view.gpus if not left_alone(gpu)]
+
+
+def judge_driver_loaded(view: View, _stack: Stack) -> Check:
+    """The kernel module is loaded; where it is not, the nearest cause is named."""
+    loaded = view.get("kernel.loaded")
+    if loaded is None:
+        return unknown("driver.loaded", view, "kernel.loaded", "which kernel modules are loaded")
+    if "nvidia" in loaded:
+        return checks.passed("driver.loaded", measured=view.get("driver.loaded_version"))
+    return checks.failed("driver.loaded", measured="not loaded", **_why_not_loaded(view, loaded))
+
+
+def _why_not_loaded(view: View, loaded: Mapping[str, LoadedModule]) -> dict[str, str]:
+    if "nouveau" in loaded:
+        return {
+            "reason": "nouveau holds the card",
+            "action": "reboot",
+            "remedy": f"{UP}, which blacklists nouveau, and reboot",
+        }
+    available = view.get("kernel.available.nvidia")
+    same = view.get("kernel.next") == view.get("kernel.running")
+    if available and not same:
+        return {
+            "reason": f"the module is built for the kernel that boots next, {view.get('kernel.next')}, and another one runs",
+            "action": "reboot",
+            "remedy": "reboot the host",
+        }
+    rejected = secure_boot.unaccepted(view.get("kernel.available.nvidia"), view.get("boot.signing_key"))
+    if rejected:
+        return rejected
+    if available and view.get("boot.secure_boot") and not available.get("signer"):
+        return {
+            "reason": "Secure Boot is on and the module is not signed",
+            "action": "configure",
+            "remedy": f"{UP}, which takes signed modules where the distribution has them; else enrol the signing key (mokutil)",
+        }
+    if available:
+        return {
+            "reason": "the module is there and is not loaded",
+            "action": "reboot",
+            "remedy": "read the kernel log for NVRM messages (a card that needs the open modules, a failed initialisation); "
+            "'modprobe nvidia', or reboot",
+        }
+    if view.get("driver.owner") in (None, "none", "unknown"):
+        return {"reason": "no NVIDIA driver is installed", "action": "install", "remedy": UP}
+    return {
+        "reason": f"the driver is installed, and no module is built for the kernel {view.get('kernel.next')}",
+        "action": "install",
+        "remedy": f"{UP}, which installs the kernel headers and builds it; 'dkms status' shows what failed",
+    }
+
+
+def judge_version_match(view: View, _stack: Stack) -> Check:
+    """Kernel module and libraries are of one version: they differ after an upgrade under a loaded module."""
+    loaded, user = view.get("driver.loaded_version"), view.get("driver.user_version")
+    rest: checks.Rest = {"measured": {"module": loaded, "libraries": user}}
+    if loaded is None:
+        return checks.skipped("driver.version_match", "the driver is not loaded", **rest)
+    if user is None:
+        reason = view.why_unknown("driver.user_version") or "no driver library was found beside the loaded module"
+        return checks.incomplete("driver.version_match", reason, action="install", remedy=UP, **rest)
+    ok = loaded == user
+    return checks.judged(
+        "driver.version_match",
+        ok,
+        reason=None if ok else f"the loaded module is {loaded} and the libraries are {user}: a reboot is needed",
+        action="reboot",
+        remedy="reboot the host; afterwards hold the packages, so that they are not upgraded unasked",
+        **rest,
+    )
+
+
+def judge_nouveau(view: View, _stack: Stack) -> Check:
+    """No other driver holds the card."""
+    loaded = view.get("kernel.loaded")
+    if loaded is None:
+        return unknown("driver.nouveau_absent", view, "kernel.loaded", "which kernel modules are loaded")
+    others = sorted(name for name in loaded if name == "nouveau" or name.startswith("nova"))
+    return checks.judged(
+        "driver.nouveau_absent",
+        not others,
+        measured=others,
+        expected=[],
+        reason=f"{', '.join(others)} is loaded and holds the card" if others else None,
+        action="reboot",
+        remedy=f"{UP}, which blacklists it and rebuilds the initramfs, and reboot",
+    )
+
+
+def judge_modules(view: View, stack: Stack) -> Check:
+    """The open or the proprietary modules, as resolved for the cards of this host."""
+    found, driver = view.get("driver.loaded_modules"), stack.get("driver")
+    wanted = driver["modules"] if driver else None
+    rest: checks.Rest = {"measured": found, "expected": wanted}
+    if found is None:
+        return checks.skipped("driver.modules", "the driver is not loaded", **rest)
+    if driver is None or driver["adopted"]:
+        return checks.passed("driver.modules", reason="nothing else was wished", **rest)
+    answered = len((view.get("smi.data") or {}).get("gpus") or ())
+    severity = "warning" if answered >= len(view.gpus) else "critical"
+    return checks.judged(
+        "driver.modules",
+        found == wanted,
+        severity,
+        reason=None if found == wanted else f"the {found} modules are loaded where the {wanted} ones are wanted",
+        action="install",
+        remedy=f"{UP}, and reboot if it says so",
+        **rest,
+    )
+
+
+def judge_secure_boot(view: View, _stack: Stack) -> Check:
+    """Secure Boot does not keep the module out."""
+    if view.environment == "container":
+        return checks.skipped("driver.secure_boot", "the kernel is that of the container's host")
+    state, loaded = view.get("boot.secure_boot"), view.get("driver.loaded_version")
+    available = view.get("kernel.available.nvidia") or {}
+    if state is False:
+        return checks.passed("driver.secure_boot", measured="off")
+    if loaded:
+        return checks.passed(
+            "driver.secure_boot", measured="on" if state else None, reason="the kernel accepted the module"
+        )
+    if state is None:
+        return unknown("driver.secure_boot", view, "boot.secure_boot", "whether Secure Boot is on")
+    signer = available.get("signer")
+    if not available:
+        return checks.skipped("driver.secure_boot", "there is no module yet that could be signed", measured="on")
+    rejected = secure_boot.unaccepted(view.get("kernel.available.nvidia"), view.get("boot.signing_key"))
+    if rejected:
+        return checks.failed("driver.secure_boot", measured=signer or "not signed", **rejected)
+    return checks.judged(
+        "driver.secure_boot",
+        bool(signer),
+        measured=signer or "not signed",
+        reason=None if signer else "Secure Boot is on and the module is not signed",
+        action="configure",
+        remedy=f"{UP}, which takes signed modules where the distribution has them; else enrol the signing key (mokutil --import)",
+    )
+
+
+def judge_next_kernel(view: View, _stack: Stack) -> Check:
+    """The kernel that boots next has a module, and of the version of the libraries."""
+    if view.environment == "container":
+        return checks.skipped("driver.next_kernel", "the kernel is that of the container's host")
+    kernel, available = view.get("kernel.next"), view.get("kernel.available")
+    if kernel is None or available is None:
+        path = "kernel.next" if kernel is None else "kernel.available"
+        return unknown("driver.next_kernel", view, path, "whether the next kernel has a module")
+    if view.get("driver.owner") == "none":
+        return checks.skipped("driver.next_kernel", "no NVIDIA driver is installed")
+    user = view.get("driver.user_version")
+    module = (available.get("nvidia") or {}).get("version")
+    rest: checks.Rest = {"measured": module, "expected": user, "evidence": kernel}
+    if "nvidia" not in available:
+        return checks.failed(
+            "driver.next_kernel",
+            reason=f"the kernel that boots next, {kernel}, has no NVIDIA module: after a reboot there is no driver",
+            action="install",
+            remedy=f"{UP}, which installs the headers of that kernel and builds the module, before the next reboot",
+            **rest,
+        )
+    ok = user is None or module is None or module == user
+    return checks.judged(
+        "driver.next_kernel",
+        ok,
+        reason=None if ok else f"the module for {kernel} is {module} and the libraries are {user}",
+        action="install",
+        remedy=f"{UP}, before the next reboot",
+        **rest,
+    )
+
+
+def judge_lock(view: View, stack: Stack) -> Check:
+    """Nothing but gpuwright moves the driver: the whole set is locked, and on a full look apt itself says that it is."""
+    driver = stack.get("driver")
+    if not driver:
+        return checks.skipped("driver.lock", "no driver was resolved for this host")
+    if driver["adopted"]:
+        return checks.skipped("driver.lock", "the driver is adopted: whoever installed it keeps it")
+    if view.get("driver.owner") in (None, "none", "unknown"):
+        return checks.skipped("driver.lock", "no NVIDIA driver is installed")
+    if not isinstance(view.get("packages"), Mapping) or view.why_unknown("packages.installed"):
+        return unknown("driver.lock", view, "packages.installed", "whether the driver's packages are locked")
+    if view.why_unknown("driver.would_move"):
+        return unknown("driver.lock", view, "driver.would_move", "what an upgrade of everything would move")
+    found, moving = version_hold.differences(view.facts, driver["pin"]), version_hold.moving(view.facts)
+    if moving:
+        found.append(f"apt-get dist-upgrade would move {', '.join(moving)}")
+    kind = version_hold.of(view.facts, driver["pin"]).kind
+    return checks.judged(
+        "driver.lock",
+        not found,
+        measured=kind if not found else "broken",
+        expected=kind,
+        reason="; ".join(found) or None,
+        action="configure",
+        remedy=f"{UP}, which locks the whole set again; until then no '{view.get('packages.manager')} upgrade'",
+    )
+
+
+_DRIVER_STEPS: tuple[Callable[[View, Stack], Check], ...] = (
+    judge_driver_loaded,
+    judge_version_match,
+    judge_nouveau,
+    judge_modules,
+    judge_secure_boot,
+    judge_next_kernel,
+    judge_lock,
+)
+
+
+def judge_smi(view: View, stack: Stack, expected: Expected, foreign_driver: bool = False) -> list[Check]:
+    """What nvidia-smi said in the observation."""
+    answer: Smi | None = view.get("smi")
+    if answer is None:
+        if view.get("driver.loaded_version") is None and not view.why_unknown("smi"):
+            return [checks.skipped("smi.runs", "the driver is not loaded, so nvidia-smi was not asked")]
+        return [unknown("smi.runs", view, "smi", "what nvidia-smi says")]
+    data = answer.get("data")
+    result = [_smi_runs(answer)]
+    if data is not None:
+        result += smi_judge.judge(data, _smi_expectations(view, stack, expected, foreign_driver))
+    return result
+
+
+def _smi_runs(answer: Smi) -> Check:
+    rc, error, data = answer["rc"], answer["error"], answer["data"]
+    notes = "\n".join(data["notes"] if data else ())
+    text = "\n".join(part for part in (str(error or ""), notes) if part)
+    trouble = smi_messages.explain(rc, text, error)
+    rest: checks.Rest = {"measured": rc, "expected": 0, "unit": "exit status", "evidence": text}
+    if trouble is not None:
+        return checks.make(
+            "smi.runs",
+            trouble.status,
+            trouble.severity,
+            reason=trouble.cause,
+            action=trouble.action,
+            remedy=trouble.remedy,
+            **rest,
+        )
+    if data is None:
+        if rc == 0:
+            rest.update({"measured": None, "expected": None, "unit": None})  # the status was right, the answer was not
+        return checks.failed(
+            "smi.runs", reason=str(error or "nvidia-smi gave no answer"), remedy="run nvidia-smi -q -x by hand", **rest
+        )
+    seconds = answer.get("seconds") or 0
+    if seconds > smi_messages.SLOW_SECONDS:
+        rest.update({"measured": round(seconds, 1), "expected": smi_messages.SLOW_SECONDS, "unit": "s"})
+        return checks.failed(
+            "smi.runs",
+            "warning",
+            reason="nvidia-smi answers slowly",
+            action="configure",
+            remedy="enable nvidia-persistenced; if it stays slow, look for a card that hangs",
+            **rest,
+        )
+    return checks.passed("smi.runs", **rest)
+
+
+def _smi_expectations(view: View, stack: Stack, expected: Expected, foreign_driver: bool) -> smi_judge.Expected:
+    """The caller's expectations, completed by the bus and by the stack."""
+    wanted, driver = expected.copy(), stack.get("driver")
+    on_bus = [smi.normalise_bus_id(str(gpu.get("bus_id"))) for gpu in _counted(view, expected)]
+    if on_bus and not foreign_driver:
+        wanted.setdefault("bus_ids", on_bus)
+    if driver and driver.get("minimum"):
+        wanted.setdefault("min_driver", driver["minimum"])
+    if driver and not driver["adopted"] and not foreign_driver:
+        wanted.setdefault("driver", driver["version"] or driver["branch"])
+    if view.get("display.desktop") or view.environment == "wsl":
+        # A desktop keeps the driver loaded by itself, and Windows its own.
+        wanted.setdefault("persistence", False)
+    return wanted
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The host
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def judge_packages(view: View) -> list[Check]:
+    """No installation was cut off, and none is running."""
+    if view.get("packages.manager") is None and not view.why_unknown("packages"):
+        return [checks.skipped("packages.interrupted", "there is no package manager that is known here")]
+    interrupted, busy = view.get("packages.interrupted"), view.get("packages.busy")
+    result = []
+    if interrupted is None:
+        result.append(
+            unknown("packages.interrupted", view, "packages.interrupted", "whether an installation was cut off")
+        )
+    else:
+        result.append(
+            checks.judged(
+                "packages.interrupted",
+                not interrupted,
+                evidence=view.get("packages.interrupted_detail"),
+                reason="an installation of packages was cut off" if interrupted else None,
+                action="install",
+                remedy=f"{UP}, which repairs it first (as 'dpkg --configure -a' does)",
+            )
+        )
+    result.append(
+        checks.judged(
+            "packages.busy",
+            not busy,
+            "info",
+            measured=busy,
+            reason="another program is installing packages now" if busy else None,
+            action="none",
+            remedy="wait until it is done",
+        )
+    )
+    return result
+
+
+def judge_sources(view: View) -> list[Check]:
+    """The package manager can read its sources; one check for each entry that it cannot read."""
+    if "broken_sources" not in (view.get("packages") or {}):
+        return []
+    broken = view.get("packages.broken_sources")
+    manager = view.get("packages.manager")
+    until = "nothing can be installed" if manager == "apt" else "dnf installs nothing, or nothing from there"
+    rest: checks.Rest = {
+        "action": "configure",
+        "remedy": f"correct that entry or remove the file: until then {until}",
+    }
+    if not broken:
+        return [checks.passed("packages.sources", "warning")]
+    return [
+        checks.failed("packages.sources", "warning", reason=f"{manager} cannot read {entry}", **rest)
+        for entry in broken
+    ]
+
+
+def judge_builds(view: View) -> list[Check]:
+    """No kernel came for which the driver's module did not build; one check a build that failed, with the end of its log."""
+    result = []
+    for build in view.get("dkms.failed") or ():
+        kernel, kept = build["kernel"], [name for name in view.get("dkms.kernels") or () if name != build["kernel"]]
+        if kernel in (view.get("dkms.kernels") or ()):
+            continue  # it was built afterwards
+        harmless = build["left_out"] and kernel != view.get("kernel.next")
+        result.append(
+            checks.failed(
+                "driver.build",
+                "warning" if harmless else "critical",
+                measured=f"{build['module']} {build['version']}",
+                expected=f"a module for kernel {kernel}",
+                reason=_build_reason(view, build, kept),
+                evidence="\n".join([*build["errors"], *build["end"]]),
+                action="install",
+                remedy=_build_remedy(build, kept),
+            )
+        )
+    return result
+
+
+def _build_reason(view: View, build: FailedBuild, kept: Sequence[str]) -> str:
+    """Which build failed, by what, and what the next boot means for it."""
+    kernel = build["kernel"]
+    said = f" ({build['errors'][0].strip()})" if build["errors"] else ""
+    text = f"the module {build['module']} {build['version']} did not build for kernel {kernel}{said}"
+    if kernel == view.get("kernel.next"):
+        return f"{text}, which boots next: after a reboot there is no driver"
+    return f"{text}; {view.get('kernel.next')} boots next" + (
+        ", which has a module" if view.get("kernel.next") in kept else ""
+    )
+
+
+def _build_remedy(build: FailedBuild, kept: Sequence[str]) -> str:
+    if build["transient"]:
+        return f"make room (disk or memory), then {UP.removeprefix('run ')}"
+    stay = f"stay on {kept[-1]}, which {UP.removeprefix('run ')} sees to; or " if kept else "boot an older kernel; or "
+    return (
+        f"{stay}take the proprietary modules where the card allows them (--want driver-modules=proprietary), or a driver that knows "
+        f"kernel {build['kernel']}; the whole log is {build['log']}"
+    )
+
+
+def judge_disks(view: View) -> list[Check]:
+    """Room for the next kernel and the next installation, and a root that can be written."""
+    disks = view.get("disks")
+    if disks is None:
+        return [unknown("disk.space", view, "disks", "how much space is free")]
+    return [check for disk in disks for check in _judge_disk(disk)]
+
+
+def _judge_disk(disk: Disk) -> list[Check]:
+    mount = str(disk.get("mount"))
+    if mount not in SPACE:
+        return []
+    result = []
+    if disk.get("read_only"):
+        result.append(
+            checks.failed(
+                "disk.read_only",
+                measured=mount,
+                reason=f"{mount} is mounted read-only",
+                action="check_hardware",
+                remedy="read the kernel log: a file system turns read-only after errors of its disk; else mount it writable",
+            )
+        )
+    free, floor = disk.get("free_bytes"), SPACE[mount]
+    rest: checks.Rest = {"expected": floor // MB, "unit": "MB free", "evidence": mount}
+    if free is None:
+        return [
+            *result,
+            checks.incomplete("disk.space", f"it is not known how much of {mount} is free", "warning", **rest),
+        ]
+    ok = free >= floor
+    remedy = (
+        "remove kernels that are no longer used ('apt autoremove')" if mount == "/boot" else "free space or enlarge it"
+    )
+    result.append(
+        checks.judged(
+            "disk.space",
+            ok,
+            "warning",
+            measured=free // MB,
+            reason=f"{mount} is nearly full" if not ok else mount,
+            action="configure",
+            remedy=remedy,
+            **rest,
+        )
+    )
+    return result
+
+
+def judge_seals(view: View) -> list[Check]:
+    """What gpuwright set up is still as it left it."""
+    seals = view.get("seals")
+    if seals is None:
+        return [unknown("seals", view, "seals", "whether something was changed since it was set up")]
+    return [_judge_seal(name, seals[name]) for name in sorted(seals)]
+
+
+def _judge_seal(name: str, seal: Seal) -> Check:
+    state, check_id = seal.get("state"), "seals." + name
+    rest: checks.Rest = {"measured": state, "expected": "good"}
+    if state == "good":
+        return checks.passed(check_id, **rest)
+    if state == "alone":
+        reason = f"{seal.get('reason')}, which writes no seal"
+        remedy = "run gpuwright up: it looks at it again, proves the node and seals it"
+        return checks.skipped(check_id, reason, remedy=remedy, **rest)
+    if state == "newer":
+        return checks.failed(
+            check_id,
+            "warning",
+            reason=f"set up by a newer gpuwright ({seal.get('gpuwright')})",
+            action="install",
+            remedy="use that version of gpuwright or a newer one for this host",
+            **rest,
+        )
+    return checks.failed(
+        check_id,
+        reason="not as it was set up: " + str(seal.get("reason") or "no reason was given"),
+        action="configure",
+        remedy=f"{UP}, which brings it back, or make the change a part of the inventory",
+        **rest,
+    )
+
+
+def judge_proof(view: View, expected: Expected) -> list[Check]:
+    """The last proof holds: it passed, for this boot and this driver, and is not old."""
+    proof: Proof | None = view.get("proof")
+    if proof is None:
+        reason = view.why_unknown("proof") or "this host was never proven"
+        return [checks.incomplete("proof.age", reason, action="none", remedy="run gpuwright validate")]
+    stale = _why_stale(view, proof, int(expected.get("proof_max_age") or MAX_AGE))
+    rest: checks.Rest = {"measured": proof.get("time"), "evidence": f"verdict {proof.get('verdict')}"}
+    if stale:
+        return [checks.incomplete("proof.age", stale, action="none", remedy="run gpuwright validate", **rest)]
+    if proof.get("verdict") != "pass":
+        return [
+            checks.failed(
+                "proof.age",
+                reason=f"the last proof ended with {proof.get('verdict')}",
+                action="none",
+                remedy="repair what it named, then run gpuwright validate",
+                **rest,
+            )
+        ]
+    return [checks.passed("proof.age", **rest)]
+
+
+def _why_stale(view: View, proof: Proof, max_age: int) -> str | None:
+    if proof.get("boot_id") and view.get("boot.id") and proof["boot_id"] != view.get("boot.id"):
+        return "the host was rebooted since its last proof"
+    if (
+        proof.get("driver")
+        and view.get("driver.loaded_version")
+        and proof["driver"] != view.get("driver.loaded_version")
+    ):
+        return f"the driver was {proof['driver']} at the last proof and is {view.get('driver.loaded_version')} now"
+    at, now = _time(proof.get("time")), _time(view.get("time"))
+    if at is None:
+        return "the time of the last proof cannot be read"
+    if now is not None and (now - at).total_seconds() > max_age:
+        return f"the last proof is {(now - at).days} days old"
+    return None
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,97 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Judge what is particular to a machine whose driver or cards are somebody else's: WSL, Jetson, container, virtual GPU, passthrough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+
+from ..rules import hosts
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+
+_WHOSE = {"wsl": "the driver is Windows' own", "jetson": "the driver is part of the board's own system image"}
+_ELSEWHERE = {
+    "container": "on the container's host: gpuwright up; nothing of a driver is changed inside a container",
+    "vgpu": "install the guest driver of the vGPU release that the hypervisor runs (NVIDIA's licensing portal), and reboot",
+}
+_GIVE_CARDS = (
+    "start it with its cards: docker run --gpus all, podman run --device nvidia.com/gpu=all, in Kubernetes the limit "
+    "nvidia.com/gpu"
+)
+
+
+def outside(facts: Facts) -> list[Check]:
+    """The driver of a machine whose cards are on no bus that it sees: WSL's and a Jetson's."""
+    kind = str(hosts.kind_of(facts))
+    result = [checks.skipped("driver.loaded", _WHOSE[kind])]
+    if kind == "wsl":
+        result += _linux_driver(facts, "hide the driver of Windows", "wsl --shutdown in Windows")
+        trouble = hosts.windows_trouble(facts)
+        if trouble:
+            rest: checks.Rest = {"action": "install", "remedy": hosts.WINDOWS_DRIVER}
+            result.append(checks.failed("host.windows_driver", "critical", reason=trouble, **rest))
+        elif not hosts.driver_of(facts).get("libcuda"):
+            reason = "Windows shows no NVIDIA driver to WSL: /usr/lib/wsl/lib has no libcuda.so.1"
+            result.append(checks.skipped("host.windows_driver", reason))
+    else:
+        release = hosts.from_facts(facts).l4t
+        reason = "JetPack's own" if release is None else f"JetPack's own, L4T {release}"
+        result.append(checks.skipped("host.jetpack", reason, measured=release))
+    return result
+
+
+def beside(facts: Facts) -> list[Check]:
+    """What is named and left alone, and what a container lacks."""
+    found = hosts.from_facts(facts)
+    result = []
+    if found.reserved:
+        reason = f"held for virtual machines and left alone: {'; '.join(found.reserved)}"
+        result.append(checks.skipped("gpu.reserved", reason, measured=len(found.reserved)))
+    if found.others:
+        reason = f"nothing is set up for {'; '.join(found.others)}"
+        result.append(checks.skipped("gpu.other", reason, measured=len(found.others)))
+    if _in_container(facts) and hosts.cards_of(facts):
+        result += _linux_driver(facts, "hide the driver of the container's host", "start the container again")
+        if not hosts.driver_of(facts).get("libcuda"):
+            reason = (
+                "the machine has NVIDIA cards, and this container was started without them: there is no libcuda.so.1"
+            )
+            rest: checks.Rest = {"action": "configure", "remedy": _GIVE_CARDS}
+            result.append(checks.failed("host.container_gpus", "critical", reason=reason, **rest))
+    return result
+
+
+def addressed(facts: Facts, found: Sequence[Check]) -> list[Check]:
+    """The checks of the driver, with the remedy addressed to whose driver it is."""
+    kind = "container" if _in_container(facts) else "vgpu" if hosts.from_facts(facts).vgpu else None
+    if kind is None:
+        return list(found)
+    mine = ("driver.", "fabricmanager")
+    return [
+        {**check, "remedy": _ELSEWHERE[kind], "action": "none"}
+        if check["status"] == "fail" and check["id"].startswith(mine)
+        else check
+        for check in found
+    ]
+
+
+def _in_container(facts: Facts) -> bool:
+    """A simulated node is a container that plays bare metal."""
+    return hosts.kind_of(facts) == "container" and not facts.get("simulated")
+
+
+def _linux_driver(facts: Facts, harm: str, then: str) -> list[Check]:
+    names = hosts.linux_packages(facts)
+    if not names:
+        return []
+    rest: checks.Rest = {"measured": list(names), "expected": [], "action": "configure"}
+    reason = f"packages of a driver for Linux are installed and {harm}: {', '.join(names)}"
+    remedy = f"sudo apt-get remove {' '.join(names)}, then {then}"
+    return [checks.failed("host.linux_driver", "critical", reason=reason, remedy=remedy, **rest)]

@@ -1,0 +1,263 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan of a host, as it is in the run directory and as roles read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NotRequired, TypedDict
+
+from .stack import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageExchange, PackageInstall
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, Proof
+
+    from .stack import CardName, Refusal, Stack, Why
+
+
+class ChangedPackage(TypedDict):
+    """Package that a change installs."""
+
+    name: str
+    version: str | None
+    download_bytes: int | None
+
+
+Change = TypedDict(
+    "Change",
+    {
+        "component": str,
+        "action": str,
+        "from": str | None,
+        "to": str | None,
+        "reason": str,
+        "packages": list[ChangedPackage],
+        "files": list[str],
+        "services": list[str],
+        "leaves": list[str],
+    },
+)
+"""Change of a component."""
+
+Expected = TypedDict(
+    "Expected", {"count": int | None, "names": list[str] | None, "from": str | None, "pcie_lanes": dict[str, int]}
+)
+"""Expected cards, and who expects them."""
+
+
+class Expectations(Expected):  # pylint: disable=inherit-non-class
+    """What an observation is judged against."""
+
+    ignore: list[str]
+    proof_max_age: int
+    """Seconds"""
+    gpus: NotRequired[bool]
+    """False: cards are not looked for"""
+
+
+class FactsSummary(TypedDict):
+    """The facts that a report shows of a host."""
+
+    os: str | None
+    kernel: str | None
+    kernel_next: str | None
+    boot_id: str | None
+    environment: str
+    driver: str | None
+    simulated: bool
+
+
+class Mark(TypedDict):
+    """Mark in a seal's place while a component is changed."""
+
+    stack: object
+    gpus: list[str]
+
+
+class Managed(TypedDict):
+    """What a seal records."""
+
+    files: list[str]
+    light_files: list[str]
+    packages: list[str]
+    services: list[str]
+    environments: list[str]
+
+
+class Brings(TypedDict):
+    """Driver that a plan leads to."""
+
+    version: str | None
+    modules: str
+    source: str
+    kernel: str | None
+
+
+class GaveWay(Brings):
+    """Driver that a run returns from."""
+
+    reason: str
+    time: str
+
+
+class FailedProgram(TypedDict):
+    """Program that failed, and what it said."""
+
+    name: str
+    said: str
+
+
+class StoppedBy(TypedDict):
+    """What stopped a run whose driver gives way."""
+
+    task: str
+    message: str
+    program: FailedProgram | None
+
+
+class Restore(TypedDict):
+    """Work of a return to a remembered driver."""
+
+    version: str
+    source: str | None
+    packages: dict[str, str]
+    files: dict[str, str]
+    install: list[str]
+    remove: list[str]
+    hold: list[str]
+    unhold: list[str]
+    streams: dict[str, str]
+
+
+class WholeCard(TypedDict):
+    """Card that is made whole again."""
+
+    bus_id: str
+    profiles: list[str]
+
+
+class CardSettings(Settings):
+    """Settings of the card at a place, as the program on the node reads them."""
+
+    bus_id: str
+
+
+class Removes(TypedDict, total=False):
+    """What single components say of the work of the role `remove`."""
+
+    mig: list[WholeCard]
+    docker: bool
+    initramfs: bool
+    gpu_settings: list[CardSettings]
+
+
+class Removal(Removes):
+    """Work of the role `remove`."""
+
+    packages: list[str]
+    runfile: bool
+    files: list[str]
+    environments: list[str]
+    services: list[str]
+    streams: dict[str, str]
+    restore: Restore | None
+
+
+class DriverVersions(TypedDict):
+    """Driver versions that a status shows."""
+
+    kernel: str | None
+    user: str | None
+    next: str | None
+    next_kernel: str | None
+    wanted: str | None
+
+
+class ProofAge(TypedDict):
+    """Last proof, and its age (seconds)."""
+
+    verdict: str
+    time: str
+    age_seconds: int | None
+
+
+class Status(TypedDict):
+    """What `status` shows of a host."""
+
+    state: str
+    versions: DriverVersions
+    held: bool | None
+    drift: list[str]
+    unknown: dict[str, str]
+    cards: list[str]
+    proof: ProofAge | None
+
+
+class Plan(TypedDict):
+    """Plan of a host."""
+
+    schema: int
+    host: str
+    ok: bool
+    error: str | None
+    suggestions: list[str]
+    conflicts: list[Refusal]
+    refusals: list[Refusal]
+    skipped: str | None
+    changes: list[Change]
+    components: list[str]
+    reboot: bool
+    reboot_reason: str | None
+    rescue: list[str]
+    download_bytes: int
+    disk_bytes: int
+    install: list[PackageInstall]
+    rebuild: list[str]
+    prefer: str | None
+    left_out: list[str]
+    enabled: list[str]
+    from_controller: str | None
+    versions_verified: bool
+    stack: Stack
+    warnings: list[Why]
+    why: list[Why]
+    assumed: dict[str, str | bool]
+    gpus: list[CardName]
+    expected_gpus: Expected
+    provision_only: bool
+    cards_missing: bool
+    cpu_only: bool
+    digests: dict[str, str]
+    begin: dict[str, Mark]
+    remember: DriverState | None
+    way_back: bool
+    restore: Restore | None
+    exchange: PackageExchange | None
+    brings: Brings | None
+    gave_way: GaveWay | None
+    remove: Removal | None
+    package_manager: str | None
+    package_family: str | None
+    work: Mapping[str, object]
+    """What each part of the run does first, by its name: the answer of its step `begin`"""
+    manages: dict[str, Managed]
+    packages: dict[str, str]
+    checks: list[Check]
+    verdict: str
+    why_not: str | None
+    proof: Proof | None
+    stack_digest: str | None
+    facts_summary: FactsSummary
+    cards: list[Card]
+    absent: NotRequired[dict[str, list[str]]]
+    given: NotRequired[object]
+    """What a role adds for the step that it asks for; each step has a type of its own for it"""
+    owner: NotRequired[str]
+    takes_over: NotRequired[str | None]
+    status: NotRequired[Status]
+    warnings_as_before: NotRequired[int]
+    """Warnings that the last run had too, and that are not shown again"""

@@ -1,0 +1,50 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Sections of the facts that need not be there: what is in them, and nothing where they are not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts, Service, SmiData
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, History, Seal
+
+
+def smi_data(facts: Facts) -> SmiData | None:
+    """Return the document of nvidia-smi; None where it was not asked or did not answer."""
+    answer = facts["smi"]
+    return answer["data"] if answer else None
+
+
+def cards(facts: Facts) -> list[Card]:
+    """Return the cards as nvidia-smi described them; none where it was not asked."""
+    data = smi_data(facts)
+    return data["gpus"] if data else []
+
+
+def seal(facts: Facts, component: str) -> Seal | None:
+    """Return the seal of a component; None where there is none, or nobody could look."""
+    return (facts["seals"] or {}).get(component)
+
+
+def sealed_stack(facts: Facts, component: str) -> Mapping[str, Any]:
+    """Return the part of the stack in the seal of a component; empty where there is none."""
+    found = seal(facts, component)
+    return (found["stack"] if found else None) or {}
+
+
+def sealed_driver(facts: Facts) -> DriverStack:
+    """Return the driver's part of the stack in its seal, or in the mark that a run left in its place; empty where there is none."""
+    return cast("DriverStack", sealed_stack(facts, "nvidia_driver"))
+
+
+def history(facts: Facts) -> History:
+    """Return what the node keeps to find its way back; an empty record where there is none, or nobody could look."""
+    return facts["history"] or {"drivers": [], "failed": []}
+
+
+def service(facts: Facts, unit: str) -> Service:
+    """Return the state of a unit; an unknown one where nobody could ask for it."""
+    return (facts["services"] or {}).get(unit) or {"active": None, "enabled": None}

@@ -1,0 +1,310 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The resolved stack of a machine, part by part. The driver's is `seal.DriverStack`, which a node keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
+        DriverFabric,
+        DriverPin,
+        DriverStack,
+        PrecompiledModule,
+        Runfile,
+    )
+
+
+class DriverNames(TypedDict):
+    """What a driver is installed by."""
+
+    packages: list[str]
+    """In the order of installation"""
+    pin: DriverPin
+    build: str
+    kernel_module: str
+    headers: str
+    version: NotRequired[str]
+    module_of_next: NotRequired[PrecompiledModule]
+    fabric: NotRequired[DriverFabric]
+    runfile: NotRequired[Runfile]
+
+
+class CudaToolkit(TypedDict):
+    """CUDA toolkit."""
+
+    version: str
+    """First two numbers, such as 12.8"""
+    mode: str | None
+    """How the driver runs it (native, minor-version, forward)"""
+    packages: list[str]
+    path: str
+    release: NotRequired[str]
+    """All numbers, where these were asked for"""
+
+
+class Cudnn(TypedDict):
+    """cuDNN as packages."""
+
+    version: str | None
+    """None: the newest of the package index"""
+    packages: list[str]
+
+
+class Nccl(Cudnn):
+    """NCCL as packages."""
+
+    cuda: str
+    """CUDA major version that the packages are built for"""
+
+
+class Library(Cudnn):
+    """cuDNN, NCCL or TensorRT, whichever it is."""
+
+    cuda: NotRequired[str]
+    generation: NotRequired[str]
+
+
+class TensorRt(Nccl):
+    """TensorRT as packages."""
+
+    generation: str
+    """Major version, which the names of the packages carry"""
+
+
+class CudaCompat(TypedDict):
+    """Package with which a driver runs a newer CUDA (forward compatibility)."""
+
+    version: str
+    package: str
+    path: str
+
+
+class MigCard(TypedDict):
+    """Layout of one card."""
+
+    index: int
+    bus_id: str | None
+    name: str
+    profiles: list[str]
+    """Largest first; none: MIG off"""
+
+
+class Mig(TypedDict):
+    """MIG layout of a machine."""
+
+    cards: list[MigCard]
+
+
+class Settings(TypedDict, total=False):
+    """Settings of a card. An absent one is left as it is, None is the default of the card."""
+
+    power_limit: float | None
+    """W"""
+    clocks: list[int] | None
+    """Lowest and highest clock of the multiprocessors (MHz)"""
+    application_clocks: list[int] | None
+    """Clocks of the memory and of the multiprocessors (MHz)"""
+    ecc: bool | None
+    compute_mode: str | None
+    """As nvidia-smi calls it"""
+    persistence: bool | None
+
+
+class SettingsCard(TypedDict):
+    """Settings of one card of a machine."""
+
+    index: int
+    bus_id: str | None
+    name: str
+    settings: Settings
+
+
+class GpuSettings(TypedDict):
+    """Settings of the cards of a machine."""
+
+    cards: list[SettingsCard]
+
+
+class Engine(TypedDict):
+    """Container engine."""
+
+    name: str
+    packages: list[str]
+    """None where another engine is there and is kept"""
+
+
+class Specified(TypedDict):
+    """Packages of a version that a specifier names."""
+
+    version_spec: str
+    packages: list[str]
+
+
+class ContainerToolkit(Specified):
+    """Container toolkit and engine."""
+
+    engine: Engine
+
+
+class LockedToolkit(TypedDict, total=False):
+    """What the stack of a lock has of the container toolkit."""
+
+    container_toolkit: Specified
+
+
+class LockedWheel(TypedDict):
+    """Wheel that a lock names."""
+
+    name: str
+    version: str
+    sha256: list[str]
+
+
+class Origin(TypedDict, total=False):
+    """Where the wheels of an environment come from: its own index, that of what it depends on, and packages built from source."""
+
+    index_url: str
+    dependencies_url: str
+    from_source: list[str]
+
+
+class Contents(Origin):
+    """What is installed in an environment; ``index_url`` where it does not come from the host's own index."""
+
+    requirements: list[str]
+    constraints: list[str]
+    cudnn: str | None
+    """None where it is not known"""
+    loader_path: NotRequired[str]
+    wheels: NotRequired[list[LockedWheel]]
+
+
+class FrameworkEnvironment(Contents):
+    """Virtual environment of a framework."""
+
+    name: str
+    version: str
+    variant: str
+    cuda: str | None
+    """CUDA of the wheels; None: wheels for the processor"""
+    python: list[str]
+    """Python versions that have wheels"""
+    interpreter: str
+    path: str
+
+
+class RepositoryKey(TypedDict):
+    """Key that signs a package source."""
+
+    url: str
+    fingerprint: str | None
+    path: str
+
+
+Exclusion = TypedDict("Exclusion", {"release": str | None, "packages": list[str], "except": list[str]})
+"""Packages that are not taken from a package source (release None: from none)."""
+
+
+class Displaced(TypedDict):
+    """File of the host that is in the way of a package source."""
+
+    file: str
+    reason: str
+    uris: list[str]
+    whole: bool
+    """Whether nothing else is in it"""
+
+
+class Repository(TypedDict):
+    """Package source."""
+
+    name: str
+    upstream: str | None
+    uris: list[str]
+    suites: list[str]
+    components: list[str]
+    file: str
+    key: NotRequired[RepositoryKey]
+    signed: NotRequired[str]
+    """What the key signs (index, packages), of dnf"""
+    exclude: NotRequired[Exclusion]
+    displaces: NotRequired[list[Displaced]]
+    from_host: NotRequired[bool]
+    signed_by: NotRequired[str | None]
+
+
+class Builder(TypedDict):
+    """Repository of the system that is there and not enabled."""
+
+    repository: str
+    steps: str
+    """What enables it for good"""
+    source: str
+
+
+class Stack(TypedDict, total=False):
+    """Resolved stack: the parts that are wished."""
+
+    driver: DriverStack
+    cuda: list[CudaToolkit]
+    cudnn: Cudnn
+    nccl: Nccl
+    tensorrt: TensorRt
+    mig: Mig
+    gpu_settings: GpuSettings
+    container_toolkit: ContainerToolkit
+    frameworks: list[FrameworkEnvironment]
+    cuda_compat: CudaCompat
+    repositories: list[Repository]
+
+
+class Why(TypedDict):
+    """Decision or warning, with the rule and where it was read."""
+
+    rule: str
+    text: str
+    source: str
+
+
+class Conflict(Why):
+    """Reason why a wish cannot be met."""
+
+    remedy: str
+
+
+class Refusal(Why):
+    """Reason why a run must not begin; a conflict is one."""
+
+    remedy: str | None
+
+
+class CardName(TypedDict):
+    """Card of a machine."""
+
+    name: str
+    architecture: str | None
+    compute_capability: str | None
+
+
+class RulesAge(TypedDict):
+    """Date of the rules, and their age (days)."""
+
+    generated: str
+    age_days: int
+
+
+class Answer(TypedDict):
+    """Answer of the resolver. Only ``ok`` and ``rules`` are always there."""
+
+    ok: bool
+    rules: RulesAge
+    conflicts: NotRequired[list[Conflict]]
+    gpus: NotRequired[list[CardName]]
+    os: NotRequired[str]
+    arch: NotRequired[str]
+    assumed: NotRequired[dict[str, str | bool]]
+    warnings: NotRequired[list[Why]]
+    stack: NotRequired[Stack]
+    why: NotRequired[list[Why]]

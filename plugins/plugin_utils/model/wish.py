@@ -1,0 +1,65 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The fields of a wish while they are read, and the wish for one framework."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypedDict
+
+from .stack import Settings
+
+_CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
+
+
+@dataclass(frozen=True)
+class FrameworkWish:
+    """A framework as it was asked for: a specifier such as ">=2.7" ("" for any), a variant such as "cu121"."""
+
+    name: str
+    specifier: str = ""
+    variant: str | None = None
+    text: str = ""
+
+    @property
+    def cuda_major(self) -> str | None:
+        """The CUDA major version that the variant names: 12 of cu121, of cuda12 and of cuda120."""
+        named = _CUDA_OF_VARIANT.match(self.variant or "")
+        return named[1] if named else None
+
+
+class Values(TypedDict, total=False):
+    """The fields of a wish that were read so far, see wish.Wish; those of the container toolkit are in its own file."""
+
+    driver: bool
+    driver_source: str | None
+    driver_branch: str | None
+    driver_version: str | None
+    driver_modules: str | None
+    driver_set: str | None
+    driver_imex: bool | None
+    driver_peermem: bool
+    mig_layout: Mapping[str, tuple[str, ...]]
+    gpu_settings: Mapping[str, Settings]
+    driver_runfile: str | None
+    driver_runfile_sha256: str | None
+    cuda: bool
+    cuda_versions: tuple[str, ...]
+    cudnn: bool
+    cudnn_version: str | None
+    nccl: bool
+    nccl_version: str | None
+    tensorrt: bool
+    tensorrt_version: str | None
+    cuda_compat: bool
+    frameworks: tuple[FrameworkWish, ...]
+    python: str | None
+    frameworks_path: str
+    gpus_ignore: tuple[str, ...]
+    gpus_expected: tuple[str, ...] | int | None
+    gpus_pcie_lanes: Mapping[str, int]
+    provision_for: tuple[str, ...]
+    mirrors: Mapping[str, str]
+    repository_keys: Mapping[str, str]

@@ -1,0 +1,163 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan, from a draft and what the package index said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...module_utils.base import numeric_version
+from ...module_utils.base.versions import EVERY_PACKAGE
+from ..components import COMPONENTS, SEALED, Context, frameworks, nvidia_driver, reboot
+from ..components.nvidia_driver import rollback, signed_modules
+from ..health import judge
+from ..model import index_answer
+from ..wish import Wish
+from . import (
+    document,
+    expectations,
+    findings,
+    index_query,
+    measurements,
+    notices,
+    proof,
+    refusals,
+    rescue,
+    sealing,
+    upgrading,
+    work,
+)
+from .draft import Draft
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import (
+        IndexProblem,
+        PackageExchange,
+        PackageIndex,
+    )
+
+    from ..model.plan import Change, Plan
+    from ..model.stack import Stack, Why
+
+
+def finish(drafted: Draft, index: PackageIndex | None) -> Plan:
+    """The plan. ``index`` is what package_index returned, None where it was not asked (or not needed)."""
+    answer = index or index_answer.NOT_ASKED
+    versions, problems = index_answer.candidates(answer), answer["problems"]
+    missing = index_query.missing(drafted, index)
+    request = drafted.request
+    if request.moves:
+        versions = upgrading.of_what_moves(versions, drafted.context, request)
+    if drafted.state:
+        versions = {**versions, **drafted.state["packages"]}
+    sets = answer["exchange"]
+    context = _answered(drafted, versions, sets)
+    found = findings.of_components(context, request) if versions else drafted.findings
+    found = findings.with_return(found, drafted.state, context.facts)
+    if request.moves:
+        found = upgrading.with_newer(found, context, request)
+    plan = document.base(context.facts, request, drafted.wish)
+    plan["why"], plan["assumed"] = drafted.answer["why"], drafted.answer["assumed"]
+    plan["gpus"], plan["stack"], plan["exchange"] = drafted.answer["gpus"], context.stack, sets
+    plan["provision_only"], plan["cpu_only"] = context.provision_only, context.cpu_only
+    plan["packages"], plan["cards_missing"] = dict(versions), context.cards_missing
+    plan["warnings"] = [
+        *notices.without_card(context),
+        *notices.rolled_back(context, request),
+        *drafted.answer["warnings"],
+    ]
+    plan["digests"] = {
+        name: findings.digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)
+    }
+    plan["manages"] = {name: COMPONENTS[name].sealed(context).as_dict() for name in plan["digests"]}
+    sizes = {row["name"]: row for row in answer["install"]}
+    changes = [document.change(name, finding, sizes, versions) for name, rows in found.items() for finding in rows]
+    plan["changes"] = changes if drafted.state else _with_branch(changes, context, plan["why"])
+    plan["checks"] = judge.judge(
+        context.facts, context.stack, expectations.expectations(drafted.wish, context, request)
+    )
+    proof.add_proof(plan, context, request, sizes)
+    plan["components"] = [
+        name for name in [*COMPONENTS, "validate"] if name in {change["component"] for change in plan["changes"]}
+    ]
+    plan["begin"] = sealing.marks(plan, context, drafted.replaced)
+    _put_ways_back(plan, drafted, context)
+    plan["reboot"] = reboot.NAME in plan["components"]
+    plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
+    plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
+    plan["rebuild"] = frameworks.rebuilds(context) if frameworks.NAME in plan["components"] else []
+    plan |= {"install": list(sizes.values()), "from_controller": _from_controller(context.stack, drafted.wish)}
+    plan["prefer"] = nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE))
+    plan["download_bytes"], plan["disk_bytes"] = answer["download_bytes"] or 0, answer["disk_bytes"] or 0
+    # After an apply the index is not asked again: what is there by then is looked at.
+    asked = bool(drafted.packages) and request.applied is None
+    plan["versions_verified"] = not asked or (
+        index is not None and not any(row["kind"] == "timeout" and row.get("needed", True) for row in problems)
+    )
+    if not plan["versions_verified"]:
+        plan["warnings"] = [*plan["warnings"], notices.unverified(problems)]
+    plan["warnings"] = [*plan["warnings"], *notices.sources_of_others(problems), *notices.enabled(drafted, index)]
+    # dnf refuses to work where one of its repositories does not answer: the roles leave these out.
+    plan["left_out"] = sorted(_left_out(problems))
+    plan["enabled"] = list(answer["enabled"])
+    plan["absent"] = {key: list(there) for key, there in request.absent.items()}
+    behind = signed_modules.behind(context.stack, index, drafted.packages)
+    plan["refusals"] = refusals.of_plan(plan, replace(drafted, context=context), index, missing, behind)
+    plan["ok"] = not plan["refusals"]
+    plan["work"] = {
+        **work.of_plan(plan, context, request.only),
+        **measurements.of_proof(plan, context, request, drafted.wish.gpus_ignore),
+    }
+    return document.judged(plan, request)
+
+
+def _left_out(problems: Sequence[IndexProblem]) -> set[str]:
+    """The sources of others that do not answer."""
+    sources = {row.get("source") for row in problems if not row.get("needed", True)}
+    return {source for source in sources if source}
+
+
+def _answered(drafted: Draft, versions: Mapping[str, str], sets: PackageExchange | None) -> Context:
+    """What the findings are made from, with what the index said; a member is named once."""
+    context = replace(drafted.context, versions=versions, leaves=sets["leaves"] if sets else ())
+    named = () if drafted.replaced else upgrading.companions(context, drafted.request)
+    return replace(context, companions=list(dict.fromkeys([*context.companions, *named])))
+
+
+def _put_ways_back(plan: Plan, drafted: Draft, context: Context) -> None:
+    """What a plan says of the drivers before and after it."""
+    facts, request, state = context.facts, drafted.request, drafted.state
+    changes = nvidia_driver.NAME in plan["components"]
+    remember = rollback.working(facts) if changes else None
+    brings = nvidia_driver.target_driver(context) if changes else None
+    plan["remember"], plan["brings"] = remember, brings
+    plan["way_back"] = state is None and rollback.is_there(facts, remember, brings, context.stack.get("driver"))
+    plan["restore"] = rollback.work(state, facts) if state else None
+    plan["gave_way"] = rollback.rolled_back_from(facts, request.begun, request.failure) if state else None
+
+
+def _from_controller(stack: Stack, wish: Wish) -> str | None:
+    """The file on the controller that the driver comes from: this run's own nvidia_driver_runfile, where it is no address, and nothing
+    that a node has said.
+    """
+    driver, given = stack.get("driver"), wish.driver_runfile
+    file = driver.get("runfile") if driver else None
+    return given if file and file["addresses"] == [given] and not rollback.is_address(given) else None
+
+
+def _with_branch(changes: list[Change], context: Context, why: Sequence[Why]) -> list[Change]:
+    """The changes; that the driver leaves its branch is told as that and with the reason, not by the packages that it takes."""
+    driver, seen = context.stack.get("driver"), context.facts["driver"]
+    there = seen["user_version"] or seen["loaded_version"]
+    if not driver or not there or driver["adopted"] or numeric_version.major(there) == driver["branch"]:
+        return changes
+    because = next((f" ({row['text']})" for row in why if row["rule"] == "driver.branch"), "")
+    reason = f"the driver leaves branch {numeric_version.major(there)} for {driver['branch']}{because}"
+    return [
+        {**change, "reason": reason}
+        if change["component"] == nvidia_driver.NAME and change["action"] in ("install", "upgrade")
+        else change
+        for change in changes
+    ]

@@ -1,0 +1,270 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What is measured on a node for its proof, as data for the role `validate`, and why something is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from ...module_utils.base import checks as checking
+from ..components import package_calls
+from ..model import sections
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ..components import Context
+    from ..components.base import Inputs, Step
+    from ..model.plan import Plan
+    from ..model.stack import FrameworkEnvironment
+    from ..model.work import PackageCall
+    from .request import Request
+
+#: What is no component, and has work too: its name in a plan.
+NAME = "validate"
+#: Machines on which the log of the kernel is the one that the driver of the cards writes into, and which load modules of their own.
+_OWN_KERNEL = ("bare", "vm")
+
+
+class Smi(TypedDict, total=False):
+    """The options of nvidia_smi."""
+
+    executable: str
+    expected_gpus: int
+    expected_names: list[str]
+    expected_bus_ids: list[str]
+    expected_driver: str
+    pcie_lanes: Mapping[str, int]
+    persistence: bool
+    min_driver: str
+
+
+class Module(TypedDict):
+    """The options of driver_module."""
+
+    name: str
+    expected_gpus: int
+
+
+class Compute(TypedDict, total=False):
+    """The options of gpu_compute. ``environment``: variables of the task, for the library that is found first."""
+
+    expected_gpus: int
+    min_cuda: str
+    environment: dict[str, str]
+
+
+class Framework(TypedDict, total=False):
+    """The options of framework_check. ``environment``: variables of the task, for the library that is found first."""
+
+    name: str
+    python: str
+    expected_version: str
+    expect_cuda: bool
+    expected_gpus: int
+    environment: dict[str, str]
+
+
+class Given(TypedDict):
+    """What neither the plan nor the node tells. ``storage``: whether the storage is measured."""
+
+    pending: bool
+    ignore: list[str]
+    storage: bool
+
+
+class Measurements(TypedDict):
+    """What is measured: None or nothing where it is left out, and ``gaps`` say why.
+
+    ``tools`` are installed first. ``module``: without a card the module can still be tried. ``log``: the kernel's.
+    """
+
+    tools: PackageCall
+    module: Module | None
+    smi: Smi | None
+    log: bool
+    compute: list[Compute]
+    environments: list[Framework]
+    gaps: list[Check]
+
+
+def measure(context: Context, plan: Plan) -> Measurements:
+    """What is measured on a node as it is now, from a plan with what :func:`asked` says."""
+    given = _given(plan)
+    cards = not (context.provision_only or context.cpu_only or given["pending"])
+    return {
+        "tools": package_calls.call(context, plan, _tools(plan)),
+        "module": _module(context, plan),
+        "smi": _smi(context, plan) if cards and _has_smi(context.facts) else None,
+        "log": cards and _own_kernel(context.facts),
+        "compute": _compute(context, plan) if cards else [],
+        "environments": [] if context.provision_only or given["pending"] else _frameworks(context, plan),
+        "gaps": _gaps(context, plan, cards=cards),
+    }
+
+
+def asked(inputs: Inputs, ignore: Sequence[str], *, pending: bool) -> Given:
+    """What `measure` has to know besides: a plan's ``given``. ``inputs``: variables set for each role. ``ignore``: cards that are left
+    alone. ``pending``: the cards wait for a reboot.
+    """
+    storage = bool((inputs.get(NAME) or {}).get("validate_storage", True))
+    return {"pending": pending, "ignore": list(ignore), "storage": storage}
+
+
+def of_proof(plan: Plan, context: Context, request: Request, ignore: Sequence[str]) -> dict[str, Measurements]:
+    """The part of a plan's work that is measured, where the plan is one of a proof alone; otherwise it is decided after the apply."""
+    if request.verb != NAME:
+        return {}
+    given = asked(request.inputs, ignore, pending=request.pending)
+    return {NAME: measure(context, {**plan, "given": given})}
+
+
+#: The step is decided with the plan of a proof, and after an apply.
+STEPS: Mapping[str, Step] = {"measure": measure}
+
+
+def _given(plan: Plan) -> Given:
+    return cast("Given", plan["given"])
+
+
+def _tools(plan: Plan) -> list[str]:
+    """Tools that the plan wants for the measurements. Where it names none, nothing is installed: a proof changes nothing."""
+    return [row["name"] for change in plan["changes"] if change["component"] == NAME for row in change["packages"]]
+
+
+def _count(plan: Plan) -> int | None:
+    """How many cards there must be: those of the inventory or of the last seal."""
+    count: int | None = plan["expected_gpus"].get("count")
+    return count or None
+
+
+def _seen_by_a_program(context: Context, plan: Plan) -> int | None:
+    """How many cards a program must see. Of parted cards (MIG) CUDA shows it one instance, however many there are."""
+    parted = any(card["mig"]["current"] for card in sections.cards(context.facts))
+    return None if parted else _count(plan)
+
+
+def _own_kernel(facts: Facts) -> bool:
+    return facts["environment"]["kind"] in _OWN_KERNEL
+
+
+def _has_smi(facts: Facts) -> bool:
+    """A Jetson's image may be without nvidia-smi: nothing is missing there."""
+    return facts["environment"]["kind"] != "jetson" or bool(facts["driver"]["nvidia_smi"])
+
+
+def _module(context: Context, plan: Plan) -> Module | None:
+    """The try of the module, where the machine has a kernel of its own and boots no other one next."""
+    driver, kernel = context.stack.get("driver"), context.facts["kernel"]
+    if not driver or not context.provision_only or _given(plan)["pending"]:
+        return None
+    if not _own_kernel(context.facts) or kernel["running"] != kernel["next"]:
+        return None
+    count = _count(plan) if context.cards_missing else None
+    return {"name": driver.get("kernel_module") or "nvidia", "expected_gpus": count or 0}
+
+
+def _smi(context: Context, plan: Plan) -> Smi:
+    """What nvidia-smi must say. Which cards must answer: those on the bus, unless some are ignored."""
+    facts, driver, expected = context.facts, context.stack.get("driver"), plan["expected_gpus"]
+    ids = [] if _given(plan)["ignore"] else [card["bus_id"] for card in facts["pci"]["gpus"] or ()]
+    # Where the driver is Windows', its nvidia-smi is in no directory that a shell without login looks into.
+    options: Smi = {"executable": facts["driver"]["nvidia_smi"] or "nvidia-smi"}
+    wanted: dict[str, object] = {
+        "expected_gpus": _count(plan),
+        "expected_names": expected.get("names"),
+        "expected_bus_ids": ids,
+        "expected_driver": (driver["version"] or driver["branch"]) if driver else None,
+        "pcie_lanes": expected.get("pcie_lanes"),
+        "min_driver": driver.get("minimum") if driver else None,
+    }
+    for key, value in wanted.items():
+        if value:
+            options[key] = value  # type: ignore[literal-required]  # the keys are those of the type
+    if facts["environment"]["kind"] == "wsl":  # Windows keeps its driver loaded by itself
+        options["persistence"] = False
+    return options
+
+
+def _compute(context: Context, plan: Plan) -> list[Compute]:
+    """Calls of CUDA itself: nvidia-smi can be fine where CUDA is not. Where its version is one that the driver alone does not run, also by
+    way of cuda-compat, whose library is found before the driver's by this task and by nothing else.
+    """
+    count = _seen_by_a_program(context, plan)
+    expected: Compute = {"expected_gpus": count} if count else {}
+    plain: Compute = {**expected, "environment": {}}
+    compat = context.stack.get("cuda_compat")
+    if not compat:
+        return [plain]
+    return [plain, {**expected, "min_cuda": compat["version"], "environment": _first(compat["path"])}]
+
+
+def _frameworks(context: Context, plan: Plan) -> list[Framework]:
+    return [_framework(framework, context, plan) for framework in context.stack.get("frameworks") or ()]
+
+
+def _framework(framework: FrameworkEnvironment, context: Context, plan: Plan) -> Framework:
+    with_cards = bool(framework.get("cuda"))
+    options: Framework = {
+        "name": framework["name"],
+        "python": f"{framework['path']}/bin/python",
+        "expected_version": framework["version"],
+        "expect_cuda": with_cards,
+        "environment": _first(framework.get("loader_path")),
+    }
+    count = _seen_by_a_program(context, plan)
+    if with_cards and count:
+        options["expected_gpus"] = count
+    return options
+
+
+def _first(libraries: str | None) -> dict[str, str]:
+    """Variables by which the libraries of a directory are found first."""
+    return {"LD_LIBRARY_PATH": libraries} if libraries else {}
+
+
+def _gaps(context: Context, plan: Plan, *, cards: bool) -> list[Check]:
+    """Why something is not measured, as checks."""
+    found = []
+    frameworks = context.stack.get("frameworks") or ()
+    if not cards:
+        found += [_without_cards(context, plan, id_) for id_ in ("gpu.cards", "gpu.compute")]
+    if cards and not _has_smi(context.facts):
+        found.append(_left_out("smi.runs", "the image of this board has no nvidia-smi; CUDA itself is asked"))
+    if cards and not _own_kernel(context.facts):
+        reason = "the driver of the cards writes into another kernel log than this machine's"
+        found.append(_left_out("kernel.xid", reason))
+    if not frameworks:
+        found.append(_left_out("framework.compute", "no framework is wished"))
+    elif context.provision_only or _given(plan)["pending"]:
+        found += [
+            _without_cards(context, plan, "framework.compute", evidence=framework["name"]) for framework in frameworks
+        ]
+    if not _given(plan)["storage"]:
+        found.append(_left_out("fio.storage", "validate_storage is false", severity="warning"))
+    return found
+
+
+def _left_out(id_: str, reason: str, severity: str = "critical") -> Check:
+    return checking.skipped(id_, reason, severity, action="none")
+
+
+def _without_cards(context: Context, plan: Plan, id_: str, evidence: str | None = None) -> Check:
+    """Cards that wait for a reboot were not proven, which is not the same as cards that are not there."""
+    if _given(plan)["pending"]:
+        reason, remedy = (
+            "the driver takes the cards over only after a reboot",
+            "reboot the machine when it suits, then run gpuwright up again",
+        )
+        return checking.incomplete(id_, reason, evidence=evidence, action="reboot", remedy=remedy)
+    if context.cards_missing:
+        reason, remedy = "the expected cards are not on the PCI bus", "see the check driver.module"
+        return checking.incomplete(id_, reason, evidence=evidence, action="none", remedy=remedy)
+    reason = (
+        "the cards are not in this machine yet (it is provisioned for them)"
+        if context.provision_only
+        else "the machine has no NVIDIA card and none is expected"
+    )
+    return checking.skipped(id_, reason, evidence=evidence, action="none")

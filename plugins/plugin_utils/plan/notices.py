@@ -1,0 +1,69 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a person has to know of a plan that stops nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..components import Context
+from ..components.nvidia_driver import rollback
+from ..model import index_answer
+from ..rules import hosts
+from .draft import Draft
+from .request import Request
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import IndexProblem, PackageIndex
+
+    from ..model.stack import Why
+
+
+#: Warnings that only an answer of the package index gives: the look after the work asks it no more.
+OF_THE_INDEX = ("foreign-source", "repository.builder", "versions-unverified")
+
+
+def without_card(context: Context) -> list[Why]:
+    """What a person has to know first of a machine whose bus carries no card."""
+    if context.cpu_only:
+        text = "this machine has no NVIDIA GPU: it gets what needs none, frameworks for the processor and the storage proof"
+        text = hosts.with_others(text, context.facts)
+    elif context.cards_missing:
+        text = "cards are expected and none is on the bus: everything is installed for the named ones, but without them nothing is proven"
+    elif context.provision_only:
+        text = "the named cards are not there yet: everything is installed for them, nothing is loaded and no card is proven"
+    else:
+        return []
+    return [{"rule": "no-gpu", "text": text, "source": "gpuwright"}]
+
+
+def rolled_back(context: Context, request: Request) -> list[Why]:
+    """What a person has to know of a node that somebody rolled back."""
+    return [] if request.returns else rollback.told(context.facts, context.stack.get("driver"))
+
+
+def sources_of_others(problems: Sequence[IndexProblem]) -> list[Why]:
+    """Package sources of the machine that do not answer and that nothing of the plan comes from."""
+    begin = "a package source of this machine does not answer as it should, and nothing in this plan comes from it: "
+    rows = [row for row in problems if not row.get("needed", True)]
+    return [{"rule": "foreign-source", "text": begin + row["text"], "source": "gpuwright"} for row in rows]
+
+
+def unverified(problems: Sequence[IndexProblem]) -> Why:
+    """The warning where the index did not answer in time."""
+    text = next((row["text"] for row in problems if row["kind"] == "timeout"), "the package index was not asked")
+    return {"rule": "versions-unverified", "text": f"exact versions are unverified: {text}", "source": "gpuwright"}
+
+
+def enabled(drafted: Draft, index: PackageIndex | None) -> list[Why]:
+    """What a person has to know of repositories that are enabled for this run alone."""
+    form = (
+        "packages of EPEL need the repository {repository}, which is not enabled: it is for this run; an upgrade of everything "
+        "leaves out what comes from it, until it is enabled for good ({steps})"
+    )
+    return [
+        {"rule": "repository.builder", "text": form.format(**row), "source": row["source"]}
+        for row in drafted.builders
+        if row["repository"] in (index or index_answer.NOT_ASKED)["enabled"]
+    ]

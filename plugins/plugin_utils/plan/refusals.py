@@ -1,0 +1,211 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Everything that has to stop a run before its first change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..components import COMPONENTS, Context, nvidia_driver
+from ..components.nvidia_driver import exchange, fabric, kernels, rollback, secure_boot, signed_modules
+from ..model import index_answer
+from ..rules import hosts
+from . import availability, security_floors, space
+from .document import refusal
+from .draft import Draft
+from .request import APPLYING, Request
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import IndexProblem, PackageIndex
+
+    from ..model.plan import Plan
+    from ..model.stack import Refusal
+
+
+#: Kinds of problems of the package index that follow from another one where there is one.
+_CONSEQUENCES = ("no-such-package",)
+
+
+def of_plan(
+    plan: Plan,
+    drafted: Draft,
+    index: PackageIndex | None,
+    missing: Sequence[availability.Missing],
+    behind: signed_modules.Behind | None,
+) -> list[Refusal]:
+    """Why a drafted plan is not carried out; empty where nothing stands against it."""
+    context, request = drafted.context, drafted.request
+    if plan["components"] and request.verb in APPLYING:
+        refused = of_privileges(context)
+        if refused:
+            return refused  # what else would stop the run is seen truly only as root
+    floors = list(security_floors.out_of_reach(context, request, index))
+    told = {name for each in missing for name in each.demand.packages}
+    if floors:  # what the index lacks of them is told once, by the floor
+        missing, told = (), set(context.installed)
+    if drafted.state:
+        told |= set(drafted.state["packages"])
+    if behind:
+        told.add(signed_modules.package_of_next(context.stack) or "")
+    refusals = [
+        refusal(f"index-{row['kind']}", row["text"], row["remedy"])
+        for row in _causes((index or index_answer.NOT_ASKED)["problems"])
+        if row["kind"] != "timeout" and row.get("needed", True) and row.get("package") not in told
+    ]
+    refusals += [refusal("signed-module-behind", **behind)] if behind else []
+    refusals += _of_newer_seal(context) + [_of_version(each, request) for each in missing]
+    refusals += [_of_floor(*each) for each in floors] + _of_what_stays(drafted)
+    if drafted.state:
+        refusals += rollback.refusals(
+            drafted.state,
+            context.facts,
+            index_answer.candidates(index or index_answer.NOT_ASKED),
+            drafted.wish.driver_runfile,
+        )
+    refusals += _of_exchange(drafted, index)
+    refusals += _of_lock(plan, request) + space.refusals(plan, context) + _of_services(plan, context)
+    refusals += _of_failed(plan, context, request)
+    refusals += kernels.refusals(plan["install"], context)
+    refusals += [] if drafted.state else _of_fabric(context, index)
+    return refusals + _of_secure_boot(plan, context, request)
+
+
+def _causes(problems: Sequence[IndexProblem]) -> list[IndexProblem]:
+    """The problems without those that only follow: where a repository gave no index, nobody knows what it offers."""
+    known = [row for row in problems if row["kind"] not in _CONSEQUENCES]
+    return known or list(problems)
+
+
+def of_privileges(context: Context) -> list[Refusal]:
+    """Why a run may not change this node: it is no live root, or the run has no privileges."""
+    if context.facts["root"] != "/":
+        text = f"the tree {context.facts['root']} was observed, but a change would reach the running machine"
+        return [refusal("needs-live-root", text, "leave gpuwright_root out, or use plan and doctor only")]
+    if context.facts["privileged"]:
+        return []
+    text = "changing the node needs root, and the run is not root there"
+    return [refusal("needs-root", text, "run with sudo, or give -K; in an inventory set ansible_become: true")]
+
+
+def _of_newer_seal(context: Context) -> list[Refusal]:
+    newer = {name: seal for name, seal in (context.facts["seals"] or {}).items() if seal["state"] == "newer"}
+    return [
+        refusal(
+            "newer-seal",
+            f"{name} was sealed by gpuwright {seal['gpuwright']}, which is newer than this one",
+            "update gpuwright here, or remove the seal on the node",
+        )
+        for name, seal in newer.items()
+    ]
+
+
+def _of_version(missing: availability.Missing, request: Request) -> Refusal:
+    """A version that was asked for and that the node's index does not have, with those that it has."""
+    demand = missing.demand
+    who = "the lock has" if request.lock is not None else "wanted is"
+    text = f"{who} {demand.text}, the package index of this node has {missing.instead}"
+    example = f", for example {demand.want}={missing.example}" if missing.example else ""
+    if request.lock is not None:
+        remedy = f"make the lock anew with a version that is there{example}"
+    else:
+        remedy = f"ask for a version that is there{example}"
+    return refusal("index-version", text, f"{remedy}; or name a mirror that has this one (gpuwright_mirrors)")
+
+
+def _of_floor(name: str, version: str, there: str) -> Refusal:
+    """A security floor that the node's index does not reach."""
+    text = f"{name} is safe from {version} on, and the package index of this node has {there}"
+    remedy = "refresh the mirror, or move to a branch that has the fix: --want driver=BRANCH"
+    return refusal("security-floor", text, remedy)
+
+
+def _of_what_stays(drafted: Draft) -> list[Refusal]:
+    """`upgrade --security` of a driver below the floor that no package index moves: it must not end as if all were well."""
+    driver = drafted.context.stack.get("driver")
+    if not (drafted.request.security and driver):
+        return []
+    if driver["source"] == "runfile" and not driver["adopted"]:
+        remedy = (
+            "name a fixed build and its file's checksum: --want driver=VERSION -e nvidia_driver_runfile_sha256=CHECKSUM"
+        )
+    elif driver["adopted"]:
+        remedy = "gpuwright did not install this driver: move it with what installed it"
+    else:
+        return []
+    found = [row["text"] for row in drafted.answer["warnings"] if row["rule"] == "driver.security"]
+    return [refusal("security-floor", text, remedy) for text in found]
+
+
+def _of_lock(plan: Plan, request: Request) -> list[Refusal]:
+    """Exactly the versions of a lock cannot be promised by an index that did not answer."""
+    changes = request.verb in (*APPLYING, "plan") and request.applied is None
+    if request.lock is None or plan["versions_verified"] or not changes:
+        return []
+    text = "the lock names exact versions, and the package index of this node did not say in time what it has"
+    return [refusal("index-unverified", text, "run again when the repositories answer, or name a nearer mirror")]
+
+
+def _of_exchange(drafted: Draft, index: PackageIndex | None) -> list[Refusal]:
+    """Nothing of anybody else's goes with the old set, and no set goes whose successor is not known."""
+    replaced, driver = drafted.replaced, drafted.context.stack.get("driver")
+    if (
+        not (replaced and driver)
+        or drafted.request.applied is not None
+        or drafted.request.verb not in (*APPLYING, "plan")
+    ):
+        return []
+    why = exchange.reason(drafted.context.facts, driver)
+    if index is None or index.get("exchange") is None:
+        text = f"{why}, and the package index of this node did not say which of them come and which leave"
+        return [
+            refusal("driver.exchange", text, "mend what the index answers with, or wait until it does, then run again")
+        ]
+    others = exchange.foreign(index, drafted.context.facts, replaced)
+    if not others:
+        return []
+    text = f"{why}, and apt would take {', '.join(others)} away with the old ones"
+    return [
+        refusal(
+            "driver.exchange", text, "remove these packages yourself if nobody needs them, or leave the driver as it is"
+        )
+    ]
+
+
+def _of_secure_boot(plan: Plan, context: Context, request: Request) -> list[Refusal]:
+    """Modules that the kernel would reject are not built."""
+    driver = context.stack.get("driver")
+    if driver is None or nvidia_driver.NAME not in plan["components"] or request.verb not in ("up", "plan", "upgrade"):
+        return []
+    found = secure_boot.refusal(context.facts, driver)
+    return [refusal("secure-boot-key", *found)] if found and not context.provision_only else []
+
+
+def _of_failed(plan: Plan, context: Context, request: Request) -> list[Refusal]:
+    """A driver that failed on this kernel is not tried again at each run."""
+    actions = {change["action"] for change in plan["changes"] if change["component"] == nvidia_driver.NAME}
+    if request.retry or request.verb not in ("up", "plan", "upgrade") or not actions & {"install", "upgrade"}:
+        return []
+    found = rollback.failed_before(context.facts, plan["brings"])
+    return [found] if found else []
+
+
+def _of_fabric(context: Context, index: PackageIndex | None) -> list[Refusal]:
+    """A fabric manager of another version than the driver's would not start."""
+    driver = context.stack.get("driver")
+    if driver is None:
+        return []
+    found = fabric.mismatch(context, driver, nvidia_driver.carriers(driver), index or index_answer.NOT_ASKED)
+    return [refusal("fabric-version", *found)] if found else []
+
+
+def _of_services(plan: Plan, context: Context) -> list[Refusal]:
+    """Services are managed by systemd; WSL has it switched off where nobody asked for it."""
+    names = [
+        name for name, component in COMPONENTS.items() if "services" in component.touches and name in plan["components"]
+    ]
+    where = context.facts["environment"]
+    if not names or context.provision_only or where["kind"] != "wsl" or where.get("systemd") is not False:
+        return []
+    text = f"{' and '.join(names)} needs systemd to manage its services, and it does not run in this WSL"
+    return [refusal("needs-systemd", text, hosts.SYSTEMD_IN_WSL)]

@@ -1,0 +1,423 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The work of the role ``remove``: what it asks on the node before the first change, and what goes after that, each as data.
+
+What there is to take back is in the plan already (removal.py); here it becomes packages, units, files and programs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, product
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from ...module_utils.base import paths
+from ..components import COMPONENTS
+from ..model.errors import StepRefused
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ..components.base import Context, Step
+    from ..model.work import File
+
+
+#: Directories of ours, and those of the drop-ins: they go where nothing else is inside.
+DIRECTORIES = (
+    paths.SETTINGS,
+    paths.PROGRAMS,
+    "/etc/systemd/system/nvidia-persistenced.service.d",
+    "/etc/systemd/system/nvidia-cdi-refresh.service.d",
+)
+#: Docker's configuration, into which the runtime was merged.
+_DAEMON = "/etc/docker/daemon.json"
+#: Components that are taken back by their own role, while the driver is there yet.
+_BY_ROLE = tuple(name for name, component in COMPONENTS.items() if component.take_back)
+#: dnf's own list of locks, in which the role nvidia_driver has its lines.
+LOCKS = "/etc/dnf/plugins/versionlock.list"
+#: What packages made for themselves, by package. Nothing of a user is in it: an engine with containers, images or volumes stays. DKMS made
+#: a key to sign modules with.
+_MADE = (("docker.io", "/var/lib/docker"), ("docker.io", "/var/lib/containerd"), ("dkms", "/var/lib/dkms"))
+#: What goes by other ways than a removal of packages.
+_ENGINE_SERVICE = "docker.service"
+_KEY = "gpg-pubkey-"
+
+#: What Docker holds. An engine that came with gpuwright and is in use by now is not taken from its user: purging it would delete that.
+_HOLDINGS = (
+    ["docker", "ps", "--all", "--quiet"],
+    ["docker", "image", "ls", "--quiet"],
+    ["docker", "volume", "ls", "--quiet"],
+)
+_ENGINE = ("docker.io", "docker-cli")
+#: What the engine needs: names of packages begin a line, everything else is indented.
+_NEEDS = [
+    *(
+        "apt-cache",
+        "depends",
+        "--recurse",
+        "--installed",
+        "--no-recommends",
+        "--no-suggests",
+        "--no-conflicts",
+        "--no-breaks",
+    ),
+    *("--no-replaces", "--no-enhances", "docker.io"),
+]
+#: No module tells what apt would remove besides. It prints "Purg NAME [VERSION]" or "Remv NAME [VERSION]" for each package.
+_TRIAL = ["apt-get", "--simulate", "--allow-change-held-packages", "purge"]
+_GOING = re.compile(r"(?:Purg|Remv) (\S+)")
+_LIST = re.compile(r"_Packages.*")
+_LIST_KINDS = ("Packages", "InRelease", "Release", "Release.gpg")
+_APT_SOURCES = "/etc/apt/sources.list.d/"
+_DNF_SOURCES = "/etc/yum.repos.d/"
+#: What lets the boot loader have its own default kernel again.
+_HOOKS = re.compile(r"/etc/kernel/(postinst[.]d/zz-gpuwright|install[.]d/95-gpuwright)")
+_BOOT_MENU = "/etc/default/grub.d/gpuwright.cfg"
+#: What the role repositories puts aside, and nothing else is put back.
+_BACKED_UP = re.compile(
+    re.escape(paths.BACKUP) + r"(/etc/(apt/sources[.]list|apt/sources[.]list[.]d/[^/]+|yum[.]repos[.]d/[^/]+))"
+)
+
+
+class Wanted(TypedDict):
+    """What the plan takes back, see removal.py. ``restore``: the driver that was there before."""
+
+    packages: list[str]
+    runfile: bool
+    files: list[str]
+    environments: list[str]
+    services: list[str]
+    streams: dict[str, str]
+    initramfs: bool
+    restore: object
+
+
+class There(TypedDict):
+    """Whether a path exists."""
+
+    exists: bool
+
+
+class Looked(TypedDict):
+    """What was found at a path."""
+
+    item: str
+    stat: There
+
+
+class _Answer(TypedDict):
+    item: list[str]
+
+
+class Answer(_Answer, total=False):
+    """What a program printed."""
+
+    stdout_lines: list[str]
+
+
+class Given(TypedDict):
+    """What the node answered: ``answers`` and ``there``, the results of the questions; ``others``, what else dnf would remove; ``aside``,
+    the files that were put aside. ``also``: packages that may go with ours; ``kept``: what stays (empty the first time).
+    """
+
+    answers: list[Answer]
+    there: list[Looked]
+    others: list[str]
+    aside: list[dict[str, object]]
+    also: list[str]
+    kept: list[str]
+
+
+class Questions(TypedDict):
+    """What is asked on the node: ``commands`` that only read, ``there``: paths that may be there, ``rpms``: what dnf would remove."""
+
+    commands: list[list[str]]
+    there: list[str]
+    rpms: list[str]
+
+
+class Environment(TypedDict):
+    """An environment of a framework that goes, and the mark that says so until it is gone."""
+
+    path: str
+    mark: str
+
+
+class Docker(TypedDict):
+    """What becomes of Docker's configuration. ``restart``: whether the engine is to read it, where nothing runs in it."""
+
+    files: list[File]
+    absent: list[str]
+    restart: bool
+
+
+class PutBack(TypedDict):
+    """A file of the host that was put aside, and its place."""
+
+    src: str
+    dest: str
+
+
+class Removal(TypedDict, total=False):
+    """What the role does; and what it asks first, before the first change.
+
+    ``again``: it asks once more, because the packages ``kept`` stay with an engine that holds ``held`` containers, images or volumes.
+    ``driver``: whether something of ``by_role`` (components that their own role takes back), ``restore`` (a driver) and ``runfile`` (an
+    uninstaller) is to be done.
+    ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own of package sources.
+    ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf keeps of
+    those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
+    ``hooks``: programs that give the boot loader its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot
+    menu has to be written. ``caches``: patterns of what dnf has of package sources. ``rebuild``: the program that makes the initramfs.
+    """
+
+    ask: Questions
+    again: bool
+    kept: list[str]
+    held: int
+    driver: bool
+    by_role: list[str]
+    restore: bool
+    runfile: bool
+    docker: Docker
+    environments: list[Environment]
+    parents: list[str]
+    packages: list[str]
+    units: list[str]
+    also: list[str]
+    rpm_keys: list[str]
+    locks: bool
+    streams: dict[str, str]
+    stream_files: list[str]
+    made: list[str]
+    engine: bool
+    hooks: list[str]
+    absent: list[str]
+    reload: bool
+    menu: bool
+    directories: list[str]
+    put_back: list[PutBack]
+    caches: list[str]
+    rebuild: list[str]
+
+
+def begin(context: Context, plan: Mapping[str, object]) -> Removal:
+    """What is asked first."""
+    wanted = cast("Wanted", plan["remove"])
+    return {"ask": _questions(context.facts, wanted, wanted["packages"])}
+
+
+def goes(context: Context, plan: Mapping[str, object]) -> Removal:
+    """What goes, by what the node answered (``plan["given"]``). Raises StepRefused where something would go that is not ours."""
+    facts, wanted, given = context.facts, cast("Wanted", plan["remove"]), cast("Given", plan["given"])
+    said = {tuple(each["item"]): each.get("stdout_lines") or [] for each in given["answers"]}
+    there = {each["item"] for each in given["there"] if each["stat"]["exists"]}
+    _refuse_unmarked(wanted["environments"], there)
+    held = [line for question in _HOLDINGS for line in said.get(tuple(question), ())]
+    if held and not given["kept"]:
+        engine = {*_ENGINE, *_needs(said.get(tuple(_NEEDS), ()))}
+        kept = [name for name in wanted["packages"] if name in engine]
+        ask = _questions(facts, wanted, _without(wanted["packages"], kept))
+        return {"ask": ask, "again": True, "kept": kept, "held": len(held)}
+    packages = _without(wanted["packages"], given["kept"])
+    _refuse_others(packages, [*_going(said.get(tuple(_TRIAL + packages), ())), *given["others"]], given["also"])
+    return {
+        "again": False,
+        **_of_driver(wanted, cast("list[dict[str, object]]", plan["changes"])),
+        **_of_environments(wanted["environments"]),
+        **_of_packages(facts, wanted, packages, given["also"], there),
+        **_of_files(facts, wanted, said, given["aside"]),
+        "docker": _docker(facts, packages),
+    }
+
+
+STEPS: Mapping[str, Step] = {"begin": begin, "goes": goes}
+
+
+def _questions(facts: Facts, wanted: Wanted, packages: Sequence[str]) -> Questions:
+    manager = facts["packages"]["manager"]
+    engine = "docker.io" in wanted["packages"] and facts["containers"]["docker"]["active"]
+    commands = [*_HOLDINGS, _NEEDS] if engine else []
+    if manager == "apt":
+        commands += [_list_question(path) for path in wanted["files"] if path.startswith(_APT_SOURCES)]
+        commands += [[*_TRIAL, *packages]] if packages else []
+    marks = [mark for path in wanted["environments"] for mark in _marks(path)]
+    return {
+        "commands": commands,
+        "there": [*marks, *([LOCKS] if manager == "dnf" else [])],
+        "rpms": _rpms(packages) if manager == "dnf" else [],
+    }
+
+
+def _list_question(source: str) -> list[str]:
+    """Which lists apt has of a package source."""
+    only = ["-o", f"Dir::Etc::SourceList={source}", "-o", "Dir::Etc::SourceParts=/dev/null"]
+    return ["apt-get", "indextargets", "--format", "$(FILENAME)", *only]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def _marks(environment: str) -> tuple[str, str]:
+    """What says that an environment is ours: the role frameworks writes it; the other one beside it, where work on it was cut off."""
+    return f"{environment}/gpuwright-constraints.txt", _under_way(environment)
+
+
+def _under_way(environment: str) -> str:
+    path = PurePosixPath(environment)
+    return f"{path.parent}/.{path.name}.unfinished"
+
+
+def _refuse_unmarked(environments: Iterable[str], there: Collection[str]) -> None:
+    """What is removed whole must bear our mark, whatever the record says. That it is root's alone was checked before (role preflight)."""
+    unmarked = [path for path in environments if not any(mark in there for mark in _marks(path))]
+    if unmarked:
+        raise StepRefused(
+            "Expected environments that gpuwright made. Found none of its marks (gpuwright-constraints.txt) in"
+            f" {', '.join(unmarked)}. Nothing was removed. What to do: remove that directory by hand if nobody needs it, then run again."
+        )
+
+
+def _refuse_others(packages: Sequence[str], going: Iterable[str], also: Collection[str]) -> None:
+    besides = _without(going, {*packages, *also})
+    if besides:
+        raise StepRefused(
+            f"Expected to remove only the {len(packages)} packages that came with gpuwright. Found others that need them:"
+            f" {', '.join(besides)}. What to do: remove those first if you no longer need them, or name them in remove_also."
+        )
+
+
+def _going(lines: Iterable[str]) -> list[str]:
+    """Packages that apt would remove."""
+    return [found[1] for line in lines if (found := _GOING.match(line))]
+
+
+def _needs(lines: Iterable[str]) -> list[str]:
+    """Packages in what apt-cache says, without their architectures."""
+    return [line.partition(":")[0] for line in lines if re.match(r"[a-z0-9]", line)]
+
+
+def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
+    """Names without others, each once."""
+    return [name for name in dict.fromkeys(names) if name not in others]
+
+
+# --- what goes --------------------------------------------------------------------------------------------------------
+
+
+def _of_driver(wanted: Wanted, changes: Iterable[Mapping[str, object]]) -> Removal:
+    changed = {change["component"] for change in changes}
+    by_role = [name for name in _BY_ROLE if name in changed]
+    restore, runfile = bool(wanted["restore"]), wanted["runfile"]
+    return {"driver": bool(by_role) or restore or runfile, "by_role": by_role, "restore": restore, "runfile": runfile}
+
+
+def _of_environments(environments: Sequence[str]) -> Removal:
+    return {
+        "environments": [{"path": path, "mark": _under_way(path)} for path in environments],
+        "parents": list(dict.fromkeys(str(PurePosixPath(path).parent) for path in environments)),
+    }
+
+
+def _of_packages(
+    facts: Facts, wanted: Wanted, packages: list[str], also: Sequence[str], there: Collection[str]
+) -> Removal:
+    streams = wanted["streams"]
+    left = [name for name, stream in streams.items() if not stream]
+    services = facts["services"]
+    return {
+        "packages": packages,
+        "units": [
+            name
+            for name in _without(wanted["services"], [_ENGINE_SERVICE])
+            if name in services and (services[name]["enabled"] or "not-found") not in ("not-found", "masked")
+        ],
+        "also": [*_rpms(packages), *also],
+        "rpm_keys": [name for name in packages if name.startswith(_KEY)],
+        "locks": LOCKS in there,
+        "streams": {name: stream for name, stream in streams.items() if stream},
+        "stream_files": ["".join(pair) for pair in product(left, (".module", ":*"))],
+        "made": [path for package, path in _MADE if package in packages],
+        "engine": "docker.io" in packages,
+    }
+
+
+def _rpms(packages: Iterable[str]) -> list[str]:
+    """Keys are packages to rpm alone."""
+    return [name for name in packages if not name.startswith(_KEY)]
+
+
+def _of_files(
+    facts: Facts,
+    wanted: Wanted,
+    said: Mapping[tuple[str, ...], list[str]],
+    aside: Iterable[Mapping[str, object]],
+) -> Removal:
+    files = wanted["files"]
+    moved = [found for each in aside if (found := _BACKED_UP.fullmatch(str(each["path"])))]
+    return {
+        "hooks": [path for path in files if _HOOKS.match(path)],
+        "absent": [*_lists(files, said), *files, *_credentials(files)],
+        "reload": any(path.startswith("/etc/systemd/system/") for path in files),
+        "menu": _BOOT_MENU in files,
+        "directories": list(DIRECTORIES),
+        "put_back": [{"src": found[0], "dest": found[1]} for found in moved],
+        "caches": [f"{name}*" for name in _repository_ids(files)],
+        "rebuild": _rebuild(facts) if wanted["initramfs"] else [],
+    }
+
+
+def _lists(files: Iterable[str], said: Mapping[tuple[str, ...], list[str]]) -> list[str]:
+    """The lists that apt has of the package sources that go."""
+    lines = chain.from_iterable(said.get(tuple(_list_question(path)), ()) for path in files)
+    names = dict.fromkeys(_LIST.sub("", line) for line in lines if "_Packages" in line)
+    return [f"{name}_{kind}" for name, kind in product(names, _LIST_KINDS)]
+
+
+def _repository_ids(files: Iterable[str]) -> list[str]:
+    """The package sources of dnf's that go."""
+    ours = f"{_DNF_SOURCES}gpuwright-"
+    return [PurePosixPath(path).name.removesuffix(".repo") for path in files if path.startswith(ours)]
+
+
+def _credentials(files: Sequence[str]) -> list[str]:
+    """What the role repositories may have written beside a source: no seal names a file with a password."""
+    ours = f"{_APT_SOURCES}gpuwright-"
+    apt = [re.sub(r"[.]sources$", ".conf", PurePosixPath(path).name) for path in files if path.startswith(ours)]
+    dnf = product((re.sub(r"[^A-Za-z0-9]", "_", name) for name in _repository_ids(files)), ("login", "password"))
+    return [
+        *(f"/etc/apt/auth.conf.d/{name}" for name in apt),
+        *(f"/etc/dnf/vars/{name}_{which}" for name, which in dnf),
+    ]
+
+
+def _rebuild(facts: Facts) -> list[str]:
+    """The program that lets the initramfs of the kernel that boots next have the in-tree driver again."""
+    release, seen = str(facts["kernel"]["next"]), facts["kernel"]["initramfs"]
+    if seen["tool"] == "dracut":
+        # Named, because dracut's own choice of a name is not the one that Ubuntu's boot loader looks for.
+        return ["dracut", "--force", "--kver", release, *([seen["path"]] if seen["path"] else [])]
+    return ["update-initramfs", "-u", "-k", release] if seen["tool"] == "update-initramfs" else []
+
+
+def _docker(facts: Facts, packages: Collection[str]) -> Docker:
+    """Docker's configuration without the runtime; one that held nothing else goes, and one that cannot be read stays as it is."""
+    docker = facts["containers"]["docker"]
+    now = docker["daemon_json"] or {}
+    rest = {
+        key: value
+        for key, value in now.items()
+        if key != "runtimes" and not (key == "default-runtime" and value == "nvidia")
+    }
+    runtimes = {name: each for name, each in (now.get("runtimes") or {}).items() if name != "nvidia"}
+    content = {**rest, **({"runtimes": runtimes} if runtimes else {})}
+    unread = bool(docker["daemon_json_error"])
+    text = f"{json.dumps(content, indent=4)}\n"
+    return {
+        "files": [{"path": _DAEMON, "content": text, "mode": "0644"}] if content else [],
+        "absent": [] if content or unread else [_DAEMON],
+        "restart": bool(docker["active"]) and "docker.io" not in packages,
+    }

@@ -1,0 +1,76 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The work of each component of a plan, and of a step in the middle of it: decided here, done by the roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..components import COMPONENTS, Context, sources
+from . import measurements, preflight, removal_work
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ..components.base import Inputs, Step
+    from ..model.plan import Plan
+
+#: The step that is decided with the plan.
+BEGIN = "begin"
+#: Parts of a run that are no component and have work too.
+_OTHERS: Mapping[str, Mapping[str, Step]] = {
+    "preflight": preflight.STEPS,
+    "repositories": sources.STEPS,
+    measurements.NAME: measurements.STEPS,
+}
+#: What has a plan of its own, which says what it does first.
+_APART: Mapping[str, Mapping[str, Step]] = {"remove": removal_work.STEPS}
+
+
+def of_plan(plan: Plan, context: Context, only: Sequence[str] = ()) -> Mapping[str, object]:
+    """What each component of a plan does first, by its name.
+
+    ``only``: the components of a role used alone, which does its work also where the plan finds nothing to change.
+    """
+    names = list(plan["components"])
+    names += [name for name in only if name not in names and COMPONENTS[name].wanted(context)]
+    every = [*_OTHERS, *names] if names else []
+    return _added_once({name: steps[BEGIN](context, plan) for name in every if BEGIN in (steps := _steps(name))})
+
+
+def _added_once(works: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
+    """The same, where a package source that an earlier component adds is not added again."""
+    added: set[str] = set()
+    found: dict[str, object] = {}
+    for component, work in works.items():
+        named = work.get("repositories")
+        names = [str(name) for name in named if name not in added] if isinstance(named, list) else []
+        found[component] = {**work, "repositories": names} if "repositories" in work else work
+        added.update(names)
+    return found
+
+
+def of_step(component: str, step: str, plan: Plan, facts: Facts, inputs: Inputs) -> Mapping[str, object]:
+    """What a component does next, from a plan that is under way and the node as it is now.
+
+    ``inputs``: variables set for each component. Raises KeyError for a step that the component does not have, and
+    :class:`..model.errors.StepRefused` where the run must not go on.
+    """
+    context = Context(
+        facts=facts,
+        stack=plan["stack"],
+        versions=plan["packages"],
+        provision_only=plan["provision_only"],
+        cards_missing=plan["cards_missing"],
+        cpu_only=plan["cpu_only"],
+        variables=inputs,
+    )
+    return _steps(component)[step](context, plan)
+
+
+def _steps(component: str) -> Mapping[str, Step]:
+    others = {**_OTHERS, **_APART}
+    if component in others:
+        return others[component]
+    return COMPONENTS[component].steps if component in COMPONENTS else {}

@@ -1,0 +1,497 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A lock: a resolved stack with exact versions, to be reviewed in git and held to on every node.
+
+A lock is never applied as it stands. Its versions become the wish of a node, the node's own stack is resolved from that, and
+where the two differ the node is refused with the reason. What reaches a node is therefore always the resolver's answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
+
+from .. import resolver
+from ..model import shortfalls
+from ..model.errors import BadInput
+from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
+from ..model.stack import Conflict, FrameworkEnvironment, Repository, Stack
+from ..rules import Rules
+from ..wish import VARIABLES, WORDS, Wish, plain
+from .log import conflict
+from .machine import Machine
+from .part import Part
+from .parts import PARTS
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
+
+#: Version of the format. A file with a higher one may mean what this version does not know.
+SCHEMA = 1
+
+#: Variables of a host that a lock does not speak of: where things lie and which cards count.
+HOST_VARIABLES = tuple(
+    name
+    for name in VARIABLES
+    if (name.startswith("gpuwright_") and name != "gpuwright_want") or any(name in words.of_host for words in WORDS)
+)
+
+#: What a lock file holds: a type, a list of one kind, or the keys of a mapping ("?" marks one that may be absent).
+#: docs/lock.schema.json says the same for other programs; a test holds the two equal.
+SHAPE: dict[str, Any] = {
+    "lock": int,
+    "gpuwright": str,
+    "rules": {"generated": str, "digest": str},
+    "question": {
+        "gpus": [str],
+        "os": str,
+        "arch": str,
+        "environment": str,
+        "secure_boot": (bool, type(None)),
+        "desktop": bool,
+        "nvswitch": bool,
+        "kernel": (str, type(None)),
+        "python": [str],
+        "want": [str],
+    },
+    "stack": {
+        **{f"{part.key}?": part.shape for part in PARTS},
+        "repositories": [
+            {
+                "name": str,
+                "uris": [str],
+                "suites": [str],
+                "components": [str],
+                "fingerprint": (str, type(None)),
+            }
+        ],
+    },
+}
+
+_NAMES = {str: "a text", int: "a number", bool: "true or false", type(None): "null"}
+_MACHINE = {
+    "gpus": "cards",
+    "os": "system",
+    "arch": "architecture",
+    "environment": "kind of machine",
+    "secure_boot": "Secure Boot",
+    "desktop": "desktop",
+    "nvswitch": "NVSwitch",
+    "python": "Python",
+    "kernel": "kernel",
+}
+
+
+# making one --------------------------------------------------------------------------------------------
+
+
+def make(
+    machine: Machine,
+    wish: Wish,
+    rules: Rules,
+    *,
+    wants: Sequence[str],
+    version: str,
+    hashes: Sequence[tuple[str, str]] = (),
+) -> Lock:
+    """Return the lock of a wish that resolves. Where it leaves a version open, the rules' newest is taken.
+
+    wants is the wish in words, version is gpuwright's own, hashes are the names and the texts of files that say with hashes which
+    wheels an environment is made of. Raises BadInput where there is nothing to lock, or a file is of none of its environments.
+    """
+    answer = resolver.resolve(machine, wish, rules)
+    if not answer["ok"] or not answer["stack"]:
+        raise BadInput("there is no stack to lock: nothing is wished, or the wish cannot be met")
+    exact = wish.overlaid(Wish.from_wants(as_wants(_exactly(answer["stack"], machine, rules)), rules))
+    answer = resolver.resolve(machine, exact, rules)
+    if not answer["ok"]:
+        reasons = "; ".join(entry["text"] for entry in answer["conflicts"])
+        raise BadInput(
+            f"the stack cannot be locked at the newest versions of the rules: {reasons}", ["name the versions: --want"]
+        )
+    return {
+        "lock": SCHEMA,
+        "gpuwright": version,
+        "rules": {"generated": rules["generated"], "digest": rules["digest"]},
+        "question": {**_machine(machine), "want": list(wants)},
+        "stack": _hashed(_stack(answer["stack"]), hashes),
+    }
+
+
+def text(document: Lock) -> str:
+    """Return the bytes of a lock file: the same for the same lock, an entry a line."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def left_open(document: Lock) -> list[str]:
+    """Return the parts of a lock without an exact version, as --want calls them: the rules know none. An index decides there."""
+    stack = document["stack"]
+    there = [part for part in PARTS if part.key in stack]
+    found = [part.want for part in there if isinstance(part.shape, Mapping) and part.is_open(part.of(stack))]
+    rows = [(part, row) for part in there if isinstance(part.shape, list) for row in part.of(stack)]
+    return found + [part.want for part, row in rows if part.is_open(row)]
+
+
+def _stack(stack: Stack) -> LockStack:
+    """Return the part of an answer's stack that a lock holds a node to.
+
+    Packages of the kernel (headers, prebuilt modules) follow each node's kernel and are left out, so is the container engine,
+    which is the distribution's.
+    """
+    found: dict[str, object] = {part.key: _held(part, part.of(stack)) for part in PARTS if part.of(stack)}
+    return cast("LockStack", {**found, "repositories": [_repository(row) for row in stack.get("repositories") or ()]})
+
+
+def _held(part: Part, value: Any) -> Any:
+    """Return of a part what a lock holds of it."""
+    if isinstance(part.shape, list):
+        return [_only(row, part.shape[0]) for row in value]
+    found: Any = _only(value, part.shape)
+    if part.of_kernel:
+        found["packages"] = [name for name in value["packages"] if not name.startswith(part.of_kernel)]
+    return found
+
+
+def _only(row: Mapping[str, object], shape: Mapping[str, object]) -> dict[str, object]:
+    asked = {key: kind for key, kind in shape.items() if not key.endswith("?")}
+    return {key: _copied(row.get(key)) if isinstance(kind, list) else row.get(key) for key, kind in asked.items()}
+
+
+def _copied(rows: object) -> list[object]:
+    return list(rows) if isinstance(rows, Iterable) else []
+
+
+def _hashed(stack: LockStack, hashes: Sequence[tuple[str, str]]) -> LockStack:
+    """Return the stack of a lock whose frameworks have the wheels that files name. Raises BadInput."""
+    for name, content in hashes:
+        found = _pins(name, content)
+        versions = {wheel.name: wheel.version for wheel in found}
+        unmet = {
+            framework["name"]: shortfalls.in_environment(framework["requirements"], versions, framework["constraints"])
+            for framework in stack.get("frameworks") or ()
+        }
+        framework = next((each for each in stack.get("frameworks") or () if not unmet[each["name"]]), None)
+        if framework is None:
+            nearest = min(unmet.values(), key=len, default=["a framework"])
+            raise BadInput(
+                f"{name} has the wheels of no environment of this stack: it lacks {', '.join(nearest)}",
+                [
+                    f"give it the {wheels.RECORD} of an environment with these versions, from a node that was brought up with them"
+                ],
+            )
+        framework["wheels"] = [
+            {"name": wheel.name, "version": wheel.version, "sha256": sorted(wheel.sha256)} for wheel in found
+        ]
+    return stack
+
+
+def _pins(name: str, content: str) -> list[wheels.Wheel]:
+    """Return the wheels that a file names. Raises BadInput for one that does not say exactly which they are."""
+    again = [f"give it the {wheels.RECORD} of an environment, or what `uv pip compile --generate-hashes` writes"]
+    try:
+        found = wheels.pins(content)
+    except ValueError as error:
+        raise BadInput(f"{name}: expected NAME==VERSION --hash=sha256:…, found {str(error)[:80]!r}", again) from error
+    unknown = [f"{wheel.name}=={wheel.version}" for wheel in found if not wheel.sha256]
+    if unknown:
+        text = (
+            f"{name} has no hash of {', '.join(unknown)}, which was in the environment before its wheels were recorded"
+        )
+        raise BadInput(text, ["remove that environment on its node, run `gpuwright up` there and take the file anew"])
+    return found
+
+
+def with_wheels(document: Lock | None, stack: Stack) -> Stack:
+    """Return a node's stack with the wheels that the lock it is held to names, where it names any."""
+    frameworks: Sequence[LockFramework] = (document["stack"].get("frameworks") if document else None) or ()
+    named = {each["name"]: each["wheels"] for each in frameworks if "wheels" in each}
+    held: list[FrameworkEnvironment] = [
+        {**each, "wheels": named[each["name"]]} if each["name"] in named else each
+        for each in stack.get("frameworks", ())
+    ]
+    return {**stack, "frameworks": held} if held else stack.copy()
+
+
+def _repository(row: Repository) -> dict[str, object]:
+    kept = _only(row, SHAPE["stack"]["repositories"][0])
+    key = row.get("key")
+    return {**kept, "fingerprint": key["fingerprint"] if key else None}
+
+
+def _machine(machine: Machine) -> LockMachine:
+    """Return what decided of a machine, as a lock remembers it."""
+    return {
+        "gpus": [card.name for card in machine.cards],
+        "os": machine.os,
+        "arch": machine.arch,
+        "environment": machine.environment,
+        "secure_boot": machine.secure_boot,
+        "desktop": machine.screen,
+        "nvswitch": machine.nvswitch,
+        "kernel": machine.kernel,
+        "python": list(machine.pythons or ()),
+    }
+
+
+# exact versions ----------------------------------------------------------------------------------------
+
+
+def _exactly(stack: Stack, machine: Machine, rules: Rules) -> LockStack:
+    """Return a stack in which every version that was left open is the newest that the rules know."""
+    found = {part.key: part.exactly(part.of(stack), stack, machine, rules) for part in PARTS if part.of(stack)}
+    return cast("LockStack", found)
+
+
+# reading one -------------------------------------------------------------------------------------------
+
+
+def load(name: str) -> Lock:
+    """Return the lock in a file. Raises BadInput where it is not there, broken, or not a lock that this version reads."""
+    what = f"the lock file {name}"
+    try:
+        document = json.loads(Path(name).expanduser().read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BadInput(f"{what} is not there", ["gpuwright resolve --lock FILE writes one"]) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"{what} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
+        ) from error
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{what} is not JSON: {error}") from error
+    return check(document, what)
+
+
+def check(document: Any, what: str = "gpuwright_lock") -> Lock:
+    """Return a lock that this version can hold a node to. Raises BadInput for anything else, with the place of the mistake."""
+    again = ["gpuwright resolve --lock FILE writes one"]
+    if not isinstance(document, Mapping) or "lock" not in document:
+        raise BadInput(f"{what} is not a lock of gpuwright", again)
+    schema = document["lock"]
+    if isinstance(schema, int) and schema > SCHEMA:
+        writer = document.get("gpuwright") or "a newer version"
+        raise BadInput(
+            f"{what} was written by gpuwright {writer} in format {schema}, this version reads up to {SCHEMA}",
+            ["update gpuwright here", "write the lock with this version"],
+        )
+    if schema is True or schema != SCHEMA:
+        raise BadInput(f"{what} has the format {schema!r}, expected {SCHEMA}", again)
+    mistake = next(_mistakes(document, SHAPE, ""), None) or next(_not_wheels(document["stack"]), None)
+    if mistake:
+        raise BadInput(f"{what}: {mistake}", again)
+    Wish.from_wants(as_wants(document["stack"]))
+    return cast("Lock", dict(document))
+
+
+def _mistakes(value: Any, kind: Any, place: str) -> Iterator[str]:
+    """Yield what is wrong with a value, each with its place."""
+    if isinstance(kind, Mapping):
+        yield from _mistakes_of_mapping(value, kind, place)
+    elif isinstance(kind, list):
+        if not isinstance(value, list):
+            yield f"{place} has to be a list, found {type(value).__name__}"
+            return
+        for number, each in enumerate(value):
+            yield from _mistakes(each, kind[0], f"{place}[{number}]")
+    else:
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if not any(_is(value, each) for each in kinds):
+            yield f"{place} has to be {' or '.join(_NAMES[each] for each in kinds)}, found {value!r}"
+        elif plain.is_template(value):
+            yield f"{place} has to be plain text, found the template {value!r}"
+
+
+def _mistakes_of_mapping(value: Any, kind: Mapping[str, object], place: str) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{place} has to be a mapping, found {type(value).__name__}"
+        return
+    known = {key.rstrip("?") for key in kind}
+    yield from (
+        f"{place or 'it'} has a key {key!r} that this version does not know" for key in value if key not in known
+    )
+    for key, shape in kind.items():
+        name = key.rstrip("?")
+        below = f"{place}.{name}".lstrip(".")
+        if name in value:
+            yield from _mistakes(value[name], shape, below)
+        elif name == key:
+            yield f"{below} is missing"
+
+
+def _not_wheels(stack: LockStack) -> Iterator[str]:
+    """Yield each wheel that is not one: it becomes a line of a file that pip reads."""
+    for framework in stack.get("frameworks") or ():
+        for row in framework.get("wheels") or ():
+            written = wheels.Wheel(row["name"], row["version"], tuple(row["sha256"])).line()
+            if not row["sha256"] or not wheels.is_pin(written):
+                yield f"stack.frameworks has a wheel with a name, a version or a SHA-256 that is none: {written[:80]!r}"
+
+
+def _is(value: Any, kind: type) -> bool:
+    """Say whether a value is of a kind; to Python true is a number too. Ansible's texts are a kind of text of their own."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+# asking for what one names -----------------------------------------------------------------------------
+
+
+def as_wish(document: Lock, variables: Mapping[str, object]) -> Wish:
+    """Return the wish that asks for what a lock names, on a host with these variables.
+
+    A lock speaks alone about versions: of the variables only those of the host itself are read. Raises BadInput where the
+    command line or an extra variable speaks about them too.
+    """
+    other = [name for name in ("gpuwright_want", "gpuwright_wish") if variables.get(name)]
+    if other:
+        raise BadInput(f"gpuwright_lock and {other[0]} speak about the same versions: give one of them")
+    host = {name: variables[name] for name in HOST_VARIABLES if name in variables}
+    return Wish.from_variables(host).overlaid(Wish.from_wants(as_wants(document["stack"])))
+
+
+def as_wants(stack: LockStack) -> list[str]:
+    """Return the stack of a lock as --want takes it."""
+    return [want for part in PARTS if part.of(stack) for want in part.wants(part.of(stack))]
+
+
+# holding a node to one ---------------------------------------------------------------------------------
+
+
+def unresolved(held: Lock, machine: Machine, conflicts: Sequence[Conflict], rules: Rules) -> list[Conflict]:
+    """Return why a node cannot be held to a lock whose versions do not resolve on it."""
+    if _without_its_cards(held, machine):
+        return [_refused(held, machine, rules)]
+    rows: list[Conflict] = [{**entry, "remedy": f"in a lock of its own: {entry['remedy']}"} for entry in conflicts]
+    return [_refused(held, machine, rules), *rows]
+
+
+def differences(held: Lock, machine: Machine, stack: Stack, rules: Rules) -> list[Conflict]:
+    """Return why a node cannot be held to a lock, and a conflict for everything of its stack that is not the lock's; empty
+    where it can.
+    """
+    theirs, ours, driver = held["stack"], _stack(stack), stack.get("driver")
+    adopted = driver is not None and driver["adopted"]
+    found = []
+    for part in PARTS:
+        for what, wanted, got in _unlike(part, part.of(theirs), part.of(ours), adopted=adopted):
+            text = f"{part.title}{what}: the lock has {wanted}, this node resolves to {got}"
+            found.append(conflict(f"lock.{part.want}", text, "the lock", "hold this node to a lock of its own"))
+    if found and _without_its_cards(held, machine):
+        return [_refused(held, machine, rules)]
+    first = [_refused(held, machine, rules)] if found else []
+    return [*first, *_foreign_driver(theirs.get("driver"), driver, machine), *found]
+
+
+def _without_its_cards(document: Lock, machine: Machine) -> bool:
+    """Say whether a lock for cards meets a node that has none: that is the whole reason, whatever else it brings about."""
+    return bool(document["question"]["gpus"]) and not machine.cards
+
+
+def _refused(document: Lock, machine: Machine, rules: Rules) -> Conflict:
+    """Return the conflict that says why and what to do; those behind it say what differs."""
+    text = f"the lock cannot be held on this node{_because(document, machine, rules)}"
+    return conflict("lock.node", text, "the lock", _remedy(document, machine))
+
+
+def _foreign_driver(theirs: LockDriver | None, ours: DriverStack | None, machine: Machine) -> list[Conflict]:
+    """Return the conflict where a driver would be installed over one that no package manager brought. A lock that was made
+    elsewhere does not know of it, so it is not taken for somebody asking for that.
+    """
+    stranger = machine.driver_owner not in (None, "none", "packages")
+    if not theirs or not ours or ours["adopted"] or not stranger or machine.kept:
+        return []
+    who = f"the lock has packages from {theirs['source']}"
+    text = f"driver: {who}, on this node a driver of another origin ({machine.driver_owner}) is installed"
+    remedy = "remove it first (a .run file's: nvidia-uninstall), or give this node a wish of its own"
+    return [conflict("lock.driver-owner", text, "the machine's facts", remedy)]
+
+
+def _unlike(part: Part, theirs: Any, ours: Any, *, adopted: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield what differs in a part: its name (" modules"), the lock's value and the node's."""
+    if not theirs or not ours:
+        if theirs or ours:
+            yield "", _told(part, theirs), _told(part, ours)
+        return
+    if isinstance(theirs, list):
+        named, found = _by_name(theirs), _by_name(ours)
+        for name in [*named, *(name for name in found if name not in named)]:
+            for what, wanted, got in _unlike(part, named.get(name), found.get(name), adopted=adopted):
+                yield f" {name}{what}", wanted, got
+        return
+    for key in theirs:
+        if key in part.uncompared(theirs, adopted=adopted) or theirs[key] == ours[key]:
+            continue
+        if isinstance(theirs[key], list) and sorted(theirs[key]) == sorted(ours[key]):
+            continue
+        yield f" {key.replace('_', ' ')}", _shown(theirs[key]), _shown(ours[key])
+
+
+def _by_name(rows: Sequence[Mapping[str, object]]) -> dict[str, Mapping[str, object]]:
+    return {str(row.get("name") or row["version"]): row for row in rows}
+
+
+def _told(part: Part, value: Any) -> str:
+    """Return a whole part in a few words."""
+    if not value:
+        return "none"
+    rows = value if isinstance(value, list) else [value]
+    return ", ".join(
+        f"{row.get('name', '')} {row.get(part.version_key) or row.get('branch') or ''}".strip() for row in rows
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(each) for each in value) or "none"
+    return "none" if value is None else str(value)
+
+
+def _because(document: Lock, machine: Machine, rules: Rules) -> str:
+    """Return why a node may come out otherwise than the lock, as the end of a sentence: another machine, other rules."""
+    theirs: Mapping[str, object] = document["question"]
+    ours: Mapping[str, object] = _machine(machine)
+    unlike = [key for key in _MACHINE if _differ(key, theirs[key], ours[key])]
+    other_rules = document["rules"]["digest"] != rules["digest"]
+    # Kernels differ everywhere and decide seldom: named only where nothing else is left.
+    told = [key for key in unlike if key != "kernel"] or ([] if other_rules else unlike)
+    reasons = []
+    if told:
+        rows = (f"{_MACHINE[key]} {_words(theirs[key])}, here {_words(ours[key])}" for key in told)
+        reasons.append(f"another machine ({'; '.join(rows)})")
+    if other_rules:
+        made, here = (f"of {each['generated']}, {each['digest'][:8]}" for each in (document["rules"], rules))
+        reasons.append(f"other rules ({made}, gpuwright {document['gpuwright']}; here {here})")
+    if not reasons:
+        return ""
+    return f": it was made {'for' if told else 'by'} {' and by '.join(reasons)}"
+
+
+def _differ(key: str, theirs: Any, ours: Any) -> bool:
+    """Say whether two values differ in what counts. What one side does not know is no difference."""
+    if theirs is None or ours is None:
+        return False
+    if key == "environment":
+        return {theirs, ours} & {"container", "wsl", "jetson"} != set() and bool(theirs != ours)
+    if key == "python":
+        return not set(theirs) <= set(ours)
+    return set(theirs) != set(ours) if isinstance(theirs, list) else bool(theirs != ours)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list):
+        return " and ".join(dict.fromkeys(value)) or "none"
+    return "unknown" if value is None else str(value)
+
+
+def _remedy(document: Lock, machine: Machine) -> str:
+    """Return the command that makes a lock for this node; it needs no network, so it can be run anywhere."""
+    cards = " ".join(f"--gpu '{name}'" for name in dict.fromkeys(card.name for card in machine.cards))
+    wants = " ".join(f"--want '{want}'" for want in document["question"]["want"])
+    options = f"{cards} --os {machine.os} --arch {machine.arch} {wants}".strip()
+    return (
+        f"make a lock for this kind of node (gpuwright resolve {options} --lock FILE) and give it to these hosts alone"
+    )

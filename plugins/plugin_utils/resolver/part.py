@@ -1,0 +1,126 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a part of the stack is to a lock, to the package sources, and on machines where another one brings it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+
+from ..model.stack import Library, Stack
+from ..rules import Row, Rules
+from .machine import Machine
+
+#: What a lock holds of a part, as in lock.SHAPE.
+Shape = Mapping[str, object]
+
+#: Package sources: NVIDIA's CUDA repository, and the container toolkit's.
+CUDA_SOURCE = "nvidia-cuda"
+TOOLKIT_SOURCE = "nvidia-container-toolkit"
+#: The shape of what is packaged in the first one. A library may be built for one CUDA major.
+PACKAGED: Shape = {"version": (str, type(None)), "packages": [str]}
+FOR_CUDA: Shape = {**PACKAGED, "cuda": str}
+
+
+def _as_it_is(part: object, _stack: Stack, _situation: Machine, _rules: Rules) -> object:
+    return part
+
+
+def _all_alike(_theirs: object, *, adopted: bool) -> tuple[str, ...]:
+    del adopted
+    return ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the stack.
+
+    key: in the stack, and the field of a wish that says whether it is wished. title: for a person.
+    shape: what a lock holds of it, as in lock.SHAPE. wants: the part of a lock as --want takes it.
+    exactly: the part of a stack with the newest version that the rules know, where it is left open.
+    version_key: what tells its version. is_open: whether one of its rows has no exact version.
+    uncompared: keys of a lock that may differ on a node; ``adopted``: the node's driver is another one's.
+    of_kernel: beginnings of packages that follow a node's kernel, and of which a lock says nothing.
+    source: the vendor's package source that it comes from. left_out: kinds of machines on which another one brings it.
+    cards: whether a machine without a card is without it.
+    """
+
+    key: str
+    title: str
+    shape: Any
+    wants: Callable[[Any], Iterator[str]]
+    exactly: Callable[[Any, Stack, Machine, Rules], object] = _as_it_is
+    version_key: str = "version"
+    is_open: Callable[[Any], bool] = lambda _row: False
+    uncompared: Callable[..., Sequence[str]] = _all_alike
+    of_kernel: tuple[str, ...] = ()
+    source: str | None = None
+    left_out: Sequence[str] = ()
+    cards: bool = True
+
+    def of(self, stack: Mapping[str, object]) -> Any:
+        """Return what a stack has of it; None where it has nothing."""
+        return stack.get(self.key)
+
+    @property
+    def want(self) -> str:
+        """Its name as --want takes it."""
+        return self.key.replace("_", "-")
+
+    @property
+    def has_own_source(self) -> bool:
+        """Whether it comes from a vendor's package source other than NVIDIA's CUDA repository."""
+        return self.source not in (None, CUDA_SOURCE)
+
+
+def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row]]) -> Part:
+    """Return the part of a library that NVIDIA's CUDA repository has; ``rows``: its releases in the rules."""
+
+    def wants(part: Library) -> Iterator[str]:
+        yield f"{key}={part['version']}" if part["version"] else key
+
+    def exactly(part: Library, stack: Stack, machine: Machine, rules: Rules) -> dict[str, object]:
+        majors = {numeric_version.major(toolkit["version"]) for toolkit in stack.get("cuda") or ()}
+        return {**part, "version": _newest(part, majors, machine.arch, rows(rules))}
+
+    return Part(
+        key,
+        title,
+        shape,
+        wants,
+        exactly,
+        is_open=lambda part: not part["version"],
+        source=CUDA_SOURCE,
+        left_out=("jetson",),
+    )
+
+
+def _newest(part: Library, majors: set[str], arch: str, rows: Sequence[Row]) -> str | None:
+    """Return the version of a library; where it is open the newest that was published for the CUDA majors.
+
+    TensorRT may be left open within a generation (10) or a minor version (10.13).
+    """
+    start = part.get("version") or part.get("generation") or ""
+    if len(numeric_version.key(start)) > 2:
+        return str(start)
+    wanted = {part["cuda"]} if part.get("cuda") else majors or _majors(part["packages"])
+    fitting = [row for row in rows if not row.get("yanked") and ".post" not in row["version"]]
+    fitting = [row for row in fitting if not start or numeric_version.belongs(row["version"], start)]
+    fitting = [row for row in fitting if wanted <= _published_for(row, arch)]
+    sure = [row for row in fitting if row["confirmed"]] or fitting
+    return max((row["version"] for row in sure), key=numeric_version.key, default=part.get("version"))
+
+
+def _published_for(row: Row, arch: str) -> set[str]:
+    """Return the CUDA majors that a row of a library names for an architecture."""
+    if "variants" in row:
+        return {variant[2:] for variant, arches in row["variants"].items() if arch in arches}
+    return {str(major) for major in row.get("cuda_majors") or row.get("cuda") or ()}
+
+
+def _majors(packages: Iterable[str]) -> set[str]:
+    """Return the CUDA majors in names such as libcudnn9-cuda-12."""
+    return {name.rpartition("-cuda-")[2] for name in packages if "-cuda-" in name}

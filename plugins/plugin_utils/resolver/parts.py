@@ -1,0 +1,66 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The parts of a stack, in the order in which a lock has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+
+from ..model.lock import LockFramework
+from . import container_toolkit, cuda, cudnn, driver, forward, nccl, tensorrt
+from .part import Part
+
+
+def _wants(frameworks: Sequence[LockFramework]) -> Iterator[str]:
+    yield from (_framework_want(framework) for framework in frameworks)
+    interpreters = {framework["interpreter"] for framework in frameworks}
+    if len(interpreters) == 1:
+        yield f"python={interpreters.pop()}"
+
+
+def _framework_want(framework: LockFramework) -> str:
+    """Return a framework as pip writes it; one of a later gpuwright by what a lock holds of it."""
+    name, version = framework["name"], framework["version"]
+    return ABOUT[name].pinned(version, framework["variant"]) if name in ABOUT else f"{name}=={version}"
+
+
+def _uncompared(_theirs: LockFramework, *, adopted: bool) -> tuple[str, ...]:
+    """Return what may differ: addresses are a matter of mirrors."""
+    del adopted
+    return ("index_url", "wheels")
+
+
+_FRAMEWORKS = Part(
+    "frameworks",
+    "frameworks",
+    [
+        {
+            "name": str,
+            "version": str,
+            "variant": (str, type(None)),
+            "requirements": [str],
+            "constraints": [str],
+            "index_url": (str, type(None)),
+            "cuda": (str, type(None)),
+            "cudnn": (str, type(None)),
+            "interpreter": str,
+            "wheels?": [{"name": str, "version": str, "sha256": [str]}],
+        }
+    ],
+    _wants,
+    uncompared=_uncompared,
+    cards=False,
+)
+
+PARTS = (
+    driver.PART,
+    cuda.PART,
+    forward.PART,
+    cudnn.PART,
+    nccl.PART,
+    tensorrt.PART,
+    container_toolkit.PART,
+    _FRAMEWORKS,
+)

@@ -1,0 +1,439 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a person wishes: from --want, from a wish file, from Ansible's variables."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+
+from ..model.errors import BadInput
+from ..model.stack import Settings
+from ..model.wish import FrameworkWish, Values
+from ..rules import Row, Rules, gpus, load_rules
+from . import container_toolkit, cuda, gpu_settings, mig, nvidia_driver, specifiers
+from .reading import AUTO, Variables, Words, around, as_list, bare, equals
+
+__all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
+
+FRAMEWORKS_PATH = "/opt/gpuwright"
+
+_WANT = re.compile(
+    r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
+)
+_PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
+_LANES = ("1", "2", "4", "8", "16")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Everything a person may ask for; None, "" and () mean: the resolver decides."""
+
+    driver: bool = False
+    driver_source: str | None = None
+    driver_branch: str | None = None
+    driver_version: str | None = None
+    driver_modules: str | None = None
+    driver_set: str | None = None
+    driver_imex: bool | None = None
+    driver_peermem: bool = False
+    mig_layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gpu_settings: Mapping[str, Settings] = field(default_factory=dict)
+    driver_runfile: str | None = None
+    driver_runfile_sha256: str | None = None
+    cuda: bool = False
+    cuda_versions: tuple[str, ...] = ()
+    cudnn: bool = False
+    cudnn_version: str | None = None
+    nccl: bool = False
+    nccl_version: str | None = None
+    tensorrt: bool = False
+    tensorrt_version: str | None = None
+    cuda_compat: bool = False
+    container_toolkit: bool = False
+    container_toolkit_version: str | None = None
+    frameworks: tuple[FrameworkWish, ...] = ()
+    python: str | None = None
+    frameworks_path: str = FRAMEWORKS_PATH
+    gpus_ignore: tuple[str, ...] = ()
+    gpus_expected: tuple[str, ...] | int | None = None
+    gpus_pcie_lanes: Mapping[str, int] = field(default_factory=dict)
+    provision_for: tuple[str, ...] = ()
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+    repository_keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def nothing_wished(self) -> bool:
+        """Say whether no component is asked for by name: DEFAULT_WANTS is what plan and up use then."""
+        named = (self.driver, self.cuda, self.cudnn, self.nccl, self.tensorrt, self.container_toolkit, self.frameworks)
+        return not any(named)
+
+    @property
+    def cpu(self) -> bool:
+        """Say whether a framework for the CPU is asked for by its variant, as in torch==2.14.1+cpu."""
+        return any(framework.variant == "cpu" for framework in self.frameworks)
+
+    @classmethod
+    def from_wants(cls, wants: Iterable[str], rules: Rules | None = None) -> Wish:
+        """Read what --want gives, each as people write it. Raises BadInput for what does not exist."""
+        known = rules or load_rules()
+        values: Values = {}
+        for want in wants:
+            _add_want(values, str(want), known)
+        return cls(**values)
+
+    @classmethod
+    def from_variables(cls, variables: Variables, rules: Rules | None = None) -> Wish:
+        """Read Ansible's variables; gpuwright_wish wins over them, gpuwright_want over both.
+
+        Raises BadInput for what does not exist.
+        """
+        known = rules or load_rules()
+        asked = variables.get("gpuwright_wish") or {}
+        if not isinstance(asked, Mapping):
+            raise BadInput(f"gpuwright_wish has to be a mapping of variables, found {type(asked).__name__}")
+        _known_variables(asked)
+        wish = cls(**_values({**variables, **asked}, known))
+        wants = variables.get("gpuwright_want") or asked.get("gpuwright_want") or []
+        return wish.overlaid(cls.from_wants(as_list(wants, "gpuwright_want"), known))
+
+    def overlaid(self, other: Wish) -> Wish:
+        """Return this wish with everything that the other one says instead.
+
+        A driver version replaces a branch and the other way round; lists replace lists.
+        """
+        blank = Wish()
+        changes = {
+            f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) != getattr(blank, f.name)
+        }
+        if other.driver_branch:
+            changes.setdefault("driver_version", None)
+        if other.cuda:
+            changes["cuda_versions"] = other.cuda_versions
+        return replace(self, **changes)
+
+    def with_defaults(self, rules: Rules | None = None) -> Wish:
+        """Return DEFAULT_WANTS where nothing is wished by name, else the wish itself."""
+        return self.overlaid(Wish.from_wants(DEFAULT_WANTS, rules)) if self.nothing_wished else self
+
+    def with_roles(self, components: Iterable[str], rules: Rules | None = None) -> Wish:
+        """Return the wish with what roles of these names bring: who uses a role alone wishes it, whatever else is wished by name."""
+        by_component = {words.component: words for words in WORDS}
+        brought = [by_component[name] for name in components if name in by_component]
+        lacking = [each.want for each in brought if each.want and not any(getattr(self, part) for part in each.brings)]
+        return self.overlaid(Wish.from_wants(lacking, rules))
+
+
+# --want ------------------------------------------------------------------------------------------------
+
+
+def _add_want(values: Values, want: str, rules: Rules) -> None:
+    match = _WANT.match(want)
+    if not match:
+        raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", list(_NAMES))
+    written = match["name"].lower().replace("_", "-")
+    name, variant = _named(_ALIASES.get(written, written))
+    extras, spec = match["extras"], match["spec"].strip()
+    if name in frameworks.ABOUT:
+        about = frameworks.ABOUT[name]
+        wished = _framework(about, _variant_of_extras(about, extras, spec, want, rules) or variant, spec, want, rules)
+        others = tuple(each for each in values.get("frameworks", ()) if each.name != name)
+        values["frameworks"] = (*others, wished)
+        return
+    reader = _READERS.get(name)
+    if reader is None:
+        _unknown(name, spec, want, rules)
+    elif extras:
+        raise BadInput(f"{name} takes no extra: {want!r}", [name + spec])
+    else:
+        reader(values, spec, want, rules)
+
+
+def _named(name: str) -> tuple[str, str | None]:
+    """Return the one name of what people call differently, and the variant that a name such as nvidia-dali-cuda120 holds."""
+    for each in frameworks.ABOUT.values():
+        package = re.fullmatch(each.variant_in_name, name) if each.variant_in_name else None
+        if package:
+            return each.name, package[1]
+    return next((each.name for each in frameworks.ABOUT.values() if name in each.aliases), name), None
+
+
+def _unknown(name: str, spec: str, want: str, rules: Rules) -> None:
+    """Say what exists instead of a name that does not; always raises BadInput."""
+    row = next((each for each in rules["frameworks"]["never"] if name == each["name"]), None)
+    if row is None:
+        near = difflib.get_close_matches(name, _NAMES, n=3, cutoff=0.5) or list(_NAMES)
+        raise BadInput(f"unknown component {name!r} in the want {want!r}", near)
+    raise BadInput(
+        f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error",
+        _next_to(row["instead"], spec, rules) or [row["instead"]],
+    )
+
+
+def _next_to(instead: str, spec: str, rules: Rules) -> list[str]:
+    """Return what comes instead, in the newest release of the minor version that was asked for; empty where that has none."""
+    asked, named = _PLAIN.match(spec), _WANT.match(instead)
+    if not asked or not named:
+        return []
+    about, variant = frameworks.ABOUT[named["name"]], named["extras"]
+    minor = ".".join(asked["version"].split(".")[:2])
+    found = [
+        row["version"]
+        for row in _every_release(about, rules)
+        if variant in _variants(row, about) and _offered(row) and numeric_version.belongs(row["version"], minor)
+    ]
+    return [about.pinned(max(found, key=numeric_version.key), variant)] if found else []
+
+
+def _read_python(values: Values, spec: str, want: str, rules: Rules) -> None:
+    del rules
+    version = equals(spec, want)
+    if not version or not re.match(r"^3\.\d+$", version):
+        raise BadInput(f"{want!r}: expected a version such as python=3.12", ["python=3.12"])
+    values["python"] = version
+
+
+# frameworks ---------------------------------------------------------------------------------------------
+
+
+def _every_release(about: frameworks.About, rules: Rules) -> list[Row]:
+    table, rows = about.releases
+    found: list[Row] = rules[table][rows]
+    return found
+
+
+def _variants(row: Row, about: frameworks.About) -> list[str]:
+    """Return the variants that a release names itself."""
+    named = row[about.variants]
+    return list(filter(None, [named] if isinstance(named, str | None) else named))
+
+
+def _variant_of_extras(about: frameworks.About, extras: str | None, spec: str, want: str, rules: Rules) -> str | None:
+    """Return the variant that an extra names. One that does not exist is BadInput."""
+    if not extras:
+        return None
+    name = about.name
+    extra = extras.strip().lower().replace("_", "-")
+    for row in rules["frameworks"]["extras"]:
+        if row["framework"] == name and extra == row["extra"].replace("_", "-"):
+            raise BadInput(
+                f"{want!r}: the extra [{extras}] does not exist any more, it is {row['instead']} now",
+                [each + spec for each in row["instead"].split(" or ")],
+            )
+    if extra not in about.extras:
+        known = ", ".join(f"[{each}]" for each in about.extras) or "none"
+        instead = [f"{name}[{each}]{spec}" for each in about.extras] or [name + spec]
+        raise BadInput(f"{want!r}: the extra [{extras}] is not served, {name} takes {known}", instead)
+    return extra
+
+
+def _framework(about: frameworks.About, variant: str | None, spec: str, want: str, rules: Rules) -> FrameworkWish:
+    """Read "", "=2.8", "==2.3.0+cu121", ">=2.7,<2.10"; a release or variant that never existed is BadInput."""
+    name = about.name
+    if not spec or spec in ("=auto", "==auto"):
+        return FrameworkWish(name, "", variant, want)
+    exact = _PLAIN.match(spec)
+    if not exact:
+        return FrameworkWish(name, _specifier(name, spec, want), variant, want)
+    if exact["variant"] and not about.local:
+        raise BadInput(f"{want!r}: releases of {name} have no variant such as +cu121", [f"{name}={exact['version']}"])
+    version, variant = exact["version"], exact["variant"] or variant
+    specifier = f"=={version}" if len(numeric_version.key(version)) > 2 else f"=={version}.*"
+    releases = _releases(about, version, specifier, want, rules)
+    if variant and variant != frameworks.CPU and not about.one_build:
+        _variant_exists(about, variant, releases, want, rules)
+    return FrameworkWish(name, specifier, variant, want)
+
+
+def _releases(about: frameworks.About, version: str, specifier: str, want: str, rules: Rules) -> list[Row]:
+    """Return the rows of the releases that an exact wish means."""
+    every = [row for row in _every_release(about, rules) if specifiers.is_version(row["version"])]
+    found = [row for row in every if specifiers.matches(row["version"], specifier)]
+    good = [row for row in found if _offered(row)]
+    if good:
+        return good
+    title = about.package
+    usable = list(dict.fromkeys(row["version"] for row in every if _offered(row)))
+    if any(row.get("yanked") for row in found):
+        reason = f"{title} {version} was withdrawn"
+    elif found:
+        reason = f"{title} {version} has no wheels on the package index, only a stub that fails to install"
+    else:
+        reason = f"the rules of {rules['generated']} know no {title} {version}"
+    near = difflib.get_close_matches(version, usable, n=3, cutoff=0.4) if not found else around(version, usable)
+    raise BadInput(f"{want!r}: {reason}", [f"{about.name}={each}" for each in near or usable[-3:]])
+
+
+def _offered(row: Row) -> bool:
+    """Say whether a release can be installed: not withdrawn, and real wheels."""
+    return not row.get("yanked") and bool(row.get("real", True))
+
+
+def _specifier(name: str, spec: str, want: str) -> str:
+    text = re.sub(r"^=(?!=)", "==", spec).replace(" ", "")
+    if not specifiers.is_range(text):
+        raise BadInput(f"{want!r}: {spec!r} is no version range", [f"{name}>=2.7", f"{name}=2.8"])
+    return text
+
+
+def _variant_exists(about: frameworks.About, variant: str, releases: Sequence[Row], want: str, rules: Rules) -> None:
+    newest, title = max((row["version"] for row in releases), key=numeric_version.key), about.package
+    if about.variants:
+        names = list(dict.fromkeys(each for row in releases for each in _variants(row, about)))
+        reason = f"{title} {newest} has no variant {variant}"
+    else:
+        table = rules[about.releases[0]]
+        minors = {".".join(row["version"].split(".")[:2]) for row in releases}
+        names = list(dict.fromkeys(row["variant"] for row in table["variants"] if row["release"] in minors))
+        index = table["index"][0]
+        never = variant in index["never"] or variant not in index["existed"]
+        why = f"never existed for any release of {title}" if never else f"has no wheel of {title} {newest}"
+        reason = f"the variant {variant} {why}"
+    if variant not in names:
+        raise BadInput(f"{want!r}: {reason}", [about.asked(newest, each) for each in names])
+
+
+def _framework_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    for want in as_list(variables.get("frameworks_wanted"), "frameworks_wanted"):
+        _framework_variable(values, str(want), rules)
+    if variables.get("frameworks_python") not in AUTO:
+        _read_python(
+            values, f"={variables['frameworks_python']}", f"frameworks_python: {variables['frameworks_python']}", rules
+        )
+    if variables.get("frameworks_path"):
+        values["frameworks_path"] = str(variables["frameworks_path"]).rstrip("/")
+
+
+WORDS = (
+    nvidia_driver.WORDS,
+    mig.WORDS,
+    gpu_settings.WORDS,
+    cuda.WORDS,
+    container_toolkit.WORDS,
+    Words(
+        "frameworks",
+        frameworks.DEFAULT,
+        brings=("frameworks",),
+        by_default=True,
+        readers={"python": _read_python},
+        variables=("frameworks_wanted", "frameworks_path", "frameworks_python"),
+        of_host=("frameworks_path",),
+        read=_framework_variables,
+    ),
+)
+_READERS = {name: reader for words in WORDS for name, reader in words.readers.items()}
+_ALIASES = {alias: name for words in WORDS for alias, name in words.aliases.items()}
+_NAMES = (*(name for name in _READERS if name != "python"), *frameworks.ABOUT, "python")
+#: What is wished where nothing is wished by name.
+DEFAULT_WANTS = [words.want for words in WORDS if words.by_default and words.want]
+
+
+# Ansible's variables ------------------------------------------------------------------------------------
+
+VARIABLES = (
+    *(variable for words in WORDS for variable in words.variables),
+    "gpuwright_want",
+    "gpuwright_gpus_expected",
+    "gpuwright_provision_for",
+    "gpuwright_gpus_ignore",
+    "gpuwright_gpus_pcie_lanes",
+    "gpuwright_mirrors",
+    "gpuwright_repository_keys",
+)
+
+
+def _known_variables(asked: Mapping[str, object]) -> None:
+    """A wish file speaks of nothing else: a misspelt name there would be silence where an answer is expected."""
+    for name in asked:
+        if name not in VARIABLES:
+            near = difflib.get_close_matches(str(name), VARIABLES, n=3, cutoff=0.4) or list(VARIABLES)
+            raise BadInput(f"the wish file names {name!r}, which is no variable of a wish", near)
+
+
+def _values(variables: Variables, rules: Rules) -> Values:
+    values: Values = {}
+    for words in WORDS:
+        words.read(values, variables, rules)
+    _host_variables(values, variables, rules)
+    return values
+
+
+def _framework_variable(values: Values, want: str, rules: Rules) -> None:
+    written = re.split(r"[\[=<>!~]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
+    if _ALIASES.get(written, written) in _READERS:
+        raise BadInput(f"frameworks_wanted: {want!r} is no framework", list(frameworks.ABOUT))
+    _add_want(values, want, rules)
+
+
+def _expected_cards(expected: object, rules: Rules) -> Values:
+    """Read which cards have to be there: their number, or their names."""
+    if isinstance(expected, str) and expected.strip().isdecimal():
+        expected = int(expected)  # `-e name=2` and an INI inventory know only texts
+    if isinstance(expected, int) and not isinstance(expected, bool) and expected >= 0:
+        return {"gpus_expected": expected}
+    if expected in AUTO:
+        return {}
+    names = [] if expected is True else [str(item) for item in as_list(expected, "gpuwright_gpus_expected")]
+    strange = next((name for name in names if not gpus.is_known(name, rules)), expected if not names else None)
+    if strange is not None:
+        text = f"gpuwright_gpus_expected has to be a number of cards or their names, found {strange!r}"
+        raise BadInput(text, gpus.suggest(str(strange), rules))
+    return {"gpus_expected": tuple(names)}
+
+
+def _host_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    ignored, yet_to_come = (_texts(variables, f"gpuwright_{key}") for key in ("gpus_ignore", "provision_for"))
+    if ignored:
+        values["gpus_ignore"] = ignored
+    if yet_to_come:
+        values["provision_for"] = yet_to_come
+    values |= _expected_cards(variables.get("gpuwright_gpus_expected"), rules)
+    values["gpus_pcie_lanes"] = _lanes(variables.get("gpuwright_gpus_pcie_lanes"))
+    mirrors, keys = (_of_upstreams(variables, f"gpuwright_{key}", rules) for key in ("mirrors", "repository_keys"))
+    if mirrors:
+        values["mirrors"] = {name: bare(url, f"gpuwright_mirrors: {name}") for name, url in mirrors.items()}
+    if keys:
+        values["repository_keys"] = keys
+
+
+def _texts(variables: Variables, name: str) -> tuple[str, ...]:
+    items = variables.get(name)
+    return tuple(str(item) for item in as_list(items, name)) if items else ()
+
+
+def _of_upstreams(variables: Variables, name: str, rules: Rules) -> dict[str, str]:
+    """Return what a variable says of each upstream. Raises BadInput where it is no mapping, or names one that does not exist."""
+    mapping = variables.get(name) or {}
+    if not isinstance(mapping, Mapping):
+        raise BadInput(f"{name} has to be a mapping of upstream name to value, found {type(mapping).__name__}")
+    return {str(upstream): _of_upstream(name, upstream, value, rules) for upstream, value in mapping.items()}
+
+
+def _of_upstream(variable: str, name: object, value: object, rules: Rules) -> str:
+    """Return what a variable says of one upstream: of those that the rules name, and of the index that pip takes by itself."""
+    known = [*(str(row["name"]) for row in rules["upstreams"]["rows"]), "pypi"]
+    if name not in known:
+        near = [f"did you mean {each}?" for each in difflib.get_close_matches(str(name), known, 1)]
+        raise BadInput(f"{variable}: there is no upstream {name!r}, expected one of {', '.join(known)}", near)
+    if isinstance(value, (Mapping, list, tuple)) or value is None:
+        raise BadInput(f"{variable} of {name} has to be a text")
+    return str(value).rstrip("/")
+
+
+def _lanes(value: object) -> dict[str, int]:
+    """Return the PCIe lanes that are right for each card's slot; a number alone speaks for all cards."""
+    if value in (None, "", "auto"):
+        return {}
+    lanes = value if isinstance(value, Mapping) else {"all": value}
+    for card, count in lanes.items():
+        if str(count) not in _LANES:
+            example = "gpuwright_gpus_pcie_lanes: {'0000:65:00.0': 4, all: 16}"
+            raise BadInput(
+                f"gpuwright_gpus_pcie_lanes of {card}: expected {', '.join(_LANES)} lanes, found {count!r}", [example]
+            )
+    return {str(card): int(str(count)) for card, count in lanes.items()}

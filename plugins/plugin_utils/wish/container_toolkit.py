@@ -1,0 +1,57 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The wish for the NVIDIA Container Toolkit."""
+
+from __future__ import annotations
+
+from typing import TypedDict, cast
+
+from ..model.errors import BadInput
+from ..model.wish import Values
+from ..rules import Rules
+from .reading import AUTO, VERSION, Variables, Words, equals, is_yes
+
+
+class Fields(TypedDict, total=False):
+    """The toolkit's fields of a wish, beside those of model/wish.py."""
+
+    container_toolkit: bool
+    container_toolkit_version: str | None
+
+
+def _read_toolkit(values: Values, spec: str, want: str, rules: Rules) -> None:
+    _put(values, {"container_toolkit": True})
+    version = equals(spec, want)
+    if version and version != "auto":
+        _put(values, {"container_toolkit_version": _toolkit_version(version, want, rules)})
+
+
+def _put(values: Values, read: Fields) -> None:
+    values.update(cast("Values", read))
+
+
+def _toolkit_version(version: str, want: str, rules: Rules) -> str:
+    if not VERSION.match(version):
+        newest = rules["container_toolkit"]["rows"][-2]["version"]
+        raise BadInput(f"{want!r}: expected a version such as {newest}", [f"container-toolkit={newest}"])
+    return version
+
+
+def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    wanted, version = variables.get("container_toolkit_wanted"), variables.get("container_toolkit_version")
+    if is_yes(wanted):
+        _put(values, {"container_toolkit": True})
+    if version not in AUTO:
+        _read_toolkit(values, f"={version}", f"container_toolkit_version: {version}", rules)
+
+
+WORDS = Words(
+    "container_toolkit",
+    "container-toolkit",
+    brings=("container_toolkit",),
+    by_default=True,
+    readers={"container-toolkit": _read_toolkit},
+    aliases={"nvidia-container-toolkit": "container-toolkit"},
+    variables=("container_toolkit_wanted", "container_toolkit_version"),
+    read=_read_variables,
+)

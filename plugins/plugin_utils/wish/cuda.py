@@ -1,0 +1,132 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The wish for CUDA toolkits, their libraries, and forward compatibility."""
+
+from __future__ import annotations
+
+import difflib
+from typing import cast
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+
+from ..model.errors import BadInput
+from ..model.wish import Values
+from ..rules import Rules
+from . import specifiers
+from .reading import AUTO, VERSION, Reader, Variables, Words, around, as_list, equals, is_no, is_yes
+
+
+def _read_cuda(values: Values, spec: str, want: str, rules: Rules) -> None:
+    values["cuda"] = True
+    version = equals(spec, want)
+    if version and version != "auto":
+        values["cuda_versions"] = (*values.get("cuda_versions", ()), _cuda_version(version, want, rules))
+
+
+def _cuda_version(version: str, want: str, rules: Rules) -> str:
+    """Return a CUDA version that exists: 12, 12.8 or 12.8.1."""
+    never = next((row for row in rules["cuda"]["never"] if numeric_version.belongs(version, row["cuda"])), None)
+    if never:
+        raise BadInput(
+            f"{want!r}: CUDA {never['cuda']} was never released", [f"cuda={each}" for each in never["instead"]]
+        )
+    releases = [row["release"] for row in rules["cuda"]["rows"]]
+    if not VERSION.match(version) or not any(numeric_version.belongs(each, version) for each in releases):
+        minors = list(dict.fromkeys(row["cuda"] for row in rules["cuda"]["rows"]))
+        near = difflib.get_close_matches(version, minors, n=3, cutoff=0.3) or minors[-3:]
+        raise BadInput(
+            f"{want!r}: the rules of {rules['generated']} know no CUDA {version}", [f"cuda={each}" for each in near]
+        )
+    return version
+
+
+def _read_cudnn(values: Values, spec: str, want: str, rules: Rules) -> None:
+    values["cudnn"] = True
+    version = equals(spec, want)
+    if version and version != "auto":
+        values["cudnn_version"] = _cudnn_version(version, want, rules)
+
+
+def _cudnn_version(version: str, want: str, rules: Rules) -> str:
+    """Return the full number of a cuDNN version: 9.10.2 gives 9.10.2.21. A withdrawn one is refused."""
+    published = rules["cudnn"]["versions"]
+    found = [row for row in published if VERSION.match(version) and numeric_version.belongs(row["version"], version)]
+    good = [row["version"] for row in found if not row.get("yanked") and ".post" not in row["version"]]
+    if good:
+        return max(good, key=numeric_version.key)
+    reason = "was withdrawn" if found else "was never published"
+    usable = [row["version"] for row in published if not row.get("yanked") and ".post" not in row["version"]]
+    raise BadInput(f"{want!r}: cuDNN {version} {reason}", [f"cudnn={each}" for each in around(version, usable)])
+
+
+def _library(name: str) -> Reader:
+    """Make the reader of a library that is wished by name, or in one version: nccl, nccl=2.27.7."""
+
+    def read(values: Values, spec: str, want: str, rules: Rules) -> None:
+        values.update(cast("Values", {name: True}))
+        version = equals(spec, want)
+        if version and version != "auto":
+            values.update(cast("Values", {f"{name}_version": _library_version(name, version, want, rules)}))
+
+    return read
+
+
+def _library_version(name: str, version: str, want: str, rules: Rules) -> str:
+    """Return the full number of a version that was published: 10.13 gives the newest 10.13."""
+    every = [row["version"] for row in rules["libraries"][name]]
+    plain = [each for each in every if specifiers.is_version(each)]
+    found = [each for each in plain if VERSION.match(version) and numeric_version.belongs(each, version)]
+    if found:
+        return max(found, key=numeric_version.key)
+    near = around(version, plain) or plain[-3:]
+    raise BadInput(
+        f"{want!r}: the rules of {rules['generated']} know no {name} {version}", [f"{name}={each}" for each in near]
+    )
+
+
+def _read_cuda_compat(values: Values, spec: str, want: str, rules: Rules) -> None:
+    del rules
+    if equals(spec, want) not in (None, "auto"):
+        text = f"{want!r}: the package follows the CUDA version, it is asked for as cuda-compat=auto"
+        raise BadInput(text, ["cuda-compat=auto"])
+    values["cuda_compat"] = True
+
+
+def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    versions = variables.get("cuda_versions")
+    for version in [] if versions in AUTO else as_list(versions, "cuda_versions"):
+        _read_cuda(values, f"={version}", f"cuda_versions: {version}", rules)
+    for name in ("cudnn", "nccl", "tensorrt"):
+        _library_variable(values, name, variables.get(f"cuda_{name}"), rules)
+    compat = variables.get("cuda_compat")
+    # "auto" means here what it means on the command line: where it is useful.
+    if is_yes(compat) or str(compat).lower() == "auto":
+        values["cuda_compat"] = True
+
+
+def _library_variable(values: Values, name: str, value: object, rules: Rules) -> None:
+    """Read a library of the toolkit: true, a version, or nothing."""
+    if is_yes(value):
+        values.update(cast("Values", {name: True}))
+    elif not is_no(value):
+        _READERS[name](values, f"={value}", f"cuda_{name}: {value}", rules)
+
+
+_READERS: dict[str, Reader] = {
+    "cuda": _read_cuda,
+    "cudnn": _read_cudnn,
+    "nccl": _library("nccl"),
+    "tensorrt": _library("tensorrt"),
+    "cuda-compat": _read_cuda_compat,
+}
+
+WORDS = Words(
+    "cuda",
+    "cuda",
+    brings=("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat"),
+    by_default=True,
+    readers=_READERS,
+    aliases={"cuda-toolkit": "cuda", "libnccl2": "nccl"},
+    variables=("cuda_versions", "cuda_cudnn", "cuda_nccl", "cuda_tensorrt", "cuda_compat"),
+    read=_read_variables,
+)

@@ -1,0 +1,20 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The wish for a MIG layout."""
+
+from __future__ import annotations
+
+from ..model.wish import Values
+from ..rules import Rules
+from . import datacentre
+from .reading import Variables, Words
+
+
+def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    del rules
+    layout = datacentre.mig_layout(variables.get("mig_layout"))
+    if layout:
+        values["mig_layout"] = layout
+
+
+WORDS = Words("mig", variables=("mig_layout",), of_host=("mig_layout",), read=_read_variables)

@@ -1,0 +1,108 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The wish for a driver."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+
+from ..model.errors import BadInput
+from ..model.wish import Values
+from ..rules import Rules
+from . import datacentre
+from .reading import AUTO, VERSION, Reader, Variables, Words, bare, choice, equals
+
+_CHOICES = {
+    "modules": ("open", "proprietary"),
+    "source": ("nvidia", "distro", "runfile", "preinstalled"),
+    "set": ("desktop", "compute"),
+}
+
+
+def _read_driver(values: Values, spec: str, want: str, rules: Rules) -> None:
+    values["driver"] = True
+    _set_driver(values, equals(spec, want), want, rules)
+
+
+def _set_driver(values: Values, version: str | None, want: str, rules: Rules) -> None:
+    if version is None or version == "auto":
+        return
+    if not VERSION.match(version):
+        raise BadInput(f"{want!r}: a driver is a branch (580) or a version (580.95.05)", ["driver=580"])
+    branch = numeric_version.major(version)
+    known = [row["branch"] for row in rules["driver_branches"]["rows"]]
+    if branch not in known:
+        near = sorted(known, key=lambda each: abs(int(each) - int(branch)))[:3]
+        raise BadInput(
+            f"{want!r}: the rules of {rules['generated']} know no driver branch {branch}",
+            [f"driver={each}" for each in near],
+        )
+    values["driver_branch"] = branch
+    if version != branch:
+        values["driver_version"] = version
+
+
+def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    for name in ("source", "modules", "set"):
+        value = variables.get(f"nvidia_driver_{name}")
+        if value not in AUTO:
+            _choice(name)(values, f"={value}", f"nvidia_driver_{name}={value}", rules)
+    _runfile_variables(values, variables)
+    branch, version = variables.get("nvidia_driver_branch"), variables.get("nvidia_driver_version")
+    for name, value in (("branch", branch), ("version", version)):
+        if value not in AUTO:
+            values["driver"] = True
+            _set_driver(values, str(value), f"nvidia_driver_{name}={value}", rules)
+    if (
+        branch not in AUTO
+        and version not in AUTO
+        and numeric_version.major(str(version)) != numeric_version.major(str(branch))
+    ):
+        instead = f"nvidia_driver_branch={numeric_version.major(str(version))}"
+        raise BadInput(f"nvidia_driver_version {version} is not of nvidia_driver_branch {branch}", [instead])
+    values |= datacentre.of_driver(variables)
+
+
+def _runfile_variables(values: Values, variables: Variables) -> None:
+    """Read where the driver's file is and what it has to be; both only matter with the source runfile."""
+    if variables.get("nvidia_driver_runfile") not in AUTO:
+        values["driver_runfile"] = bare(str(variables["nvidia_driver_runfile"]), "nvidia_driver_runfile")
+    given = variables.get("nvidia_driver_runfile_sha256")
+    if given in AUTO:
+        return
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", str(given)):
+        raise BadInput(f"nvidia_driver_runfile_sha256: expected 64 hexadecimal digits, found {str(given)!r}")
+    values["driver_runfile_sha256"] = str(given).lower()
+
+
+def _choice(name: str) -> Reader:
+    return choice(f"driver_{name}", _CHOICES[name], "driver")
+
+
+WORDS = Words(
+    "nvidia_driver",
+    "driver",
+    brings=("driver",),
+    readers={"driver": _read_driver, **{f"driver-{name}": _choice(name) for name in _CHOICES}},
+    aliases={"nvidia-driver": "driver"},
+    variables=(
+        "nvidia_driver_source",
+        "nvidia_driver_branch",
+        "nvidia_driver_version",
+        "nvidia_driver_modules",
+        "nvidia_driver_set",
+        "nvidia_driver_imex",
+        "nvidia_driver_peermem",
+        "nvidia_driver_runfile",
+        "nvidia_driver_runfile_sha256",
+    ),
+    of_host=(
+        "nvidia_driver_imex",
+        "nvidia_driver_peermem",
+        "nvidia_driver_runfile",
+        "nvidia_driver_runfile_sha256",
+    ),
+    read=_read_variables,
+)

@@ -1,0 +1,117 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""How a component's part of a wish is read: its names for --want, its variables, and what several of them are read by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, redact
+
+from ..model.errors import BadInput
+from ..model.wish import Values
+from ..rules import Rules
+
+#: The variables that a wish is read from.
+Variables = Mapping[str, object]
+#: values, what stands behind the name, the want as it was written, rules. Raises BadInput.
+Reader = Callable[[Values, str, str, Rules], None]
+
+# Nine digits are more than any version has, and few enough to be made a number of.
+VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
+AUTO: tuple[object, ...] = (None, "", "auto", [], (), False)
+_YES = ("true", "yes")
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a component is asked for by.
+
+    component: its id. want: what a role that is used alone wishes, where none of the fields ``brings`` of the wish is set.
+    by_default: whether that is wished where nothing is wished by name.
+    readers: by name for --want. aliases: other names for these. variables: those that say what is wished of it, and ``read`` reads them
+    into the fields of a wish. of_host: those of them that speak of the host and of no version, so that a lock leaves them to it.
+    """
+
+    component: str
+    want: str | None = None
+    brings: Sequence[str] = ()
+    by_default: bool = False
+    readers: Mapping[str, Reader] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    variables: Sequence[str] = ()
+    of_host: Sequence[str] = ()
+    read: Callable[[Values, Variables, Rules], None] = lambda _values, _variables, _rules: None
+
+
+def is_yes(value: object) -> bool:
+    """Say whether a variable is true, as people write it."""
+    return value is True or str(value).lower() in _YES
+
+
+def is_no(value: object) -> bool:
+    """Say whether a variable leaves something to the resolver, or is false."""
+    return value in AUTO or str(value).lower() in ("false", "no")
+
+
+def equals(spec: str, want: str) -> str | None:
+    """Return VERSION of "=VERSION" or "==VERSION", None for nothing; a range is not taken here."""
+    if not spec:
+        return None
+    if not spec.startswith("="):
+        name = want.split(spec, maxsplit=1)[0].strip()
+        raise BadInput(
+            f"{want!r}: only one version is taken here, written NAME=VERSION", [f"{name}={spec.lstrip('<>=!~ ')}"]
+        )
+    return spec.lstrip("= ") or None
+
+
+def choice(key: str, choices: Sequence[str], component: str) -> Reader:
+    """Make the reader of one of several words. ``key``: the field of the wish; ``component``: the field that it asks for besides."""
+
+    def read(values: Values, spec: str, want: str, rules: Rules) -> None:
+        del rules
+        value = equals(spec, want)
+        if value == "auto":
+            return
+        if value not in choices:
+            name = want.split("=", 1)[0].strip()
+            raise BadInput(f"{want!r}: expected one of {', '.join(choices)}", [f"{name}={each}" for each in choices])
+        values.update(cast("Values", {key: value, component: True}))
+
+    return read
+
+
+def around(version: str, others: Sequence[str]) -> list[str]:
+    """Return the versions next to one that does not exist: up to two below and one above."""
+    wanted = numeric_version.key(version)
+    ordered = sorted(others, key=numeric_version.key)
+    below = [each for each in ordered if numeric_version.key(each) < wanted]
+    above = [each for each in ordered if numeric_version.key(each) > wanted]
+    return [*below[-2:], *above[:1]]
+
+
+def bare(url: str, name: str) -> str:
+    """Return an address without its credentials: what is resolved is recorded. See credentials.py."""
+    try:
+        redact.credentials(url)
+    except redact.CredentialsError as error:
+        raise BadInput(f"{name}: {error}") from None
+    return redact.without_credentials(url)
+
+
+def as_list(value: object, name: str) -> list[Any]:
+    """Return a list; a single text is a list of one, written with commas a list of several."""
+    if value in AUTO:
+        return []
+    if isinstance(value, str):
+        # Not every comma parts two wishes: "pytorch>=2.7,<2.10" is one.
+        return [part.strip() for part in re.split(r",\s*(?=[A-Za-z])", value) if part.strip()]
+    if isinstance(value, (int, float)):
+        return [value]
+    if isinstance(value, Sequence):
+        return list(value)
+    raise BadInput(f"{name} has to be a list, found {type(value).__name__}")

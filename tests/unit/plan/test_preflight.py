@@ -1,0 +1,239 @@
+"""What is refused right before the first change, from a plan and a node that may have changed since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import preflight, work
+
+from . import nodes
+
+MIB = 1024**2
+GIVEN = {"reserve": 512, "boot": 128, "framework": 6144}
+PLAN: Any = {
+    "host": "node",
+    "error": None,
+    "refusals": [],
+    "conflicts": [],
+    "components": ["nvidia_driver", "frameworks"],
+    "changes": [],
+    "stack": {"frameworks": [{"name": "pytorch", "path": "/opt/gpuwright/pytorch"}]},
+    "packages": {},
+    "provision_only": False,
+    "cards_missing": False,
+    "cpu_only": False,
+    "download_bytes": 0,
+    "disk_bytes": 0,
+    "remove": None,
+    "manages": {"frameworks": {"environments": ["/opt/gpuwright/pytorch"]}},
+    "given": GIVEN,
+}
+
+
+def change(component: str, action: str = "install", **more: Any) -> dict[str, Any]:
+    return {"component": component, "action": action, "from": None, "reason": "it is not there", **more}
+
+
+def facts(*, free_mib: int | None = 100_000, boot_mib: int | None = None, **changes: Any) -> Any:
+    """A node with that much room, which tells more where it is asked."""
+
+    def disk(mount: str, free: int | None) -> dict[str, Any]:
+        return {"mount": mount, "free_bytes": None if free is None else free * MIB, "read_only": False}
+
+    disks = [disk("/", free_mib), *([disk("/boot", boot_mib)] if boot_mib is not None else [])]
+    return nodes.bare(disks=disks, **changes)
+
+
+def look(found: Any, variables: Any = None, **changes: Any) -> None:
+    named = [row["component"] for row in changes.get("changes", ())]
+    plan: Any = {**PLAN, "components": [*PLAN["components"], *named], **changes}
+    work.of_step("preflight", "look", plan, found, variables or {})
+
+
+def refused(found: Any, variables: Any = None, **changes: Any) -> str:
+    with pytest.raises(StepRefused) as stopped:
+        look(found, variables, **changes)
+    return str(stopped.value)
+
+
+def test_a_node_that_is_as_the_plan_saw_it_is_not_refused() -> None:
+    look(facts(), changes=[change("nvidia_driver"), change("frameworks")])
+
+
+def test_a_wish_that_could_not_be_read_is_told_as_it_is() -> None:
+    assert refused(facts(), error="no such card") == "no such card"
+
+
+def test_every_refusal_and_conflict_of_the_plan_is_told_with_its_remedy() -> None:
+    rows = [{"rule": "no-space", "text": "/ is full", "remedy": "make room"}]
+    conflicts = [{"rule": "driver.branch", "text": "no branch fits", "remedy": None}]
+    said = refused(facts(), refusals=rows, conflicts=conflicts)
+    assert said == (
+        "Expected a plan without refusals, found 2: [no-space] / is full What to do: make room. "
+        "[driver.branch] no branch fits What to do: change the wish."
+    )
+
+
+def _of_file(**file: str) -> Any:
+    return {"driver": {"runfile": {"name": "x.run", **file}}}
+
+
+def test_a_file_that_is_run_again_needs_a_checksum() -> None:
+    rows = [change("nvidia_driver", "repair", reason="its module is gone")]
+    said = refused(facts(), stack=_of_file(), changes=rows)
+    assert "(its module is gone)" in said
+    assert "nvidia_driver_runfile_sha256" in said
+    look(facts(), stack=_of_file(), changes=[change("nvidia_driver", "configure")])
+    look(facts(), stack=_of_file(sha256="a" * 64), changes=rows)
+
+
+def test_an_ordinary_user_is_refused() -> None:
+    assert "Expected to work as root on node, found an ordinary user." in refused(facts(privileged=False))
+
+
+@pytest.mark.parametrize(("manager", "told"), [(None, "Found none on"), ("zypper", "Found zypper on")])
+def test_a_package_manager_that_the_roles_do_not_know_is_refused(manager: str | None, told: str) -> None:
+    found = facts()
+    found["packages"]["manager"] = manager
+    assert told in refused(found)
+
+
+def test_services_need_systemd_unless_the_machine_is_only_provisioned() -> None:
+    found = facts()
+    found["environment"]["systemd"] = False
+    assert "the plan has nvidia_driver and mig." in refused(found, components=["nvidia_driver", "mig", "cuda"])
+    look(found, components=["cuda", "frameworks"])
+    look(found, components=["nvidia_driver"], provision_only=True)
+
+
+# --- room -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_downloaded_and_installed_has_to_fit_with_a_reserve() -> None:
+    sizes = {"download_bytes": 100 * MIB, "disk_bytes": 400 * MIB}
+    look(facts(free_mib=1140), components=["nvidia_driver"], **sizes)
+    said = refused(facts(free_mib=1139), components=["nvidia_driver"], **sizes)
+    assert "Expected 1140 MiB free on / for downloaded packages and installed packages and the initramfs" in said
+    assert "What to do: free space there" in said
+
+
+def test_an_initramfs_needs_room_only_where_one_is_written() -> None:
+    assert "on /boot for the initramfs, found 127 MiB" in refused(facts(boot_mib=127), components=["nouveau_blacklist"])
+    look(facts(boot_mib=127), components=["cuda"])
+
+
+@pytest.mark.parametrize(("cpu_only", "size"), [(False, 2 * 6144), (True, 2 * 1024)])
+def test_an_environment_that_is_made_or_moved_needs_room(cpu_only: bool, size: int) -> None:
+    rows = [change("frameworks"), change("frameworks", "upgrade"), change("frameworks", "configure")]
+    context = Context(facts=facts(), stack=PLAN["stack"])
+    plan: Any = {**PLAN, "changes": rows, "cpu_only": cpu_only}
+    needed = preflight.needs(context, plan)[2]
+    assert needed == {
+        "what": "environments of frameworks",
+        "path": "/opt/gpuwright",
+        "bytes": size * MIB,
+        "files": 80_000,
+    }
+
+
+def test_environments_lie_where_the_stack_has_them_and_packages_where_their_manager_does() -> None:
+    found = facts()
+    found["packages"]["manager"] = "dnf"
+    stack: Any = {"frameworks": [{"path": "/data/envs/jax"}]}
+    context = Context(facts=found, stack=stack)
+    assert [need["path"] for need in preflight.needs(context, PLAN)] == [
+        "/var/cache/dnf",
+        "/usr",
+        "/data/envs",
+        "/boot",
+    ]
+
+
+def test_the_roles_variables_say_how_much_stays_free() -> None:
+    given = {**GIVEN, "reserve": "99999999"}
+    assert "Expected 99999999 MiB free" not in refused(facts(), given=given)
+    assert "MiB free on /" in refused(facts(), given=given)
+
+
+# --- cards ------------------------------------------------------------------------------------------------------------
+
+
+def seen(*kinds: str) -> Any:
+    processes = [{"pid": number, "name": f"process-{kind}", "type": kind} for number, kind in enumerate(kinds)]
+    cards = [{"processes": processes}, {"processes": []}, {"processes": None}, {}]
+    return facts(smi={"data": {"gpus": cards}})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "busy"),
+    [
+        (("G",), []),
+        (("C+G",), []),
+        (("G", "C+G"), []),
+        (("C",), ["process-C"]),
+        (("M+C",), ["process-M+C"]),
+        (("G", "C", "C+G"), ["process-C"]),
+    ],
+)
+def test_the_desktops_own_processes_do_not_make_a_card_busy(kinds: tuple[str, ...], busy: list[str]) -> None:
+    rows = [change("nvidia_driver", "upgrade")]
+    if not busy:
+        look(seen(*kinds), changes=rows)
+        return
+    said = refused(seen(*kinds), changes=rows)
+    assert f"because the driver changes. Found {len(busy)} computing: {busy[0]} (pid " in said
+    assert "nvidia_driver_allow_busy" in said
+
+
+def test_a_driver_is_taken_from_running_work_only_where_that_is_allowed_or_nothing_is_taken() -> None:
+    allowed = {"nvidia_driver": {"nvidia_driver_allow_busy": True}}
+    look(seen("C"), allowed, changes=[change("nvidia_driver", "upgrade")])
+    for rows in ([change("nvidia_driver", "adopt")], [change("nvidia_driver", "configure")], [change("cuda")]):
+        look(seen("C"), changes=rows)
+
+
+@pytest.mark.parametrize(("kind", "busy"), [("G", 0), ("C", 1), ("M+C", 1), ("C+G", 1)])
+def test_a_card_is_parted_anew_only_where_nothing_computes_beside_drawing_either(kind: str, busy: int) -> None:
+    rows = [change("mig", "configure", **{"from": "all-disabled"})]
+    if busy:
+        assert "because their MIG layout changes. Found 1 computing" in refused(seen(kind), changes=rows)
+    else:
+        look(seen(kind), changes=rows)
+    look(seen(kind), changes=[change("mig", "configure")])
+
+
+def test_a_card_that_nobody_asked_is_not_busy() -> None:
+    look(facts(smi=None), changes=[change("nvidia_driver"), change("mig", **{"from": "x"})])
+
+
+def test_five_of_many_processes_are_named() -> None:
+    said = refused(seen(*["C"] * 7), changes=[change("nvidia_driver")])
+    assert "Found 7 computing" in said
+    assert said.count("pid") == 5
+
+
+# --- what the role does before it looks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("components", "remove", "wait"),
+    [
+        (["cuda"], None, True),
+        (["mig", "frameworks", "reboot"], None, False),
+        (["remove"], {"environments": ["/opt/gpuwright/jax"]}, True),
+        (["repair"], None, True),
+    ],
+)
+def test_it_waits_for_the_package_manager_where_packages_come_or_go(
+    components: list[str], remove: Any, wait: bool
+) -> None:
+    plan: Any = {**PLAN, "components": components, "remove": remove}
+    found = preflight.begin(Context(facts=facts(), stack=PLAN["stack"]), plan)
+    assert found["wait"] is wait
+    of_stack = ["/opt/gpuwright/pytorch"] if "frameworks" in components else []
+    of_removal = ["/opt/gpuwright/jax"] if remove else []
+    assert found["paths"] == ["/var/lib/gpuwright", "/run/gpuwright", *of_stack, *of_removal]

@@ -1,0 +1,162 @@
+"""The types of what leaves a node are those of the schema that the gate holds it against."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import tomllib
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils import check, facts, index, seal
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import lock as lock_types
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.wish import Values
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, container_toolkit
+from tests.unit.plan import nodes
+from tools import build_types
+
+ROOT = Path(__file__).parents[3]
+DEFINITIONS = json.loads(gate.ANSWERS.read_text(encoding="utf-8"))["$defs"]
+
+
+def test_what_is_generated_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert build_types.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_file_that_is_out_of_date_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (build_types.SOURCE, build_types.MODULE, build_types.PAGE):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "plugins/module_utils").mkdir()
+    monkeypatch.setattr(build_types, "ROOT", tmp_path)
+    assert build_types.main(["--check"]) == 1
+    assert "facts.py is not up to date: run `make rules`" in capsys.readouterr().err
+    assert build_types.main([]) == 0
+    assert build_types.main(["--check"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "definition"),
+    [
+        (facts.Facts, "facts"),
+        (facts.Card, "card"),
+        (check.Check, "check"),
+        (seal.Seal, "seal"),
+        (seal.History, "history"),
+        (seal.DriverStack, "driver_stack"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_type_has_the_keys_of_its_definition(made: Any, definition: str) -> None:
+    schema = DEFINITIONS[definition]
+    assert set(made.__annotations__) == set(schema["properties"])
+    assert made.__required_keys__ == set(schema["required"])
+
+
+def test_the_type_of_the_index_leaves_out_what_every_answer_has() -> None:
+    there = set(DEFINITIONS["package_index"]["properties"])
+    assert set(index.PackageIndex.__annotations__) == there - build_types.ENVELOPE
+
+
+@pytest.mark.parametrize(
+    ("made", "shape"),
+    [
+        (lock_types.Lock, lock.SHAPE),
+        (lock_types.LockRules, lock.SHAPE["rules"]),
+        (lock_types.LockQuestion, lock.SHAPE["question"]),
+        (lock_types.LockStack, lock.SHAPE["stack"]),
+        (lock_types.LockDriver, lock.SHAPE["stack"]["driver?"]),
+        (lock_types.LockToolkit, lock.SHAPE["stack"]["cuda?"][0]),
+        (lock_types.LockFramework, lock.SHAPE["stack"]["frameworks?"][0]),
+        (lock_types.LockRepository, lock.SHAPE["stack"]["repositories"][0]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_type_of_a_lock_has_the_keys_of_its_shape(made: Any, shape: dict[str, Any]) -> None:
+    assert set(made.__annotations__) == {key.rstrip("?") for key in shape}
+
+
+def test_the_fields_of_a_wish_are_those_that_are_read() -> None:
+    read = [key for made in (Values, container_toolkit.Fields) for key in typing.get_type_hints(made)]
+    assert sorted(read) == sorted(field.name for field in dataclasses.fields(Wish))
+
+
+def test_the_types_of_a_report_have_the_keys_of_its_schema() -> None:
+    schema = json.loads((ROOT / "docs/report.schema.json").read_text(encoding="utf-8"))
+    assert set(report.Report.__annotations__) == set(schema["properties"])
+    host = schema["$defs"]["host"]
+    assert set(host["properties"]) <= set(report.Record.__annotations__)
+
+
+def test_annotations_can_be_evaluated() -> None:
+    for module in (check, seal, facts, index):
+        for name, made in vars(module).items():
+            if typing.is_typeddict(made):
+                assert typing.get_type_hints(made, vars(module)) or not made.__annotations__, name
+
+
+def test_what_the_planner_is_tested_with_has_no_key_that_a_node_does_not_answer() -> None:
+    assert set(nodes.bare()) <= set(facts.Facts.__annotations__)
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"type": "object", "properties": {}, "additionalProperties": False}, "a has no title"),
+        (
+            {"title": "A", "type": "object", "properties": {"b": {"type": "boolean"}}, "additionalProperties": False},
+            "a.b has no description",
+        ),
+        ({"enum": ["x"]}, "a has no title"),
+    ],
+)
+def test_a_schema_without_a_name_or_a_meaning_is_refused(schema: dict[str, Any], told: str) -> None:
+    with pytest.raises(build_types.SourceError, match=told):
+        build_types.Types({"$defs": {}}).of(schema, "a")
+
+
+def test_two_types_of_one_name_are_refused() -> None:
+    types = build_types.Types({"$defs": {}})
+    assert types.of({"title": "A", "enum": ["x", None]}, "a") == "A | None"
+    with pytest.raises(build_types.SourceError, match="b: there is another type A"):
+        types.of({"title": "A", "enum": ["y"]}, "b")
+
+
+MYPY = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+#: By module, or by all below one, that an Any may stand in it.
+EXCEPTED = [name for row in MYPY["overrides"] if row.get("disallow_any_explicit") is False for name in row["module"]]
+#: What is not shipped.
+UNSHIPPED = {"tests.*", "tools.*", "benchmarks.*", "noxfile"}
+
+
+def files_of(module: str) -> list[Path]:
+    """The files of an excepted module, or of all below one."""
+    base = module.removesuffix(".*").replace(".", "/")
+    place = ROOT / ("src" if module.startswith("gpuwright") else "collections") / base
+    if module.endswith(".*"):
+        return sorted(place.rglob("*.py"))
+    return [path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()]
+
+
+def test_a_module_has_no_any_of_its_own_but_where_a_reason_is_given() -> None:
+    assert MYPY["disallow_any_explicit"] is True
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    blocks = [block for block in text.split("[[tool.mypy.overrides]]") if "disallow_any_explicit = false" in block]
+    assert [block for block in blocks if not block.startswith("\n# ")] == []
+    assert len(EXCEPTED) == len(set(EXCEPTED))
+
+
+@pytest.mark.parametrize("module", sorted({*EXCEPTED} - UNSHIPPED))
+def test_an_exception_from_named_data_is_still_one(module: str) -> None:
+    files = files_of(module)
+    assert files
+    assert any(re.search(r"\bAny\b|Callable\[\.\.\.", path.read_text(encoding="utf-8")) for path in files)
