@@ -118,7 +118,7 @@ class Processes(threading.Thread):
                 shown -= self._theirs(before, command.read_bytes(), *self._ancestors(path.parent))
         except OSError:
             return
-        self.found |= {(f"{before!r}: {' '.join(words.split(' ')[:2])}", name) for name in shown}
+        self.found |= {(" ".join(words.split(" ")[:2]), name) for name in shown}
 
     @staticmethod
     def _ancestors(process: Path) -> Iterator[bytes]:
