@@ -270,6 +270,25 @@ def test_the_plays_include_the_work_of_a_role_without_planning_again() -> None:
         assert (ROOT / "roles" / name / "tasks" / f"{wanted}.yml").is_file()
 
 
+def test_an_asked_tag_reaches_the_tasks_of_a_file_that_is_included_at_run_time() -> None:
+    """Such tasks have the tags of blocks around the include, not of the include itself: it applies its own, or they have some."""
+    tagged = [(path, task) for path, task in all_tasks() if "tags" in task and _included(task)]
+    assert len(tagged) > 10
+    for path, task in tagged:
+        given = (_included(task).get("apply") or {}).get("tags")
+        if given is None:
+            rows = read(path.parent / _included(task)["file"])
+            assert all(set() < set(row.get("tags", [])) <= set(task["tags"]) for row in rows), (path, task["name"])
+        else:
+            assert set(given) >= set(task["tags"]), (path, task["name"])
+
+
+def _included(task: dict[str, Any]) -> dict[str, Any]:
+    """What a task includes at run time; nothing of one that includes nothing."""
+    value = task.get("ansible.builtin.include_tasks") or task.get("ansible.builtin.include_role") or {}
+    return {"file": value} if isinstance(value, str) else value
+
+
 def test_the_plays_that_plan_themselves_tell_the_roles_so() -> None:
     plays = [play for path in (ROOT / "playbooks").glob("*.yml") for play in read(path) if "tasks" in play]
     with_roles = [play for play in plays if "include_role" in json.dumps(play["tasks"])]
