@@ -17,6 +17,8 @@ from typing import NamedTuple, Sequence
 
 _MAX_LINKS = 40
 _ACL = "system.posix_acl_access"
+#: uv (0.13) leaves this file in each environment that it installs into, and everybody may write it. It is locked; nobody reads or runs it.
+_LOCK_FILE = ".lock"
 
 
 class Offence(NamedTuple):
@@ -67,12 +69,14 @@ def offence(path: str, owners: Sequence[int] = (0,), sticky: bool = False) -> Of
 
 
 def offence_below(path: str, owners: Sequence[int] = (0,)) -> Offence | None:
-    """As :func:`offence`, for all that lies below `path` too."""
+    """As :func:`offence`, for all that lies below `path` too, but for the lock file of an environment."""
     found = offence(path, owners)
     for folder, folders, files in os.walk(path):
         for name in folders + files:
             entry = os.path.join(folder, name)
             status = os.lstat(entry)
+            if entry == os.path.join(path, _LOCK_FILE) and _is_plain(status, owners):
+                continue
             found = found or _fault(entry, status, owners)
             if not found and (stat.S_ISLNK(status.st_mode) or _is_shared(status)):
                 found = offence(entry, owners)
@@ -98,6 +102,11 @@ def _fault(path: str, status: os.stat_result, owners: Sequence[int]) -> Offence 
     if status.st_mode & 0o002:
         return Offence(path, f"{path}, which everybody may write")
     return None if _has_no_others(path, status.st_gid, owners) else Offence(path, f"{path}, which a group may write")
+
+
+def _is_plain(status: os.stat_result, owners: Sequence[int]) -> bool:
+    """Whether it is a file of the owners that nobody can run, whoever may write it."""
+    return stat.S_ISREG(status.st_mode) and not status.st_mode & 0o111 and status.st_uid in owners
 
 
 def _is_shared(status: os.stat_result) -> bool:

@@ -130,6 +130,29 @@ def test_everything_below_counts_where_all_of_it_is_run(tmp_path: Path, to_mallo
     assert ownership.offence_below(str(tmp_path / "venv"), OURS) is not None
 
 
+@pytest.mark.parametrize(
+    ("place", "mode", "is_passed"),
+    [(".lock", 0o666, True), (".lock", 0o777, False), ("lib/.lock", 0o666, False), ("pyvenv.cfg", 0o666, False)],
+)
+def test_the_lock_file_that_uv_leaves_is_no_offence(tmp_path: Path, place: str, mode: int, is_passed: bool) -> None:
+    (tmp_path / "venv/lib").mkdir(parents=True)
+    (tmp_path / "venv" / place).touch()
+    (tmp_path / "venv" / place).chmod(mode)
+    assert (ownership.offence_below(str(tmp_path / "venv"), OURS) is None) is is_passed
+
+
+def test_a_lock_file_that_is_a_users_or_a_link_is_an_offence(tmp_path: Path, to_mallory: Give) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "one/.lock").touch()
+    to_mallory(tmp_path / "one/.lock")
+    (tmp_path / "elsewhere").touch()
+    (tmp_path / "elsewhere").chmod(0o666)
+    (tmp_path / "two/.lock").symlink_to("../elsewhere")
+    assert ownership.offence_below(str(tmp_path / "one"), OURS) is not None
+    assert ownership.offence_below(str(tmp_path / "two"), OURS) is not None
+
+
 def test_a_shared_directory_below_is_an_offence(tmp_path: Path) -> None:
     (tmp_path / "venv/drop").mkdir(parents=True)
     (tmp_path / "venv/drop").chmod(0o1777)
