@@ -269,6 +269,13 @@ def test_the_stand_in_says_not_found_where_there_is_nothing() -> None:
     assert "7/7" in table
 
 
+def test_the_stand_in_lists_the_profiles_where_the_mode_is_off_too() -> None:
+    cards = Cards("h200")
+    status, table = cards(["mig", "-lgip"])
+    assert status == 0
+    assert "MIG 7g.141gb" in table
+
+
 def test_the_project_reads_the_instances_that_the_stand_in_shows() -> None:
     from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi as reader
 

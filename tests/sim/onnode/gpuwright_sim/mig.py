@@ -83,11 +83,13 @@ def switch(gpus: list[Gpu], arguments: list[str]) -> str:
 
 def command(gpus: list[Gpu], arguments: list[str]) -> str:
     """`nvidia-smi mig …`."""
-    cards = [(index, gpu) for index, gpu in chosen(gpus, arguments) if state(gpu)["mode"]]
+    able = [(index, gpu) for index, gpu in chosen(gpus, arguments) if gpu["mig"]]
+    cards = [(index, gpu) for index, gpu in able if state(gpu)["mode"]]
+    # Where the mode is off the profiles are listed too, as free: seen on an H200 with 580.159.04.
+    if "-lgip" in arguments and able:
+        return _list_profiles(able)
     if not cards:
         raise MigError("No MIG-enabled devices found.\n", _NOT_FOUND)
-    if "-lgip" in arguments:
-        return _list_profiles(cards)
     if "-lgi" in arguments:
         return _list_instances(cards)
     if "-cgi" in arguments:
