@@ -22,38 +22,14 @@ action   one of :data:`ACTIONS`    remedy    one sentence: what a person does no
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, Optional, TypedDict, Union, cast
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple, TypedDict, Union, cast, get_args
 
-if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Action, Check, Severity, Status
 
-STATUSES = ("pass", "warn", "fail", "incomplete", "skip")
-SEVERITIES = ("info", "warning", "critical", "fatal")
-ACTIONS = (
-    "none",
-    "restart_app",
-    "reset_gpu",
-    "reboot",
-    "restart_service",
-    "install",
-    "configure",
-    "check_hardware",
-    "rma",
-    "contact_support",
-)
-KEYS = (
-    "id",
-    "status",
-    "severity",
-    "measured",
-    "expected",
-    "unit",
-    "gpu",
-    "reason",
-    "evidence",
-    "action",
-    "remedy",
-)
+STATUSES: Tuple[str, ...] = get_args(Status)
+SEVERITIES: Tuple[str, ...] = get_args(Severity)
+ACTIONS: Tuple[str, ...] = get_args(Action)
+KEYS = tuple(Check.__annotations__)
 OPTIONAL_KEYS = KEYS[3:]
 
 EVIDENCE_LIMIT = 600

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, mig_layout, paths
 
 from ..model import sections
 from ..model.plan import Plan, Removes, WholeCard
@@ -16,8 +16,10 @@ from ..model.stack import Mig, MigCard, Stack
 from ..model.work import File, Unit, Work
 from . import busy
 from .base import Component, Context, Finding, Manages, Step
+from .view import UP, View
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
 
 NAME = "mig"
@@ -183,6 +185,32 @@ def refuse(context: Context, plan: Plan) -> None:
         raise busy.refusal("their MIG layout changes", processes)
 
 
+def judge(view: View, stack: Stack) -> list[Check]:
+    """Every card is parted as wished. The instances are gone after each boot; a service brings them back.
+
+    No check where the driver is Windows' or JetPack's own.
+    """
+    if not view.gpus or "mig" not in stack or not stack["mig"]["cards"] or view.environment in ("wsl", "jetson"):
+        return []
+    if not sections.cards(view.facts):
+        reason = view.why_unknown("smi") or "nvidia-smi was not asked"
+        return [checks.incomplete("mig.layout", f"it is not known how the cards are parted: {reason}")]
+    wrong = wrong_cards(view.facts, stack)
+    told = [f"{place} has {there}, wished is {wished}" for place, there, wished in wrong]
+    return [
+        checks.judged(
+            "mig.layout",
+            not wrong,
+            measured=len(wrong),
+            expected=0,
+            unit="cards parted otherwise",
+            reason="; ".join(told) or None,
+            action="configure",
+            remedy=f"{UP}; after a boot journalctl -u gpuwright-mig says why the layout was not brought back",
+        )
+    ]
+
+
 def take_back(facts: Facts) -> list[Finding]:
     """The cards that gpuwright parted and that are not whole again."""
     parted = parted_otherwise(facts, _whole(facts))
@@ -208,6 +236,7 @@ COMPONENT = Component(
     parts=("mig",),
     touches=TOUCHES,
     refuse=refuse,
+    judge=judge,
     take_back=take_back,
     removes=_removes,
     steps=STEPS,

@@ -13,7 +13,7 @@ from ..model.work import File, Work
 from .base import Component, Context, Finding, Manages, Step, not_known
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, Initramfs
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, Kernel
 
 BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 #: dracut takes the machine's modprobe.d only where it is told to, in every initramfs from then on.
@@ -26,6 +26,8 @@ _INSIDE = "kernel.initramfs.blacklist_inside"
 _WRITTEN = "# Written by gpuwright (role nouveau_blacklist). A change here is overwritten by the next run.\n"
 #: A file of one of the drivers in a listing. In an initramfs that holds every driver it does no harm beside the blacklist.
 _DRIVER_FILE = r"[/](nouveau|nova[_-]?(core|drm)?)\.ko"
+#: What lists an initramfs, by the program that makes it.
+_LISTS: Mapping[str, str] = {"update-initramfs": "lsinitramfs", "dracut": "lsinitrd"}
 #: What its role changes.
 TOUCHES = frozenset({"driver", "initramfs"})
 
@@ -123,7 +125,7 @@ def verified(context: Context, plan: Plan) -> Mapping[str, Image | None]:
         )
     if kernel["initramfs"]["path"] is None:
         return {"image": None}
-    return {"image": _image(context, str(kernel["next"]), kernel["initramfs"])}
+    return {"image": _image(context)}
 
 
 STEPS: Mapping[str, Step] = {"begin": begin, "verified": verified}
@@ -143,27 +145,32 @@ def for_dracut(modules: Sequence[str]) -> str:
     return f'{_WRITTEN}install_items+=" {BLACKLIST} "\n{omitted}'
 
 
-def _image(context: Context, kernel: str, initramfs: Initramfs) -> Image:
-    path = str(initramfs["path"])
-    tools: Mapping[str | None, tuple[list[str], str]] = {
-        "update-initramfs": (["update-initramfs", "-u", "-k", kernel], "lsinitramfs"),
+def rebuild(kernel: Kernel) -> list[str]:
+    """The program that makes the initramfs of the kernel that boots next anew; nothing where none is known."""
+    release, initramfs = str(kernel["next"]), kernel["initramfs"]
+    if initramfs["tool"] == "dracut":
         # Named, because dracut's own choice of a name is not the one that Ubuntu's boot loader looks for.
-        "dracut": (["dracut", "--force", "--kver", kernel, path], "lsinitrd"),
-    }
-    if initramfs["tool"] not in tools:
+        return ["dracut", "--force", "--kver", release, *([initramfs["path"]] if initramfs["path"] else [])]
+    return ["update-initramfs", "-u", "-k", release] if initramfs["tool"] == "update-initramfs" else []
+
+
+def _image(context: Context) -> Image:
+    kernel = context.facts["kernel"]
+    initramfs = kernel["initramfs"]
+    path, lists = str(initramfs["path"]), _LISTS.get(initramfs["tool"] or "")
+    if lists is None:
         raise StepRefused(
-            f"Expected one of {', '.join(filter(None, tools))} to rebuild {path}. Found none of them. What to do: install initramfs-tools "
+            f"Expected one of {', '.join(_LISTS)} to rebuild {path}. Found none of them. What to do: install initramfs-tools "
             "or dracut, or rebuild it by your own tool, then run again."
         )
-    rebuild, lists = tools[initramfs["tool"]]
     # The outcome, and not "was the file changed": a run that was cut off between file and initramfs leaves the file right and the initramfs
     # wrong. Under a good seal nobody looked inside, since nothing has changed.
     stale = not initramfs["blacklist_current"] and not (initramfs["blacklist_current"] is None and _sealed(context))
     return {
-        "kernel": kernel,
+        "kernel": str(kernel["next"]),
         "path": path,
         "stale": stale,
-        "rebuild": rebuild,
+        "rebuild": rebuild(kernel),
         "list": [lists, path],
         "inside": BLACKLIST[1:],
         "drivers": _DRIVER_FILE,

@@ -74,7 +74,8 @@ def _setting(build: FailedBuild) -> str:
 
 #: From this version on a module that is left out for a kernel does not fail DKMS's hooks of that kernel.
 _DKMS_SKIPS = "3.0.11"
-_BOOT_SETTING = "/etc/default/grub.d/gpuwright.cfg"
+#: What makes the newest kernel with a module the default of the boot menu; the kernel hook of the driver writes it too.
+BOOT_SETTING = "/etc/default/grub.d/gpuwright.cfg"
 
 
 class Repair(TypedDict):
@@ -193,7 +194,7 @@ def _menu(facts: Facts) -> File:
         "# Written by gpuwright (role repair): the newest kernel has no NVIDIA module. Without this file the newest one boots.\n"
         f'if [ -e "/boot/vmlinuz-{kept}" ]; then GRUB_DEFAULT="{entries[kept]}"; fi\n'
     )
-    return {"path": _BOOT_SETTING, "content": text, "mode": "0644"}
+    return {"path": BOOT_SETTING, "content": text, "mode": "0644"}
 
 
 def _verify(facts: Facts, kept: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge, smi_messages
@@ -115,7 +115,6 @@ def judge_cards(view: View, stack: Stack, expected: Expected) -> list[Check]:
         result += [step(view, stack) for step in _DRIVER_STEPS]
         result += judge_smi(view, stack, expected)
         result += judge_datacentre.judge_fabric(view) + judge_datacentre.judge_peermem(view, stack)
-        result += judge_datacentre.judge_mig(view, stack)
     return judge_hosts.addressed(view.facts, result) + judge_hosts.beside(view.facts)
 
 
@@ -676,7 +675,7 @@ def _why_stale(view: View, proof: Proof, max_age: int) -> str | None:
     return None
 
 
-def _time(text: Any) -> datetime | None:
+def _time(text: object) -> datetime | None:
     try:
         moment = datetime.fromisoformat(str(text))
     except ValueError:

@@ -5,36 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.base.numeric_version import upstream
 
-from ..components.mig import wrong_cards
 from ..components.nvidia_driver.fabric import MANAGER
+from ..components.view import UP, View
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..model.stack import Stack
 
 
-_UP = "run gpuwright up"
 #: PCI class of cards without a display output: those of data centres.
 _CONTROLLER_3D = "0302"
-
-
-class View(Protocol):
-    """An observation, read by dotted paths."""
-
-    facts: Facts
-
-    def get(self, path: str) -> Any:
-        """The value at a path, None where it is not known."""
-
-    def why_unknown(self, path: str) -> str | None:
-        """Why it is not known."""
 
 
 def judge_fabric(view: View) -> list[Check]:
@@ -64,7 +50,7 @@ def _runs(view: View) -> Check:
         else f"the host has NVSwitches and the fabric manager {cause}: CUDA fails with error 802 (system not yet initialized), "
         "although nvidia-smi shows the cards",
         action="restart_service",
-        remedy=f"{_UP}, which installs it at exactly the driver's version and starts it; its log (journalctl -u) says why it stopped",
+        remedy=f"{UP}, which installs it at exactly the driver's version and starts it; its log (journalctl -u) says why it stopped",
     )
 
 
@@ -86,7 +72,7 @@ def _version(view: View) -> Check:
         if ok
         else f"the fabric manager is {upstream(found)} and the driver {driver}: it only starts where both are exactly the same",
         action="install",
-        remedy=f"{_UP}, which takes the build of the driver's version from the package index",
+        remedy=f"{UP}, which takes the build of the driver's version from the package index",
     )
 
 
@@ -101,7 +87,7 @@ def _subnet_transport(view: View) -> Check:
         if ok
         else "the module ib_umad is not loaded: the subnet manager of an NVLink 5 fabric (nvlsm) speaks through it",
         action="configure",
-        remedy=f"{_UP}, which loads it now and at each boot",
+        remedy=f"{UP}, which loads it now and at each boot",
     )
 
 
@@ -121,7 +107,7 @@ def judge_peermem(view: View, stack: Stack) -> list[Check]:
             if loaded
             else "nvidia-peermem is wished and not loaded: RDMA does not reach the cards' memory by it",
             action="configure",
-            remedy=_UP,
+            remedy=UP,
         )
         return [check]
     cards = [gpu for gpu in view.get("pci.gpus") or () if gpu.get("class") == _CONTROLLER_3D]
@@ -132,27 +118,3 @@ def judge_peermem(view: View, stack: Stack) -> list[Check]:
         "the InfiniBand stack does not use DMA-BUF (it does with the open kernel modules and Linux 5.12 or newer)"
     )
     return [checks.skipped("driver.peermem", reason, "info")]
-
-
-def judge_mig(view: View, stack: Stack) -> list[Check]:
-    """Every card is parted as wished. The instances are gone after each boot; a service brings them back."""
-    layout = stack.get("mig")
-    if not (layout and layout["cards"]):
-        return []
-    if not (view.get("smi.data") or {}).get("gpus"):
-        reason = view.why_unknown("smi") or "nvidia-smi was not asked"
-        return [checks.incomplete("mig.layout", f"it is not known how the cards are parted: {reason}")]
-    wrong = wrong_cards(view.facts, stack)
-    told = [f"{place} has {there}, wished is {wished}" for place, there, wished in wrong]
-    return [
-        checks.judged(
-            "mig.layout",
-            not wrong,
-            measured=len(wrong),
-            expected=0,
-            unit="cards parted otherwise",
-            reason="; ".join(told) or None,
-            action="configure",
-            remedy=f"{_UP}; after a boot journalctl -u gpuwright-mig says why the layout was not brought back",
-        )
-    ]

@@ -15,13 +15,15 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
-from ..components import COMPONENTS
+from ...module_utils.packages import environments as on_node
+from ..components import COMPONENTS, nouveau_blacklist, repair
 from ..model.errors import StepRefused
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..components.base import Context, Step
+    from ..model.plan import Removal
     from ..model.work import File
 
 
@@ -75,24 +77,10 @@ _APT_SOURCES = "/etc/apt/sources.list.d/"
 _DNF_SOURCES = "/etc/yum.repos.d/"
 #: What lets the boot loader have its own default kernel again.
 _HOOKS = re.compile(r"/etc/kernel/(postinst[.]d/zz-gpuwright|install[.]d/95-gpuwright)")
-_BOOT_MENU = "/etc/default/grub.d/gpuwright.cfg"
 #: What the role repositories puts aside, and nothing else is put back.
 _BACKED_UP = re.compile(
     re.escape(paths.BACKUP) + r"(/etc/(apt/sources[.]list|apt/sources[.]list[.]d/[^/]+|yum[.]repos[.]d/[^/]+))"
 )
-
-
-class Wanted(TypedDict):
-    """What the plan takes back, see removal.py. ``restore``: the driver that was there before."""
-
-    packages: list[str]
-    runfile: bool
-    files: list[str]
-    environments: list[str]
-    services: list[str]
-    streams: dict[str, str]
-    initramfs: bool
-    restore: object
 
 
 class There(TypedDict):
@@ -161,7 +149,7 @@ class PutBack(TypedDict):
     dest: str
 
 
-class Removal(TypedDict, total=False):
+class RemovalWork(TypedDict, total=False):
     """What the role does; and what it asks first, before the first change.
 
     ``again``: it asks once more, because the packages ``kept`` stay with an engine that holds ``held`` containers, images or volumes.
@@ -204,15 +192,15 @@ class Removal(TypedDict, total=False):
     rebuild: list[str]
 
 
-def begin(context: Context, plan: Mapping[str, object]) -> Removal:
+def begin(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     """What is asked first."""
-    wanted = cast("Wanted", plan["remove"])
+    wanted = cast("Removal", plan["remove"])
     return {"ask": _questions(context.facts, wanted, wanted["packages"])}
 
 
-def goes(context: Context, plan: Mapping[str, object]) -> Removal:
+def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     """What goes, by what the node answered (``plan["given"]``). Raises StepRefused where something would go that is not ours."""
-    facts, wanted, given = context.facts, cast("Wanted", plan["remove"]), cast("Given", plan["given"])
+    facts, wanted, given = context.facts, cast("Removal", plan["remove"]), cast("Given", plan["given"])
     said = {tuple(each["item"]): each.get("stdout_lines") or [] for each in given["answers"]}
     there = {each["item"] for each in given["there"] if each["stat"]["exists"]}
     _refuse_unmarked(wanted["environments"], there)
@@ -237,7 +225,7 @@ def goes(context: Context, plan: Mapping[str, object]) -> Removal:
 STEPS: Mapping[str, Step] = {"begin": begin, "goes": goes}
 
 
-def _questions(facts: Facts, wanted: Wanted, packages: Sequence[str]) -> Questions:
+def _questions(facts: Facts, wanted: Removal, packages: Sequence[str]) -> Questions:
     manager = facts["packages"]["manager"]
     engine = "docker.io" in wanted["packages"] and facts["containers"]["docker"]["active"]
     commands = [*_HOLDINGS, _NEEDS] if engine else []
@@ -263,12 +251,7 @@ def _list_question(source: str) -> list[str]:
 
 def _marks(environment: str) -> tuple[str, str]:
     """What says that an environment is ours: the role frameworks writes it; the other one beside it, where work on it was cut off."""
-    return f"{environment}/gpuwright-constraints.txt", _under_way(environment)
-
-
-def _under_way(environment: str) -> str:
-    path = PurePosixPath(environment)
-    return f"{path.parent}/.{path.name}.unfinished"
+    return f"{environment}/gpuwright-constraints.txt", on_node.mark(environment)
 
 
 def _refuse_unmarked(environments: Iterable[str], there: Collection[str]) -> None:
@@ -308,23 +291,23 @@ def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
 # --- what goes --------------------------------------------------------------------------------------------------------
 
 
-def _of_driver(wanted: Wanted, changes: Iterable[Mapping[str, object]]) -> Removal:
+def _of_driver(wanted: Removal, changes: Iterable[Mapping[str, object]]) -> RemovalWork:
     changed = {change["component"] for change in changes}
     by_role = [name for name in _BY_ROLE if name in changed]
     restore, runfile = bool(wanted["restore"]), wanted["runfile"]
     return {"driver": bool(by_role) or restore or runfile, "by_role": by_role, "restore": restore, "runfile": runfile}
 
 
-def _of_environments(environments: Sequence[str]) -> Removal:
+def _of_environments(environments: Sequence[str]) -> RemovalWork:
     return {
-        "environments": [{"path": path, "mark": _under_way(path)} for path in environments],
+        "environments": [{"path": path, "mark": on_node.mark(path)} for path in environments],
         "parents": list(dict.fromkeys(str(PurePosixPath(path).parent) for path in environments)),
     }
 
 
 def _of_packages(
-    facts: Facts, wanted: Wanted, packages: list[str], also: Sequence[str], there: Collection[str]
-) -> Removal:
+    facts: Facts, wanted: Removal, packages: list[str], also: Sequence[str], there: Collection[str]
+) -> RemovalWork:
     streams = wanted["streams"]
     left = [name for name, stream in streams.items() if not stream]
     services = facts["services"]
@@ -352,21 +335,21 @@ def _rpms(packages: Iterable[str]) -> list[str]:
 
 def _of_files(
     facts: Facts,
-    wanted: Wanted,
+    wanted: Removal,
     said: Mapping[tuple[str, ...], list[str]],
     aside: Iterable[Mapping[str, object]],
-) -> Removal:
+) -> RemovalWork:
     files = wanted["files"]
     moved = [found for each in aside if (found := _BACKED_UP.fullmatch(str(each["path"])))]
     return {
         "hooks": [path for path in files if _HOOKS.match(path)],
         "absent": [*_lists(files, said), *files, *_credentials(files)],
         "reload": any(path.startswith("/etc/systemd/system/") for path in files),
-        "menu": _BOOT_MENU in files,
+        "menu": repair.BOOT_SETTING in files,
         "directories": list(DIRECTORIES),
         "put_back": [{"src": found[0], "dest": found[1]} for found in moved],
         "caches": [f"{name}*" for name in _repository_ids(files)],
-        "rebuild": _rebuild(facts) if wanted["initramfs"] else [],
+        "rebuild": nouveau_blacklist.rebuild(facts["kernel"]) if wanted["initramfs"] else [],
     }
 
 
@@ -394,26 +377,17 @@ def _credentials(files: Sequence[str]) -> list[str]:
     ]
 
 
-def _rebuild(facts: Facts) -> list[str]:
-    """The program that lets the initramfs of the kernel that boots next have the in-tree driver again."""
-    release, seen = str(facts["kernel"]["next"]), facts["kernel"]["initramfs"]
-    if seen["tool"] == "dracut":
-        # Named, because dracut's own choice of a name is not the one that Ubuntu's boot loader looks for.
-        return ["dracut", "--force", "--kver", release, *([seen["path"]] if seen["path"] else [])]
-    return ["update-initramfs", "-u", "-k", release] if seen["tool"] == "update-initramfs" else []
-
-
 def _docker(facts: Facts, packages: Collection[str]) -> Docker:
-    """Docker's configuration without the runtime; one that held nothing else goes, and one that cannot be read stays as it is."""
+    """Docker's configuration without the runtime; one that held nothing else goes, and one that cannot be read stays as it is. So do
+    `runtimes` that a person wrote as something else than an object.
+    """
     docker = facts["containers"]["docker"]
-    now = docker["daemon_json"] or {}
-    rest = {
-        key: value
-        for key, value in now.items()
-        if key != "runtimes" and not (key == "default-runtime" and value == "nvidia")
-    }
-    runtimes = {name: each for name, each in (now.get("runtimes") or {}).items() if name != "nvidia"}
-    content = {**rest, **({"runtimes": runtimes} if runtimes else {})}
+    content = dict(docker["daemon_json"] or {})
+    if content.get("default-runtime") == "nvidia":
+        del content["default-runtime"]
+    if isinstance(content.get("runtimes"), Mapping):
+        runtimes = {name: each for name, each in content.pop("runtimes").items() if name != "nvidia"}
+        content |= {"runtimes": runtimes} if runtimes else {}
     unread = bool(docker["daemon_json_error"])
     text = f"{json.dumps(content, indent=4)}\n"
     return {

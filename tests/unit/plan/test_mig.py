@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import mig
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
-from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_datacentre
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
@@ -89,16 +89,31 @@ def test_the_component_comes_after_the_driver_and_before_what_hands_out_cards() 
     assert order.index("nvidia_driver") < order.index("mig") < order.index("container_toolkit")
 
 
+def judged(facts: Any) -> dict[str, str]:
+    """The status of each check, where every card is to be parted in halves."""
+    cards: list[Any] = [
+        {"index": index, "bus_id": card["bus_id"], "name": "H100 SXM5 80GB", "profiles": ["3g.40gb", "3g.40gb"]}
+        for index, card in enumerate(parted()["pci"]["gpus"])
+    ]
+    return {check["id"]: check["status"] for check in mig.judge(View(facts), {"mig": {"cards": cards}})}
+
+
 @pytest.mark.parametrize(("profiles", "status"), [(("3g.40gb", "3g.40gb"), "pass"), (("7g.80gb",), "fail")])
 def test_the_doctor_judges_the_layout(profiles: tuple[str, ...], status: str) -> None:
     facts = parted(*profiles)
-    cards: list[Any] = [
-        {"index": index, "bus_id": card["bus_id"], "name": "H100 SXM5 80GB", "profiles": ["3g.40gb", "3g.40gb"]}
-        for index, card in enumerate(facts["pci"]["gpus"])
-    ]
-    found = {check["id"]: check for check in judge_datacentre.judge_mig(View(facts), {"mig": {"cards": cards}})}
-    assert found["mig.layout"]["status"] == status
-    assert judge_datacentre.judge_mig(View(facts), {}) == []
+    assert judged(facts) == {"mig.layout": status}
+    assert mig.judge(View(facts), {}) == mig.judge(View(facts), {"mig": {"cards": []}}) == []
+    assert judged({**facts, "pci": {**facts["pci"], "gpus": []}}) == {}
+
+
+def test_a_layout_that_nobody_could_look_at_is_not_judged() -> None:
+    assert judged({**parted(), "smi": None}) == {"mig.layout": "incomplete"}
+
+
+@pytest.mark.parametrize("kind", ["wsl", "jetson"])
+def test_where_the_driver_is_another_system_s_no_layout_is_judged(kind: str) -> None:
+    facts = parted("7g.80gb")
+    assert judged({**facts, "environment": {**facts["environment"], "kind": kind}}) == {}
 
 
 def test_a_lock_leaves_the_layout_to_the_host() -> None:

@@ -9,6 +9,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 def test_a_check_always_has_every_key() -> None:
     assert tuple(checks.make("smi.runs", "pass")) == checks.KEYS
+    assert checks.KEYS[:3] == ("id", "status", "severity"), "those that are no keyword of what judges"
 
 
 @pytest.mark.parametrize(
