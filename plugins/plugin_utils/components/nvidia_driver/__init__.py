@@ -334,11 +334,7 @@ def _module_findings(context: Context, driver: DriverStack) -> list[Finding]:
 
 def persistence_asked(context: Context) -> bool:
     """Only where cards are present: in an image that is being built the daemon would only fail."""
-    return _persistence_setting(context) and context.cards_present and not context.provision_only
-
-
-def _persistence_setting(context: Context) -> bool:
-    return bool(context.variables.get("nvidia_driver", {}).get("nvidia_driver_persistence", True))
+    return installed.persistence_wished(context) and context.cards_present and not context.provision_only
 
 
 def _persistence_wanted(context: Context) -> bool:
@@ -362,7 +358,7 @@ def _keeper_is_left(context: Context) -> bool:
     if sections.service(context.facts, PERSISTENCE_KEEPER)["enabled"] in (None, "not-found"):
         return False
     static = sections.service(context.facts, PERSISTENCE_SERVICE)["enabled"] == "static"
-    return not (static and _persistence_setting(context))
+    return not (static and installed.persistence_wished(context))
 
 
 def _service_findings(context: Context) -> list[Finding]:
