@@ -16,6 +16,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from .. import rules
+from ..components import sources
 from ..components.nvidia_driver import exchange
 from ..model.proof import MAX_AGE
 from ..plan import document, index_query, removal, security_floors
@@ -135,9 +136,7 @@ class NodeSession:
         if not drafted.packages or drafted.request.verb not in (*APPLYING, "plan"):
             return None
         repositories = drafted.context.stack.get("repositories") or []
-        addresses = [url for row in repositories for url in row["uris"]]
-        keys = [row.get("key") for row in repositories]
-        addresses += [key["url"] for key in keys if key]
+        addresses = [url for row in repositories for url in sources.addresses(row)]
         arguments = {
             "repositories": repositories,
             "credentials": credentials.of_variables(addresses, self.action.variables(self.task_vars, WISH_VARIABLES)),

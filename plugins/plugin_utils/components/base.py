@@ -63,9 +63,9 @@ class Context:
         return packages
 
     @property
-    def cards_present(self) -> bool:
-        """Whether an NVIDIA card was seen on the bus."""
-        return bool(self.facts["pci"]["gpus"])
+    def runs_here(self) -> bool:
+        """Whether a card is on the bus that something can be loaded or started for: in an image that is being built it would only fail."""
+        return bool(self.facts["pci"]["gpus"]) and not self.provision_only
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def findings(context: Context) -> list[Finding]:
 
 
 def manages(context: Context) -> Manages:
-    return Manages(files=[SETTINGS, PROGRAM, CALLS, UNIT], services=[SERVICE] if _runs_here(context) else [])
+    return Manages(files=[SETTINGS, PROGRAM, CALLS, UNIT], services=[SERVICE] if context.runs_here else [])
 
 
 def inputs(context: Context) -> Mapping[str, object]:
@@ -119,10 +119,6 @@ def _switch(on: bool) -> str:
     return "on" if on else "off"
 
 
-def _runs_here(context: Context) -> bool:
-    return context.cards_present and not context.provision_only
-
-
 def _setting_findings(context: Context) -> list[Finding]:
     return [
         Finding(
@@ -138,7 +134,7 @@ def _setting_findings(context: Context) -> list[Finding]:
 
 def _service_findings(context: Context) -> list[Finding]:
     """Without it the settings are gone after the next boot."""
-    if not _runs_here(context) or sections.service(context.facts, SERVICE)["enabled"] == "enabled":
+    if not context.runs_here or sections.service(context.facts, SERVICE)["enabled"] == "enabled":
         return []
     reason = "no service brings the settings of the cards back after a boot"
     return [Finding("configure", reason, files=[SETTINGS, PROGRAM, CALLS, UNIT], services=[SERVICE])]
@@ -160,7 +156,7 @@ def begin(context: Context, plan: Plan) -> Work:
     content = json.dumps({"cards": cards}, indent=1, sort_keys=True) + "\n"
     return {
         "files": [File(path=SETTINGS, content=content, mode="0644"), File(path=UNIT, content=_UNIT, mode="0644")],
-        "units": [Unit(name=SERVICE, enabled=True)] if _runs_here(context) else [],
+        "units": [Unit(name=SERVICE, enabled=True)] if context.runs_here else [],
     }
 
 

@@ -63,7 +63,7 @@ def findings(context: Context) -> list[Finding]:
 
 
 def manages(context: Context) -> Manages:
-    return Manages(files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE] if _runs_here(context) else [])
+    return Manages(files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE] if context.runs_here else [])
 
 
 def inputs(context: Context) -> Mapping[str, object]:
@@ -101,10 +101,6 @@ def waits(row: Card, on: bool) -> bool:
     return mig["pending"] is on and mig["current"] is not None and mig["current"] is not on
 
 
-def _runs_here(context: Context) -> bool:
-    return context.cards_present and not context.provision_only
-
-
 def _layout_findings(context: Context) -> list[Finding]:
     return [
         Finding("configure", f"the card {bus_id} has {there}, wished is {wished}", there, wished, services=[SERVICE])
@@ -114,7 +110,7 @@ def _layout_findings(context: Context) -> list[Finding]:
 
 def _service_findings(context: Context) -> list[Finding]:
     """Without it the layout is gone after the next boot."""
-    if not _runs_here(context):
+    if not context.runs_here:
         return []
     if sections.service(context.facts, SERVICE)["enabled"] == "enabled":
         return []
@@ -144,8 +140,8 @@ def here(context: Context, plan: Plan) -> Here:
     """
     enabled = sections.service(context.facts, _CDI_UNIT)["enabled"]
     return {
-        "units": [Unit(name=SERVICE, enabled=True)] if _runs_here(context) else [],
-        "runs": _runs_here(context) and "nvidia" in context.facts["kernel"]["loaded"],
+        "units": [Unit(name=SERVICE, enabled=True)] if context.runs_here else [],
+        "runs": context.runs_here and "nvidia" in context.facts["kernel"]["loaded"],
         "follows": [] if enabled in (None, "", "not-found", "masked") else [_CDI_UNIT],
     }
 

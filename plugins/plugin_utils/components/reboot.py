@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal, TypedDict, cast
 from ..model.errors import StepRefused
 from . import nvidia_driver, resume
 from .base import Component, Context, Finding, Step
+from .nvidia_driver import driver_module
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import KernelModule, LoadedModule
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 NAME = "reboot"
@@ -133,18 +133,6 @@ def booted(context: Context, plan: Mapping[str, object]) -> Booted:
 STEPS: Mapping[str, Step] = {"boot": boot, "booted": booted}
 
 
-def _loaded(context: Context) -> str:
-    return _version((context.facts["kernel"]["loaded"] or {}).get("nvidia"))
-
-
-def _available(context: Context) -> str:
-    return _version((context.facts["kernel"]["available"] or {}).get("nvidia"))
-
-
-def _version(module: LoadedModule | KernelModule | None) -> str:
-    return module["version"] or "" if module else ""
-
-
 def _in_the_way(context: Context) -> list[str]:
     """Loaded modules of other drivers."""
     return [name for name in context.facts["kernel"]["loaded"] or {} if name in _OTHERS]
@@ -160,7 +148,8 @@ def _needed(context: Context, *, removed: bool) -> bool:
     A machine without cards (an image that is being built), or for the CPU only, needs no driver in its kernel. Where cards should be there
     and are not, the kernel that has the module is booted without nouveau, so that the module itself can say what it finds.
     """
-    loaded, available, kernel = _loaded(context), _available(context), context.facts["kernel"]
+    loaded, available = driver_module.loaded_version(context.facts), driver_module.version(context.facts)
+    kernel = context.facts["kernel"]
     if removed:
         return bool(loaded) and loaded != available
     if not _driver(context) or context.cpu_only or (context.provision_only and not context.cards_missing):
@@ -172,22 +161,22 @@ def _needed(context: Context, *, removed: bool) -> bool:
 
 def _waits_for_console(context: Context) -> bool:
     """Whether a boot without anybody at the console would let the request for the key lapse."""
-    key = context.facts["boot"]["signing_key"]
-    driver, pending = _driver(context), key is not None and key["state"] == "pending"
-    return pending and not _loaded(context) and driver is not None and driver.get("build") == "dkms"
+    facts, driver = context.facts, _driver(context)
+    return driver is not None and driver_module.key_waits(facts, driver) and not driver_module.loaded_version(facts)
 
 
 def _reason(context: Context, *, removed: bool) -> str:
     """Why a boot is needed, for a person."""
+    loaded, available = driver_module.loaded_version(context.facts), driver_module.version(context.facts)
     if _waits_for_console(context):
         return (
             "the key that signs the modules waits to be enrolled, which somebody at the console has to do (Enroll MOK)"
         )
     if removed:
-        return f"driver {_loaded(context)} stays in the kernel until the next boot"
+        return f"driver {loaded} stays in the kernel until the next boot"
     if _in_the_way(context):
         return f"{', '.join(_in_the_way(context))} still has the cards"
-    return f"driver {_loaded(context) or 'none'} is loaded and {_available(context) or 'none'} is installed"
+    return f"driver {loaded or 'none'} is loaded and {available or 'none'} is installed"
 
 
 def _flavour(context: Context) -> str:

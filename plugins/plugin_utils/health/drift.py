@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from ..components import nvidia_driver
 from ..components.base import not_known
 from ..model import sections
+from ..model.proof import age
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -146,12 +145,6 @@ def _proof(facts: Facts) -> ProofAge | None:
     proof = facts["proof"]
     if not proof:
         return None
-    age = None
-    with suppress(ValueError):  # a time that cannot be read: the age is not known
-        age = max(0, int((_time(facts["time"]) - _time(proof["time"])).total_seconds()))
-    return {"verdict": proof["verdict"], "time": proof["time"], "age_seconds": age}
-
-
-def _time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    old = age(proof["time"], facts["time"])
+    seconds = None if old is None else max(0, int(old.total_seconds()))
+    return {"verdict": proof["verdict"], "time": proof["time"], "age_seconds": seconds}

@@ -9,7 +9,6 @@ wrong is said. A fact that could not be seen makes its check *incomplete*, with 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
@@ -18,7 +17,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi,
 from ..components import COMPONENTS
 from ..components.nvidia_driver import secure_boot, version_hold
 from ..components.view import UP, View, unknown
-from ..model.proof import MAX_AGE
+from ..model.proof import MAX_AGE, age, moment
 from ..rules import hosts
 from . import judge_datacentre, judge_hosts
 
@@ -667,17 +666,10 @@ def _why_stale(view: View, proof: Proof, max_age: int) -> str | None:
         and proof["driver"] != view.get("driver.loaded_version")
     ):
         return f"the driver was {proof['driver']} at the last proof and is {view.get('driver.loaded_version')} now"
-    at, now = _time(proof.get("time")), _time(view.get("time"))
-    if at is None:
+    at = str(proof.get("time"))
+    if moment(at) is None:
         return "the time of the last proof cannot be read"
-    if now is not None and (now - at).total_seconds() > max_age:
-        return f"the last proof is {(now - at).days} days old"
+    old = age(at, str(view.get("time")))
+    if old is not None and old.total_seconds() > max_age:
+        return f"the last proof is {old.days} days old"
     return None
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -7,11 +7,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ..components import Context, Finding
 from ..components.base import not_known
+from ..model.proof import age
 from .document import change
 
 if TYPE_CHECKING:
@@ -73,19 +74,7 @@ def outdated(context: Context, request: Request) -> str | None:
         return "another driver is loaded than the proven one"
     if request.full:
         return "everything is looked at again (full)"
-    age = _age(proof["time"], context.facts["time"])
-    if age is None or age > timedelta(seconds=request.proof_max_age):
+    old = age(proof["time"], context.facts["time"])
+    if old is None or old > timedelta(seconds=request.proof_max_age):
         return f"the last proof is from {proof['time']}"
     return None
-
-
-def _age(then: str, now: str) -> timedelta | None:
-    try:
-        return _time(now) - _time(then)
-    except ValueError:
-        return None
-
-
-def _time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -26,3 +26,9 @@ class Candidate:
     def branch(self) -> str:
         """The branch as text, such as "580"."""
         return str(self.row["branch"])
+
+
+def within(branch: str, row: Row) -> bool:
+    """Whether a branch is among those that a row of a table is for: from first_branch to last_branch, None where nothing limits it."""
+    first, last = row["first_branch"], row["last_branch"]
+    return (first is None or int(branch) >= int(first)) and (last is None or int(branch) <= int(last))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..rules import Row, Rules
 from ..wish import Wish
-from .candidate import Candidate
+from .candidate import Candidate, within
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 
@@ -89,7 +89,7 @@ def _names(table: str, candidate: Candidate, system: Row, rules: Rules) -> list[
     for row in rules["packages"][table]:
         if row.get("family") not in (None, system["family"]):
             continue
-        if row["from"] == candidate.source and _in(candidate.branch, row):
+        if row["from"] == candidate.source and within(candidate.branch, row):
             return [name.replace("{branch}", candidate.branch) for name in row["packages"]]
     text = f"no {table.replace('_', ' ')} of branch {candidate.branch} is known from {candidate.source}"
     raise Unresolved(
@@ -106,8 +106,3 @@ def _nvlink5(candidate: Candidate, rules: Rules) -> Row:
     raise Unresolved(
         conflict("driver.nvlsm", text, "compat/packages.yaml", "take the driver from NVIDIA: driver-source=nvidia")
     )
-
-
-def _in(branch: str, row: Row) -> bool:
-    above = row["first_branch"] is None or int(branch) >= int(row["first_branch"])
-    return above and (row["last_branch"] is None or int(branch) <= int(row["last_branch"]))

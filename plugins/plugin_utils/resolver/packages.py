@@ -10,7 +10,7 @@ from ..model.stack import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import fabric, kernel_flavours, systems
-from .candidate import Candidate
+from .candidate import Candidate, within
 from .log import Unresolved, conflict
 from .machine import Machine
 
@@ -63,16 +63,11 @@ def of_driver(
 def _row(candidate: Candidate, package_set: str, system: Row, rules: Rules) -> Row:
     for row in rules["packages"]["driver"]:
         same = row["from"] == candidate.source and row["family"] == system["family"]
-        if same and row["set"] == package_set and row["modules"] == candidate.modules and _in(candidate.branch, row):
+        if same and row["set"] == package_set and row["modules"] == candidate.modules and within(candidate.branch, row):
             found: Row = row
             return found
     text = f"no {package_set} packages with {candidate.modules} modules of branch {candidate.branch} are known for {system['os']}"
     raise Unresolved(conflict("driver.packages", text, "compat/packages.yaml", "use another branch or driver-source"))
-
-
-def _in(branch: str, row: Row) -> bool:
-    above = row["first_branch"] is None or int(branch) >= int(row["first_branch"])
-    return above and (row["last_branch"] is None or int(branch) <= int(row["last_branch"]))
 
 
 def _filled(name: str, candidate: Candidate, machine: Machine, system: Row) -> list[str]:
@@ -103,7 +98,7 @@ def _pin(candidate: Candidate, wish: Wish, held: list[str], system: Row, rules: 
     stream narrows what it sees to the branch.
     """
     for row in rules["packages"]["pinning"]:
-        if row["from"] == candidate.source and system["family"] in row["families"] and _in(candidate.branch, row):
+        if row["from"] == candidate.source and system["family"] in row["families"] and within(candidate.branch, row):
             package = row["package"].replace("{version}", wish.driver_version or candidate.branch)
             return {"package": package, "hold": held}
     pin: DriverPin = {"hold": held}

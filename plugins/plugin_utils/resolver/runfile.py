@@ -15,7 +15,7 @@ from ..model.stack import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import systems, upstreams
-from .candidate import Candidate
+from .candidate import Candidate, within
 from .log import Unresolved, conflict
 from .machine import Machine
 
@@ -23,7 +23,7 @@ from .machine import Machine
 def serves(branch: str, rules: Rules) -> bool:
     """Say whether the installer of a branch can be run without taking down what uses the cards."""
     rows = rules["runfile"]["arguments"]
-    return any(row["when"] == "always" and _in(branch, row) for row in rows)
+    return any(row["when"] == "always" and within(branch, row) for row in rows)
 
 
 def of_driver(
@@ -150,11 +150,5 @@ def _checksum(version: str, machine: Machine, wish: Wish, rules: Rules) -> str |
 
 
 def _arguments(branch: str, when: Iterable[str], rules: Rules) -> list[str]:
-    rows = [row for row in rules["runfile"]["arguments"] if row["when"] in when and _in(branch, row)]
+    rows = [row for row in rules["runfile"]["arguments"] if row["when"] in when and within(branch, row)]
     return [argument for row in rows for argument in row["arguments"]]
-
-
-def _in(branch: str, row: Row) -> bool:
-    return int(branch) >= int(row["first_branch"]) and (
-        row["last_branch"] is None or int(branch) <= int(row["last_branch"])
-    )

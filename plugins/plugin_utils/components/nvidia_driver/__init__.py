@@ -127,14 +127,9 @@ def target_driver(context: Context) -> Brings:
 
 def load_needed(context: Context) -> bool:
     """The installed module is not the one that runs, and only a load or a reboot brings it in."""
-    if not _loads(context) or "driver" not in context.stack:
+    if not context.runs_here or "driver" not in context.stack:
         return False
     return context.facts["driver"]["loaded_version"] is None or _loaded_is_stale(context)
-
-
-def _loads(context: Context) -> bool:
-    """Say whether there is a card that the module can be loaded for."""
-    return context.cards_present and not context.provision_only
 
 
 def reboot_reason(context: Context) -> str | None:
@@ -143,7 +138,7 @@ def reboot_reason(context: Context) -> str | None:
     Another driver holds the card (nouveau, nova), or another version of the NVIDIA module is loaded than the one
     that is or will be installed: a loaded module cannot be exchanged under a running user space.
     """
-    if not (context.cards_missing or _loads(context)) or "driver" not in context.stack:
+    if not (context.cards_missing or context.runs_here) or "driver" not in context.stack:
         return None
     if context.stack["driver"]["source"] == "preinstalled":
         return None  # what its owner did not load is theirs to mend
@@ -334,11 +329,7 @@ def _module_findings(context: Context, driver: DriverStack) -> list[Finding]:
 
 def persistence_asked(context: Context) -> bool:
     """Only where cards are present: in an image that is being built the daemon would only fail."""
-    return _persistence_setting(context) and context.cards_present and not context.provision_only
-
-
-def _persistence_setting(context: Context) -> bool:
-    return bool(context.variables.get("nvidia_driver", {}).get("nvidia_driver_persistence", True))
+    return installed.persistence_wished(context) and context.runs_here
 
 
 def _persistence_wanted(context: Context) -> bool:
@@ -362,7 +353,7 @@ def _keeper_is_left(context: Context) -> bool:
     if sections.service(context.facts, PERSISTENCE_KEEPER)["enabled"] in (None, "not-found"):
         return False
     static = sections.service(context.facts, PERSISTENCE_SERVICE)["enabled"] == "static"
-    return not (static and _persistence_setting(context))
+    return not (static and installed.persistence_wished(context))
 
 
 def _service_findings(context: Context) -> list[Finding]:

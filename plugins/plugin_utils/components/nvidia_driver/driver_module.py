@@ -193,7 +193,7 @@ def loading(context: Context, plan: Plan, driver: DriverStack) -> Loading | None
     if (
         not cards_present(plan)
         or foreign(facts)
-        or _key_waits(facts, driver)
+        or key_waits(facts, driver)
         or loaded_version(facts) not in ("", there)
     ):
         return None
@@ -204,7 +204,7 @@ def loading(context: Context, plan: Plan, driver: DriverStack) -> Loading | None
     return {"first": first, "missing": missing, "all": " and ".join(names.values())} if missing else None
 
 
-def _key_waits(facts: Facts, driver: DriverStack) -> bool:
+def key_waits(facts: Facts, driver: DriverStack) -> bool:
     """Whether the kernel rejects modules that were built here until their key is enrolled."""
     key = facts["boot"]["signing_key"]
     return bool(key and key["state"] == "pending") and driver.get("build") == "dkms"

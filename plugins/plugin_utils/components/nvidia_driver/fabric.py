@@ -50,11 +50,7 @@ def files(driver: DriverStack) -> list[str]:
 
 def services(context: Context, driver: DriverStack) -> list[str]:
     """Services that the seal records: only where the cards are, in an image they would fail."""
-    return [name for name in part(driver)["services"] if _runs_here(context)]
-
-
-def _runs_here(context: Context) -> bool:
-    return context.cards_present and not context.provision_only
+    return [name for name in part(driver)["services"] if context.runs_here]
 
 
 def _version_findings(context: Context, driver: DriverStack) -> list[Finding]:
@@ -86,7 +82,7 @@ def _driver_runs(context: Context) -> bool:
     """The driver that is installed is the one that is loaded. Before that the fabric manager cannot start."""
     driver = context.facts["driver"]
     return (
-        _runs_here(context)
+        context.runs_here
         and driver["loaded_version"] is not None
         and driver["loaded_version"] == driver["user_version"]
     )

@@ -175,7 +175,8 @@ def _hooks(context: Context, driver: DriverStack) -> Hooks:
 # --- the persistence daemon -------------------------------------------------------------------------------------------
 
 
-def _persistence(context: Context) -> bool:
+def persistence_wished(context: Context) -> bool:
+    """Whether the persistence daemon is to run: it is, unless nvidia_driver_persistence says otherwise."""
     return bool(context.variables.get("nvidia_driver", {}).get("nvidia_driver_persistence", True))
 
 
@@ -185,7 +186,7 @@ def _daemon_state(context: Context) -> str:
 
 def _is_static(context: Context, driver: DriverStack) -> bool:
     """Whether a unit of ours keeps the daemon running. Where persistence is not wished or the driver is somebody else's, nothing does."""
-    return _persistence(context) and not driver["adopted"] and _daemon_state(context) == "static"
+    return persistence_wished(context) and not driver["adopted"] and _daemon_state(context) == "static"
 
 
 def _unit(context: Context, name: str) -> Unit:
@@ -227,7 +228,7 @@ def _back(context: Context, driver: DriverStack) -> Back | None:
 
 def _daemon(context: Context, plan: Plan) -> list[Unit]:
     """Only where cards are present: in an image that is being built, or on a machine without a card, the daemon would only fail."""
-    wished = driver_module.cards_present(plan) and _persistence(context)
+    wished = driver_module.cards_present(plan) and persistence_wished(context)
     if not wished or _daemon_state(context) in ("", "not-found", "masked", "static"):
         return []
     return [_unit(context, places.PERSISTENCE_SERVICE)]

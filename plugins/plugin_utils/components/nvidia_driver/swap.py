@@ -75,8 +75,3 @@ def words(exchange: Exchange, states: Iterable[str]) -> Swap:
         "take_out": out,
         "words": [*exchange["comes"], *(f"{name}-" for name in exchange["leaves"] if name not in out)],
     }
-
-
-def specs(plan: Plan, names: Iterable[str]) -> list[str]:
-    """Packages with their versions, as apt takes them; the name alone where the plan has none."""
-    return [f"{name}={plan['packages'][name]}" if plan["packages"].get(name) else name for name in names]

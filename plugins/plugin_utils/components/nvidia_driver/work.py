@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ....module_utils.base import paths
 from ...model.plan import Change, Plan
 from ..base import Context, repository_names
-from ..package_calls import call
+from ..package_calls import call, specs
 from . import driver_module, places, returning, runfile, swap
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _fetch(context: Context, plan: Plan, driver: DriverStack, names: list[str]) 
     if not driver.get("displaces") or context.facts["driver"]["owner"] != "runfile":
         return []
     fetch = ["apt-get", "--yes", "--download-only", "--no-install-recommends", "install"]
-    return [*fetch, *swap.specs(plan, names)]
+    return [*fetch, *specs("apt", plan, names)]
 
 
 def _installer(context: Context, plan: Plan, driver: DriverStack) -> Installer | None:
