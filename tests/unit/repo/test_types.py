@@ -154,7 +154,7 @@ MYPY = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["too
 #: By module, or by all below one, that an Any may stand in it.
 EXCEPTED = [name for row in MYPY["overrides"] if row.get("disallow_any_explicit") is False for name in row["module"]]
 #: What is not shipped.
-UNSHIPPED = {"tests.*", "tools.*", "benchmarks.*", "noxfile"}
+UNSHIPPED = {"tests.*", "tools.*", "benchmarks.*"}
 
 
 def files_of(module: str) -> list[Path]:
