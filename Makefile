@@ -72,7 +72,7 @@ packaging: venv ## the packaging tests alone
 	@$(NOX) packaging
 test-changed: venv ## what a change touches: `make test-changed`, or `SINCE=COMMIT` for another state than the branch's beginning
 	@$(NOX) changed -- $(SINCE)
-mutants: venv ## change one thing in the resolver, the plan or the judges at a time, and tell what no test notices (an hour)
+mutants: venv ## change one thing in the resolver, the plan, the components or the judges at a time, and tell what no test notices (an hour)
 	@$(NOX) mutants -- $(ARGS)
 build: venv ## the collection's tarball, the sdist and the wheel, in dist/
 	@$(NOX) build

@@ -262,6 +262,8 @@ def _newest_environment(session: nox.Session) -> dict[str, str]:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Change one thing in the resolver, the plan or the judges at a time: the share that tests notice, and what they do not."""
+    """Change one thing in the resolver, the plan, the components or the judges at a time: the share that tests notice, and what they
+    do not.
+    """
     home = _environment(session, "mutants", sys.executable, "--editable", ".[dev]", *MUTATION_TOOLS, ANSIBLE_FLOOR)
     session.run(str(home / "bin/python"), "-m", "tools.mutants", *session.posargs)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Change one thing in the code at a time and see whether a test fails: the share of the changes that tests notice.
 
-    make mutants                                     # 300 of the resolver, the plan and the judges
+    make mutants                                     # 300 of the resolver, the plan, the components and the judges
     python -m tools.mutants --number 50 --seed 7 plugins/plugin_utils/resolver
 
 The changes (mutants) are drawn from all that cosmic-ray can make of the named files. First the unit tests run once, with the lines

@@ -214,7 +214,7 @@ class Recorder:
         return False
 
     def described(self, result: Any, arguments: Any, named: Any, _kept: Any) -> None:
-        """situation_from_options(gpus, os, arch, assume, rules, today=)."""
+        """machine_from_options(gpus, os, arch, assume, rules, today=)."""
         gpus, system, arch, assume, rules = arguments
         if self.ours([rules]) and named.get("today"):
             said = dict(assume) if isinstance(assume, Mapping) else list(assume or [])
@@ -222,7 +222,7 @@ class Recorder:
             self.machines[id(result)] = (result, row)
 
     def observed(self, result: Any, arguments: Any, named: Any, _kept: Any) -> None:
-        """situation_from_facts(facts, wish, rules, today=, ...)."""
+        """machine_from_facts(facts, wish, rules, today=, ...)."""
         if self.ours([arguments[2]]) and named.get("today"):
             options = {key: value for key, value in named.items() if key != "today"}
             options = {key: list(value) if isinstance(value, (set, tuple)) else value for key, value in options.items()}

@@ -125,13 +125,7 @@ activation:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import environments
-
-_WHEEL = {
-    "name": {"type": "str", "required": True},
-    "version": {"type": "str", "required": True},
-    "sha256": {"type": "list", "elements": "str", "required": True},
-}
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import environments, wheels
 
 
 def main() -> None:
@@ -142,7 +136,7 @@ def main() -> None:
             "interpreter": {"type": "str", "required": True},
             "requirements": {"type": "list", "elements": "str", "required": True},
             "constraints": {"type": "list", "elements": "str", "default": []},
-            "wheels": {"type": "list", "elements": "dict", "default": [], "options": _WHEEL},
+            "wheels": wheels.OPTION,
             "index_url": {"type": "str"},
             "loader_path": {"type": "str"},
             "rebuild": {"type": "bool", "default": False},

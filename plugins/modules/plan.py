@@ -66,7 +66,9 @@ refusals:
   elements: dict
   returned: always
 changes:
-  description: The changes, each with C(component), C(action), C(from), C(to), C(reason), C(packages), C(files), C(services).
+  description:
+    - The changes, each with C(component), C(action), C(from), C(to), C(reason), C(packages), C(files), C(services), and C(leaves), the
+      packages that go for it.
   type: list
   elements: dict
   returned: always
@@ -74,6 +76,18 @@ components:
   description: The components that have to be applied, in their order.
   type: list
   elements: str
+  returned: always
+owner:
+  description: The run that plans, as the lock on the node names it.
+  type: str
+  returned: always
+takes_over:
+  description: The dead run of this controller whose lock is still on the node; nothing where there is none.
+  type: str
+  returned: always
+begin:
+  description: The mark of each component that changes, by its name; it takes the place of the seal until the change is done.
+  type: dict
   returned: always
 stack:
   description: The resolved stack.
@@ -87,13 +101,20 @@ remember:
   description: The driver that works before a change of it, for the way back; nothing where the driver does not change or none works.
   type: dict
   returned: always
+gave_way:
+  description: The driver that the node returns from, with the reason and the time, or nothing.
+  type: dict
+  returned: always
 remove:
   description:
-    - What taking everything back does, with C(packages), C(files), C(environments), C(docker), C(initramfs) and C(restore), or nothing.
+    - What taking everything back does, with C(packages), C(runfile), C(files), C(environments), C(services), C(streams), C(mig), C(docker),
+      C(initramfs), C(gpu_settings) and C(restore), or nothing.
   type: dict
   returned: always
 restore:
-  description: What returning to a remembered driver takes, with C(packages), C(install), C(remove), C(hold) and C(unhold), or nothing.
+  description:
+    - What returning to a remembered driver takes, with C(version), C(source), C(packages), C(files), C(install), C(remove), C(hold),
+      C(unhold) and C(streams), or nothing.
   type: dict
   returned: always
 work:
@@ -112,6 +133,11 @@ packages:
   description: Exact version by package name.
   type: dict
   returned: always
+install:
+  description: What the package manager would install, each with C(name) and C(version).
+  type: list
+  elements: dict
+  returned: always
 from_controller:
   description:
     - The file on the controller that the driver comes from. It is the variable C(nvidia_driver_runfile) of this very run, where that is no
@@ -127,6 +153,11 @@ prefer:
 reboot:
   description: Whether the node has to boot again.
   type: bool
+  returned: always
+rescue:
+  description: What helps a person where the screen stays black after that boot, line by line.
+  type: list
+  elements: str
   returned: always
 download_bytes:
   description: Size of the packages to download, in bytes.

@@ -126,12 +126,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
-_WHEEL = {
-    "name": {"type": "str", "required": True},
-    "version": {"type": "str", "required": True},
-    "sha256": {"type": "list", "elements": "str", "required": True},
-}
-
 
 def main() -> None:
     """Read the options, install, answer."""
@@ -140,7 +134,7 @@ def main() -> None:
             "environment": {"type": "path", "required": True},
             "requirements": {"type": "list", "elements": "str", "required": True},
             "constraints": {"type": "list", "elements": "str", "default": []},
-            "wheels": {"type": "list", "elements": "dict", "default": [], "options": _WHEEL},
+            "wheels": wheels.OPTION,
             "index_url": {"type": "str"},
             "dependencies_url": {"type": "str"},
             "credentials": redact.OPTION,

@@ -62,7 +62,7 @@ def wish_of(question: Question) -> Wish:
     return Wish.from_variables(variables, RULES)
 
 
-def situation_of(question: Question, wish: Wish) -> Machine:
+def machine_of(question: Question, wish: Wish) -> Machine:
     """The machine as the program sees it: described in words, or looked at."""
     asked = question.machine
     today = date.fromisoformat(asked["today"])
@@ -74,7 +74,7 @@ def situation_of(question: Question, wish: Wish) -> Machine:
 def answer_to(question: Question) -> Any:
     """The resolver's answer."""
     wish = wish_of(question)
-    return resolver.resolve(situation_of(question, wish), wish, RULES)
+    return resolver.resolve(machine_of(question, wish), wish, RULES)
 
 
 # wishes -------------------------------------------------------------------------------------------------

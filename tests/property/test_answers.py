@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from tests.property import naive, nearer, remedies
-from tests.property.machines import RULES, WANTS, Question, answer_to, questions, situation_of, wish_of
+from tests.property.machines import RULES, WANTS, Question, answer_to, machine_of, questions, wish_of
 
 
 def answered(question: Question) -> dict[str, Any]:
@@ -53,7 +53,7 @@ NOT_BY_LEAVING_OUT = _described("GeForce RTX 4090", "ubuntu-24.04", "cuda=10.2",
 def test_an_answer_satisfies_every_rule_when_checked_from_the_tables_alone(question: Question) -> None:
     answer = answered(question)
     if answer["ok"]:
-        where = situation_of(question, wish_of(question))
+        where = machine_of(question, wish_of(question))
         assert not naive.faults(where, question.wants, answer)
         assert not naive.better_branches(where, question.wants, answer)
 
@@ -67,7 +67,7 @@ def test_a_wish_that_is_added_loosens_none_that_was_there(question: Question, da
     if not after["ok"]:
         assert after["conflicts"]
         return
-    where = situation_of(question, wish_of(question))
+    where = machine_of(question, wish_of(question))
     assert not naive.unmet([*question.wants, other], after["stack"], naive.leaves_out(where))
     if before["ok"]:
         assert before["stack"].keys() <= after["stack"].keys()
@@ -99,7 +99,7 @@ def test_no_nearer_wish_than_the_one_that_is_proposed_resolves(question: Questio
     def works(wants: Sequence[str]) -> bool:
         other = question.wanting(*wants)
         wish = wish_of(other)
-        return resolver.stack_for(situation_of(other, wish), wish, RULES) is not None
+        return resolver.stack_for(machine_of(other, wish), wish, RULES) is not None
 
     found = list(nearer.faults(question.wants, proposed, works))
     assert not found, (found, proposed, answer["conflicts"])

@@ -629,20 +629,6 @@ def _tags(elements: List[ET.Element]) -> List[str]:
     return list(tags)[:_MOST_TAGS_OF_A_GROUP]
 
 
-# Bits of the mask that CSV queries give, by the name of the XML tag after its prefix.
-THROTTLE_REASONS = {
-    "gpu_idle": 0x1,
-    "applications_clocks_setting": 0x2,
-    "sw_power_cap": 0x4,
-    "hw_slowdown": 0x8,
-    "sync_boost": 0x10,
-    "sw_thermal_slowdown": 0x20,
-    "hw_thermal_slowdown": 0x40,
-    "hw_power_brake_slowdown": 0x80,
-    "display_clocks_setting": 0x100,
-}
-
-
 def _throttle(read: _Reader) -> Optional[List[str]]:
     """Names of the active reasons, without their prefix; ``None`` where the card does not tell.
 

@@ -53,6 +53,19 @@ class LockedWheel(TypedDict):
     sha256: list[str]
 
 
+#: The option of a module that takes the wheels of a lock.
+OPTION: dict[str, object] = {
+    "type": "list",
+    "elements": "dict",
+    "default": [],
+    "options": {
+        "name": {"type": "str", "required": True},
+        "version": {"type": "str", "required": True},
+        "sha256": {"type": "list", "elements": "str", "required": True},
+    },
+}
+
+
 class Held(TypedDict):
     """Environment that is held to the wheels of a lock."""
 

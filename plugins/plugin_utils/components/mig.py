@@ -175,7 +175,7 @@ WantedBy=multi-user.target
 
 
 def refuse(context: Context, plan: Plan) -> None:
-    """Raise Refusal where the layout of a card is to be changed under running work, also under a program that computes and draws."""
+    """Raise StepRefused where the layout of a card is to be changed under running work, also under a program that computes and draws."""
     processes = busy.computing(context, drawing_too=True)
     if processes and any(row["component"] == "mig" and row["from"] for row in plan["changes"]):
         raise busy.refusal("their MIG layout changes", processes)

@@ -5,10 +5,12 @@
 Pure: nothing here reaches a node. The action ``plan`` calls them in this order, with what the node's package index says in between:
 
     request           what is asked, beside the wish
-    draft             the stack, and what is not as wished      expectations, findings, upgrading, way_back
+    draft             the stack, and what is not as wished      expectations, findings, upgrading
     index_query       what the index does not have,             availability, security_floors
                       and what it has to be asked once more
     finish            the plan                                  proof, refusals, space, notices, sealing, rescue
+    work              what each role does first, and the steps  measurements, preflight, removal_work
+                      that only the changed node can decide
     document          its keys, its verdict, the plan as text
     removal           the plan that takes everything back
 """

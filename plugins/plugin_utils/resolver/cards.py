@@ -9,7 +9,6 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ..rules import Row, Rules, remembered
 from .machine import Card, card_of_row
 
-TURING = "7.5"
 # Where the column first_driver of the cards was read, as a row of the driver branches cites it.
 _NVIDIAS_LIST: Row = {"source": ["open_modules"]}
 

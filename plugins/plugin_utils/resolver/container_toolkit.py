@@ -83,7 +83,7 @@ def _wants(toolkit: Specified) -> Iterator[str]:
     yield f"container-toolkit={toolkit['version_spec'].removeprefix('==')}"
 
 
-def _exactly(toolkit: ContainerToolkit, _stack: Stack, _situation: Machine, rules: Rules) -> ContainerToolkit:
+def _exactly(toolkit: ContainerToolkit, _stack: Stack, _machine: Machine, rules: Rules) -> ContainerToolkit:
     return {**toolkit, "version_spec": f"=={_version(toolkit['version_spec'], rules)}"}
 
 

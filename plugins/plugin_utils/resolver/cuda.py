@@ -198,7 +198,7 @@ def _wants(toolkits: Sequence[LockToolkit]) -> Iterator[str]:
 
 
 def _exactly(
-    toolkits: Sequence[CudaToolkit], _stack: Stack, _situation: Machine, rules: Rules
+    toolkits: Sequence[CudaToolkit], _stack: Stack, _machine: Machine, rules: Rules
 ) -> list[dict[str, object]]:
     return [
         {**toolkit, "release": toolkit.get("release") or _release(toolkit["version"], rules)} for toolkit in toolkits

@@ -158,7 +158,7 @@ def machine_from_facts(
     """Take from a node's facts what decides.
 
     provision_for names cards that are yet to come (or wish.provision_for). previous is the driver part of the
-    stack that was just applied; without it the driver's seal answers. absent: see Situation.
+    stack that was just applied; without it the driver's seal answers. absent: see Machine.
     Raises BadInput for a card name in provision_for that the rules do not know; a PCI id they do not know is fine.
     """
     seen = [_card_of_device(device, facts, rules) for device in facts["pci"]["gpus"] or ()]

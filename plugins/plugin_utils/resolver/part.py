@@ -25,7 +25,7 @@ PACKAGED: Shape = {"version": (str, type(None)), "packages": [str]}
 FOR_CUDA: Shape = {**PACKAGED, "cuda": str}
 
 
-def _as_it_is(part: object, _stack: Stack, _situation: Machine, _rules: Rules) -> object:
+def _as_it_is(part: object, _stack: Stack, _machine: Machine, _rules: Rules) -> object:
     return part
 
 

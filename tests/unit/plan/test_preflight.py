@@ -153,10 +153,17 @@ def test_environments_lie_where_the_stack_has_them_and_packages_where_their_mana
     ]
 
 
-def test_the_roles_variables_say_how_much_stays_free() -> None:
-    given = {**GIVEN, "reserve": "99999999"}
-    assert "Expected 99999999 MiB free" not in refused(facts(), given=given)
-    assert "MiB free on /" in refused(facts(), given=given)
+@pytest.mark.parametrize(
+    ("given", "needed"), [({"reserve": "612"}, 1240), ({"reserve": 0}, 628), ({"boot": "28"}, 1040)]
+)
+def test_the_roles_variables_say_how_much_stays_free_and_what_an_initramfs_takes(
+    given: dict[str, Any], needed: int
+) -> None:
+    """As text, where a person gives them with -e."""
+    plan: Any = {"components": ["nvidia_driver"], "download_bytes": 100 * MIB, "disk_bytes": 400 * MIB}
+    plan["given"] = {**GIVEN, **given}
+    look(facts(free_mib=needed), **plan)
+    assert f"Expected {needed} MiB free on / for" in refused(facts(free_mib=needed - 1), **plan)
 
 
 # --- cards ------------------------------------------------------------------------------------------------------------

@@ -14,14 +14,13 @@ import yaml
 from ansible.plugins.filter import core
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
-    COMPONENTS,
     Context,
     container_toolkit,
     mig,
     nouveau_blacklist,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import measurements, work
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
@@ -506,8 +505,12 @@ def test_the_specification_for_containers_follows_where_its_unit_exists(enabled:
     assert asked("mig", "here", facts, **LAYOUT)["follows"] == ([unit] if follows else [])
 
 
-def test_each_step_belongs_to_a_task_of_its_role() -> None:
-    for name in ("nouveau_blacklist", "cuda", "container_toolkit", "mig"):
-        text = "".join(path.read_text() for path in (ROOT / "roles" / name / "tasks").glob("*.yml"))
-        steps = COMPONENTS[name].steps
-        assert set(re.findall(r"^ +step: (\w+)$", text, re.MULTILINE)) == set(steps) - {"begin"}
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "roles").iterdir()))
+def test_each_step_belongs_to_a_task_of_its_role(name: str) -> None:
+    text = "".join(path.read_text() for path in (ROOT / "roles" / name / "tasks").glob("*.yml"))
+    named = set(re.findall(r"^ +(?:__\w+_)?step: (\w+)$", text, re.MULTILINE))
+    # What a proof measures the action `seal` decides, with its look at the node.
+    elsewhere = {"measure"} if name == measurements.NAME else set()
+    # The plan has the answer of `begin` already; a role may ask for it once more.
+    assert named - {"begin"} == set(work._steps(name)) - {"begin"} - elsewhere
+    assert set(re.findall(r"^ +component: (\w+)$", text, re.MULTILINE)) <= {name}

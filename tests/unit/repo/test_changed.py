@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("path", "touched"),
     [
+        ("src/gpuwright/knowledge.py", "tests/integration/test_lock.py"),
         ("roles/mig/tasks/apply.yml", "tests/integration/test_mig.py"),
         ("plugins/module_utils/packages/private_dnf.py", "tests/integration/test_rocky.py"),
         ("plugins/plugin_utils/components/nvidia_driver/rollback.py", "tests/integration/test_life.py"),
@@ -45,6 +48,29 @@ def test_a_document_needs_no_node() -> None:
 def test_a_commit_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert changed.main(["no-such-commit"]) == 2
     assert "there is no commit 'no-such-commit'" in capsys.readouterr().err
+
+
+def each_of(pattern: str) -> set[str]:
+    """The pattern once for each of its alternatives."""
+    choice = re.search(r"\((?!\?)([^()]*\|[^()]*)\)", pattern)
+    if choice is None:
+        return set(re.split(r"\|(?![^(]*\))", pattern))
+    before, after = pattern[: choice.start()], pattern[choice.end() :]
+    return {row for each in choice[1].split("|") for row in each_of(before + each + after)}
+
+
+def test_a_pattern_is_taken_apart_into_its_alternatives() -> None:
+    assert each_of(r"^(a/|b/(c|d))|e\.f") == {"^a/", "^b/c", "^b/d", r"e\.f"}
+    assert each_of("^x/(?!y|z)") == {"^x/(?!y|z)"}
+
+
+@pytest.mark.parametrize("pattern", [pattern for pattern, _tests in changed.TOUCHES])
+def test_each_alternative_of_a_pattern_matches_a_path_that_may_change(pattern: str) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    paths = [path for path in listed.stdout.splitlines() if not path.startswith("collections/")]
+    assert [each for each in each_of(pattern) if not any(re.search(each, path) for path in paths)] == []
 
 
 def test_every_test_that_is_named_is_there() -> None:

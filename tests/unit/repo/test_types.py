@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils import check, facts, index, seal
+from ansible_collections.gpuwright.node.plugins.modules import plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import lock as lock_types
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import plan as plans
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.wish import Values
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
@@ -97,6 +100,22 @@ def test_the_types_of_a_report_have_the_keys_of_its_schema() -> None:
     assert set(host["properties"]) <= set(report.Record.__annotations__)
 
 
+def test_what_the_module_plan_says_of_its_answer_has_what_roles_and_playbooks_read() -> None:
+    told = yaml.safe_load(plan.RETURN)
+    files = [path for name in ("roles", "playbooks") for path in (ROOT / name).rglob("*.yml")]
+    read = {key for path in files for key in re.findall(r"\bgpuwright_plan\.(\w+)", path.read_text(encoding="utf-8"))}
+    assert len(read) > 10
+    assert read - set(told) == set()
+
+
+@pytest.mark.parametrize(
+    ("key", "made"), [("changes", plans.Change), ("remove", plans.Removal), ("restore", plans.Restore)]
+)
+def test_what_the_module_plan_says_of_a_part_names_its_keys(key: str, made: Any) -> None:
+    told = "".join(yaml.safe_load(plan.RETURN)[key]["description"])
+    assert set(re.findall(r"C\((\w+)\)", told)) == set(made.__annotations__)
+
+
 def test_annotations_can_be_evaluated() -> None:
     for module in (check, seal, facts, index):
         for name, made in vars(module).items():
@@ -135,7 +154,7 @@ MYPY = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["too
 #: By module, or by all below one, that an Any may stand in it.
 EXCEPTED = [name for row in MYPY["overrides"] if row.get("disallow_any_explicit") is False for name in row["module"]]
 #: What is not shipped.
-UNSHIPPED = {"tests.*", "tools.*", "benchmarks.*", "noxfile"}
+UNSHIPPED = {"tests.*", "tools.*", "benchmarks.*"}
 
 
 def files_of(module: str) -> list[Path]:

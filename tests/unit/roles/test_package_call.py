@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,16 +73,13 @@ def test_apt_is_asked_for_what_is_not_there_whole_at_the_plans_version(
     answer = installing.install(call(), programs, False, str(tmp_path))
     assert answer == {"changed": True, "installed": due}
     install = programs.called[1]
-    assert install[: install.index("install") + 1][-1] == "install"
-    assert install[install.index("install") + 1 :] == due
-    options = [install[place + 1] for place, word in enumerate(install) if word == "-o"]
-    assert options == [
+    options = [
         "Dpkg::Options::=--force-confdef",
         "Dpkg::Options::=--force-confold",
         "APT::Install-Recommends=no",
         "DPkg::Lock::Timeout=300",
     ]
-    assert not {"--allow-downgrades", "--allow-change-held-packages"} & set(install)
+    assert install == ["apt-get", "-y", *(word for each in options for word in ("-o", each)), "install", *due]
 
 
 def test_a_package_of_another_architecture_is_looked_for_by_its_whole_name() -> None:
@@ -171,9 +169,18 @@ def test_dnf_is_given_the_repositories_that_are_enabled_for_the_run() -> None:
     assert {"--disableplugin=versionlock", "--allowerasing"} <= set(freely)
 
 
-def test_a_failure_tells_the_program_and_the_end_of_what_it_said() -> None:
+def test_a_failure_tells_the_program_and_the_end_of_what_it_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, does in (("rpm", "exit 1"), ("dnf", "echo some words; echo no such package >&2; exit 3")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     answer = run_module(package_call, names=["a"], manager="dnf")
     assert answer["failed"]
+    assert answer["cmd"] == [*installing.dnf_command(call("dnf", plan={"enabled": [], "left_out": []})), "a"]
+    assert (answer["rc"], answer["stdout"], answer["stderr"]) == (3, "some words\n", "no such package\n")
+    assert answer["msg"].endswith("failed: no such package")
     failed = installing.InstallationFailed(["apt-get", "install"], 100, "x" * 50_000 + "last", "E: no")
     assert failed.answer["cmd"] == ["apt-get", "install"]
     assert failed.answer["stdout"].endswith("last")

@@ -16,6 +16,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.action import plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.preflight import MANAGERS
 from tests.unit.plan.nodes import bare
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -212,26 +213,38 @@ def test_differences_between_systems_are_data_and_not_conditions() -> None:
         )
 
 
-def test_every_refusal_says_what_was_expected_found_and_to_do() -> None:
+#: Refusals that hand on what a module, a filter or a component of ours said.
+HANDED_ON = {
+    "{{ __frameworks_installed.msg }}",
+    "{{ __validate_not_proven }}",
+    "{{ __container_toolkit_work.refusal }}",
+}
+
+
+def refusals() -> Iterator[tuple[Path, str, str | None]]:
+    """Each task that ends a run with a sentence: its file, its name, the sentence."""
     for path, task in all_tasks():
-        text = (task.get("ansible.builtin.assert") or {}).get("fail_msg") or (
-            task.get("ansible.builtin.fail") or {}
-        ).get("msg")
-        # What a module, a filter or a component of ours said is handed on.
-        if (
-            not text
-            or (path.parts[-3] == "preflight" and path.name == "plan.yml")
-            or text
-            in (
-                "{{ __frameworks_installed.msg }}",
-                "{{ __validate_not_proven }}",
-                "{{ __container_toolkit_work.refusal }}",
-            )
-        ):
-            continue
-        assert "xpected" in text or "__preflight_shortfalls" in text, (path, task["name"])
-        assert "What to do" in text, (path, task["name"])
-        assert "ound" in text or "Missing" in text or "__preflight_shortfalls" in text, (path, task["name"])
+        for module, option in (("ansible.builtin.assert", "fail_msg"), ("ansible.builtin.fail", "msg")):
+            if module in task:
+                yield path, task["name"], task[module].get(option)
+
+
+def test_every_refusal_says_what_was_expected_found_and_to_do() -> None:
+    own = [row for row in refusals() if row[2] not in HANDED_ON]
+    assert {text for _path, _name, text in refusals()} >= HANDED_ON
+    assert len(own) > 10
+    for path, name, text in own:
+        assert re.search(r"\AExpected .+ Found\b.+ What to do: .+\.", text or "", re.DOTALL), (path, name, text)
+
+
+def test_no_refusal_names_a_package_manager_that_the_node_may_not_have() -> None:
+    """Which one it has is looked up. What is of one manager alone is in a file with its name."""
+    for path, name, text in refusals():
+        if path.stem not in MANAGERS:
+            assert not re.search(r"\b(apt|apt-get|dpkg|dnf|rpm) ", text or ""), (path, name)
+    commands = read(ROOT / "roles/cuda/vars/main.yml")["__cuda_reinstall"]
+    assert set(commands) == set(MANAGERS)
+    assert all(command.startswith(manager) for manager, command in commands.items())
 
 
 #: Roles that serve others, and one that has the plan of another verb.

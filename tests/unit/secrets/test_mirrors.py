@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.server
+import importlib
 import json
 import os
 import subprocess
@@ -106,6 +107,22 @@ def test_of_two_machines_the_nearer_one_counts() -> None:
     near = {"machine": "http://mirror.example/cuda/debian13", "login": "near", "password": ""}
     assert redact.access("http://mirror.example/cuda/debian13/x", [ACCESS, near]) == tuple(near.values())
     assert redact.access("http://mirror.example/cuda/x", [near, ACCESS]) == tuple(ACCESS.values())
+
+
+#: The modules that take credentials, each with the options that it cannot do without.
+TAKING: dict[str, dict[str, Any]] = {
+    "driver_file": {"addresses": ["http://b/x"], "sha256": "a" * 64, "path": "/x"},
+    "package_index": {"packages": []},
+    "package_sources": {"sources": []},
+    "repository_key": {"url": "http://b/x", "fingerprint": "A" * 40, "path": "/x"},
+    "wheels": {"environment": "/x", "requirements": []},
+}
+
+
+def test_the_modules_that_take_credentials_are_known() -> None:
+    texts = {path.stem: path.read_text() for path in sorted((ROOT / "plugins/modules").glob("*.py"))}
+    assert [name for name, text in texts.items() if '"credentials": redact.OPTION' in text] == list(TAKING)
+    assert [name for name, text in texts.items() if "- gpuwright.node.credentials\n" in text] == list(TAKING)
 
 
 # Who fetches ----------------------------------------------------------------------------------------------------------
@@ -306,15 +323,40 @@ def test_the_source_of_dnf_names_variables_and_not_what_is_in_them(tmp_path: Pat
     assert "password" not in again["etc/x.source"]
 
 
+def tasks_of(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        inner = [each for key in ("block", "rescue", "always") for each in row.get(key) or ()]
+        yield from tasks_of(inner) if inner else (row,)
+
+
 def test_no_task_that_has_credentials_is_logged() -> None:
-    """A module of ours takes them in an option that is; any other needs `no_log`."""
-    ours = tuple(f"gpuwright.node.{name}" for name in ("package_sources", "package_index", "wheels", "driver_file"))
+    """A module of ours takes them in an option that is not; a task that has them elsewhere needs `no_log`."""
+    files = [yaml.safe_load(path.read_text()) or {} for path in (ROOT / "roles").glob("*/vars/*.yml")]
+    rows = [(name, str(value)) for each in files for name, value in each.items()]
+    names = [name for name, value in rows if "gpuwright.node.credentials" in value]
+    assert names
+    ours = {f"gpuwright.node.{name}" for name in TAKING}
+    seen = 0
     for path in (ROOT / "roles").glob("*/tasks/*.yml"):
-        for task in yaml.safe_load(path.read_text()) or []:
-            for each in task.get("block", [task]):
-                words = json.dumps({key: value for key, value in each.items() if key not in ("when", "no_log", "name")})
-                if "_credentials" in words or "_access." in words or "auth.conf.j2" in words:
-                    assert set(ours) & set(each) or each.get("no_log") or "state" in words, (path, each["name"])
+        for task in tasks_of(yaml.safe_load(path.read_text()) or []):
+            given = {key: value for key, value in task.items() if key not in ("when", "no_log", "name")}
+            seen += any(name in json.dumps(given) for name in names)
+            for module in ours & set(given):
+                given[module] = {key: value for key, value in given[module].items() if key != "credentials"}
+            if any(name in json.dumps(given) for name in (*names, "gpuwright.node.credentials")):
+                assert task.get("no_log") is True, (path, task["name"])
+    assert seen
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_the_option_with_credentials_is_in_no_log(name: str, log: list[str]) -> None:
+    module = importlib.import_module(f"ansible_collections.gpuwright.node.plugins.modules.{name}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redact, "taken", lambda module: module.exit_json())
+        run_module(module, credentials=[ACCESS], **TAKING[name])
+    (invoked,) = (words for words in log if "Invoked with" in words)
+    assert "credentials=NOT_LOGGING_PARAMETER" in invoked
+    assert SECRET not in invoked
 
 
 def test_an_observation_has_no_credentials_and_knows_the_place_all_the_same() -> None:

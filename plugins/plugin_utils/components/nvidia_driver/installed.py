@@ -104,7 +104,7 @@ class OnlyReady(TypedDict):
 
 
 def installed(context: Context, plan: Plan) -> Installed:
-    """What is missing of the installation, and what locks it. Raises Refusal where a kernel came unasked, which is told once there is
+    """What is missing of the installation, and what locks it. Raises StepRefused where a kernel came unasked, which is told once there is
     nothing left to build.
     """
     driver = _driver(plan)
@@ -116,7 +116,7 @@ def installed(context: Context, plan: Plan) -> Installed:
 
 
 def built(context: Context, plan: Plan) -> Installed:
-    """What locks the set, whatever became of the module. Raises Refusal where a kernel came unasked."""
+    """What locks the set, whatever became of the module. Raises StepRefused where a kernel came unasked."""
     return _completed(context, plan, file=False)
 
 
@@ -127,7 +127,7 @@ def _completed(context: Context, plan: Plan, *, file: bool) -> Installed:
 
 
 def verified(context: Context, plan: Plan) -> Verified:
-    """Whether the next kernel has the module. Raises Refusal where the lock has no effect."""
+    """Whether the next kernel has the module. Raises StepRefused where the lock has no effect."""
     driver = _driver(plan)
     if not (driver["adopted"] or plan["restore"]):
         version_hold.judge(context.facts, driver, cast("Given", plan["given"])["upgrade"])
