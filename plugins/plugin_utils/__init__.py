@@ -34,5 +34,7 @@ class BytecodeFinder:
         return None
 
 
-if any(type(finder).__name__ == "_AnsibleCollectionFinder" for finder in sys.meta_path):
-    sys.meta_path.insert(0, BytecodeFinder)
+# Before Ansible's, and not before what stands there already.
+_PLACES = [place for place, finder in enumerate(sys.meta_path) if type(finder).__name__ == "_AnsibleCollectionFinder"]
+if _PLACES:
+    sys.meta_path.insert(_PLACES[0], BytecodeFinder)
