@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.stack import Image, NewerImage, Stack
-from ..rules import Row, Rules
+from ..rules import Row, Rules, cite
 from ..wish import Wish
-from . import cuda_support, foreign, forward, systems, targets, upstreams
+from . import cuda, cuda_support, foreign, forward, systems, targets, upstreams
 from .cuda_support import CudaSupport
 from .log import Log, Unresolved
 from .machine import Card, Machine
@@ -57,7 +57,6 @@ def choose(machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> list[Ima
     """
     if not machine.cards:
         return []
-    log = Log(rules)
     rows: list[Row] = rules["images"]["images"]
     if machine.environment == "jetson":
         text = "these images are for servers and workstations; a Jetson takes those of its JetPack"
@@ -66,13 +65,13 @@ def choose(machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> list[Ima
         asked = _asked(machine, wish, stack, rules)
     except Unresolved as error:
         return [_none(row, error.conflicts[0]["text"], error.conflicts[0]["source"]) for row in rows]
-    toolkits = [toolkit["version"] for toolkit in stack.get("cuda", ())]
+    toolkits = [toolkit["version"] for toolkit in cuda.PART.of(stack) or ()]
     found: list[Image] = []
     for row in rows:
-        if row["image"] == "cuda":
-            found += [_of_cuda(cuda, row, asked, log) for cuda in toolkits or (None,)]
+        if row["by"] == "toolkit":
+            found += [_of_cuda(toolkit, row, asked) for toolkit in toolkits or (None,)]
         else:
-            found.append(_of_framework(row, asked, log))
+            found.append(_of_framework(row, asked))
     return found
 
 
@@ -88,54 +87,55 @@ def _asked(machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> _Asked:
 def _support(machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> CudaSupport:
     """Return what the driver runs: that of the stack, or the one that somebody else brings."""
     driver = stack.get("driver")
+    system = systems.find(machine, rules)
     if driver is None:
-        log = Log(rules)
-        return foreign.support(machine, wish, systems.find(machine, rules), log)
+        return foreign.support(machine, wish, system, Log(rules))
     rows: list[Row] = rules["driver_branches"]["rows"]
     row = next(each for each in rows if each["branch"] == driver["branch"])
-    return cuda_support.of_branch(row, driver.get("version"))
+    carried = systems.distro_driver(system, row["branch"], rules) if driver["source"] == "distro" else None
+    return cuda_support.of_branch(row, driver.get("version"), carried["build"] if carried else None)
 
 
 # nvidia/cuda ------------------------------------------------------------------------------------------
 
 
-def _of_cuda(toolkit: str | None, image: Row, asked: _Asked, log: Log) -> Image:
+def _of_cuda(toolkit: str | None, image: Row, asked: _Asked) -> Image:
     """Return the tag for a toolkit of the stack (12.8), or for none the one that is nearest to the driver."""
-    rows: list[Row] = log.rules["images"]["cuda"]
+    rows: list[Row] = asked.rules["images"]["tags"]
     if toolkit is not None:
         rows = [row for row in rows if _minor(row) == toolkit]
         if not rows:
-            return _none(image, f"no image of CUDA {toolkit} was read", f"{_DATA} (cuda)")
+            return _none(image, f"no image of CUDA {toolkit} was read", f"{_DATA} (tags)")
     fits = [fit for row in rows if (fit := _cuda_fit(row, asked)) is not None]
     if not fits:
-        return _none(image, _no_cuda(rows, asked), f"{_DATA} (cuda, admits)")
+        return _none(image, _no_cuda(rows, asked), f"{_DATA} (tags, admits)")
     best = _nearest(fits)
-    row = _for_system([fit.row for fit in fits if fit.cuda == best.cuda], asked.machine, log.rules)
-    system = _system(row, asked.machine, log.rules)
+    row = _for_system([fit.row for fit in fits if fit.cuda == best.cuda], asked.machine, asked.rules)
+    system = _system(row, asked.machine, asked.rules)
     tags = [f"{row['release']}-{kind}-{system}" for kind in row["kinds"]]
     said = _said(best, asked)
     text = f"{tags[0]}: {said}; the newest that it fits"
     if toolkit is not None:
         text = f"{tags[0]}: the toolkit that was chosen; {said}"
-    named = _named(image, tags[0], best, text, row, "cuda", asked)
+    named = _named(image, tags[0], best, text, row, asked)
     return {**named, "tags": tags}
 
 
 def _cuda_fit(row: Row, asked: _Asked) -> _Fit | None:
     """Return how an image of nvidia/cuda runs; None where it has no code for a card, or would not start or run on the driver."""
-    cuda = _minor(row)
-    mode = asked.support.mode(cuda, asked.rules)
-    if mode is None or targets.toolkit_lacks(cuda, asked.machine.cards, asked.rules):
+    version = _minor(row)
+    mode = asked.support.mode(version, asked.rules)
+    if mode is None or targets.toolkit_lacks(version, asked.machine.cards, asked.rules):
         return None
-    if mode != "native" and not _admitted(cuda, asked):
+    if mode != "native" and not _admitted(version, asked):
         return None
-    return _Fit(row, cuda, mode)
+    return _Fit(row, version, mode)
 
 
-def _admitted(cuda: str, asked: _Asked) -> bool:
+def _admitted(version: str, asked: _Asked) -> bool:
     """Say whether an image starts on a driver that is older than its CUDA: the container toolkit reads that from the image."""
     rows: list[Row] = asked.rules["images"]["admits"]
-    row = next((each for each in rows if each["cuda"] == cuda), None)
+    row = next((each for each in rows if each["cuda"] == version), None)
     if row is None or asked.branch not in row[asked.machine.arch]:
         return False
     return bool(row["geforce"]) or all(card.kind in ("datacenter", "workstation") for card in asked.machine.cards)
@@ -187,9 +187,9 @@ def _minor(row: Row) -> str:
 # NGC's frameworks -------------------------------------------------------------------------------------
 
 
-def _of_framework(image: Row, asked: _Asked, log: Log) -> Image:
+def _of_framework(image: Row, asked: _Asked) -> Image:
     """Return the newest release of the newest CUDA major version that runs, one that runs in full before others."""
-    rows = [row for row in log.rules["images"]["releases"] if row["image"] == image["image"]]
+    rows = [row for row in asked.rules["images"]["releases"] if row["image"] == image["image"]]
     coded = [row for row in rows if not _lacks(row, asked)]
     source = f"{_DATA} (releases)"
     if not coded:
@@ -208,8 +208,7 @@ def _of_framework(image: Row, asked: _Asked, log: Log) -> Image:
         text += f"; the series ended with {image['last']}"
     if not best.row["confirmed"]:
         text += "; what is known of it is not confirmed"
-    named = _named(image, str(best.row["tag"]), best, text, best.row, "releases", asked)
-    named["version"] = best.row.get("version")
+    named = _named(image, str(best.row["tag"]), best, text, best.row, asked)
     newer = _newer(best, fits)
     return {**named, "newer": newer} if newer else named
 
@@ -225,7 +224,7 @@ def _newer(best: _Fit, fits: Sequence[_Fit]) -> NewerImage | None:
     newest = max(fits, key=lambda fit: numeric_version.key(fit.row["release"]))
     if newest.row is best.row:
         return None
-    return {"tag": newest.row["tag"], "cuda": newest.cuda, "mode": newest.mode}
+    return NewerImage(tag=newest.row["tag"], cuda=newest.cuda, mode=newest.mode)
 
 
 def _lacks(row: Row, asked: _Asked) -> bool:
@@ -254,35 +253,35 @@ def _by_the_notes(row: Row, asked: _Asked) -> bool:
 # what is said -----------------------------------------------------------------------------------------
 
 
-def _named(image: Row, tag: str, fit: _Fit, text: str, row: Row, table: str, asked: _Asked) -> Image:
+def _named(image: Row, tag: str, fit: _Fit, text: str, row: Row, asked: _Asked) -> Image:
+    """Return a tag of an image with how it is reached, how it runs and why it was taken."""
     host = upstreams.url(image["upstream"], asked.wish, asked.rules).partition("://")[2]
-    source = Log(asked.rules).cite("images", row)
-    return {
-        "name": image["repository"],
-        "tag": tag,
-        "reference": f"{host}/{image['repository']}:{tag}",
-        "cuda": fit.cuda,
-        "mode": fit.mode,
-        "version": None,
-        "rule": f"image.{table}",
-        "text": text,
-        "source": source,
-    }
+    return Image(
+        name=image["repository"],
+        tag=tag,
+        reference=f"{host}/{image['repository']}:{tag}",
+        cuda=fit.cuda,
+        mode=fit.mode,
+        version=fit.row.get("version"),
+        rule=f"image.{image['by']}",
+        text=text,
+        source=cite(asked.rules, "images", row),
+    )
 
 
 def _none(image: Row, text: str, source: str) -> Image:
     """Return that no tag of an image fits, with the reason."""
-    return {
-        "name": image["repository"],
-        "tag": None,
-        "reference": None,
-        "cuda": None,
-        "mode": None,
-        "version": None,
-        "rule": "image.none",
-        "text": text,
-        "source": source,
-    }
+    return Image(
+        name=image["repository"],
+        tag=None,
+        reference=None,
+        cuda=None,
+        mode=None,
+        version=None,
+        rule="image.none",
+        text=text,
+        source=source,
+    )
 
 
 def _said(fit: _Fit, asked: _Asked) -> str:

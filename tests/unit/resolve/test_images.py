@@ -61,7 +61,7 @@ def test_the_newest_image_of_cuda_that_the_driver_brings_and_that_has_code_for_t
     assert (image["tag"], image["mode"]) == (tag, mode)
     assert image["reference"] == f"docker.io/nvidia/cuda:{tag}"
     assert image["tags"][0] == tag
-    assert image["rule"] == "image.cuda"
+    assert image["rule"] == "image.toolkit"
     assert image["text"]
     assert image["source"]
 
@@ -75,7 +75,7 @@ def test_each_toolkit_that_is_wished_has_its_image(rules: Any) -> None:
 
 def test_a_toolkit_without_an_image_is_told(named: Named, rules: Any) -> None:
     fewer = copy.deepcopy(rules)
-    fewer["images"]["cuda"] = [row for row in fewer["images"]["cuda"] if not row["release"].startswith("12.8")]
+    fewer["images"]["tags"] = [row for row in fewer["images"]["tags"] if not row["release"].startswith("12.8")]
     image = named("H100", "ubuntu-22.04", "driver=580", "cuda=12.8", table=fewer)["nvidia/cuda"]
     assert (image["tag"], image["text"]) == (None, "no image of CUDA 12.8 was read")
 
@@ -98,7 +98,7 @@ def test_an_image_that_is_newer_than_the_driver_starts_only_where_it_says_so(
 
 def test_the_cuda_compat_in_an_image_is_for_data_centre_cards_only(named: Named, rules: Any) -> None:
     newest = copy.deepcopy(rules)
-    newest["images"]["cuda"] = [row for row in newest["images"]["cuda"] if row["release"] == "13.0.2"]
+    newest["images"]["tags"] = [row for row in newest["images"]["tags"] if row["release"] == "13.0.2"]
     forward = named("H100", "ubuntu-24.04", "driver=570", table=newest)["nvidia/cuda"]
     assert (forward["cuda"], forward["mode"]) == ("13.0", "forward")
     none = named("RTX 6000 Ada", "ubuntu-24.04", "driver=570", table=newest)["nvidia/cuda"]
@@ -108,7 +108,7 @@ def test_the_cuda_compat_in_an_image_is_for_data_centre_cards_only(named: Named,
 
 def test_no_image_of_cuda_has_code_for_a_card(named: Named, rules: Any) -> None:
     newest = copy.deepcopy(rules)
-    newest["images"]["cuda"] = [row for row in newest["images"]["cuda"] if row["release"].startswith("13")]
+    newest["images"]["tags"] = [row for row in newest["images"]["tags"] if row["release"].startswith("13")]
     image = named("V100", "ubuntu-24.04", "driver=580", table=newest)["nvidia/cuda"]
     assert image["tag"] is None
     assert image["text"] == "none has code for the Tesla V100 SXM2 16GB (7.0)"
@@ -215,7 +215,7 @@ def test_several_cards_need_an_image_with_code_for_all(named: Named) -> None:
 def test_every_cuda_branch_and_image_that_the_table_names_is_known(rules: Any) -> None:
     table = rules["images"]
     known = {row["cuda"] for row in rules["cuda"]["rows"]}
-    assert {".".join(row["release"].split(".")[:2]) for row in table["cuda"]} <= known
+    assert {".".join(row["release"].split(".")[:2]) for row in table["tags"]} <= known
     assert {row["cuda"] for row in [*table["admits"], *table["releases"]]} <= known
     branches = {row["branch"] for row in rules["driver_branches"]["rows"]}
     for row in table["admits"]:
@@ -228,7 +228,7 @@ def test_every_cuda_branch_and_image_that_the_table_names_is_known(rules: Any) -
 
 def test_the_rows_stand_oldest_first_and_a_series_ends_with_its_last(rules: Any) -> None:
     table = rules["images"]
-    releases = [numeric_version.key(row["release"]) for row in table["cuda"]]
+    releases = [numeric_version.key(row["release"]) for row in table["tags"]]
     assert releases == sorted(releases)
     for image in table["images"]:
         mine = [numeric_version.key(row["release"]) for row in table["releases"] if row["image"] == image["image"]]
