@@ -114,7 +114,7 @@ def _of_cuda(toolkit: str | None, image: Row, asked: _Asked) -> Image:
     system = _system(row, asked.machine, asked.rules)
     tags = [f"{row['release']}-{kind}-{system}" for kind in row["kinds"]]
     said = _said(best, asked)
-    text = f"{tags[0]}: {said}; the newest that it fits"
+    text = f"{tags[0]}: {said}; the newest that does"
     if toolkit is not None:
         text = f"{tags[0]}: the toolkit that was chosen; {said}"
     named = _named(image, tags[0], best, text, row, asked)
@@ -203,7 +203,7 @@ def _of_framework(image: Row, asked: _Asked) -> Image:
         )
         return _none(image, text, source)
     best = max(fits, key=_preference)
-    text = f"{best.row['tag']}: {_said(best, asked)}; the newest of those that was read"
+    text = f"{best.row['tag']}: {_said(best, asked)}; the newest of those that were read"
     if image["last"]:
         text += f"; the series ended with {image['last']}"
     if not best.row["confirmed"]:
