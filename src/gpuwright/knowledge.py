@@ -61,9 +61,14 @@ def resolve(question: Question) -> Answer:
     """
     with _their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import images
 
         where, wished = _asked(question)
-        return resolver.resolve(where, wished, rules.load_rules())
+        table = rules.load_rules()
+        answer = resolver.resolve(where, wished, table)
+        if answer["ok"]:
+            answer["images"] = images.choose(where, wished, answer["stack"], table)
+        return answer
 
 
 def _asked(question: Question) -> tuple[Machine, Wish]:

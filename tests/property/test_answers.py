@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, assume, event, example, given, settin
 from hypothesis import strategies as st
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import images
 from tests.property import naive, nearer, remedies
 from tests.property.machines import RULES, WANTS, Question, answer_to, machine_of, questions, wish_of
 
@@ -56,6 +57,17 @@ def test_an_answer_satisfies_every_rule_when_checked_from_the_tables_alone(quest
         where = machine_of(question, wish_of(question))
         assert not naive.faults(where, question.wants, answer)
         assert not naive.better_branches(where, question.wants, answer)
+
+
+@example(JETSON)
+@given(questions)
+def test_the_images_beside_an_answer_satisfy_the_tables(question: Question) -> None:
+    answer = answered(question)
+    if answer["ok"]:
+        wish = wish_of(question)
+        where = machine_of(question, wish)
+        found = images.choose(where, wish, answer["stack"], RULES)
+        assert not list(naive.images.faults(where, answer["stack"], found))
 
 
 @given(questions, st.data())

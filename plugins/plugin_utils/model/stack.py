@@ -295,6 +295,33 @@ class RulesAge(TypedDict):
     age_days: int
 
 
+class NewerImage(TypedDict):
+    """Release of an image that is newer than the one named, and whose CUDA does not run in full."""
+
+    tag: str
+    cuda: str
+    mode: str
+
+
+class Image(Why):
+    """Image of a container that fits what was resolved, and why; or why none does, and then without a tag."""
+
+    name: str
+    """Repository within its registry, such as nvidia/cuda"""
+    tag: str | None
+    reference: str | None
+    """What a container engine takes, with the registry"""
+    cuda: str | None
+    """First two numbers, such as 13.0"""
+    mode: str | None
+    """How the driver runs its CUDA (native, minor-version, forward)"""
+    version: str | None
+    """Of the framework; None where it was not read, and for nvidia/cuda"""
+    tags: NotRequired[list[str]]
+    """All kinds that were read of nvidia/cuda, the smallest first"""
+    newer: NotRequired[NewerImage]
+
+
 class Answer(TypedDict):
     """Answer of the resolver. Only ``ok`` and ``rules`` are always there."""
 
@@ -308,3 +335,4 @@ class Answer(TypedDict):
     warnings: NotRequired[list[Why]]
     stack: NotRequired[Stack]
     why: NotRequired[list[Why]]
+    images: NotRequired[list[Image]]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         CudaToolkit,
         Cudnn,
         FrameworkEnvironment,
+        Image,
         Specified,
         Stack,
     )
@@ -75,6 +76,7 @@ def _stack(answer: Answer, width: int, sources: show.Sources) -> None:
         console.out(console.table(rows, ("component", "version", "details"), width=width))
     else:
         console.out("  nothing to install")
+    _images(answer, width, sources)
     assumed = answer.get("assumed") or {}
     if assumed:
         text = "assumed: " + ", ".join(f"{key}={_word(value)}" for key, value in assumed.items())
@@ -86,6 +88,23 @@ def _stack(answer: Answer, width: int, sources: show.Sources) -> None:
         console.out("because")
     for row in answer.get("why") or ():
         console.out(console.paragraph(f"{row['text']}{sources.mark(row)}", bullet="- ", width=width))
+
+
+def _images(answer: Answer, width: int, sources: show.Sources) -> None:
+    """The images of containers that fit, and why none of a name does."""
+    images = answer.get("images") or ()
+    if images:
+        console.out("images of containers that fit")
+    for image in images:
+        newer = image.get("newer")
+        also = f"; {newer['tag']} too, in {newer['mode']} mode (CUDA {newer['cuda']})" if newer else ""
+        text = f"{image['reference'] or 'none of ' + image['name']}: {_reason(image)}{also}{sources.mark(image)}"
+        console.out(console.paragraph(text, bullet="- ", width=width))
+
+
+def _reason(image: Image) -> str:
+    """Why it fits, or why none does; without the tag, which the reference has."""
+    return image["text"].removeprefix(f"{image['tag']}: ")
 
 
 def _rows(stack: Stack) -> Iterator[tuple[str, str, str]]:

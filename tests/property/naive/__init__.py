@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from tests.property.naive import cuda, driver, wheels
+from tests.property.naive import cuda, driver, images, wheels
 from tests.property.naive.asked import component, leaves_out, unmet
 from tests.property.naive.cuda import between
 from tests.property.naive.driver import better_branches
@@ -23,6 +23,7 @@ __all__ = [
     "between",
     "component",
     "faults",
+    "images",
     "leaves_out",
     "row",
     "rows",

@@ -38,6 +38,39 @@ def test_resolve_for_people_has_a_table_and_the_reasons(gpuwright: Callable[...,
         assert word in said
 
 
+def test_resolve_names_images_of_containers_beside_the_stack(gpuwright: Callable[..., Any]) -> None:
+    answer = gpuwright("resolve", *ADA, "--want", "driver=580", "--json").json
+    keys = {"name", "tag", "reference", "cuda", "mode", "version", "rule", "text", "source"}
+    assert [image["name"] for image in answer["images"]] == [
+        "nvidia/cuda",
+        "nvidia/pytorch",
+        "nvidia/tensorflow",
+        "nvidia/jax",
+    ]
+    assert all(keys <= set(image) for image in answer["images"])
+    assert answer["images"][0]["reference"].startswith("docker.io/nvidia/cuda:13.0")
+    assert "images" not in answer["stack"]
+
+
+def test_images_for_people_have_their_reference_their_reason_and_what_is_newer(gpuwright: Callable[..., Any]) -> None:
+    said = " ".join(gpuwright("resolve", *ADA, "--want", "driver=580").out.split())
+    assert "images of containers that fit - docker.io/nvidia/cuda:13.0" in said
+    assert "nvcr.io/nvidia/pytorch:25.10-py3: the driver brings CUDA 13.0 in full" in said
+    assert "; 26.09-py3 too, in minor-version mode (CUDA 13.4)" in said
+
+
+def test_an_image_that_does_not_fit_is_an_answer_with_its_reason(gpuwright: Callable[..., Any]) -> None:
+    said = gpuwright("resolve", "--gpu", "V100", "--os", "ubuntu-24.04", "--arch", "x86_64")
+    assert said.code == 0
+    assert "none of nvidia/jax: no release is known to have code for the Tesla V100" in " ".join(said.out.split())
+
+
+def test_without_a_card_no_image_is_named(gpuwright: Callable[..., Any], tmp_path: Path) -> None:
+    words = ("resolve", "--os", "ubuntu-24.04", "--arch", "x86_64", "--want", "pytorch")
+    assert gpuwright(*words, "--json").json["images"] == []
+    assert "images" not in gpuwright(*words).out
+
+
 def test_resolve_answers_for_this_machine_where_none_is_named(gpuwright: Callable[..., Any]) -> None:
     done = gpuwright("resolve", "--gpu", "RTX 4090", "--json")
     assert done.code in {0, 3}

@@ -1,0 +1,298 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which images of containers fit what was resolved: the tags of nvidia/cuda and of NGC's frameworks.
+
+They stand beside the stack and not in it: nothing of them is installed, pulled, locked or sealed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+
+from ..model.stack import Image, NewerImage, Stack
+from ..rules import Row, Rules, cite
+from ..wish import Wish
+from . import cuda, cuda_support, foreign, forward, systems, targets, upstreams
+from .cuda_support import CudaSupport
+from .log import Log, Unresolved
+from .machine import Card, Machine
+
+# How a CUDA version may run, the best first; a toolkit is chosen in the same order.
+_MODES = ("native", "minor-version", "forward")
+_SAYS = {
+    "native": "the driver brings CUDA {cuda} in full",
+    "minor-version": "CUDA {cuda} runs by minor-version compatibility, the driver brings {own}: what is new since does not work",
+    "forward": "CUDA {cuda} runs by the cuda-compat in the image, on data-centre cards only; the driver brings {own}",
+}
+_DATA = "compat/images.yaml"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A machine and a wish, what the driver runs with the cuda-compat of an image, and its branch; None where that is not known."""
+
+    machine: Machine
+    wish: Wish
+    support: CudaSupport
+    branch: str | None
+    rules: Rules
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A row that fits, its CUDA version (13.0), and how the driver runs it."""
+
+    row: Row
+    cuda: str
+    mode: str
+
+
+def choose(machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> list[Image]:
+    """Return for each image of the rules the tag that fits; where none does, why. None at all for a machine without cards.
+
+    ``stack`` is what was resolved for the machine and the wish. Pure; nothing is asked of a registry or a container engine.
+    """
+    if not machine.cards:
+        return []
+    rows: list[Row] = rules["images"]["images"]
+    if machine.environment == "jetson":
+        text = "these images are for servers and workstations; a Jetson takes those of its JetPack"
+        return [_none(row, text, _DATA) for row in rows]
+    try:
+        asked = _asked(machine, wish, stack, rules)
+    except Unresolved as error:
+        return [_none(row, error.conflicts[0]["text"], error.conflicts[0]["source"]) for row in rows]
+    toolkits = [toolkit["version"] for toolkit in cuda.PART.of(stack) or ()]
+    found: list[Image] = []
+    for row in rows:
+        if row["by"] == "toolkit":
+            found += [_of_cuda(toolkit, row, asked) for toolkit in toolkits or (None,)]
+        else:
+            found.append(_of_framework(row, asked))
+    return found
+
+
+def _asked(machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> _Asked:
+    """Return what decides. Raises Unresolved where nothing is known of a driver that is not ours."""
+    support = _support(machine, wish, stack, rules)
+    branch = numeric_version.major(support.newest) if support.newest else None
+    # The libraries of cuda-compat are in the image, whether the machine is to have the package or not.
+    within = forward.versions(branch, machine.cards, rules) if branch else ()
+    return _Asked(machine, wish, replace(support, forward=within), branch, rules)
+
+
+def _support(machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> CudaSupport:
+    """Return what the driver runs: that of the stack, or the one that somebody else brings."""
+    driver = stack.get("driver")
+    system = systems.find(machine, rules)
+    if driver is None:
+        return foreign.support(machine, wish, system, Log(rules))
+    rows: list[Row] = rules["driver_branches"]["rows"]
+    row = next(each for each in rows if each["branch"] == driver["branch"])
+    carried = systems.distro_driver(system, row["branch"], rules) if driver["source"] == "distro" else None
+    return cuda_support.of_branch(row, driver.get("version"), carried["build"] if carried else None)
+
+
+# nvidia/cuda ------------------------------------------------------------------------------------------
+
+
+def _of_cuda(toolkit: str | None, image: Row, asked: _Asked) -> Image:
+    """Return the tag for a toolkit of the stack (12.8), or for none the one that is nearest to the driver."""
+    rows: list[Row] = asked.rules["images"]["tags"]
+    if toolkit is not None:
+        rows = [row for row in rows if _minor(row) == toolkit]
+        if not rows:
+            return _none(image, f"no image of CUDA {toolkit} was read", f"{_DATA} (tags)")
+    fits = [fit for row in rows if (fit := _cuda_fit(row, asked)) is not None]
+    if not fits:
+        return _none(image, _no_cuda(rows, asked), f"{_DATA} (tags, admits)")
+    best = _nearest(fits)
+    row = _for_system([fit.row for fit in fits if fit.cuda == best.cuda], asked.machine, asked.rules)
+    system = _system(row, asked.machine, asked.rules)
+    tags = [f"{row['release']}-{kind}-{system}" for kind in row["kinds"]]
+    said = _said(best, asked)
+    text = f"{tags[0]}: {said}; the newest that does"
+    if toolkit is not None:
+        text = f"{tags[0]}: the toolkit that was chosen; {said}"
+    named = _named(image, tags[0], best, text, row, asked)
+    return {**named, "tags": tags}
+
+
+def _cuda_fit(row: Row, asked: _Asked) -> _Fit | None:
+    """Return how an image of nvidia/cuda runs; None where it has no code for a card, or would not start or run on the driver."""
+    version = _minor(row)
+    mode = asked.support.mode(version, asked.rules)
+    if mode is None or targets.toolkit_lacks(version, asked.machine.cards, asked.rules):
+        return None
+    if mode != "native" and not _admitted(version, asked):
+        return None
+    return _Fit(row, version, mode)
+
+
+def _admitted(version: str, asked: _Asked) -> bool:
+    """Say whether an image starts on a driver that is older than its CUDA: the container toolkit reads that from the image."""
+    rows: list[Row] = asked.rules["images"]["admits"]
+    row = next((each for each in rows if each["cuda"] == version), None)
+    if row is None or asked.branch not in row[asked.machine.arch]:
+        return False
+    return bool(row["geforce"]) or all(card.kind in ("datacenter", "workstation") for card in asked.machine.cards)
+
+
+def _nearest(fits: Sequence[_Fit]) -> _Fit:
+    """Return the newest that the driver brings in full; where there is none the one that is nearest to it."""
+    native = [fit for fit in fits if fit.mode == "native"]
+    if native:
+        return max(native, key=lambda fit: numeric_version.key(fit.cuda))
+    return min(fits, key=lambda fit: (_MODES.index(fit.mode), numeric_version.key(fit.cuda)))
+
+
+def _for_system(rows: Sequence[Row], machine: Machine, rules: Rules) -> Row:
+    """Return the row that has the machine's system, of one CUDA version; else the first."""
+    suffix = _suffix(machine, rules)
+    return next((row for row in rows if suffix in row["systems"]), rows[0])
+
+
+def _system(row: Row, machine: Machine, rules: Rules) -> str:
+    suffix = _suffix(machine, rules)
+    return str(suffix if suffix in row["systems"] else row["systems"][0])
+
+
+def _suffix(machine: Machine, rules: Rules) -> str | None:
+    """Return what a tag calls the machine's system (ubuntu24.04, ubi9); None where no image is made of it."""
+    name, _, version = machine.os.partition("-")
+    row = next((each for each in rules["images"]["systems"] if each["id"] == name), None)
+    return str(row["suffix"]).replace("{version}", version) if row else None
+
+
+def _no_cuda(rows: Sequence[Row], asked: _Asked) -> str:
+    """Return why none of some rows fits: the first reason that holds for all of them."""
+    coded = [row for row in rows if not targets.toolkit_lacks(_minor(row), asked.machine.cards, asked.rules)]
+    if not coded:
+        return f"none has code for {_cards(asked.machine.cards)}"
+    first = min((_minor(row) for row in coded), key=numeric_version.key)
+    text = f"the first with code for {_cards(asked.machine.cards)} has CUDA {first}, the driver brings {asked.support.cuda}"
+    if any(asked.support.mode(_minor(row), asked.rules) for row in coded):
+        return f"{text}, and an image starts on an older driver only where it says so"
+    return text
+
+
+def _minor(row: Row) -> str:
+    """Return the CUDA version (12.8) of a release (12.8.1)."""
+    return ".".join(str(row["release"]).split(".")[:2])
+
+
+# NGC's frameworks -------------------------------------------------------------------------------------
+
+
+def _of_framework(image: Row, asked: _Asked) -> Image:
+    """Return the newest release of the newest CUDA major version that runs, one that runs in full before others."""
+    rows = [row for row in asked.rules["images"]["releases"] if row["image"] == image["image"]]
+    coded = [row for row in rows if not _lacks(row, asked)]
+    source = f"{_DATA} (releases)"
+    if not coded:
+        return _none(image, f"no release is known to have code for {_cards(asked.machine.cards)}", source)
+    fits = [fit for row in coded if (fit := _release_fit(row, asked)) is not None]
+    if not fits:
+        oldest, newest = coded[0], coded[-1]
+        text = (
+            f"the releases with code for {_cards(asked.machine.cards)}, {oldest['release']} to {newest['release']}, "
+            f"need CUDA {oldest['cuda']} to {newest['cuda']}; the driver brings {asked.support.cuda}"
+        )
+        return _none(image, text, source)
+    best = max(fits, key=_preference)
+    text = f"{best.row['tag']}: {_said(best, asked)}; the newest of those that were read"
+    if image["last"]:
+        text += f"; the series ended with {image['last']}"
+    if not best.row["confirmed"]:
+        text += "; what is known of it is not confirmed"
+    named = _named(image, str(best.row["tag"]), best, text, best.row, asked)
+    newer = _newer(best, fits)
+    return {**named, "newer": newer} if newer else named
+
+
+def _preference(fit: _Fit) -> tuple[bool, int, int, tuple[int, ...]]:
+    """Return what a greater one of is preferred: without cuda-compat, the CUDA major version, how it runs, the release."""
+    major = int(numeric_version.major(fit.cuda))
+    return fit.mode != "forward", major, -_MODES.index(fit.mode), numeric_version.key(fit.row["release"])
+
+
+def _newer(best: _Fit, fits: Sequence[_Fit]) -> NewerImage | None:
+    """Return the newest release that fits and is newer than the chosen one, which it may be where CUDA does not run in full."""
+    newest = max(fits, key=lambda fit: numeric_version.key(fit.row["release"]))
+    if newest.row is best.row:
+        return None
+    return NewerImage(tag=newest.row["tag"], cuda=newest.cuda, mode=newest.mode)
+
+
+def _lacks(row: Row, asked: _Asked) -> bool:
+    """Say whether a release has no code for one of the cards: it begins at a compute capability, and ends where its CUDA ends."""
+    least = row.get("min_compute_capability") or asked.rules["images"]["unread"][0]["min_compute_capability"]
+    known = [card.compute_capability for card in asked.machine.cards if card.compute_capability]
+    old = any(not numeric_version.at_least(capability, least) for capability in known)
+    return old or bool(targets.toolkit_lacks(row["cuda"], asked.machine.cards, asked.rules))
+
+
+def _release_fit(row: Row, asked: _Asked) -> _Fit | None:
+    """Return how a release runs; None where it does not, or its notes ask for another driver."""
+    mode = asked.support.mode(row["cuda"], asked.rules)
+    if mode is None or not _by_the_notes(row, asked):
+        return None
+    return _Fit(row, str(row["cuda"]), mode)
+
+
+def _by_the_notes(row: Row, asked: _Asked) -> bool:
+    """Say whether the release notes let the driver's branch in; where they name none, or it is not known, the rules of CUDA decide."""
+    if "driver" not in row or asked.branch is None or int(asked.branch) >= int(row["driver"]):
+        return True
+    return asked.branch in row["datacenter"] and all(card.kind == "datacenter" for card in asked.machine.cards)
+
+
+# what is said -----------------------------------------------------------------------------------------
+
+
+def _named(image: Row, tag: str, fit: _Fit, text: str, row: Row, asked: _Asked) -> Image:
+    """Return a tag of an image with how it is reached, how it runs and why it was taken."""
+    host = upstreams.url(image["upstream"], asked.wish, asked.rules).partition("://")[2]
+    return Image(
+        name=image["repository"],
+        tag=tag,
+        reference=f"{host}/{image['repository']}:{tag}",
+        cuda=fit.cuda,
+        mode=fit.mode,
+        version=fit.row.get("version"),
+        rule=f"image.{image['by']}",
+        text=text,
+        source=cite(asked.rules, "images", row),
+    )
+
+
+def _none(image: Row, text: str, source: str) -> Image:
+    """Return that no tag of an image fits, with the reason."""
+    return Image(
+        name=image["repository"],
+        tag=None,
+        reference=None,
+        cuda=None,
+        mode=None,
+        version=None,
+        rule="image.none",
+        text=text,
+        source=source,
+    )
+
+
+def _said(fit: _Fit, asked: _Asked) -> str:
+    return _SAYS[fit.mode].format(cuda=fit.cuda, own=asked.support.cuda)
+
+
+def _cards(cards: Sequence[Card]) -> str:
+    """Return the cards as a sentence names them, each once."""
+    return " and ".join(f"the {name} ({capability})" for name, capability in dict(_capabilities(cards)).items())
+
+
+def _capabilities(cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
+    for card in cards:
+        yield card.name, card.compute_capability or "compute capability unknown"
