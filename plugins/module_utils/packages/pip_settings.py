@@ -12,6 +12,7 @@ from __future__ import annotations
 import configparser
 import os
 from typing import Mapping, NamedTuple, Sequence
+from urllib.parse import urlsplit
 
 FILES = ("/etc/xdg/pip/pip.conf", "/etc/pip.conf")
 """Files of the machine's own configuration, in pip's order."""
@@ -36,10 +37,22 @@ class Settings(NamedTuple):
     cert: str | None
     """A file with the certificates that are trusted instead of the system's."""
     proxy: str | None
+    trusted: Sequence[str] = ()
+    """Hosts, some with a port, that may be asked by plain HTTP."""
 
     def of(self, urls: Sequence[str]) -> Settings:
         """The same where indexes are named: they are the only ones, as far as any may be asked."""
         return self._replace(indexes=list(urls)) if urls and self.indexes else self
+
+    def ignores(self, url: str) -> bool:
+        """Whether pip takes nothing from an address: it is plain HTTP to another machine, of which nobody said that it may be trusted."""
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            return False
+        local = host in ("localhost", "::1") or host.startswith("127.")
+        return parts.scheme == "http" and not local and not {host, f"{host}:{port}"} & set(self.trusted)
 
 
 def read(paths: Sequence[str] = FILES) -> Settings:
@@ -63,6 +76,7 @@ def _settings(values: Mapping[str, str]) -> Settings:
         list(dict.fromkeys((values.get("find-links") or "").split())),
         values.get("cert") or None,
         values.get("proxy") or None,
+        [each.lower() for each in (values.get("trusted-host") or "").split()],
     )
 
 

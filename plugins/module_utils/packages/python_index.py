@@ -186,14 +186,19 @@ class Look:
         known = [*credentials, *(each._asdict() for each in named if each)]
         by_proxy = {"http_proxy": own.proxy, "https_proxy": own.proxy} if own.proxy else None
         way = proxies.Settings(by_proxy, {}, {}) if by_proxy else proxies.settings()
-        self._budget = budget
+        self._own, self._budget = own, budget
         self._pages = fetch.Visitor(way, own.cert, known)
         # What an index names lies on its machine, and not always below its own address.
-        self._files = fetch.Visitor(way, own.cert, [{**each, "machine": _origin(each["machine"])} for each in known])
+        self._files = fetch.Visitor(way, own.cert, [*known, *_of_machines(known)])
 
     def project(self, place: Place, name: str) -> Seen:
         """What a place says of a project."""
         try:
+            if self._own.ignores(place.url):
+                return Seen(
+                    (),
+                    f"pip takes nothing from {place.url}: it is plain HTTP, and no trusted-host of its configuration",
+                )
             path = _local(place.url)
             if path is not None:
                 return Seen(self._of_disk(path, place, name), None)
@@ -204,7 +209,9 @@ class Look:
             return Seen((), redact.text(f"{place.url} could not be read: {exc}"))
 
     def size(self, url: str) -> int | None:
-        """The bytes of a file, as its server says; None where it says nothing."""
+        """The bytes of a file, as its server says; None where it says nothing. A page of another machine names no file of this one."""
+        if not url.startswith(("http://", "https://")):
+            return None
         try:
             return self._files.size(url, self._budget.silent())
         except fetch.FetchError:
@@ -239,8 +246,11 @@ def _local(url: str) -> str | None:
     return unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
 
 
-def _origin(machine: str) -> str:
-    return urlunsplit(urlsplit(machine)._replace(path="", query="", fragment=""))
+def _of_machines(known: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """The same credentials for all of a machine, where it is clear which are."""
+    found = [{**each, "machine": urlunsplit((*urlsplit(each["machine"])[:2], "", "", ""))} for each in known]
+    machines = [each["machine"] for each in found]
+    return [each for each in found if machines.count(each["machine"]) == 1]
 
 
 def _of_directory(path: str, name: str) -> list[Link]:

@@ -170,6 +170,13 @@ def test_html_says_the_same_and_a_server_is_asked_for_the_size(serve: Callable[.
     assert server.asked[1:] == [("HEAD", f"/files/{WHEEL}", None)]
 
 
+def test_a_page_makes_a_node_look_at_no_file_of_its_own(serve: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / WHEEL).write_bytes(b"secret")
+    server = serve({"/simple/torch/": html(f'<a href="file://{tmp_path}/{WHEEL}">x</a>')})
+    (answer,) = asked(own=settings(server.index))
+    assert [file["size"] for file in answer["fits"]] == [None]
+
+
 def test_a_file_that_was_taken_back_is_told_and_is_no_alternative(serve: Callable[..., Server]) -> None:
     server = serve({"/simple/torch/": page(row(WHEEL, yanked="bad", size=1), row(OLDER, yanked=True))})
     (answer,) = asked(own=settings(server.index))
@@ -334,6 +341,41 @@ def test_an_address_that_cannot_be_read_is_told_without_its_password() -> None:
     assert SECRET not in json.dumps(answer)
 
 
+def test_of_two_passwords_of_one_machine_each_goes_to_its_own_place_alone(serve: Callable[..., Server]) -> None:
+    server = serve({"/a/torch/": html(f'<a href="/files/{WHEEL}">x</a>')}, locked=True)
+    access = [
+        {"machine": f"http://{server.place}/a", "login": "me", "password": SECRET},
+        {"machine": f"http://{server.place}/b", "login": "other", "password": "x"},
+    ]
+    (answer,) = asked(
+        question(urls=[f"http://{server.place}/a"]), own=settings("http://127.0.0.1:9/"), credentials=access
+    )
+    assert answer["fits"][0]["size"] is None
+    assert [who for _command, _path, who in server.asked] == [f"me:{SECRET}", None]
+
+
+@pytest.mark.parametrize(
+    ("url", "trusted", "ignored"),
+    [
+        ("http://mirror.example/simple", [], True),
+        ("http://mirror.example/simple", ["mirror.example"], False),
+        ("http://mirror.example:8080/simple", ["mirror.example:8080"], False),
+        ("http://mirror.example:8081/simple", ["mirror.example:8080"], True),
+        ("https://mirror.example/simple", [], False),
+        ("http://127.0.0.1:99/simple", [], False),
+        ("http://localhost/simple", [], False),
+        ("file:///simple", [], False),
+        ("http://[bad", [], False),
+    ],
+)
+def test_what_pip_ignores_is_not_asked(url: str, trusted: list[str], ignored: bool) -> None:
+    own = pip_settings.Settings([url], [], None, None, trusted)
+    assert own.ignores(url) is ignored
+    if ignored:
+        (answer,) = asked(own=lambda: own)
+        assert "plain HTTP" in answer["problems"][0]
+
+
 def test_each_page_is_asked_for_once_and_every_index_is(serve: Callable[..., Server]) -> None:
     first, second = serve({"/simple/torch/": page(row(OLDER))}), serve({"/simple/torch/": page(row(WHEEL, size=1))})
     answers = asked(question(), question(version="2.14.0"), own=settings(first.index, second.index))
@@ -409,12 +451,13 @@ def test_the_machines_own_configuration_is_read_as_pip_reads_it(tmp_path: Path) 
     first, second = tmp_path / "first.conf", tmp_path / "second.conf"
     first.write_text("[global]\nindex-url = http://a/simple\nextra-index-url = http://b/simple\n  http://c/simple\n")
     second.write_text(
-        "[global]\nINDEX_URL = http://d/simple\ncert = /etc/ca.pem\n[install]\nfind-links = /opt/wheels\n"
+        "[global]\nINDEX_URL = http://d/simple\ncert = /etc/ca.pem\ntrusted-host = d a:8080\n[install]\nfind-links = /opt/wheels\n"
         "[list]\nindex-url = http://no/\n"
     )
     read = pip_settings.read([str(first), str(second), str(tmp_path / "none.conf")])
     assert read.indexes == ["http://d/simple", "http://b/simple", "http://c/simple"]
     assert (read.links, read.cert, read.proxy) == (["/opt/wheels"], "/etc/ca.pem", None)
+    assert read.trusted == ["d", "a:8080"]
     assert read.of(["http://e/"]).indexes == ["http://e/"]
     assert read.of(["http://e/"]).links == ["/opt/wheels"]
     assert read.of([]) == read
