@@ -193,6 +193,7 @@ class Look:
 
     def project(self, place: Place, name: str) -> Seen:
         """What a place says of a project."""
+        url = f"{place.url}/{quote(name)}/" if place.paged else place.url
         try:
             if self._own.ignores(place.url):
                 return Seen(
@@ -202,9 +203,10 @@ class Look:
             path = _local(place.url)
             if path is not None:
                 return Seen(self._of_disk(path, place, name), None)
-            return Seen(self._of_server(f"{place.url}/{quote(name)}/" if place.paged else place.url), None)
+            return Seen(self._of_server(url), None)
         except fetch.FetchError as exc:
-            return Seen((), None if exc.status in _ABSENT else str(exc))
+            # The same reason is told once, whichever project was asked for.
+            return Seen((), None if exc.status in _ABSENT else str(exc).replace(url, place.url))
         except (OSError, simple_page.PageError) as exc:
             return Seen((), redact.text(f"{place.url} could not be read: {exc}"))
 
