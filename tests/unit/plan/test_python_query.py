@@ -226,6 +226,19 @@ def test_only_what_the_rules_take_here_is_proposed(there: tuple[str, ...], examp
         assert again.context.stack["frameworks"][0]["requirements"][0] == f"torch=={example.partition('=')[2]}"
 
 
+def test_a_release_that_is_none_yet_is_not_named() -> None:
+    (missing,) = answered(drafted("pytorch"), torch=without("2.14.0rc1+cu130", "2.13.0+cu130")).missing
+    assert missing.instead == "torch 2.13.0+cu130"
+
+
+def test_what_was_not_asked_for_stands_in_the_way_of_no_proposal() -> None:
+    facts = nodes.provisioned()
+    del facts["environments"][PATH]["packages"]["torch"]
+    draft = drafted("pytorch", facts=facts)
+    (missing,) = answered(draft, torch=without("2.14.0+cu130")).missing
+    assert missing.example == "pytorch=2.14.0+cu130"
+
+
 def test_what_is_proposed_lacks_no_partner() -> None:
     draft = drafted("pytorch")
     (missing,) = answered(draft, torch=without("2.14.0+cu130", "2.13.0+cu130")).missing
