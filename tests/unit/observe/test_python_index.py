@@ -24,6 +24,7 @@ SECRET = "s3cr3t"
 JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html; charset=utf-8"
 WHEEL = "torch-2.14.1-cp313-cp313-manylinux_2_28_x86_64.whl"
 OLDER = "torch-2.14.0-cp313-cp313-manylinux_2_28_x86_64.whl"
+OLDEST = "torch-2.13.0-cp313-cp313-manylinux_2_28_x86_64.whl"
 TAGS = {"3.13": wheel_tags.taken("3.13", "2.41", "x86_64")}
 ABC = hashlib.sha256(b"abc").hexdigest()
 
@@ -158,6 +159,7 @@ def test_html_says_the_same_and_a_server_is_asked_for_the_size(serve: Callable[.
             "/simple/torch/": html(
                 f'<a href="../../files/{WHEEL}#sha256={ABC}" data-requires-python="&gt;=3.10">{WHEEL}</a>',
                 f'<a href="/files/{OLDER}" data-yanked="broken">{OLDER}</a>',
+                f'<a href="/files/{OLDEST}" data-yanked>{OLDEST}</a>',
                 '<a href="../">up</a><a name="none">none</a><a href="http://[bad">bad</a>',
             ),
             f"/files/{WHEEL}": (200, "application/zip", b"x" * 123),

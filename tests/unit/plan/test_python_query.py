@@ -105,6 +105,12 @@ def test_an_environment_that_is_made_anew_asks_for_all(changes: Any) -> None:
     assert len(python_query.demands(drafted(facts=facts))) == 3
 
 
+def test_one_that_failed_in_the_last_proof_asks_for_all_too() -> None:
+    facts = proven(nodes.provisioned())
+    facts["proof"]["checks"] = [{"id": "framework.import", "status": "fail", "action": "install", "expected": PATH}]
+    assert len(python_query.demands(drafted(facts=facts))) == 3
+
+
 def test_an_environment_that_only_activates_otherwise_asks_nothing() -> None:
     facts = nodes.provisioned()
     facts["environments"][PATH]["loader_path"] = "/usr/local/cuda-13.0/compat"
