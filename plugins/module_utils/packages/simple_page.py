@@ -93,7 +93,11 @@ def _of_html(content: bytes, url: str) -> Iterator[Link]:
     page = _Page(url)
     try:
         page.feed(content.decode("utf-8", "replace"))
-    except (ValueError, AssertionError):
+    except (
+        ValueError,
+        AssertionError,
+        NotImplementedError,
+    ):  # the last is Python 3.8's and 3.9's word for broken markup
         raise PageError("it is broken HTML") from None
     for href, more in page.anchors:
         try:

@@ -282,6 +282,18 @@ def test_what_is_no_page_says_nothing_of_what_is_there(serve: Callable[..., Serv
     assert told["fits"] == []
 
 
+@pytest.mark.parametrize("error", [AssertionError, NotImplementedError, ValueError])
+def test_broken_markup_is_no_page_by_whatever_name_python_calls_it(
+    serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def feed(*_arguments: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(simple_page._Page, "feed", feed)
+    (told,) = asked(own=settings(serve({"/simple/torch/": html()}).index))
+    assert "it is broken HTML" in told["problems"][0]
+
+
 def test_an_index_without_the_project_has_answered(serve: Callable[..., Server]) -> None:
     server = serve({})
     (answer,) = asked(question("Nvidia_Dali.cuda130"), own=settings(server.index))
