@@ -32,10 +32,12 @@ FILES = {
         ["seals", "proof", "lock", "history"],
     ),
     "facts": ("The observation of a machine.", ["facts"]),
-    "index": ("The answer of the package index.", ["package_index"]),
+    "index": ("The answers of the package index and of the Python index.", ["package_index", "python_index"]),
 }
 #: What each answer of a module has, whatever it says; Ansible's, and not of the type.
 ENVELOPE = frozenset(("changed", "failed", "msg", "warnings", "deprecations", "invocation", "diff"))
+#: Definitions that are a whole answer of a module.
+_WHOLE = ("package_index", "python_index")
 
 Schema = dict[str, Any]
 _NATIVE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
@@ -107,7 +109,7 @@ class Types:
                 self.meaning(each, f"{place}.{key}"),
             )
             for key, each in schema["properties"].items()
-            if not (place == "package_index" and key in ENVELOPE)
+            if not (place in _WHOLE and key in ENVELOPE)
         ]
         return self._add(Type(name, schema.get("description", ""), keys, []), place)
 

@@ -250,7 +250,10 @@ class Recorder:
 
     def finished(self, _result: Any, arguments: Sequence[Any], named: Mapping[str, Any], _kept: Any) -> None:
         """finish(drafted, index)."""
-        drafted, index = (*arguments, *named.values())
+        drafted, index, *wheels = (*arguments, *named.values())
+        if any(wheels):
+            self.pass_over("an answer of the Python index")
+            return
         if id(drafted) not in self.drafts:
             self.pass_over("a draft that was made by hand or changed")
             return

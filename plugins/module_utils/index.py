@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The answer of the package index.
+"""The answers of the package index and of the Python index.
 
 Written by tools/build_types.py from plugins/plugin_utils/gate/answers.json: edit that, then `make rules`.
 """
@@ -102,3 +102,55 @@ class PackageIndex(TypedDict):
     """Exchange of one driver's packages for another's"""
     problems: list[IndexProblem]
     """What stands in the way"""
+
+
+class PythonFile(TypedDict):
+    """File of a Python index."""
+
+    name: str
+    """Name of the file"""
+    version: str
+    """Version, with its local part"""
+    size: int | None
+    """Size (bytes)"""
+    sha256: str | None
+    """SHA-256 of the file"""
+    yanked: bool
+    """Whether its makers took it back"""
+    requires_python: str | None
+    """The versions of Python that it is for"""
+
+
+class PythonRelease(TypedDict):
+    """Version that a Python index has."""
+
+    version: str
+    """Version, with its local part"""
+    requires_python: str | None
+    """The versions of Python that it is for"""
+
+
+class PythonAnswer(TypedDict):
+    """What the Python index has of a pinned requirement."""
+
+    name: str
+    """Name of the distribution"""
+    version: str
+    """Version that was asked for"""
+    places: list[str]
+    """Where it was looked for, without users and passwords"""
+    fits: list[PythonFile]
+    """Files of the version that the interpreter takes, best first"""
+    unfit: list[str]
+    """Other wheels of the version"""
+    others: list[PythonRelease]
+    """Other versions of which a wheel fits, newest first"""
+    problems: list[str]
+    """Why places did not answer"""
+
+
+class PythonIndex(TypedDict):
+    """Answer of the Python index."""
+
+    answers: list[PythonAnswer]
+    """What there is, in the order of the questions"""

@@ -67,8 +67,8 @@ refusals:
   returned: always
 changes:
   description:
-    - The changes, each with C(component), C(action), C(from), C(to), C(reason), C(packages), C(files), C(services), and C(leaves), the
-      packages that go for it.
+    - The changes, each with C(component), C(action), C(from), C(to), C(reason), C(packages), C(wheels), C(files), C(services), and
+      C(leaves), the packages that go for it.
   type: list
   elements: dict
   returned: always
@@ -160,7 +160,7 @@ rescue:
   elements: str
   returned: always
 download_bytes:
-  description: Size of the packages to download, in bytes.
+  description: Size of the packages and of the pinned wheels to download, in bytes.
   type: int
   returned: always
 left_alone:

@@ -191,7 +191,8 @@ def _downloads(answer: TaskResult) -> dict[str, int]:
     """Bytes that each component downloads, from the answer of the action `plan`; empty from any other task's."""
     found: dict[str, int] = {}
     for change in answer.get("changes") or () if "left_alone" in answer else ():
-        size = sum(package.get("download_bytes") or 0 for package in change.get("packages") or ())
+        rows = [*(change.get("packages") or ()), *(change.get("wheels") or ())]
+        size = sum(row.get("download_bytes") or 0 for row in rows)
         found[change["component"]] = found.get(change["component"], 0) + size
     return found
 

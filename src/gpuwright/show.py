@@ -235,8 +235,9 @@ def _changes(plan: Plan) -> None:
     for key, names in touched.items():
         if names:
             console.out(f"  {key}: {', '.join(map(console.one_line, dict.fromkeys(names)))}")
-    installed = plan.get("install") or ()
-    with_others = f" for {len(installed)} packages" if installed else ""
+    wheels = {(row["name"], row["version"]) for change in changes for row in change.get("wheels") or ()}
+    comes = [f"{len(rows)} {what}" for rows, what in ((plan.get("install"), "packages"), (wheels, "wheels")) if rows]
+    with_others = f" for {' and '.join(comes)}" if comes else ""
     if plan.get("download_bytes") or plan.get("disk_bytes"):
         console.out(
             f"  download {console.size(plan.get('download_bytes'))}{with_others}, {console.size(plan.get('disk_bytes'))} on disk"
@@ -252,7 +253,7 @@ def _packages(changes: Sequence[Change]) -> None:
     rows = [
         (package["name"], package.get("version") or "unverified", console.size(package.get("download_bytes")))
         for change in changes
-        for package in change.get("packages") or ()
+        for package in [*(change.get("packages") or ()), *(change.get("wheels") or ())]
     ]
     if rows:
         console.out(console.table(list(dict.fromkeys(rows)), ("package", "version", "download")))

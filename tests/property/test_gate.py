@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.gate.schema import SchemaError, compile_definitions
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, python_query, removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
@@ -262,7 +262,7 @@ def test_the_gate_allows_what_the_library_allows_and_refuses_the_rest_with_one_s
     assert all(each.replace("\n", "").replace("\t", "").isprintable() for each in texts(admitted))
 
 
-@pytest.mark.parametrize("name", ["package_index", "nvidia_smi", "fio", "failure"])
+@pytest.mark.parametrize("name", ["package_index", "python_index", "nvidia_smi", "fio", "failure"])
 @settings(max_examples=settings().max_examples // 4)
 @given(data=st.data())
 def test_so_it_does_for_the_other_modules(name: str, data: st.DataObject) -> None:
@@ -349,3 +349,17 @@ def test_any_answer_of_an_index_that_comes_through_can_be_planned_with(index: An
     index_query.absent(drafted, admitted)
     index_query.tightened(drafted, admitted)
     finish(drafted, admitted)
+
+
+@given(index=allowed(DEFINITIONS["python_index"]), names=st.booleans())
+def test_any_answer_of_a_python_index_that_comes_through_can_be_planned_with(index: Any, names: bool) -> None:
+    index["failed"] = False
+    request = Request(host="node", today=date(2026, 11, 20), verb="up")
+    drafted = make_draft(through(FACTS[0]), Wish.from_wants(["pytorch"]), RULES, request)
+    assert isinstance(drafted, Draft)
+    for demand, answer in zip(python_query.demands(drafted), index["answers"] if names else (), strict=False):
+        for file in answer["fits"]:
+            file["version"] = demand.version
+    admitted = json.loads(gate.admit("python_index", json.dumps(index)))
+    plan = finish(drafted, None, python_query.judged(drafted, admitted, RULES))
+    assert plan["download_bytes"] >= 0

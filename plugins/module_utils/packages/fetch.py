@@ -13,7 +13,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import proxies
@@ -59,27 +59,29 @@ class _ByProxy(urllib.request.BaseHandler):
     https_request = http_request
 
 
-def _headers(url: str, credentials: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The header that lets in where the address asks for it (RFC 7617)."""
+def _request(
+    url: str, credentials: Iterable[Mapping[str, str]], method: str = "GET", accept: str | None = None
+) -> urllib.request.Request:
+    """What is asked of a server, with the header that lets in where the address asks for it (RFC 7617)."""
+    request = urllib.request.Request(url, method=method)  # noqa: S310 - _checked looked at its scheme
+    if accept:
+        request.add_header("Accept", accept)
     found = redact.access(url, credentials)
-    if found is None:
-        return {}
-    word = base64.b64encode(f"{found.login}:{found.password}".encode()).decode()
-    return {"Authorization": "Basic " + word}
+    if found:
+        word = base64.b64encode(f"{found.login}:{found.password}".encode()).decode()
+        # Another host that the first one names is not let in with it.
+        request.add_unredirected_header("Authorization", "Basic " + word)
+    return request
 
 
-def _open(url: str, timeout: float, headers: Mapping[str, str], known: proxies.Settings) -> Any:
-    """The answer of a server, to be read and closed."""
+def _open(request: urllib.request.Request, timeout: float, known: proxies.Settings, cert: str | None = None) -> Any:
+    """The answer of a server, to be read and closed. `cert`: a file with the certificates that are trusted, None for the system's."""
     # Dear to import (certificates, cookies): only a call that fetches pays for it.
     from ansible.module_utils.urls import make_context
 
     opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), _ByProxy(known), urllib.request.HTTPSHandler(context=make_context())
+        urllib.request.ProxyHandler({}), _ByProxy(known), urllib.request.HTTPSHandler(context=make_context(cafile=cert))
     )
-    request = urllib.request.Request(url)  # noqa: S310 - _checked looked at its scheme
-    for name, value in headers.items():
-        # Another host that the first one names is not let in with it.
-        request.add_unredirected_header(name, value)
     return opener.open(request, timeout=timeout)
 
 
@@ -117,19 +119,64 @@ def fetch(url: str, timeout: float = 30.0, credentials: Iterable[Mapping[str, st
     _checked(url)
     known = proxies.settings()
     end = time.monotonic() + timeout
-    content = b""
-    with _told(url, timeout, known), _open(url, timeout, _headers(url, credentials), known) as answer:
-        # A limit for each read is none for the whole: a slow server must not hold the run.
-        while len(content) <= _LIMIT:
-            block = answer.read(_BLOCK)
-            if not block:
-                break
-            content += block
-            if time.monotonic() > end:
-                raise socket.timeout("timed out")
+    with _told(url, timeout, known), _open(_request(url, credentials), timeout, known) as answer:
+        content = _content(answer, _LIMIT, end)
     if len(content) > _LIMIT:
         raise FetchError(f"{url} is larger than 1 MiB; that is no key file")
     return content
+
+
+def _content(answer: Any, limit: int, end: float) -> bytes:
+    """What a server sends, up to a block more than `limit` bytes. Raises socket.timeout at `end` (of time.monotonic)."""
+    blocks: list[bytes] = []
+    size = 0
+    # A limit for each read is none for the whole: a slow server must not hold the run.
+    while size <= limit:
+        block = answer.read(_BLOCK)
+        if not block:
+            break
+        blocks.append(block)
+        size += len(block)
+        if time.monotonic() > end:
+            raise socket.timeout("timed out")
+    return b"".join(blocks)
+
+
+class Page(NamedTuple):
+    """What a server answered. `url`: where it came from in the end; `kind`: its media type, as it is said."""
+
+    url: str
+    kind: str
+    content: bytes
+
+
+class Visitor(NamedTuple):
+    """How a server is asked: by which proxies, with which certificates (a file, None for the system's), as whom."""
+
+    known: proxies.Settings
+    cert: str | None
+    credentials: Iterable[Mapping[str, str]]
+
+    def page(self, url: str, accept: str, timeout: float, limit: int) -> Page:
+        """A page of at most `limit` bytes, within `timeout` seconds for everything. Raises FetchError."""
+        _checked(url)
+        end = time.monotonic() + timeout
+        with _told(url, timeout, self.known), self._open(url, timeout, accept=accept) as answer:
+            content = _content(answer, limit, end)
+            found = Page(answer.geturl(), answer.headers.get("Content-Type") or "", content)
+        if len(content) > limit:
+            raise FetchError(f"{url} is larger than {limit >> 20} MiB")
+        return found
+
+    def size(self, url: str, timeout: float) -> int | None:
+        """The bytes of a file, as its server says without sending it; None where it does not say. Raises FetchError."""
+        _checked(url)
+        with _told(url, timeout, self.known), self._open(url, timeout, "HEAD") as answer:
+            said = str(answer.headers.get("Content-Length") or "")
+        return int(said) if said.isdigit() and len(said) < 16 else None
+
+    def _open(self, url: str, timeout: float, method: str = "GET", accept: str | None = None) -> Any:
+        return _open(_request(url, self.credentials, method, accept), timeout, self.known, self.cert)
 
 
 def download(url: str, path: str, timeout: float = 60.0, credentials: Iterable[Mapping[str, str]] = ()) -> str:
@@ -141,7 +188,7 @@ def download(url: str, path: str, timeout: float = 60.0, credentials: Iterable[M
     known = proxies.settings()
     digest = hashlib.sha256()
     try:
-        with _told(url, timeout, known), _open(url, timeout, _headers(url, credentials), known) as answer:
+        with _told(url, timeout, known), _open(_request(url, credentials), timeout, known) as answer:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
                 for block in iter(lambda: answer.read(_LARGE_BLOCK), b""):
                     digest.update(block)

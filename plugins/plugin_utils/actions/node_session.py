@@ -19,7 +19,7 @@ from .. import rules
 from ..components import sources
 from ..components.nvidia_driver import exchange
 from ..model.proof import MAX_AGE
-from ..plan import document, index_query, removal, security_floors
+from ..plan import document, index_query, python_query, removal, security_floors
 from ..plan.draft import Draft, make_draft
 from ..plan.finish import finish
 from ..plan.request import APPLYING, WITH_HISTORY, Request
@@ -33,7 +33,7 @@ from .node_action import WISH_VARIABLES, NodeAction, Variables
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
-    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex, PythonIndex
 
     from ..model.lock import Lock
     from ..model.plan import Plan, StoppedBy
@@ -149,6 +149,18 @@ class NodeSession:
         }
         return cast("PackageIndex", self.action.on_node("package_index", arguments, self.task_vars))
 
+    def wheels(self, drafted: Draft) -> python_query.Wheels:
+        """What the node's Python index says of the wheels that pip would install; it is asked of none where the verb only judges what is
+        there, and where all are there already.
+        """
+        asked = python_query.question(drafted) if drafted.request.verb in (*APPLYING, "plan") else None
+        if asked is None:
+            return python_query.NONE
+        addresses = [url for demand in python_query.demands(drafted) for url in demand.urls]
+        access = credentials.of_variables(addresses, self.action.variables(self.task_vars, WISH_VARIABLES))
+        answer = self.action.on_node("python_index", {**asked, "credentials": access}, self.task_vars)
+        return python_query.judged(drafted, cast("PythonIndex", answer), RULES)
+
     def plan(self, facts: Facts, *, only: list[str]) -> Plan:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
         if self.verb == "remove":
@@ -167,7 +179,9 @@ class NodeSession:
                 drafted = security_floors.to_the_floor(drafted, index, RULES)
                 index = self.index(drafted)
             tighter = index_query.tightened(drafted, index)
-            return finish(tighter, self.index(tighter)) if tighter else finish(drafted, index)
+            if tighter:
+                drafted, index = tighter, self.index(tighter)
+            return finish(drafted, index, self.wheels(drafted))
 
     def save(self, kind: str, document: Mapping[str, object], *, packed: bool = False) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..model.stack import Repository, Stack
     from ..rules import Rules
     from ..wish import Wish
-    from .demand import Demand
+    from .demand import Demand, WheelDemand
     from .view import View
 
 
@@ -158,6 +158,7 @@ class Component:
     members: packages that are there and go to its version without being named.
     security: its name in compat/security.yaml. branch: the one of which a security floor has to be, None for any.
     demands: what it asks of the package index. also: names under which the index may have other versions of it.
+    wheels: what it asks of the Python index: the pins that pip would install now. Those that are there are none of them.
     space: what one of its changes writes beside packages.
     judge: checks of what is there.
     merged: files of the host's own that it writes into; `remove` takes out what it put there.
@@ -184,6 +185,7 @@ class Component:
     branch: Callable[[Stack], str | None] = _not
     demands: Callable[[Stack, Wish], Sequence[Demand]] = _none
     also: Callable[[Stack, Rules], Sequence[str]] = _none
+    wheels: Callable[[Context], Sequence[WheelDemand]] = _none
     space: Callable[[Change, Context], Sequence[Need]] = _none
     judge: Callable[[View, Stack], Sequence[Check]] = _none
     merged: Sequence[str] = ()

@@ -1,12 +1,16 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a component asks of a node's package index."""
+"""What a component asks of a node's package index, and of its Python index."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..wish import Wish
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,33 @@ class Demand:
     def text(self) -> str:
         """The part for a person."""
         return f"{self.want}{self.relation}{self.version}" if self.version else self.want
+
+
+@dataclass(frozen=True)
+class WheelDemand:
+    """A pinned distribution, as a node's Python index has to have it for an environment.
+
+    ``environment``: its path. ``interpreter``: the version of its Python, such as 3.13.
+    ``urls``: the indexes that it may come from, none for the node's own. ``sha256``: the files that will do, none where any will.
+    ``source``: whether it is built from its source. ``others``: what may be wished instead, from the versions that are there by
+    distribution, the nearest first: as --want takes it, and the wish with it.
+    """
+
+    environment: str
+    interpreter: str
+    name: str
+    version: str
+    urls: Sequence[str] = ()
+    sha256: Sequence[str] = ()
+    source: bool = False
+    others: Callable[[Mapping[str, Sequence[str]], Wish], Iterable[tuple[str, Wish]]] = field(
+        default=lambda _there, _wish: (), compare=False
+    )
+
+    @property
+    def text(self) -> str:
+        """The pin for a person."""
+        return f"{self.name}=={self.version}"
 
 
 def continues(version: str, prefix: str) -> bool:

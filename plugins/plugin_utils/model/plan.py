@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ChangedPackage(TypedDict):
-    """Package that a change installs."""
+    """Package or wheel that a change installs. ``version`` is None where no index said that it is there."""
 
     name: str
     version: str | None
@@ -36,6 +36,7 @@ Change = TypedDict(
         "to": str | None,
         "reason": str,
         "packages": list[ChangedPackage],
+        "wheels": list[ChangedPackage],
         "files": list[str],
         "services": list[str],
         "leaves": list[str],

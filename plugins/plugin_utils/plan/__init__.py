@@ -8,6 +8,7 @@ Pure: nothing here reaches a node. The action ``plan`` calls them in this order,
     draft             the stack, and what is not as wished      expectations, findings, upgrading
     index_query       what the index does not have,             availability, security_floors
                       and what it has to be asked once more
+    python_query      which wheels the Python index has         wheel_tags
     finish            the plan                                  proof, refusals, space, notices, sealing, rescue
     work              what each role does first, and the steps  measurements, preflight, removal_work
                       that only the changed node can decide

@@ -145,6 +145,7 @@ def describe(plan: Plan) -> str:
         versions = " -> ".join(filter(None, (change["from"], change["to"])))
         lines.append(f"{change['component']}: {change['action']} {versions}".rstrip() + f" ({change['reason']})")
         lines += [f"  package {row['name']} {row['version'] or '(version unverified)'}" for row in change["packages"]]
+        lines += [f"  wheel {row['name']} {row['version'] or '(version unverified)'}" for row in change["wheels"]]
         lines += [f"  leaves {name}" for name in change["leaves"]]
         lines += [f"  file {path}" for path in change["files"]]
         lines += [f"  service {unit}" for unit in change["services"]]
@@ -190,6 +191,7 @@ def change(name: str, finding: Finding, sizes: Mapping[str, PackageInstall], ver
         "to": finding.after,
         "reason": finding.reason,
         "packages": packages,
+        "wheels": [],
         "files": list(finding.files),
         "services": list(finding.services),
         "leaves": list(finding.leaves),

@@ -14,6 +14,7 @@ from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver
 from ..components.demand import continues
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback
 from ..resolver import lock, machine, repositories
+from ..resolver.machine import Machine
 from ..rules import Rules, hosts
 from ..wish import BadInput, Wish
 from . import availability, document, expectations, findings, proof, upgrading
@@ -32,7 +33,8 @@ _POWER_CYCLE = "look at the kernel log for Xid 79; power-cycle the node, then in
 
 @dataclass(frozen=True)
 class Draft:
-    """A plan before the package index was asked. ``also``: names under which it may have what else there is.
+    """A plan before the package index was asked. ``machine``: what the rules chose for.
+    ``also``: names under which the index may have what else there is.
     ``state``: the remembered driver that the node returns to, see rollback.py.
     ``narrow``: what its first answer showed that versions have to begin with.
     ``builders``: repositories that dnf may need and that are not enabled, see resolver/repositories.py.
@@ -43,6 +45,7 @@ class Draft:
     context: Context
     answer: Answer
     findings: Mapping[str, list[Finding]]
+    machine: Machine
     also: Sequence[str] = ()
     state: DriverState | None = None
     narrow: Mapping[str, str] = field(default_factory=dict)
@@ -169,7 +172,7 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
         else ()
     )
     builders = repositories.builders(where, rules)
-    return Draft(request, wish, context, answer, found, also, state, builders=builders)
+    return Draft(request, wish, context, answer, found, where, also, state, builders=builders)
 
 
 def _restored(context: Context, request: Request) -> Stack:

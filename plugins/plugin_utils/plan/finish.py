@@ -23,9 +23,11 @@ from . import (
     measurements,
     notices,
     proof,
+    python_query,
     refusals,
     rescue,
     sealing,
+    space,
     upgrading,
     work,
 )
@@ -38,12 +40,12 @@ if TYPE_CHECKING:
         PackageIndex,
     )
 
-    from ..model.plan import Change, Plan
+    from ..model.plan import Change, ChangedPackage, Plan
     from ..model.stack import Stack, Why
 
 
-def finish(drafted: Draft, index: PackageIndex | None) -> Plan:
-    """The plan. ``index`` is what package_index returned, None where it was not asked (or not needed)."""
+def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Wheels = python_query.NONE) -> Plan:
+    """The plan. ``index`` is what package_index returned, None where it was not asked (or not needed); ``wheels``: of the Python index."""
     answer = index or index_answer.NOT_ASKED
     versions, problems = index_answer.candidates(answer), answer["problems"]
     missing = index_query.missing(drafted, index)
@@ -73,7 +75,11 @@ def finish(drafted: Draft, index: PackageIndex | None) -> Plan:
     }
     plan["manages"] = {name: COMPONENTS[name].sealed(context).as_dict() for name in plan["digests"]}
     sizes = {row["name"]: row for row in answer["install"]}
-    changes = [document.change(name, finding, sizes, versions) for name, rows in found.items() for finding in rows]
+    changes = [
+        _with_wheels(document.change(name, finding, sizes, versions), wheels)
+        for name, rows in found.items()
+        for finding in rows
+    ]
     plan["changes"] = changes if drafted.state else _with_branch(changes, context, plan["why"])
     plan["checks"] = judge.judge(
         context.facts, context.stack, expectations.expectations(drafted.wish, context, request)
@@ -90,7 +96,10 @@ def finish(drafted: Draft, index: PackageIndex | None) -> Plan:
     plan["rebuild"] = frameworks.rebuilds(context) if frameworks.NAME in plan["components"] else []
     plan |= {"install": list(sizes.values()), "from_controller": _from_controller(context.stack, drafted.wish)}
     plan["prefer"] = nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE))
-    plan["download_bytes"], plan["disk_bytes"] = answer["download_bytes"] or 0, answer["disk_bytes"] or 0
+    plan |= {
+        "download_bytes": (answer["download_bytes"] or 0) + space.of_wheels(plan["changes"]),
+        "disk_bytes": answer["disk_bytes"] or 0,
+    }
     # After an apply the index is not asked again: what is there by then is looked at.
     asked = bool(drafted.packages) and request.applied is None
     plan["versions_verified"] = not asked or (
@@ -98,19 +107,39 @@ def finish(drafted: Draft, index: PackageIndex | None) -> Plan:
     )
     if not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], notices.unverified(problems)]
-    plan["warnings"] = [*plan["warnings"], *notices.sources_of_others(problems), *notices.enabled(drafted, index)]
+    plan["warnings"] = [
+        *plan["warnings"],
+        *notices.sources_of_others(problems),
+        *notices.enabled(drafted, index),
+        *notices.of_wheels(wheels),
+    ]
     # dnf refuses to work where one of its repositories does not answer: the roles leave these out.
     plan["left_out"] = sorted(_left_out(problems))
     plan["enabled"] = list(answer["enabled"])
     plan["absent"] = {key: list(there) for key, there in request.absent.items()}
     behind = signed_modules.behind(context.stack, index, drafted.packages)
-    plan["refusals"] = refusals.of_plan(plan, replace(drafted, context=context), index, missing, behind)
+    plan["refusals"] = refusals.of_plan(plan, replace(drafted, context=context), index, missing, behind, wheels)
     plan["ok"] = not plan["refusals"]
     plan["work"] = {
         **work.of_plan(plan, context, request.only),
         **measurements.of_proof(plan, context, request, drafted.wish.gpus_ignore),
     }
     return document.judged(plan, request)
+
+
+def _with_wheels(change: Change, wheels: python_query.Wheels) -> Change:
+    """A change with the wheels of its environments; of one that the index says nothing of neither version nor size is known."""
+    rows: list[ChangedPackage] = [
+        {"name": each.demand.name, "version": each.file["version"], "download_bytes": each.file["size"]}
+        for each in wheels.there
+        if each.demand.environment in change["files"]
+    ]
+    rows += [
+        {"name": each.demand.name, "version": None, "download_bytes": None}
+        for each in wheels.unverified
+        if each.demand.environment in change["files"]
+    ]
+    return {**change, "wheels": rows}
 
 
 def _left_out(problems: Sequence[IndexProblem]) -> set[str]:

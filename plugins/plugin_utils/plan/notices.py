@@ -12,6 +12,7 @@ from ..components.nvidia_driver import rollback
 from ..model import index_answer
 from ..rules import hosts
 from .draft import Draft
+from .python_query import Wheels
 from .request import Request
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: Warnings that only an answer of the package index gives: the look after the work asks it no more.
-OF_THE_INDEX = ("foreign-source", "repository.builder", "versions-unverified")
+OF_THE_INDEX = ("foreign-source", "repository.builder", "versions-unverified", "wheels-unverified", "wheel-yanked")
 
 
 def without_card(context: Context) -> list[Why]:
@@ -54,6 +55,29 @@ def unverified(problems: Sequence[IndexProblem]) -> Why:
     """The warning where the index did not answer in time."""
     text = next((row["text"] for row in problems if row["kind"] == "timeout"), "the package index was not asked")
     return {"rule": "versions-unverified", "text": f"exact versions are unverified: {text}", "source": "gpuwright"}
+
+
+def of_wheels(wheels: Wheels) -> list[Why]:
+    """What a person has to know of the Python index: what it did not answer, and what its makers took back (PEP 592)."""
+    reasons: dict[str, list[str]] = {}
+    for each in wheels.unverified:
+        reasons.setdefault(each.reason, []).append(each.demand.text)
+    texts = [
+        (
+            "wheels-unverified",
+            f"it is not known whether the Python index has {', '.join(dict.fromkeys(pins))}: {reason}",
+        )
+        for reason, pins in reasons.items()
+    ]
+    texts += [
+        (
+            "wheel-yanked",
+            f"{row.file['name']} was taken back by its makers (yanked), and is installed because it is pinned",
+        )
+        for row in wheels.there
+        if row.file["yanked"]
+    ]
+    return [{"rule": rule, "text": text, "source": "gpuwright"} for rule, text in texts]
 
 
 def enabled(drafted: Draft, index: PackageIndex | None) -> list[Why]:

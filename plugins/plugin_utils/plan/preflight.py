@@ -14,6 +14,7 @@ from ...module_utils.base import paths
 from ..components import COMPONENTS, frameworks
 from ..model.errors import StepRefused
 from ..model.shortfalls import MIB, Need, on_disks
+from . import space
 
 if TYPE_CHECKING:
     from ..components.base import Context, Step
@@ -103,7 +104,7 @@ def needs(context: Context, plan: Plan) -> list[Need]:
     """What is needed, and where. The path may not be there yet: the file system that holds its nearest parent counts."""
     given = cast("Given", plan["given"])
     cache = "/var/cache/dnf" if context.facts["packages"]["manager"] == "dnf" else "/var/cache/apt/archives"
-    download, installed = plan["download_bytes"] or 0, plan["disk_bytes"] or 0
+    download, installed = space.of_packages(plan), plan["disk_bytes"] or 0
     boot = int(given["boot"]) * MIB if _touching(plan, "initramfs") else 0
     return [
         {"what": "downloaded packages", "path": cache, "bytes": download, "files": 1},

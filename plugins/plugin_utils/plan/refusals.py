@@ -11,9 +11,10 @@ from ..components import COMPONENTS, Context, nvidia_driver
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback, secure_boot, signed_modules
 from ..model import index_answer
 from ..rules import hosts
-from . import availability, security_floors, space
+from . import availability, python_query, security_floors, space
 from .document import refusal
 from .draft import Draft
+from .python_query import Wheels
 from .request import APPLYING, Request
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def of_plan(
     index: PackageIndex | None,
     missing: Sequence[availability.Missing],
     behind: signed_modules.Behind | None,
+    wheels: Wheels,
 ) -> list[Refusal]:
     """Why a drafted plan is not carried out; empty where nothing stands against it."""
     context, request = drafted.context, drafted.request
@@ -54,7 +56,7 @@ def of_plan(
         if row["kind"] != "timeout" and row.get("needed", True) and row.get("package") not in told
     ]
     refusals += [refusal("signed-module-behind", **behind)] if behind else []
-    refusals += _of_newer_seal(context) + [_of_version(each, request) for each in missing]
+    refusals += _of_newer_seal(context) + [_of_version(each, request) for each in missing] + _of_wheels(wheels, request)
     refusals += [_of_floor(*each) for each in floors] + _of_what_stays(drafted)
     if drafted.state:
         refusals += rollback.refusals(
@@ -111,6 +113,27 @@ def _of_version(missing: availability.Missing, request: Request) -> Refusal:
     else:
         remedy = f"ask for a version that is there{example}"
     return refusal("index-version", text, f"{remedy}; or name a mirror that has this one (gpuwright_mirrors)")
+
+
+def _of_wheels(wheels: Wheels, request: Request) -> list[Refusal]:
+    """Wheels that the node's Python index does not have: pip would find out in the middle of the run."""
+    found = [_of_wheel(each, request) for each in wheels.missing]
+    return [row for place, row in enumerate(found) if row not in found[:place]]
+
+
+def _of_wheel(missing: python_query.Missing, request: Request) -> Refusal:
+    demand = missing.demand
+    where = f"the Python index of this node ({', '.join(missing.places)})" if missing.places else "no Python index"
+    if missing.other_hash:
+        text = f"the lock has {demand.text} by its SHA-256, and {where} has {missing.instead}"
+        remedy = "find out who changed it before you trust it; then make the lock anew, or name a mirror that has it"
+        return refusal("python-index-hash", text, remedy)
+    who = "the lock has" if request.lock is not None else "wanted is"
+    text = f"{who} {demand.text} for Python {demand.interpreter}, and {where} has {missing.instead}"
+    example = f", for example --want {missing.example}" if missing.example else ""
+    first = "make the lock anew with a version" if request.lock is not None else "ask for a version"
+    remedy = f"{first} that is there{example}; or name a mirror that has this one (gpuwright_mirrors)"
+    return refusal("python-index-version", text, remedy)
 
 
 def _of_floor(name: str, version: str, there: str) -> Refusal:

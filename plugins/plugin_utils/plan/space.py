@@ -16,7 +16,7 @@ from .document import refusal
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Disk
 
-    from ..model.plan import Plan
+    from ..model.plan import Change, Plan
     from ..model.stack import Refusal
 
 
@@ -28,6 +28,19 @@ INITRAMFS_BYTES = 128 * 1024**2
 _CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache/dnf"}
 #: Packages whose files lie below /usr/local/cuda-X.Y.
 _TOOLKIT = re.compile(r"(?:cuda-(?!drivers|compat)|libcu(?!dnn)|libnpp|libnv(?!idia)|nsight-|gds-tools)")
+
+
+def of_wheels(changes: Sequence[Change]) -> int:
+    """Return the bytes of the wheels that the changes download; what several environments have comes once, from pip's cache."""
+    # A plan that an earlier gpuwright wrote has none.
+    wheels = [row for change in changes for row in change.get("wheels") or ()]
+    rows = {(row["name"], row["version"], row["download_bytes"] or 0) for row in wheels}
+    return sum(size for _name, _version, size in rows)
+
+
+def of_packages(plan: Plan) -> int:
+    """Return the bytes that the package manager downloads: the place of the wheels is among what an environment takes."""
+    return plan["download_bytes"] - of_wheels(plan["changes"])
 
 
 def refusals(plan: Plan, context: Context) -> list[Refusal]:
@@ -48,7 +61,7 @@ def _needs(plan: Plan, context: Context) -> list[Need]:
     cache = _CACHES.get(context.facts["packages"]["manager"] or "", "/var")
     toolkits = sum(row.get("installed_bytes") or 0 for row in plan["install"] if _TOOLKIT.match(row["name"]))
     needs = [
-        Need(cache, plan["download_bytes"]),
+        Need(cache, of_packages(plan)),
         Need("/usr", max(plan["disk_bytes"] - toolkits, 0)),
         Need("/usr/local", toolkits),
     ]

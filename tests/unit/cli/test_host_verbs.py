@@ -48,6 +48,22 @@ def test_plan_shows_changes_packages_sizes_and_the_reboot(gpuwright: Callable[..
         assert word in said
 
 
+def test_wheels_are_shown_with_the_packages_each_with_its_size(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible
+) -> None:
+    record = plan_record("a")
+    record["install"] = [{"name": "nvidia-open"}]
+    record["changes"][0]["wheels"] = [
+        {"name": "torch", "version": "2.14.1+cu130", "download_bytes": 899_800_000},
+        {"name": "torchvision", "version": None, "download_bytes": None},
+    ]
+    ansible.plans = {"a": record}
+    said = " ".join(gpuwright("plan").out.split())
+    assert "torch 2.14.1+cu130 899.8 MB" in said
+    assert "torchvision unverified" in said
+    assert "for 1 packages and 2 wheels, 1.2 GB on disk" in said
+
+
 def test_the_reasons_of_a_plan_are_shown_with_v(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
     ansible.plans = {"a": plan_record("a")}
     assert "580 is long-term" not in gpuwright("plan").out

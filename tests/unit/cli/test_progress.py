@@ -95,12 +95,13 @@ def planned() -> Any:
     """What the action `plan` answers of a driver that is 412 MB to download."""
     packages = [
         {"name": "a", "download_bytes": 400_000_000},
-        {"name": "b", "download_bytes": 12_000_000},
-        {"name": "c"},
+        {"name": "b", "download_bytes": 10_000_000},
+        {"name": "c", "download_bytes": 2_000_000},
+        {"name": "d"},
     ]
     changes = [
         {"component": "nvidia_driver", "packages": packages[:1]},
-        {"component": "nvidia_driver", "packages": packages[1:]},
+        {"component": "nvidia_driver", "packages": packages[1:2], "wheels": packages[2:]},
     ]
     made: Any = {"skipped": None, "changes": changes, "digests": {}}
     return records.as_result(made)

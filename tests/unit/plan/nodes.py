@@ -217,6 +217,26 @@ def coming(name: str, version: str) -> Any:
     return {"name": name, "version": version, "from": None, "download_bytes": 1000, "installed_bytes": 5000}
 
 
+def python_file(name: str, version: str, tags: str = "cp313-cp313-manylinux_2_28_x86_64", **changes: Any) -> Any:
+    """A wheel that a Python index has."""
+    file = {"name": f"{name.replace('-', '_')}-{version}-{tags}.whl", "version": version, "size": 1000}
+    return {**file, "sha256": None, "yanked": False, "requires_python": None, **changes}
+
+
+def python_answer(name: str, version: str, *others: str, **changes: Any) -> Any:
+    """What a Python index answers that has a version, and these others; of type Any, as the facts are."""
+    return {
+        "name": name,
+        "version": version,
+        "places": ["https://mirror.example/simple"],
+        "fits": [python_file(name, version)],
+        "unfit": [],
+        "others": [{"version": each, "requires_python": None} for each in others],
+        "problems": [],
+        **changes,
+    }
+
+
 def locked(*names: str) -> dict[str, Any]:
     """What is observed of a whole lock over the packages of these names."""
     pin = "nvidia-driver-pinning-580"

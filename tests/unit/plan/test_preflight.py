@@ -121,6 +121,13 @@ def test_what_is_downloaded_and_installed_has_to_fit_with_a_reserve() -> None:
     assert "What to do: free space there" in said
 
 
+def test_wheels_are_no_part_of_what_the_package_manager_downloads() -> None:
+    wheel = {"name": "torch", "version": "2.14.1", "download_bytes": 900 * MIB}
+    changes = [change("frameworks", "repair", wheels=[wheel])]
+    plan: Any = {**PLAN, "changes": changes, "download_bytes": 1000 * MIB}
+    assert preflight.needs(Context(facts=facts(), stack=PLAN["stack"]), plan)[0]["bytes"] == 100 * MIB
+
+
 def test_an_initramfs_needs_room_only_where_one_is_written() -> None:
     assert "on /boot for the initramfs, found 127 MiB" in refused(facts(boot_mib=127), components=["nouveau_blacklist"])
     look(facts(boot_mib=127), components=["cuda"])

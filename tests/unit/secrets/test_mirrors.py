@@ -114,6 +114,7 @@ TAKING: dict[str, dict[str, Any]] = {
     "driver_file": {"addresses": ["http://b/x"], "sha256": "a" * 64, "path": "/x"},
     "package_index": {"packages": []},
     "package_sources": {"sources": []},
+    "python_index": {"questions": [], "tags": {}},
     "repository_key": {"url": "http://b/x", "fingerprint": "A" * 40, "path": "/x"},
     "wheels": {"environment": "/x", "requirements": []},
 }

@@ -18,6 +18,7 @@ from ..base import Component, Context, Finding, Manages, Need
 from ..demand import Demand
 from ..view import View
 from . import contents
+from .asked import wheels
 from .contents import interpreters
 from .work import Wished, begin, installed, look
 
@@ -135,7 +136,9 @@ def _wrong(
     if python and not numeric_version.belongs(str(python), str(framework["interpreter"])):
         told.append(f"has Python {python} instead of {framework['interpreter']}")
     locked = [f"{wheel['name']}=={wheel['version']}" for wheel in framework.get("wheels") or ()]
-    lacking = [pin for pin in dict.fromkeys([*framework["requirements"], *locked]) if not _satisfied(pin, present)]
+    lacking = [
+        pin for pin in dict.fromkeys([*framework["requirements"], *locked]) if not contents.satisfied(pin, present)
+    ]
     if lacking:
         told.append(f"lacks {', '.join(lacking)}")
     broken = [limit for limit in framework.get("constraints") or () if not _kept(limit, present)]
@@ -157,15 +160,6 @@ def _broken(path: str, environment: PythonEnvironment | None, context: Context) 
     if environment and environment.get("damage"):
         return [f"is damaged: {', '.join(environment['damage'])}"]
     return ["failed in the last proof"] if environment and path in context.condemned else []
-
-
-def _satisfied(pin: str, present: Mapping[str, str]) -> bool:
-    """Is the exact pin installed? The local version counts only where the pin names one (2.14.1+cu130)."""
-    version = present.get(contents.name(pin))
-    wished = pin.split("==", 1)[1]
-    if version is None:
-        return False
-    return version == wished or ("+" not in wished and version.split("+", 1)[0] == wished)
 
 
 def _kept(limit: str, present: Mapping[str, str]) -> bool:
@@ -222,6 +216,7 @@ COMPONENT = Component(
     manages,
     parts=("frameworks",),
     demands=demands,
+    wheels=wheels,
     space=_space,
     steps={"begin": begin},
     judge=judge,

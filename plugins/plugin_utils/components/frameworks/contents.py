@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
@@ -24,6 +24,15 @@ def left_behind(requirements: Sequence[str], present: Iterable[str]) -> list[str
     """What another variant left of packages of which there is one set, sorted. pip leaves it where it is."""
     required = {name(pin) for pin in requirements}
     return [each for each in sorted(present) if _ONE_OF.match(each) and each not in required]
+
+
+def satisfied(pin: str, present: Mapping[str, str]) -> bool:
+    """Is the exact pin installed? The local version counts only where the pin names one (2.14.1+cu130)."""
+    version = present.get(name(pin))
+    wished = pin.split("==", 1)[1]
+    if version is None:
+        return False
+    return version == wished or ("+" not in wished and version.split("+", 1)[0] == wished)
 
 
 def interpreters(version: str) -> list[str]:
