@@ -21,7 +21,8 @@ REFUSED = ("--gpu", "GT 1030", "--gpu", "RTX 5090", "--os", "debian-13", "--arch
 
 
 def sources_of(page: str) -> dict[str, str]:
-    listed = page.split("\nsources\n", 1)[1]
+    # A long one goes on in the next line.
+    listed = re.sub(r"\n {6,}", " ", page.split("\nsources\n", 1)[1])
     return dict(re.findall(r"^  \[(\d+)\] (.+)$", listed, re.MULTILINE))
 
 
