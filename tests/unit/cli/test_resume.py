@@ -138,13 +138,14 @@ def test_the_program_that_is_copied_for_it_is_the_one_that_runs(tmp_path: Path) 
 def test_a_python_of_the_user_gives_way_to_the_systems_of_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offences = {os.path.realpath(sys.executable): ownership.Offence("/home/u", "/home/u, which belongs to u")}
+    # Whichever Python runs the tests, which may be the system's.
+    monkeypatch.setattr(sys, "executable", "/home/u/venv/bin/python")
+    offences = {sys.executable: ownership.Offence("/home/u", "/home/u, which belongs to u")}
     monkeypatch.setattr(ownership, "offence", offences.get)
     systems = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
     is_file = Path.is_file
     monkeypatch.setattr(Path, "is_file", lambda path: str(path) == systems or is_file(path))
     monkeypatch.setattr(os.path, "realpath", lambda path, **_: str(path))
-    offences[sys.executable] = ownership.Offence("/home/u", "/home/u, which belongs to u")
     assert prepared(tmp_path)["command"][0] == systems
     offences[systems] = ownership.Offence("/usr/bin", "/usr/bin, which everybody may write")
     refused = prepared(tmp_path)["refused"]
