@@ -162,7 +162,7 @@ def _system(row: Row, machine: Machine, rules: Rules) -> str:
 
 def _suffix(machine: Machine, rules: Rules) -> str | None:
     """Return what a tag calls the machine's system (ubuntu24.04, ubi9); None where no image is made of it."""
-    name, _, version = machine.os.partition("-")
+    name, _dash, version = machine.os.partition("-")
     row = next((each for each in rules["images"]["systems"] if each["id"] == name), None)
     return str(row["suffix"]).replace("{version}", version) if row else None
 
