@@ -56,7 +56,10 @@ def test_ansible_reads_our_modules_as_python_does_and_the_plugins_itself(collect
         if name.startswith((f"{OURS}plugin_utils.", f"{OURS}module_utils.")) and file.endswith(".py")
     }
     assert len(by_python) > 100
-    assert by_python == below
+    # Those before the finder: its own package, and what an action names above it.
+    assert len(below - by_python) <= 4
+    assert f"{OURS}plugin_utils.actions" in below - by_python
+    assert by_python <= below
     assert all(file.startswith(str(collections)) for _, file in found.values())
     assert all(Path(cache_from_source(found[name][1])).is_file() for name in by_python)
 

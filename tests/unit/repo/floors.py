@@ -11,11 +11,8 @@ _PLUGINS = "ansible_collections.gpuwright.node.plugins"
 
 Arrow = tuple[str, str]
 
-#: Packages of which each module is named by itself.
-_ROOTS = ("gpuwright", "plugin_utils")
 #: From the ground up: each floor with the modules on it. Of several names that a module begins with the longest one counts.
 FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("how Python finds all of them", ("plugin_utils",)),
     (
         "types of what leaves a node",
         ("module_utils.check", "module_utils.facts", "module_utils.index", "module_utils.seal"),
@@ -132,7 +129,7 @@ def floor(name: str) -> int | None:
         (len(begin), number)
         for number, (_title, begins) in enumerate(FLOORS)
         for begin in begins
-        if name == begin or (name.startswith(f"{begin}.") and begin not in _ROOTS)
+        if name == begin or (name.startswith(f"{begin}.") and begin != "gpuwright")
     ]
     return max(fits)[1] if fits else None
 
