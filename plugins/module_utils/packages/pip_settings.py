@@ -11,14 +11,28 @@ from __future__ import annotations
 
 import configparser
 import os
-from typing import Mapping, NamedTuple, Sequence
+import sys
+from typing import Callable, Mapping, NamedTuple, Sequence
 from urllib.parse import urlsplit
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import run
 
 FILES = ("/etc/xdg/pip/pip.conf", "/etc/pip.conf")
 """Files of the machine's own configuration, in pip's order."""
 
-PYPI = "https://pypi.org/simple"
-"""The index of a pip that nobody configured."""
+# Prints the index of a pip that nobody configured: of the one that is installed, else of the one that environments are made with.
+_DEFAULT = """
+try:
+    from pip._internal.models.index import PyPI
+except ImportError:
+    import ensurepip, glob, os, sys, sysconfig
+    folders = [sysconfig.get_config_var("WHEEL_PKG_DIR"), os.path.join(os.path.dirname(ensurepip.__file__), "_bundled")]
+    sys.path += [wheel for folder in folders if folder for wheel in sorted(glob.glob(os.path.join(folder, "pip-*.whl")))]
+    from pip._internal.models.index import PyPI
+print(PyPI.simple_url)
+"""
+_SECONDS = 20
+_UNKNOWN = "no index-url is configured in /etc/pip.conf, and no pip is there yet that says which index it takes then"
 
 _SECTIONS = ("global", "install")
 _TRUE = ("y", "yes", "t", "true", "on", "1")
@@ -39,10 +53,14 @@ class Settings(NamedTuple):
     proxy: str | None
     trusted: Sequence[str] = ()
     """Hosts, some with a port, that may be asked by plain HTTP."""
+    no_index: bool = False
+    """Whether no index may be asked, the named ones neither."""
+    unknown: str | None = None
+    """Why it is not known which index pip takes where none is named."""
 
     def of(self, urls: Sequence[str]) -> Settings:
         """The same where indexes are named: they are the only ones, as far as any may be asked."""
-        return self._replace(indexes=list(urls)) if urls and self.indexes else self
+        return self._replace(indexes=list(urls), unknown=None) if urls and not self.no_index else self
 
     def ignores(self, url: str) -> bool:
         """Whether pip takes nothing from an address: it is plain HTTP to another machine, of which nobody said that it may be trusted."""
@@ -55,7 +73,13 @@ class Settings(NamedTuple):
         return parts.scheme == "http" and not local and not {host, f"{host}:{port}"} & set(self.trusted)
 
 
-def read(paths: Sequence[str] = FILES) -> Settings:
+def default_index() -> str | None:
+    """The index of a pip that nobody configured, as this interpreter's pip says it; None where there is no pip."""
+    said = run.run([sys.executable, "-I", "-c", _DEFAULT], timeout=_SECONDS)
+    return said.out.strip() or None if said.ok else None
+
+
+def read(paths: Sequence[str] = FILES, default: Callable[[], str | None] = default_index) -> Settings:
     """The machine's own configuration; a file that is not there says nothing. Raises PipSettingsError."""
     sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for path in paths:
@@ -64,19 +88,23 @@ def read(paths: Sequence[str] = FILES) -> Settings:
             if parsed.has_section(section):
                 sections[section].update((_key(key), value or "") for key, value in parsed.items(section))
     # An empty value says nothing beside one of the other section.
-    return _settings({**sections["global"], **{key: value for key, value in sections["install"].items() if value}})
+    return _settings(
+        {**sections["global"], **{key: value for key, value in sections["install"].items() if value}}, default
+    )
 
 
-def _settings(values: Mapping[str, str]) -> Settings:
-    indexes = [values.get("index-url") or PYPI, *(values.get("extra-index-url") or "").split()]
-    if (values.get("no-index") or "").strip().lower() in _TRUE:
-        indexes = []
+def _settings(values: Mapping[str, str], default: Callable[[], str | None]) -> Settings:
+    no_index = (values.get("no-index") or "").strip().lower() in _TRUE
+    first = None if no_index else values.get("index-url") or default()
+    more = [] if no_index else (values.get("extra-index-url") or "").split()
     return Settings(
-        list(dict.fromkeys(indexes)),
+        list(dict.fromkeys([*([first] if first else []), *more])),
         list(dict.fromkeys((values.get("find-links") or "").split())),
         values.get("cert") or None,
         values.get("proxy") or None,
         [each.lower() for each in (values.get("trusted-host") or "").split()],
+        no_index,
+        None if first or no_index else _UNKNOWN,
     )
 
 

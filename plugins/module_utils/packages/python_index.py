@@ -137,7 +137,8 @@ def ask(options: Options, settings: Callable[[], pip_settings.Settings] = pip_se
     for question, there in zip(questions, places):
         told = [seen.get((place, normalise(question["name"])), _late(place, budget)) for place in there]
         files = files_of(question, (link for each in told for link in each.links), options["tags"])
-        answers.append(_answer(question, there, files, [each.problem for each in told if each.problem]))
+        problems = [own.of(question["urls"]).unknown, *(each.problem for each in told)]
+        answers.append(_answer(question, there, files, [each for each in problems if each]))
     _measure(answers, seen, look, budget)
     return answers
 

@@ -6,8 +6,10 @@ import base64
 import hashlib
 import http.server
 import json
+import sys
 import threading
 import time
+import venv
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -478,7 +480,8 @@ def test_the_machines_own_configuration_is_read_as_pip_reads_it(tmp_path: Path) 
 
 
 def test_without_a_configuration_it_is_pips_default_and_without_an_index_none(tmp_path: Path) -> None:
-    assert pip_settings.read([str(tmp_path / "none.conf")]).indexes == [pip_settings.PYPI]
+    read = pip_settings.read([str(tmp_path / "none.conf")], lambda: "http://default/simple")
+    assert read.indexes == ["http://default/simple"]
     (tmp_path / "pip.conf").write_text("[global]\nno-index = yes\nfind-links = /opt/wheels\n[install]\nfind-links =\n")
     read = pip_settings.read([str(tmp_path / "pip.conf")])
     assert read.of(["http://e/"]).indexes == []
@@ -489,7 +492,27 @@ def test_variables_of_whoever_runs_it_count_for_nothing(monkeypatch: pytest.Monk
     monkeypatch.setenv("PIP_INDEX_URL", "http://user.example/simple")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = http://user.example/simple\n")
-    assert pip_settings.read([]).indexes == [pip_settings.PYPI]
+    assert pip_settings.read([], lambda: "http://default/simple").indexes == ["http://default/simple"]
+
+
+def test_pips_default_is_what_pip_itself_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from pip._internal.models.index import PyPI
+
+    assert pip_settings.default_index() == PyPI.simple_url
+    # An environment without pip is like a node that has only what environments are made with.
+    venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
+    assert pip_settings.default_index() == PyPI.simple_url
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert pip_settings.default_index() is None
+
+
+def test_where_there_is_no_pip_to_ask_the_wheel_is_unverified_and_not_missing() -> None:
+    own = pip_settings.read([], lambda: None)
+    (answer,) = asked(own=lambda: own)
+    assert answer["places"] == []
+    assert "no index-url is configured" in answer["problems"][0]
+    assert own.of(["http://e/"]).unknown is None
 
 
 def test_a_configuration_that_cannot_be_read_is_a_problem_and_none_of_its_words_are_told(tmp_path: Path) -> None:
