@@ -15,7 +15,11 @@ from hypothesis import HealthCheck, Phase, assume, event, example, given, settin
 from hypothesis import strategies as st
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import images
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Stack
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import alternatives, images
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.possible import Possible, Trials
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive, nearer, remedies
 from tests.property.machines import RULES, WANTS, Question, answer_to, machine_of, questions, wish_of
 
@@ -115,6 +119,32 @@ def test_no_nearer_wish_than_the_one_that_is_proposed_resolves(question: Questio
 
     found = list(nearer.faults(question.wants, proposed, works))
     assert not found, (found, proposed, answer["conflicts"])
+
+
+# Several toolkits, of which one may change and another may not.
+SEVERAL_TOOLKITS = _described("GeForce RTX 5090", "ubuntu-24.04", "cuda=12.6", "cuda=12.4", "cudnn")
+
+
+@example(PYTHON_OF_ITS_OWN, None)
+@example(SEVERAL_TOOLKITS, None)
+@given(questions, st.data())
+def test_a_wish_that_can_be_met_is_never_held_for_impossible(question: Question, data: st.DataObject | None) -> None:
+    wish = wish_of(question)
+    machine = machine_of(question, wish)
+
+    def decide(other: Wish) -> Stack:
+        return resolver._decide(machine, other, RULES, Log(RULES, trial=True))
+
+    possible = Possible(Trials(decide, 10_000), machine, RULES)
+    for part in alternatives.parts(wish, machine, RULES):
+        others = [each.follow(wish) for each in part.alternatives]
+        several = [data.draw(st.sampled_from(others))] if data and others else others
+        for other in several:
+            if resolver.stack_for(machine, other, RULES) is not None:
+                assert possible(wish, [part]), part.name
+                assert possible(other, []), part.name
+    if resolver.stack_for(machine, wish, RULES) is not None:
+        assert possible(wish, [])
 
 
 @settings(max_examples=50, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

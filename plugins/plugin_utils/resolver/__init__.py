@@ -83,7 +83,10 @@ def resolve(machine: Machine, wish: Wish, rules: Rules) -> Answer:
         def decide(other: Wish) -> Stack:
             return forward.where_needed(_decide, machine, other, rules, Log(rules, trial=True))
 
-        better = nearest.remedy(wish, decide, machine, rules)
+        def decide_at_once(other: Wish) -> Stack:
+            return _decide(machine, other, rules, Log(rules, trial=True))
+
+        better = nearest.remedy(wish, decide, decide_at_once, machine, rules)
 
         def works(other: Machine) -> bool:
             return stack_for(other, wish, rules) is not None
@@ -241,7 +244,7 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
         if found is not None:
             stack["cudnn"] = found
     if versions and wish.nccl:
-        library = log.attempt(nccl.choose, wish, system, versions, log)
+        library = log.attempt(nccl.choose, machine, wish, system, versions, log)
         if library is not None:
             stack["nccl"] = library
     if versions and wish.tensorrt:

@@ -46,10 +46,12 @@ class Alternative:
 class Part:
     """A part of a wish: how it is left to the resolver, what it may be changed to, and what the resolver's own choice is called.
 
+    component is what it says something of; a Python is one too, because it serves all frameworks. name tells it from the other parts.
     probes are wishes that stand for the part as it is and for every alternative: where none of them can be met, none of these can.
     Without any, leaving it to the resolver stands for all.
     """
 
+    component: str
     name: str
     leave: Change
     alternatives: Sequence[Alternative]
@@ -109,7 +111,7 @@ def _framework(wished: FrameworkWish, rules: Rules) -> Part:
         kept = CPU if wished.variant == CPU else None
         return _with(wish, FrameworkWish(wished.name, variant=kept, text=wished.name))
 
-    return Part("framework", leave, list(_releases(wished, rules)), chosen)
+    return Part(wished.name, wished.name, leave, list(_releases(wished, rules)), chosen)
 
 
 def _releases(wished: FrameworkWish, rules: Rules) -> Iterator[Alternative]:
@@ -191,7 +193,7 @@ def _python(wish: Wish, rules: Rules) -> Part:
         return replace(each, python=None)
 
     # Left to the resolver it is a Python of this machine, which wheels that another one runs need not have.
-    return Part("python", leave, several, chosen, [leave, _as_it_is, *(each.follow for each in several)])
+    return Part("python", "python", leave, several, chosen, [leave, _as_it_is, *(each.follow for each in several)])
 
 
 # libraries, toolkits -----------------------------------------------------------------------------------
@@ -216,7 +218,7 @@ def _library(name: str, wish: Wish, rules: Rules) -> Part:
         version = part["version"]
         return _changed(f"{name}={version}", **{key: version}) if version else open_one
 
-    return Part(name, lambda each: replace(each, **without), [*several, open_one], chosen)
+    return Part(name, name, lambda each: replace(each, **without), [*several, open_one], chosen)
 
 
 def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
@@ -241,7 +243,7 @@ def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
     majors = {numeric_version.major(each): each for each in released}
     probes = [leave, _as_it_is, *(taking(each).follow for each in majors.values())]
     several = [taking(version, step) for step, version in nearest_first(mine, released)]
-    return Part("cuda", leave, several, chosen, probes)
+    return Part("cuda", f"cuda={wished}", leave, several, chosen, probes)
 
 
 def _toolkit(wish: Wish, wished: str, instead: str) -> Wish:
@@ -277,7 +279,7 @@ def _driver(wish: Wish, rules: Rules, today: date) -> Part:
         return replace(each, driver_branch=None, driver_version=None)
 
     # The branch that is preferred may be from a source that cannot be used here, another branch from one that can.
-    return Part("driver", leave, several, chosen, [leave, _as_it_is, *(each.follow for each in several)])
+    return Part("driver", "driver", leave, several, chosen, [leave, _as_it_is, *(each.follow for each in several)])
 
 
 def _life(row: Row, today: date) -> str:
@@ -297,7 +299,9 @@ def _of_driver(key: str, several: Sequence[str], wish: Wish, *, there: bool) -> 
     out = Alternative(f"leave driver-{key} out", lambda each: replace(each, **without))
     ways = [_changed(f"driver-{key}={each}", **{name: each}) for each in others]
     ordered = [out, *ways] if there and key == "source" else [*ways, out]
-    return Part(name, out.follow, ordered, lambda _: None, [out.follow, _as_it_is, *(each.follow for each in ways)])
+    return Part(
+        "driver", name, out.follow, ordered, lambda _: None, [out.follow, _as_it_is, *(each.follow for each in ways)]
+    )
 
 
 def _as_it_is(wish: Wish) -> Wish:

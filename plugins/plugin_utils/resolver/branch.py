@@ -20,7 +20,7 @@ from ..wish import Wish
 from . import cards, cuda_support, forward, modules, runfile, systems
 from .candidate import Candidate
 from .log import Entry, conflict, offered
-from .machine import Card, Machine
+from .machine import Machine
 
 END_IS_NEAR = timedelta(days=180)
 # A failure of every build is a floor that no build reaches.
@@ -53,7 +53,7 @@ def candidates(
         flavour, reasons = modules.choose(machine, wish, row, source, rules)
         floors = of_branch(wished, row["branch"], machine, wish, rules)
         minimum, more = _lowest(machine, wish, row, source, build, flavour, floors, rules)
-        reasons += _unserved(machine.cards, row, rules) + more + _absent(machine, row)
+        reasons += _unserved(machine, row, rules) + more + _absent(machine, row)
         if reasons or flavour is None:
             failed[row["branch"]] = reasons
         else:
@@ -133,17 +133,14 @@ def _rank(candidate: Candidate, today: date) -> tuple[int, bool, int, int]:
     )
 
 
-def _unserved(all_cards: Iterable[Card], row: Row, rules: Rules) -> list[Entry]:
+def _unserved(machine: Machine, row: Row, rules: Rules) -> list[Entry]:
     entries = []
-    for card in all_cards:
+    for card, number in machine.kinds:
         if cards.served(card, row, rules):
             continue
         text = f"driver branch {row['branch']} does not drive the {card.name} (compute capability {card.compute_capability})"
-        entries.append(
-            conflict(
-                "driver.card", text, cite(rules, "driver_branches", row), "use a branch that drives it: gpuwright gpus"
-            )
-        )
+        source = cite(rules, "driver_branches", row)
+        entries += [conflict("driver.card", text, source, "use a branch that drives it: gpuwright gpus")] * number
     return entries
 
 
@@ -195,11 +192,12 @@ def _remedy(floor: Floor) -> str:
 
 def _card_floors(machine: Machine, row: Row, rules: Rules) -> list[Floor]:
     floors = []
-    for card in machine.cards:
+    for card, number in machine.kinds:
         found = cards.first_build(card, row["branch"], rules)
         if found:
             text = f"the {card.name} is driven from build {found[0]} of branch {row['branch']} on"
-            floors.append(Floor(found[0], "driver.floor-card", text, cite(rules, "driver_branches", found[1])))
+            source = cite(rules, "driver_branches", found[1])
+            floors += [Floor(found[0], "driver.floor-card", text, source)] * number
     return floors
 
 

@@ -8,8 +8,9 @@ import difflib
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, cast
 
@@ -140,6 +141,14 @@ class Machine:
     def brings_own_driver(self) -> bool:
         """Say whether the driver of this machine is somebody else's business: the host's, Windows', JetPack's, a hypervisor's."""
         return self.environment in ("container", "wsl", "jetson") or self.foreign.vgpu or self.foreign.hypervisor
+
+    @cached_property
+    def kinds(self) -> tuple[tuple[Card, int], ...]:
+        """Return the first card of each kind, and how many of that kind there are: what is asked of a card is asked of each kind once."""
+        alike: dict[Card, list[Card]] = {}
+        for card in self.cards:
+            alike.setdefault(replace(card, bus_id=None), []).append(card)
+        return tuple((several[0], len(several)) for several in alike.values())
 
 
 # from facts ---------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def known_failures(branch: Row, source: str, rules: Rules) -> list[Row]:
 def _of_cards(machine: Machine, left: list[str], branch: Row, rules: Rules) -> list[Entry]:
     """Narrow what is left by each card; the card that leaves nothing is named together with the one it clashes with."""
     earlier: list[Card] = []
-    for card in machine.cards:
+    for card, _number in machine.kinds:
         allowed = cards.flavours(card, rules)
         if not [each for each in left if each in allowed]:
             return [_clash(card, earlier, allowed, branch, rules)]

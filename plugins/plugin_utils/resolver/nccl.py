@@ -13,10 +13,11 @@ from ..rules import Row
 from ..wish import Wish
 from . import part
 from .log import Log, Unresolved, conflict
+from .machine import Machine
 from .naming import component, names
 
 
-def choose(wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> Nccl:
+def choose(_machine: Machine, wish: Wish, system: Row, cuda_versions: Sequence[str], log: Log) -> Nccl:
     """Return version (None: the newest of the index), packages and the CUDA major they are built for. Raises Unresolved.
 
     One name serves all CUDA versions: the newest major version in use is the one that counts.

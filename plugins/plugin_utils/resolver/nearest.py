@@ -8,92 +8,58 @@ named second. Only what was resolved is proposed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
-from ..model.stack import Stack
 from ..rules import Rules
 from ..wish import Wish
+from . import cuda, cudnn, nccl, tensorrt
 from .alternatives import Alternative, Part, parts
-from .log import Unresolved
 from .machine import Machine
-
-Decide = Callable[[Wish], Stack]
+from .possible import Decide, Possible, TooMany, Trials, only
 
 # More than two ways out, each with its newest, are no help.
 _WAYS = 2
 # More wishes than this are not tried: a person waits for the answer.
-_TRIALS = 10_000
-
-
-class _TooMany(Exception):
-    """The search is given up."""
+_TRIALS = 2_000
 
 
 @dataclass(frozen=True)
 class _Search:
     """Trying wishes for one machine, each once."""
 
-    decide: Decide
+    trials: Trials
+    possible: Possible
     machine: Machine
     rules: Rules
-    #: By the wish's own words: it holds mappings, which have no hash.
-    tried: dict[str, Stack | None] = field(default_factory=dict)
-
-    def stack(self, wish: Wish) -> Stack | None:
-        """Return what a wish resolves to, None where it does not. Raises _TooMany."""
-        words = repr(wish)
-        if words not in self.tried:
-            if len(self.tried) == _TRIALS:
-                raise _TooMany
-            self.tried[words] = self._decided(wish)
-        return self.tried[words]
-
-    def _decided(self, wish: Wish) -> Stack | None:
-        try:
-            return self.decide(wish)
-        except Unresolved:
-            return None
 
     def works(self, wish: Wish) -> bool:
-        return self.stack(wish) is not None
+        return self.trials.stack(wish) is not None
 
-    def possible(self, wish: Wish, changed: Sequence[Part]) -> bool:
-        """Say whether a wish can be met at all where these parts may be anything, what they are included."""
-        if not changed:
-            return self.works(wish)
-        # What is said of the driver stands last. A driver that cannot be had by itself cannot be had with any component.
-        *rest, last = changed
-        said = not any(part.name.startswith("driver") for part in rest)
-        probes = (probe(wish) for probe in last.probes or [last.leave])
-        return any((not said or self.works(_bare(other))) and self.possible(other, rest) for other in probes)
-
-    def serves(self, component: Alternative, wish: Wish) -> bool:
+    def serves(self, component: str, wish: Wish) -> bool:
         """Say whether anything that the wish says of one component can be met, where it is alone beside the driver."""
-        alone = wish
-        for each in _components(wish):
-            if each.text != component.text:
-                alone = each.follow(alone)
+        alone = only(wish, component)
         return self.possible(alone, parts(alone, self.machine, self.rules))
 
 
-def remedy(wish: Wish, decide: Decide, machine: Machine, rules: Rules) -> str | None:
+def remedy(wish: Wish, decide: Decide, decide_at_once: Decide, machine: Machine, rules: Rules) -> str | None:
     """Return what to ask for instead, such as "ask for pytorch=2.7.0, or ask for pytorch=2.14.1 (the newest that fits)".
 
     None where no part of the wish is to blame, or where too many wishes would have to be tried.
     """
+    possible = Possible(Trials(decide_at_once, _TRIALS), machine, rules)
     try:
-        return _remedy(wish, _Search(decide, machine, rules))
-    except _TooMany:
+        return _remedy(wish, _Search(Trials(decide, _TRIALS), possible, machine, rules))
+    except TooMany:
         return None
 
 
 def _remedy(wish: Wish, search: _Search) -> str | None:
-    bare = _bare(wish)
+    bare = only(wish)
     if not search.possible(bare, parts(bare, search.machine, search.rules)):
         return None
     for left_out in _left_out(wish, search):
@@ -166,7 +132,7 @@ def _newest(wish: Wish, changed: Sequence[Part], search: _Search) -> list[Altern
     free = wish
     for part in changed:
         free = part.leave(free)
-    stack = search.stack(free)
+    stack = search.trials.stack(free)
     chosen = [part.chosen(stack) for part in changed] if stack is not None else []
     named = [each for each in chosen if each is not None]
     if not named or len(named) < len(changed):
@@ -182,27 +148,23 @@ def _newest(wish: Wish, changed: Sequence[Part], search: _Search) -> list[Altern
 
 def _left_out(wish: Wish, search: _Search) -> Iterator[tuple[Alternative, ...]]:
     """Yield what may be left out of a wish: nothing, each component alone, then several; what cannot be served at all always."""
-    present = [each for each in _components(wish) if each.follow(wish) != wish]
-    unserved = [each for each in present if not search.serves(each, wish)]
+    present = {name: each for name, each in _components(wish).items() if each.follow(wish) != wish}
+    unserved = [each for name, each in present.items() if not search.serves(name, wish)]
     for number in range(len(unserved), len(present) + 1):
-        yield from (several for several in combinations(present, number) if all(each in several for each in unserved))
+        yield from (
+            several for several in combinations(present.values(), number) if all(each in several for each in unserved)
+        )
 
 
-def _bare(wish: Wish) -> Wish:
-    """Return what a wish says of the driver alone."""
-    for each in _components(wish):
-        wish = each.follow(wish)
-    return wish
-
-
-def _components(wish: Wish) -> list[Alternative]:
-    return [
-        _without("the CUDA toolkit out (frameworks bring their own CUDA)", cuda=False, cuda_versions=()),
-        _without("cuDNN out (frameworks bring their own)", cudnn=False, cudnn_version=None),
-        _without("NCCL out (frameworks bring their own)", nccl=False, nccl_version=None),
-        _without("TensorRT out", tensorrt=False, tensorrt_version=None),
-        *(_without_framework(each.name) for each in wish.frameworks),
-    ]
+def _components(wish: Wish) -> dict[str, Alternative]:
+    """Return how each component is left out."""
+    return {
+        cuda.PART.key: _without("the CUDA toolkit out (frameworks bring their own CUDA)", cuda=False, cuda_versions=()),
+        cudnn.PART.key: _without("cuDNN out (frameworks bring their own)", cudnn=False, cudnn_version=None),
+        nccl.PART.key: _without("NCCL out (frameworks bring their own)", nccl=False, nccl_version=None),
+        tensorrt.PART.key: _without("TensorRT out", tensorrt=False, tensorrt_version=None),
+        **{each.name: _without_framework(each.name) for each in wish.frameworks},
+    }
 
 
 def _without(text: str, **changes: Any) -> Alternative:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import nearest
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.alternatives import nearest_first
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 
 Resolve = Callable[..., dict[str, Any]]
@@ -120,6 +123,29 @@ def test_releases_are_near_by_minor_version_then_by_steps_then_upwards(wished: l
     assert [version for _step, version in nearest_first(wished, released)] == order
 
 
+#: What benchmarks/resolve.py asks for: each component, on cards that differ.
+HARDEST_CARDS = ["TITAN V", "RTX A5500 Laptop GPU", "H20", "Quadro P600 Mobile", "V100"]
+HARDEST_WANTS = [
+    *(
+        "driver=450",
+        "driver-modules=open",
+        "driver-source=nvidia",
+        "driver-set=compute",
+        "cuda=13.0",
+        "cudnn=9.28.0.42",
+        "nccl=2.27.7",
+    ),
+    *(
+        "tensorrt=10.13",
+        "container-toolkit",
+        "cuda-compat=auto",
+        "torch==2.3.0+cu121",
+        "tensorflow>=2.18",
+        "jax[cuda13]",
+    ),
+    *("dali==1.22.0+cuda110", "python=3.9"),
+]
+
 #: Much that is wished at once, most of it of no use on an old card.
 MANY = [
     *(
@@ -135,23 +161,42 @@ MANY = [
 ]
 
 
-@pytest.mark.parametrize(("card", "os"), [("Tesla K80", "ubuntu-24.04"), ("GeForce RTX 4090", "amzn-2023")])
-def test_a_machine_that_serves_no_wish_is_told_so_at_once(
-    resolve: Resolve, monkeypatch: pytest.MonkeyPatch, card: str, os: str
-) -> None:
-    trials, remedy = [], nearest._remedy
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many wishes each search tried."""
+    counts, remedy = [], nearest._remedy
 
     def counted(wish: Wish, search: nearest._Search) -> str | None:
         found = remedy(wish, search)
-        trials.append(len(search.tried))
+        counts.append(len(search.trials.tried) + len(search.possible.trials.tried))
         return found
 
     monkeypatch.setattr(nearest, "_remedy", counted)
+    return counts
+
+
+@pytest.mark.parametrize(("card", "os"), [("Tesla K80", "ubuntu-24.04"), ("GeForce RTX 4090", "amzn-2023")])
+def test_a_machine_that_serves_no_wish_is_told_so_at_once(
+    resolve: Resolve, trials: list[int], card: str, os: str
+) -> None:
     answer = resolve(card, os, *MANY)
     assert not answer["ok"]
-    assert trials
+    assert len(trials) == 1
     assert max(trials) < 500
     assert not any("ask for" in each["remedy"] for each in answer["conflicts"])
+
+
+def test_many_parts_that_have_to_change_are_found_by_few_trials(rules: Any, trials: list[int]) -> None:
+    wish = Wish.from_wants(HARDEST_WANTS, rules)
+    machine = machine_from_options(
+        HARDEST_CARDS, "ubuntu-24.04", "x86_64", ["nvswitch=true"], rules, today=date(2026, 11, 20)
+    )
+    answer = resolver.resolve(machine, wish, rules)
+    assert not answer["ok"]
+    asked = ("driver=550", "cuda=12.9", "jax[cuda12]", "dali=1.22.0+cuda120", "tensorrt=8.6.1", "cudnn=9.10.2.21")
+    assert all(f"ask for {each}" in entry["remedy"] for entry in answer["conflicts"] for each in asked)
+    assert len(trials) == 1
+    assert max(trials) < 500
 
 
 def test_a_search_that_takes_too_long_is_given_up(resolve: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,10 +213,13 @@ def _search(
     beside: only what these toolkits compile extensions for.
     """
     nearest: list[Entry] = []
+    there = _interpreters(machine, log.rules)
     for offers in FRAMEWORKS[framework.name].offers(framework, log.rules, cpu=support is None):
         fitting = []
         for offer in [each for each in offers if not beside or _compiled_by(each, beside)]:
-            python, reasons = _python(offer, machine, wish, log)
+            python, reasons = _python(offer, there, machine, wish, log)
+            if reasons and log.trial:
+                continue
             reasons += _reasons(offer, framework, machine, support, log, guesses=guesses)
             if python and not reasons:
                 fitting.append(Choice(offer, python))
@@ -325,9 +328,10 @@ def _no_release(framework: FrameworkWish, log: Log) -> Entry:
 # which Python ------------------------------------------------------------------------------------------
 
 
-def _python(offer: Offer, machine: Machine, wish: Wish, log: Log) -> tuple[str | None, list[Entry]]:
-    """Return the interpreter for a release: the one asked for, else the system's, else the newest that is there."""
-    there = _interpreters(machine, log.rules)
+def _python(
+    offer: Offer, there: Sequence[str], machine: Machine, wish: Wish, log: Log
+) -> tuple[str | None, list[Entry]]:
+    """Return the interpreter for a release: the one asked for, else the first of those that are there."""
     looked = machine.pythons is not None and "python" not in machine.assumed
     if wish.python and looked and wish.python not in there:
         text = f"python {wish.python} is asked for, this machine has {', '.join(there) or 'none'}"
