@@ -307,6 +307,23 @@ def test_what_an_environment_is_made_of_is_recorded_with_hashes(site: Site, envi
     ]
 
 
+@pytest.mark.parametrize(
+    ("archive", "sha256"),
+    [
+        ({"hashes": {"sha256": "a" * 64}, "hash": f"sha256={'a' * 64}"}, ("a" * 64,)),  # pip 23.1 and newer
+        ({"hash": f"sha256={'a' * 64}"}, ("a" * 64,)),  # pip 23.0, which Debian 12 has
+        ({"hash": "sha512=b"}, ()),
+        ({}, ()),
+    ],
+)
+def test_the_hash_of_a_wheel_is_read_from_the_report_of_any_pip(
+    tmp_path: Path, archive: Any, sha256: tuple[str, ...]
+) -> None:
+    row = {"metadata": {"name": "torch", "version": "1.0"}, "download_info": {"archive_info": archive}}
+    (tmp_path / "report").write_text(json.dumps({"install": [row]}))
+    assert pip._reported(str(tmp_path / "report")) == [pip.Wheel("torch", "1.0", sha256)]
+
+
 def test_a_repair_keeps_what_is_known_of_the_rest_and_a_second_run_changes_nothing(
     site: Site, environment: Path
 ) -> None:
