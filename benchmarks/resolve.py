@@ -27,8 +27,8 @@ HARDEST, NODES, GROWTH = 0.25, 20.0, 1.2
 _MET, _REFUSED = 0, 3
 _TODAY = date(2026, 11, 20)
 
-_CARDS = ["TITAN V", "RTX A5500 Laptop GPU", "H20", "Quadro P600 Mobile", "V100"]
-_WANTS = [
+CARDS = ["TITAN V", "RTX A5500 Laptop GPU", "H20", "Quadro P600 Mobile", "V100"]
+WANTS = [
     "driver=450",
     "driver-modules=open",
     "driver-source=nvidia",
@@ -62,8 +62,8 @@ _KINDS = len(_PCI) * len(_KERNELS) * len(_COUNTS) * len(_WISHES)
 def hardest() -> list[str]:
     command = [gpuwright(), "resolve", "--json", "--os", "ubuntu-24.04", "--arch", "x86_64"]
     command += ["--assume", "kernel=6.8.0-45-generic", "--assume", "nvswitch=true"]
-    command += [word for card in _CARDS for word in ("--gpu", card)]
-    return command + [word for want in _WANTS for word in ("--want", want)]
+    command += [word for card in CARDS for word in ("--gpu", card)]
+    return command + [word for want in WANTS for word in ("--want", want)]
 
 
 def commands() -> dict[str, list[str]]:

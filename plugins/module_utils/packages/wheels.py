@@ -317,8 +317,8 @@ def _reported(path: str) -> list[Wheel]:
     for row in json.loads(text)["install"] if text else ():
         archive = row["download_info"].get("archive_info") or {}
         # Before pip 23.1 there is but one, as sha256=DIGEST.
-        hashes = archive.get("hashes") or dict([str(archive.get("hash") or "=").split("=", 1)])
-        sha256 = hashes.get("sha256")
+        kind, _equals, digest = str(archive.get("hash") or "").partition("=")
+        sha256 = (archive.get("hashes") or {kind: digest}).get("sha256")
         found.append(Wheel(normalise(row["metadata"]["name"]), row["metadata"]["version"], (sha256,) if sha256 else ()))
     return found
 

@@ -16,7 +16,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     repositories      package sources and their keys      frameworks         which wheels
     systems           the operating system                parts              what locks and sources need of each part
                                                           alternatives,      what to wish instead
-                                                            nearest
+                                                            nearest, possible
 """
 
 from __future__ import annotations

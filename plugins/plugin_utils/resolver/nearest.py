@@ -37,9 +37,6 @@ class _Search:
     machine: Machine
     rules: Rules
 
-    def works(self, wish: Wish) -> bool:
-        return self.trials.stack(wish) is not None
-
     def serves(self, component: str, wish: Wish) -> bool:
         """Say whether anything that the wish says of one component can be met, where it is alone beside the driver."""
         alone = only(wish, component)
@@ -67,7 +64,7 @@ def _remedy(wish: Wish, search: _Search) -> str | None:
         for each in left_out:
             rest = each.follow(rest)
         words = [each.text for each in left_out]
-        if left_out and search.works(rest):
+        if left_out and search.trials.works(rest):
             return " and ".join(words)
         found = _ways(rest, search, single=not left_out)
         if found:
@@ -101,7 +98,7 @@ def _nearest(wish: Wish, changed: Sequence[Part], search: _Search) -> list[Alter
         return None
     for alternative in first.alternatives:
         other = alternative.follow(wish)
-        if not rest and search.works(other):
+        if not rest and search.trials.works(other):
             return [alternative]
         found = _nearest(other, rest, search) if rest else None
         if found:
@@ -140,7 +137,7 @@ def _newest(wish: Wish, changed: Sequence[Part], search: _Search) -> list[Altern
     other = wish
     for each in named:
         other = each.follow(other)
-    return named if search.works(other) else None
+    return named if search.trials.works(other) else None
 
 
 # whole components --------------------------------------------------------------------------------------

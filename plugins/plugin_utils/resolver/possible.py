@@ -52,6 +52,10 @@ class Trials:
             self.tried[words] = self._decided(wish)
         return self.tried[words]
 
+    def works(self, wish: Wish) -> bool:
+        """Say whether a wish can be met. Raises TooMany."""
+        return self.stack(wish) is not None
+
     def _decided(self, wish: Wish) -> Stack | None:
         try:
             return self.decide(wish)
@@ -152,7 +156,7 @@ class Possible:
 
     def _framework(self, name: str, base: Wish, wish: Wish, changed: Sequence[Part]) -> bool:
         return any(
-            self._works(replace(base, frameworks=tuple(each for each in other.frameworks if each.name == name)))
+            self.trials.works(replace(base, frameworks=tuple(each for each in other.frameworks if each.name == name)))
             for other in _probed(wish, _of(name, changed))
         )
 
@@ -168,9 +172,6 @@ class Possible:
             support = forward.extended(support, self.machine, self.rules)
         known = dict.fromkeys(each["cuda"] for each in self.rules["cuda"]["rows"])
         return tuple(cuda for cuda in known if support.mode(cuda, self.rules))
-
-    def _works(self, wish: Wish) -> bool:
-        return self.trials.stack(wish) is not None
 
 
 def _of(component: str, changed: Sequence[Part]) -> list[Part]:

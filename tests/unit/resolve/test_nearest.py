@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -13,6 +14,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import nea
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.alternatives import nearest_first
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from benchmarks.resolve import CARDS, WANTS
 
 Resolve = Callable[..., dict[str, Any]]
 
@@ -39,6 +41,10 @@ def remedies(answer: dict[str, Any]) -> list[str]:
             ["driver=550"],
             "ask for driver=570 (570 ended on 2026-01-27), or ask for driver=580 (580 is long-term, supported until 2028-08-04)",
         ),
+        # What wheels need of the driver is asked of each driver that runs other CUDA versions.
+        ("H100", "ubuntu-24.04", ["driver=570", "torch==2.14.1+cu130"],
+         ("ask for pytorch=2.14.1+cu126, or ask for driver=580 (580 is long-term, supported until 2028-08-04), "
+          "or add cuda-compat=auto, which leaves the driver as it is")),
         ("RTX 5090", "ubuntu-24.04", ["cuda=12.6"], "ask for cuda=12.8, or ask for cuda=13.0 (the newest that fits)"),
         ("RTX 5090", "ubuntu-24.04", ["cuda=12.6.2"], "ask for cuda=12.8.0, or ask for cuda=13.0 (the newest that fits)"),
         ("V100", "ubuntu-24.04", ["jax[cuda13]"], "ask for jax[cuda12]"),
@@ -123,29 +129,6 @@ def test_releases_are_near_by_minor_version_then_by_steps_then_upwards(wished: l
     assert [version for _step, version in nearest_first(wished, released)] == order
 
 
-#: What benchmarks/resolve.py asks for: each component, on cards that differ.
-HARDEST_CARDS = ["TITAN V", "RTX A5500 Laptop GPU", "H20", "Quadro P600 Mobile", "V100"]
-HARDEST_WANTS = [
-    *(
-        "driver=450",
-        "driver-modules=open",
-        "driver-source=nvidia",
-        "driver-set=compute",
-        "cuda=13.0",
-        "cudnn=9.28.0.42",
-        "nccl=2.27.7",
-    ),
-    *(
-        "tensorrt=10.13",
-        "container-toolkit",
-        "cuda-compat=auto",
-        "torch==2.3.0+cu121",
-        "tensorflow>=2.18",
-        "jax[cuda13]",
-    ),
-    *("dali==1.22.0+cuda110", "python=3.9"),
-]
-
 #: Much that is wished at once, most of it of no use on an old card.
 MANY = [
     *(
@@ -187,16 +170,34 @@ def test_a_machine_that_serves_no_wish_is_told_so_at_once(
 
 
 def test_many_parts_that_have_to_change_are_found_by_few_trials(rules: Any, trials: list[int]) -> None:
-    wish = Wish.from_wants(HARDEST_WANTS, rules)
-    machine = machine_from_options(
-        HARDEST_CARDS, "ubuntu-24.04", "x86_64", ["nvswitch=true"], rules, today=date(2026, 11, 20)
-    )
+    wish = Wish.from_wants(WANTS, rules)
+    machine = machine_from_options(CARDS, "ubuntu-24.04", "x86_64", ["nvswitch=true"], rules, today=date(2026, 11, 20))
     answer = resolver.resolve(machine, wish, rules)
     assert not answer["ok"]
     asked = ("driver=550", "cuda=12.9", "jax[cuda12]", "dali=1.22.0+cuda120", "tensorrt=8.6.1", "cudnn=9.10.2.21")
     assert all(f"ask for {each}" in entry["remedy"] for entry in answer["conflicts"] for each in asked)
     assert len(trials) == 1
     assert max(trials) < 500
+
+
+@pytest.mark.parametrize(
+    ("cards", "environment", "remedy"),
+    [
+        ([], "bare", "ask for pytorch=2.9.0, or ask for pytorch=2.15.0"),
+        (["H100"], "container", "ask for pytorch=2.14.1+cu126"),
+    ],
+)
+def test_where_cuda_is_not_put_from_here_its_libraries_stop_no_nearer_wish(
+    rules: Any, cards: list[str], environment: str, remedy: str
+) -> None:
+    framework = "torch==2.14.1+cu130" if cards else "torch==2.6.0"
+    wish = Wish.from_wants(["cuda", "cudnn", "nccl", "tensorrt", framework], rules)
+    machine = machine_from_options(
+        cards, "ubuntu-24.04", "x86_64", ["python=3.14"] if not cards else [], rules, today=date(2026, 11, 20)
+    )
+    answer = resolver.resolve(replace(machine, environment=environment, cuda_reported="12.8"), wish, rules)
+    assert not answer["ok"]
+    assert all(entry["remedy"].startswith(remedy) for entry in answer["conflicts"])
 
 
 def test_a_search_that_takes_too_long_is_given_up(resolve: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
