@@ -27,6 +27,8 @@ _WANT = re.compile(
     r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
 )
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
+# The key of gpuwright_mirrors that stands for all mirrors of a region.
+_REGION = "region"
 _LANES = ("1", "2", "4", "8", "16")
 
 
@@ -394,7 +396,7 @@ def _host_variables(values: Values, variables: Variables, rules: Rules) -> None:
         values["provision_for"] = yet_to_come
     values |= _expected_cards(variables.get("gpuwright_gpus_expected"), rules)
     values["gpus_pcie_lanes"] = _lanes(variables.get("gpuwright_gpus_pcie_lanes"))
-    mirrors, keys = (_of_upstreams(variables, f"gpuwright_{key}", rules) for key in ("mirrors", "repository_keys"))
+    mirrors, keys = _mirrors(variables, rules), _of_upstreams(variables, "gpuwright_repository_keys", rules)
     if mirrors:
         values["mirrors"] = {name: bare(url, f"gpuwright_mirrors: {name}") for name, url in mirrors.items()}
     if keys:
@@ -404,6 +406,21 @@ def _host_variables(values: Values, variables: Variables, rules: Rules) -> None:
 def _texts(variables: Variables, name: str) -> tuple[str, ...]:
     items = variables.get(name)
     return tuple(str(item) for item in as_list(items, name)) if items else ()
+
+
+def _mirrors(variables: Variables, rules: Rules) -> dict[str, str]:
+    """Return the mirror of each upstream: those known for the region that is named, and before them those that are named themselves."""
+    name = "gpuwright_mirrors"
+    given = variables.get(name)
+    if not isinstance(given, Mapping) or _REGION not in given:
+        return _of_upstreams(variables, name, rules)
+    region, rows = given[_REGION], rules["upstreams"]["mirrors"]
+    regions = sorted({row["region"] for row in rows})
+    if region not in regions:
+        raise BadInput(f"{name}: no mirrors are known for the region {region!r}, expected one of {', '.join(regions)}")
+    named = {key: value for key, value in given.items() if key != _REGION}
+    known = {row["upstream"]: row["url"] for row in rows if row["region"] == region}
+    return known | _of_upstreams({name: named}, name, rules)
 
 
 def _of_upstreams(variables: Variables, name: str, rules: Rules) -> dict[str, str]:

@@ -203,7 +203,9 @@ def test_every_key_and_every_repository_that_is_named_exists(rules: dict[str, An
     distros = [row["distro"] for row in upstreams["repositories"]]
     assert len(set(distros)) == len(distros)
     assert {row["nvidia_repository"] for row in rules["systems"]["rows"]} <= set(distros)
-    assert {row["upstream"] for row in upstreams["mirrors"]} <= {row["name"] for row in upstreams["rows"]}
+    assert {row["upstream"] for row in upstreams["mirrors"]} <= {"pypi", *(row["name"] for row in upstreams["rows"])}
+    places = [(row["region"], row["upstream"]) for row in upstreams["mirrors"]]
+    assert len(set(places)) == len(places)
     # DKMS of Red Hat's family is EPEL's.
     assert {row.get("epel", "").upper() for row in rules["systems"]["rows"] if row["family"] == "rhel"} <= keys
 

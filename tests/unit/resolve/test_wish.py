@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, FrameworkWish, Wish
 
 
@@ -305,6 +306,22 @@ def test_an_upstream_that_is_misspelt_is_refused_with_the_nearest(name: str) -> 
     assert caught.value.suggestions == ["did you mean nvidia?"]
     with pytest.raises(BadInput, match=f"{name} of nvidia has to be a text"):
         Wish.from_variables({name: {"nvidia": ["https://mirror.example.com"]}})
+
+
+def test_a_region_stands_for_its_mirrors_and_a_mirror_that_is_named_goes_before_them() -> None:
+    mirrors = Wish.from_variables(
+        {"gpuwright_mirrors": {"region": "cn", "pypi": "https://mirror.example.com/simple/"}}
+    ).mirrors
+    assert mirrors["pypi"] == "https://mirror.example.com/simple"
+    known = {row["upstream"]: row["url"] for row in load_rules()["upstreams"]["mirrors"] if row["region"] == "cn"}
+    assert {"nvidia", "pytorch"} <= known.keys()
+    assert mirrors == {**known, "pypi": "https://mirror.example.com/simple"}
+
+
+@pytest.mark.parametrize("region", ["xx", "", None, ["cn"]])
+def test_a_region_without_mirrors_is_refused_with_those_that_have_some(region: object) -> None:
+    with pytest.raises(BadInput, match=r"no mirrors are known for the region .*, expected one of cn"):
+        Wish.from_variables({"gpuwright_mirrors": {"region": region}})
 
 
 def test_mirrors_have_to_be_a_mapping() -> None:
