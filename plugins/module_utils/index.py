@@ -147,6 +147,8 @@ class PythonAnswer(TypedDict):
     """Other versions of which a wheel fits, newest first"""
     problems: list[str]
     """Why places did not answer"""
+    denied: list[str]
+    """Places that hand nothing to this machine: they ask for another user or password, or forbid it"""
 
 
 class PythonIndex(TypedDict):

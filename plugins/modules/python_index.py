@@ -86,7 +86,8 @@ answers:
     - C(fits) has the files of the version that the interpreter takes, best first, each with C(name), C(version), C(size) in bytes,
       C(sha256), C(yanked) and C(requires_python). What the index does not say is null.
     - C(unfit) has the names of its other wheels, C(others) the other versions of which a wheel fits, each with C(version) and
-      C(requires_python), newest first, and C(problems) why a place did not answer.
+      C(requires_python), newest first, and C(problems) why a place did not answer; C(denied) are those that ask for
+      another user or password, or forbid it.
   returned: success
   type: list
   elements: dict
@@ -106,6 +107,7 @@ answers:
         - version: 2.14.0+cu130
           requires_python: ">=3.10"
       problems: []
+      denied: []
 """
 
 from typing import cast

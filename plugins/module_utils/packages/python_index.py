@@ -45,8 +45,10 @@ _SIZED = 2
 _LISTED = 20000
 # Tags that the name of one wheel may stand for.
 _TAGS = 2000
-# What an index says that has no such project (RFC 9110); whatever else goes wrong says nothing of what there is.
+# What an index says that has no such project (RFC 9110), and what it says to whom it hands nothing; a store of objects says that too of
+# what it has not. pip installs nothing from it either way. Whatever else goes wrong says nothing of what there is.
 _ABSENT = (404, 410)
+_DENIED = (401, 403, 407)
 _VERSION = re.compile(r"^[A-Za-z0-9][A-Za-z0-9.+!_]{0,127}\Z")
 _SOURCES = (".tar.gz", ".zip")
 
@@ -80,10 +82,11 @@ class Place(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a place says of a project: its files, or why it says nothing."""
+    """What a place says of a project: its files, or why it says nothing. `denied`: because it hands nothing to this machine."""
 
     links: Sequence[Link]
     problem: str | None
+    denied: bool = False
 
 
 class File(NamedTuple):
@@ -138,7 +141,8 @@ def ask(options: Options, settings: Callable[[], pip_settings.Settings] = pip_se
         told = [seen.get((place, normalise(question["name"])), _late(place, budget)) for place in there]
         files = files_of(question, (link for each in told for link in each.links), options["tags"])
         problems = [own.of(question["urls"]).unknown, *(each.problem for each in told)]
-        answers.append(_answer(question, there, files, [each for each in problems if each]))
+        denied = [place.url for place, each in zip(there, told) if each.denied]
+        answers.append(_answer(question, there, files, [each for each in problems if each], denied))
     _measure(answers, seen, look, budget)
     return answers
 
@@ -207,7 +211,8 @@ class Look:
             return Seen(self._of_server(url), None)
         except fetch.FetchError as exc:
             # The same reason is told once, whichever project was asked for.
-            return Seen((), None if exc.status in _ABSENT else str(exc).replace(url, place.url))
+            problem = None if exc.status in _ABSENT else str(exc).replace(url, place.url)
+            return Seen((), problem, exc.status in _DENIED)
         except (OSError, simple_page.PageError) as exc:
             return Seen((), redact.text(f"{place.url} could not be read: {exc}"))
 
@@ -314,7 +319,11 @@ def _wheel(link: Link, ranks: Mapping[str, int]) -> File | None:
 
 
 def _answer(
-    question: Question, places: Sequence[Place], files: Sequence[File], problems: Sequence[str]
+    question: Question,
+    places: Sequence[Place],
+    files: Sequence[File],
+    problems: Sequence[str],
+    denied: Sequence[str] = (),
 ) -> PythonAnswer:
     asked: list[File] = []
     others: list[File] = []
@@ -328,6 +337,7 @@ def _answer(
         "unfit": [file.link.name for file in asked if file.rank is None][:_UNFIT],
         "others": _others(others),
         "problems": list(dict.fromkeys(problems))[:_PROBLEMS],
+        "denied": list(denied)[:_PROBLEMS],
     }
 
 

@@ -46,7 +46,8 @@ class There:
 @dataclass(frozen=True)
 class Missing:
     """A wheel that the index lacks: what it has instead, in words, and what to ask for, as --want takes it; None where nothing is known.
-    ``places``: where it was looked for. ``other_hash``: it has the version, in other files than the lock names.
+    ``places``: where it was looked for. ``other_hash``: it has the version, in other files than the lock names. ``denied``: what the places
+    said that hand nothing to this machine.
     """
 
     demand: WheelDemand
@@ -54,6 +55,7 @@ class Missing:
     places: Sequence[str]
     example: str | None = None
     other_hash: bool = False
+    denied: str | None = None
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,17 @@ def judged(drafted: Draft, index: PythonIndex, rules: Rules) -> Wheels:
         file = _chosen(demand, answer, facts)
         if file:
             there.append(There(demand, file))
+        elif answer["denied"] and len(answer["denied"]) == len(answer["problems"]):
+            denied = "; ".join(answer["problems"])
+            missing.append(Missing(demand, "nothing for it", answer["places"], denied=denied))
         elif answer["problems"]:
             unverified.append(Unverified(demand, "; ".join(answer["problems"])))
         else:
             missing.append(_missing(demand, answer, facts))
     found = Wheels(there, missing, unverified)
-    return replace(found, missing=[_with_example(each, pairs, drafted, rules) for each in missing])
+    return replace(
+        found, missing=[each if each.denied else _with_example(each, pairs, drafted, rules) for each in missing]
+    )
 
 
 def _chosen(demand: WheelDemand, answer: PythonAnswer, facts: Facts) -> PythonFile | None:

@@ -124,6 +124,12 @@ def _of_wheels(wheels: Wheels, request: Request) -> list[Refusal]:
 def _of_wheel(missing: python_query.Missing, request: Request) -> Refusal:
     demand = missing.demand
     where = f"the Python index of this node ({', '.join(missing.places)})" if missing.places else "no Python index"
+    if missing.denied:
+        text = f"{demand.text} comes from {where}, which hands nothing to this machine: {missing.denied}"
+        remedy = (
+            "give its user and password, in gpuwright_mirrors or in the node's /etc/pip.conf, or name another mirror"
+        )
+        return refusal("python-index-denied", text, remedy)
     if missing.other_hash:
         text = f"the lock has {demand.text} by its SHA-256, and {where} has {missing.instead}"
         remedy = "find out who changed it before you trust it; then make the lock anew, or name a mirror that has it"

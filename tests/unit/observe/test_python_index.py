@@ -348,6 +348,7 @@ def test_one_that_is_not_let_in_says_so_without_its_password(serve: Callable[...
     server = serve({}, locked=True)
     (answer,) = asked(own=settings(f"http://me:wr0ng@{server.place}/simple"))
     assert "401" in answer["problems"][0]
+    assert answer["denied"] == [f"http://{server.place}/simple"]
     assert "wr0ng" not in json.dumps(answer)
 
 
@@ -567,7 +568,14 @@ def _file(**changes: Any) -> dict[str, Any]:
 def answer_of(**changes: Any) -> dict[str, Any]:
     """An answer of a node to one question."""
     blank = {"name": "torch", "version": "2.14.1", "places": ["http://mirror.example/simple"], "fits": [_file()]}
-    return {**blank, "unfit": [], "others": [{"version": "2.14.0", "requires_python": None}], "problems": [], **changes}
+    return {
+        **blank,
+        "unfit": [],
+        "others": [{"version": "2.14.0", "requires_python": None}],
+        "problems": [],
+        "denied": [],
+        **changes,
+    }
 
 
 @pytest.mark.parametrize(
@@ -577,6 +585,7 @@ def answer_of(**changes: Any) -> dict[str, Any]:
         {"unfit": [WHEEL] * 41},
         {"others": [{"version": "1", "requires_python": None}] * 201},
         {"problems": ["x"] * 11},
+        {"denied": ["x"] * 11},
         {"fits": [_file(name="../../etc/passwd")]},
         {"fits": [_file(name="{{ lookup('pipe', 'id') }}")]},
         {"fits": [_file(size=-1)]},

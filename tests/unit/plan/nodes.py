@@ -233,6 +233,7 @@ def python_answer(name: str, version: str, *others: str, **changes: Any) -> Any:
         "unfit": [],
         "others": [{"version": each, "requires_python": None} for each in others],
         "problems": [],
+        "denied": [],
         **changes,
     }
 

@@ -529,3 +529,29 @@ def test_the_tags_of_this_machine_are_those_that_pip_says() -> None:
 def test_a_question_is_plain_data() -> None:
     assert json.loads(json.dumps(python_query.question(drafted("pytorch"))))
     assert WheelDemand("/x", "3.13", "torch", "1").text == "torch==1"
+
+
+# --- an index that hands nothing to this machine ----------------------------------------------------------------------
+
+
+def test_an_index_that_forbids_it_is_refused_before_any_change_with_what_it_said() -> None:
+    said = "https://mirror.example/whl/cu130 answered 401 Unauthorized"
+    plan = planned(drafted("pytorch"), torch=without(problems=[said], denied=["https://mirror.example/whl/cu130"]))
+    (refused,) = of_wheels(plan)
+    assert refused["rule"] == "python-index-denied"
+    assert said in refused["text"]
+    assert "gpuwright_mirrors" in refused["remedy"]
+    assert not plan["ok"]
+
+
+def test_where_another_place_did_not_answer_it_is_not_known_whether_the_wheel_is_there() -> None:
+    places = ["https://one.example/simple", "https://two.example/simple"]
+    problems = [f"{places[0]} answered 403 Forbidden", f"{places[1]} did not answer within 60 s"]
+    plan = planned(drafted("pytorch"), torch=without(places=places, problems=problems, denied=places[:1]))
+    assert of_wheels(plan) == []
+    assert [row["rule"] for row in plan["warnings"] if row["rule"] == "wheels-unverified"] == ["wheels-unverified"]
+
+
+def test_what_one_place_has_is_taken_though_another_forbids_it() -> None:
+    plan = planned(drafted("pytorch"), torch={"problems": ["x answered 403 Forbidden"], "denied": ["x"]})
+    assert of_wheels(plan) == []
