@@ -32,6 +32,9 @@ _HEAD = """\
 # By gpuwright: the wheels that this environment was made of. `gpuwright resolve --lock FILE --hashes THIS` holds others to them.
 """
 _DAY = 86400.0
+# The first pip that goes on with a download that was cut off (where the server hands out ranges), and how often it shall for one file.
+_RESUMES = "25.1"
+_RESUMED = "20"
 # The last pip for Python 3.8.
 _LAST_FOR_38 = "25.0"
 # They come with the environment, not from an index.
@@ -238,7 +241,8 @@ def _turn(turn: Turn, options: Options, directory: str, run: Runner) -> bool:
     for name, text in files.items():
         with open(os.open(os.path.join(directory, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
             out.write(text)
-    argv = command(turn, options, directory)
+    pip = python_envs.distributions(Host(), options["environment"]).get("pip", "0")
+    argv = command(turn, options, directory, resumes=numeric_version.at_least(pip, _RESUMES))
     try:
         way = proxies.variables(turn.urls, proxies.settings())
     except proxies.ProxyError as exc:
@@ -254,11 +258,12 @@ def _turn(turn: Turn, options: Options, directory: str, run: Runner) -> bool:
     return "Successfully installed" in done.out
 
 
-def command(turn: Turn, options: Options, directory: str) -> list[str]:
+def command(turn: Turn, options: Options, directory: str, resumes: bool = False) -> list[str]:
     """The command line of one run of pip."""
     argv = [os.path.join(options["environment"], "bin/python"), "-I", "-m", "pip", "--isolated"]
     argv += ["--disable-pip-version-check", "--no-input", "--log", os.path.join(directory, "log")]
     argv += ["install", "--progress-bar", "off", "--only-binary", ":all:"]
+    argv += ["--resume-retries", _RESUMED] if resumes else []
     for name in options["from_source"]:
         argv += ["--no-binary", name]
     for name in ("requirement", "constraint"):

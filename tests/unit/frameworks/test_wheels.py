@@ -96,6 +96,21 @@ def test_a_pip_that_is_too_old_is_brought_first_from_the_index_of_the_dependenci
     assert (refused["gave_up"], refused["untouched"]) == (True, True)
 
 
+@pytest.mark.parametrize(("version", "resumes"), [("25.0.1", False), ("25.1", True), ("26.3", True)])
+def test_a_pip_that_can_goes_on_with_a_download_that_was_cut_off(tmp_path: Path, version: str, resumes: bool) -> None:
+    there = tmp_path / "lib" / "python3.11" / "site-packages" / f"pip-{version}.dist-info"
+    there.mkdir(parents=True)
+    (there / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pip\nVersion: {version}\n")
+    commands: list[list[str]] = []
+
+    def run(argv: list[str], **_options: Any) -> run_module.Result:
+        commands.append(argv)
+        return run_module.Result(0, "", "", 0.0, None)
+
+    pip.install(asked(tmp_path, "torch==1.0", record=False), run)
+    assert ["--resume-retries" in command for command in commands] == [resumes]
+
+
 def test_a_pip_that_gives_up_tells_whether_it_had_begun(site: Site, environment: Path, frozen: Frozen) -> None:
     nowhere = install(environment, "torch==1.0", index_url=site.url("own"))
     assert (nowhere["gave_up"], nowhere["untouched"]) == (True, True)
