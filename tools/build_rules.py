@@ -21,17 +21,28 @@ ROOT = Path(__file__).resolve().parent.parent
 COMPAT = ROOT / "compat"
 TARGET = ROOT / "plugins" / "plugin_utils" / "rules" / "rules.json"
 
+# What people and tools read in the tables and no answer is made of: which columns of a row a source confirmed, and where a table is not
+# what the Python index says. Every host of a run reads the rules.
+NOT_SHIPPED = frozenset(("confirmed_fields", "exceptions"))
+
 
 def dump(value: Any) -> str:
     """Return the one JSON text of a value: sorted, compact, ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
+def shipped(value: Any) -> Any:
+    """Return a table, or a part of one, without what is not shipped."""
+    if isinstance(value, dict):
+        return {key: shipped(each) for key, each in value.items() if key not in NOT_SHIPPED}
+    return [shipped(each) for each in value] if isinstance(value, list) else value
+
+
 def build(compat: Path = COMPAT) -> dict[str, Any]:
     """Read every table and return the rules with their date and digest."""
     tables: dict[str, Any] = {}
     for path in sorted(compat.glob("*.yaml")):
-        tables[path.stem] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tables[path.stem] = shipped(yaml.safe_load(path.read_text(encoding="utf-8")))
     generated = max(table["updated"] for table in tables.values())
     digest = hashlib.sha256(dump(tables).encode()).hexdigest()
     return {"schema": 1, "generated": generated, "digest": digest, **tables}
