@@ -28,6 +28,7 @@ CUDNN_MAJORS = ("11", "12", "13")
 NCCL_VARIANTS = ("cu11", "cu12", "cu13")
 JAX_VARIANTS = ("cuda12", "cuda13")
 TENSORRT_MAJORS = ("11", "12", "13")
+CUPY_VARIANTS = ("cuda12", "cuda13")
 DALI_VARIANTS = ("cuda110", "cuda120", "cuda130")
 # The names that a row gives to what an extra asks for; `major` is the number at the end of the package's name, if it has one.
 COMPONENTS = {
@@ -244,6 +245,27 @@ def onnxruntime(index: Index, tables: Tables, done: Progress) -> list[Facts]:
     return [Facts("onnxruntime", "releases", ("version", "variant"), rows)]
 
 
+# CuPy ------------------------------------------------------------------------------------------------------
+
+
+def cupy(index: Index, tables: Tables, done: Progress) -> list[Facts]:
+    """The releases of CuPy with the packages of each, which ask for the same NumPy."""
+    oldest = _oldest(tables["cupy"]["releases"])
+    by_variant = {name: _linux(index.files(f"cupy-{name}x"), oldest) for name in CUPY_VARIANTS}
+    said = {name: metadata_of(index, releases, done) for name, releases in by_variant.items()}
+    rows: dict[Key, Row] = {}
+    for version in sorted({each for releases in by_variant.values() for each in releases}):
+        there = {name: releases[version] for name, releases in by_variant.items() if version in releases}
+        files = [each for every in there.values() for each in every]
+        numpy = next((read[version].needs("numpy") for read in said.values() if version in read), None)
+        rows[str(version),] = {
+            **_common(files),
+            "wheels": {name: _arches(every) for name, every in there.items()},
+            "numpy": numpy,
+        }
+    return [Facts("cupy", "releases", ("version",), rows)]
+
+
 # NVIDIA's libraries ----------------------------------------------------------------------------------------
 
 
@@ -329,6 +351,7 @@ READERS: tuple[Callable[[Index, Tables, Progress], list[Facts]], ...] = (
     tensorflow,
     jax,
     onnxruntime,
+    cupy,
     cudnn,
     nccl,
     tensorrt,

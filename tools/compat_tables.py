@@ -86,6 +86,7 @@ TEMPLATES: dict[str, Row] = {
         "requires": {},
         "yanked": False,
     },
+    "cupy.releases": {"version": None, "date": None, "python": [], "wheels": {}, "numpy": None, "yanked": False},
     "cudnn.versions": {"version": None, "cuda_majors": [], "arch": [], "date": None},
     "libraries.nccl": {"version": None, "date": None, "variants": {}},
     "libraries.tensorrt": {

@@ -99,6 +99,7 @@ TENSORFLOW = [
 ]
 JAX = [row for row in naive.rows("jax", "releases") if not row["yanked"]]
 ONNXRUNTIME = [row for row in naive.rows("onnxruntime", "releases") if not row["yanked"]]
+CUPY = [row for row in naive.rows("cupy", "releases") if not row["yanked"]]
 DALI = [row for row in naive.rows("libraries", "dali") if row["real"]]
 
 
@@ -122,6 +123,15 @@ def _jax() -> st.SearchStrategy[str]:
         st.sampled_from(plain).map("jax=={}".format),
         st.sampled_from(plain).map("jax>={}".format),
         st.sampled_from(pairs).map(lambda pair: f"jax[{pair[0]}]=={pair[1]}"),
+    )
+
+
+def _cupy() -> st.SearchStrategy[str]:
+    pairs = [(row["version"], variant) for row in CUPY for variant in row["wheels"]]
+    return st.one_of(
+        st.just("cupy"),
+        st.sampled_from([row["version"] for row in CUPY]).map("cupy=={}".format),
+        st.sampled_from(pairs).map(lambda pair: f"cupy=={pair[0]}+{pair[1]}"),
     )
 
 
@@ -173,6 +183,7 @@ def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
         ),
         "jax": _jax(),
         "dali": _dali(),
+        "cupy": _cupy(),
         "onnxruntime": _onnxruntime(),
         "python": st.sampled_from(PYTHONS).map("python={}".format),
     }

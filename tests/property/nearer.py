@@ -18,6 +18,7 @@ from tests.property import naive
 from tests.property.machines import (
     BRANCHES,
     CUDNN,
+    CUPY,
     DALI,
     JAX,
     MINORS,
@@ -34,8 +35,21 @@ Works = Callable[[Sequence[str]], bool]
 Key = tuple[Any, ...]
 
 _DRIVER = ("driver", "driver-modules", "driver-source")
-ORDER = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "python", "cudnn", "nccl", "tensorrt", "cuda", *_DRIVER)
-COMPONENTS = ("cuda", "cudnn", "nccl", "tensorrt", "pytorch", "tensorflow", "jax", "dali", "onnxruntime")
+ORDER = (
+    "pytorch",
+    "tensorflow",
+    "jax",
+    "dali",
+    "onnxruntime",
+    "cupy",
+    "python",
+    "cudnn",
+    "nccl",
+    "tensorrt",
+    "cuda",
+    *_DRIVER,
+)
+COMPONENTS = ("cuda", "cudnn", "nccl", "tensorrt", "pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy")
 # More combinations than these take longer than they are worth: then only every n-th is tried.
 _MOST = 1500
 
@@ -133,7 +147,7 @@ def alternatives(want: str) -> list[tuple[Key, str]]:
     """Everything else that may be asked for in place of a want, nearest first; "" leaves it out. The second of a key are the steps."""
     name = naive.component(want)
     spec = want[len(re.split(r"[=<>!~]", want)[0]) :]
-    if name in ("pytorch", "tensorflow", "jax", "dali", "onnxruntime"):
+    if name in ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy"):
         return sorted(_frameworks(name, want, spec))
     version = spec.lstrip("=")
     if not version:
@@ -162,7 +176,9 @@ def _drivers(version: str) -> list[tuple[Key, str]]:
 
 
 def _pythons() -> list[str]:
-    tables = [(name, "releases") for name in ("pytorch", "tensorflow", "jax", "onnxruntime")] + [("libraries", "dali")]
+    tables = [(name, "releases") for name in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy")] + [
+        ("libraries", "dali")
+    ]
     found = {python for table in tables for row in naive.rows(*table) for python in row["python"]}
     return sorted(found, key=lambda each: int(each.split(".")[1]))
 
@@ -220,7 +236,7 @@ def _answers(release: str, operator: str, version: str) -> bool:
 
 
 def _asked(name: str, operator: str, version: str, variant: str) -> str:
-    if name in ("pytorch", "dali"):
+    if name in ("pytorch", "dali", "cupy"):
         return f"{name}{operator}{version}" + (f"+{variant}" if variant else "")
     return (f"{name}[{variant}]" if variant else name) + operator + version
 
@@ -237,7 +253,7 @@ def _variants(name: str) -> dict[str, list[str]]:
         return {row["version"]: [] for row in ONNXRUNTIME if row["variant"] == "gpu"}
     if name == "jax":
         return {row["version"]: [each for each in row["extras"] if each in ("cuda12", "cuda13")] for row in JAX}
-    if name == "dali":
-        return {row["version"]: list(row["wheels"]) for row in DALI}
+    if name in ("dali", "cupy"):
+        return {row["version"]: list(row["wheels"]) for row in (DALI if name == "dali" else CUPY)}
     rows = naive.rows("pytorch", "variants")
     return {each: [row["variant"] for row in rows if within(each, row["release"])] for each in TORCH}

@@ -32,6 +32,7 @@ _LEAVE_OUT = {
     "TensorFlow": "tensorflow",
     "JAX": "jax",
     "DALI": "dali",
+    "CuPy": "cupy",
     "ONNX Runtime": "onnxruntime",
 }
 

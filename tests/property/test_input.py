@@ -21,6 +21,7 @@ _words = st.sampled_from(
         "tensorflow-gpu",
         "jax",
         "dali",
+        "cupy",
         "onnxruntime",
         "onnxruntime-gpu",
         "nccl",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Dict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import (
+    cupy,
     dali,
     jax,
     onnxruntime,
@@ -17,7 +18,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.about im
 
 __all__ = ["ABOUT", "CPU", "DEFAULT", "About"]
 
-ABOUT: Dict[str, About] = {each.ABOUT.name: each.ABOUT for each in (pytorch, tensorflow, jax, dali, onnxruntime)}
+ABOUT: Dict[str, About] = {each.ABOUT.name: each.ABOUT for each in (pytorch, tensorflow, jax, dali, onnxruntime, cupy)}
 
 #: The framework of whom names none.
 DEFAULT = pytorch.ABOUT.name

@@ -152,7 +152,13 @@ _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
         "install and load the driver: gpuwright up",
     ),
     (
-        r"Cannot dlopen some GPU libraries|cannot open shared object file|Unable to load cu|not found.*lib(cudnn|cublas|cudart)",
+        r"no NVIDIA GPU|no CUDA-capable device|CUDA_ERROR_NO_DEVICE|No CUDA GPUs are available|cuInit answered (error )?100\b",
+        "the driver finds no NVIDIA GPU",
+        "check_hardware",
+        "compare with the checks gpu.*; a machine without a card needs the framework's build for the processor, where there is one",
+    ),
+    (
+        r"Cannot dlopen some GPU|cannot open shared object file|Unable to load cu|not found.*lib(cudnn|cublas|cudart)|DynamicLibNotFound",
         "a CUDA library of the framework's own is missing in its environment",
         "install",
         "gpuwright up builds the environment anew",
@@ -442,7 +448,9 @@ def _judge_compute(step: Step, expect_cuda: bool) -> Check:
     device = str(step["device"])
     gpu = None if device == "cpu" else device
     if device == "cpu" and expect_cuda:
-        return checks.incomplete("framework.compute", "no card could be used", remedy="see framework.cuda")
+        return checks.incomplete(
+            "framework.compute", "no card could be used", evidence=step.get("error"), remedy="see framework.cuda"
+        )
     if "error" in step:
         cause, action, remedy = _cuda_trouble(str(step["error"]))
         return checks.failed(

@@ -44,7 +44,14 @@ def faults(machine: Any, found: Mapping[str, Any], stack: Stack, warned: set[str
     }
     if set(found.get("from_source", ())) != (set() if "dependencies_url" in found else sources):
         yield f"{found['name']} {found['version']} has {found.get('from_source')} built from a source"
-    checks = {"pytorch": _torch, "tensorflow": _tensorflow, "jax": _jax, "dali": _dali, "onnxruntime": _onnxruntime}
+    checks = {
+        "pytorch": _torch,
+        "tensorflow": _tensorflow,
+        "jax": _jax,
+        "dali": _dali,
+        "onnxruntime": _onnxruntime,
+        "cupy": _cupy,
+    }
     yield from checks[found["name"]](machine, found, warned)
     cuda = found["cuda"]
     if cuda and not machine.cards:
@@ -212,6 +219,43 @@ def _onnxruntime(machine: Any, found: Mapping[str, Any], warned: set[str]) -> It
         if between(found["version"], code):
             yield from _wheel_runs(name, code["targets"].get(machine.arch, ()), machine)
     yield from _required(name, release["requires"], release["cuda_major"], found, machine)
+
+
+def _cupy(machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    version, variant = found["version"], found["variant"]
+    name = f"cupy {version}+{variant}"
+    release = row("cupy", "releases", version=version)
+    if found["interpreter"] not in release["python"] or machine.arch not in release["wheels"].get(variant, ()):
+        yield f"{name} has no wheel for Python {found['interpreter']} on {machine.arch}"
+    if found["requirements"] != [f"cupy-{variant}x[ctk]=={version}"]:
+        yield f"{name} is asked for as {found['requirements']}"
+    if f"numpy{release['numpy']}" not in found["constraints"]:
+        yield f"{name} is not held to numpy{release['numpy']}"
+    builds = [each for each in rows("cupy", "builds") if each["variant"] == variant and between(version, each)]
+    if len(builds) != 1:
+        yield f"{name} has {len(builds)} rows of its code"
+    for build in builds:
+        yield from _wheel_runs(name, build["targets"].get(machine.arch, ()), machine)
+        yield from _nvrtc(name, build["cuda_major"], found, machine)
+    if (
+        not (release["confirmed"] and all(each["confirmed"] for each in builds))
+        and "frameworks.unconfirmed" not in warned
+    ):
+        yield f"{name} is not confirmed, and nothing says so"
+
+
+def _nvrtc(name: str, major: str, found: Mapping[str, Any], machine: Any) -> Iterator[str]:
+    """Hold the toolkit of an environment, which compiles at run time, against the cards: each release of its range that was read."""
+    held = [each.removeprefix("cuda-toolkit") for each in found["constraints"] if each.startswith("cuda-toolkit")]
+    if len(held) != 1 or f"{int(major) + 1}.0.0" in SpecifierSet(held[0]):
+        yield f"{name} leaves CUDA's toolkit open"
+        return
+    for toolkit in rows("cuda", "targets"):
+        if toolkit["cuda"].split(".")[0] != major or toolkit["cuda"] not in SpecifierSet(held[0]):
+            continue
+        for card in machine.cards:
+            if card.compute_capability and card.compute_capability not in toolkit["targets"]:
+                yield f"{name} may be given CUDA {toolkit['cuda']}, which does not compile for the {card.name}"
 
 
 def _required(

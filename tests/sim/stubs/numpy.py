@@ -7,3 +7,7 @@ float32 = "float32"
 
 def ones(shape, dtype=None):
     return _cards.Matrix(shape, 1)
+
+
+def array_equal(one, other):
+    return one.shape == other.shape and float(one) == float(other)

@@ -121,6 +121,22 @@ def test_onnxruntime_has_a_row_for_each_of_its_two_packages(shelf: Shelf) -> Non
     }
 
 
+def test_cupy_has_a_row_for_each_release_with_its_packages(shelf: Shelf) -> None:
+    for name in ("cupy-cuda12x", "cupy-cuda13x"):
+        shelf.put(name, "14.2.0", "cp312", "cp313", "cp312-cp312-manylinux2014_aarch64", requires=["numpy<2.6,>=2.0"])
+    shelf.put("cupy-cuda12x", "14.3.0", "cp313", requires=["numpy>=2.1"])
+    rows = read(shelf, compat_facts.cupy, cupy={"releases": since("14.2.0")})["releases"]
+    assert rows["14.2.0",] == {
+        "date": "2024-05-01",
+        "yanked": False,
+        "python": ["3.12", "3.13"],
+        "wheels": {"cuda12": ["x86_64", "aarch64"], "cuda13": ["x86_64", "aarch64"]},
+        "numpy": "<2.6,>=2.0",
+    }
+    assert rows["14.3.0",]["wheels"] == {"cuda12": ["x86_64"]}
+    assert rows["14.3.0",]["numpy"] == ">=2.1"
+
+
 def jax(shelf: Shelf, version: str, low: str, variants: tuple[str, ...] = ("cuda12",), *, yanked: bool = False) -> None:
     extras = {name: [f"jax-{name}-plugin[with-cuda]<={version},>={low}"] for name in variants}
     shelf.put("jax", version, "py3-none-any", requires=[f"jaxlib<={version},>={low}"], extras=extras, yanked=yanked)

@@ -262,12 +262,12 @@ def test_a_partner_that_is_missing_leads_to_another_release_of_the_framework() -
     assert [(each.demand.name, each.example) for each in found.missing] == [("torchvision", "pytorch=2.13.0+cu130")]
 
 
-@pytest.mark.parametrize("want", ["tensorflow", "jax", "dali", "onnxruntime"])
+@pytest.mark.parametrize("want", ["tensorflow", "jax", "dali", "onnxruntime", "cupy"])
 def test_every_framework_is_asked_for_by_its_own_name(want: str) -> None:
     draft = drafted(want)
     pins = [demand.name for demand in python_query.demands(draft)]
     names = {name.replace("-", "_"): without() for name in pins[1:]}
-    releases = [f"{major}.{minor}.{patch}" for major in range(4) for minor in range(40) for patch in range(3)]
+    releases = [f"{major}.{minor}.{patch}" for major in (*range(4), 14) for minor in range(40) for patch in range(3)]
     found = answered(draft, **{pins[0].replace("-", "_"): without(*releases), **names})
     first = found.missing[0]
     if len(pins) == 1:

@@ -32,6 +32,7 @@ PACKAGES = {
     "tensorflow": ("pypi", ["tensorflow"]),
     "jax": ("pypi", ["jax", "jax-cuda13-plugin"]),
     "onnxruntime": ("pypi", ["onnxruntime-gpu", "numpy"]),
+    "cupy": ("pypi", ["cupy-cuda13x", "numpy"]),
 }
 
 # A driver with two cards. What cuInit answers is set at compile time.
@@ -96,6 +97,7 @@ def of(result: Any, check_id: str) -> Check:
         ("tensorflow", "2.21.0", "12.5.1"),
         ("jax", "0.12.0.1", "13.0"),
         ("onnxruntime", "1.31.1", "13.0"),
+        ("cupy", "14.2.0", "13.2"),
     ],
 )
 def test_a_framework_multiplies_matrices_on_every_card(
@@ -175,6 +177,47 @@ def test_a_product_of_onnxruntime_that_is_wrong_fails(driver: Any, environment: 
 
 
 @pytest.mark.parametrize("name", list(PACKAGES))
+def test_a_machine_without_a_card_is_told_as_that(driver: Any, environment: Any, name: str) -> None:
+    driver(100, "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected")
+    check = of(prove(name, environment(name)), "framework.cuda")
+    assert (check["status"], check["action"]) == ("fail", "check_hardware")
+    assert "no NVIDIA GPU" in str(check["reason"])
+
+
+def test_cupy_without_a_card_compiles_its_kernel_all_the_same(environment: Any, monkeypatch: Any) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    result = prove("cupy", environment("cupy"))
+    check = of(result, "framework.compute")
+    assert check["status"] == "incomplete"
+    assert "its compiler works (NVRTC 13.2)" in str(check["evidence"])
+    # Its runtime says of a driver that is missing that it is too old.
+    assert "libcuda.so.1" in str(of(result, "framework.cuda")["evidence"])
+
+
+def test_a_proof_of_cupy_leaves_nothing_at_home(environment: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert of(prove("cupy", environment("cupy")), "framework.import")["status"] == "pass"
+    assert not (tmp_path / "home").exists()
+
+
+def test_cupy_whose_compiler_is_missing_is_to_be_built_anew(driver: Any, environment: Any) -> None:
+    driver()
+    lacking = 'raise OSError("DynamicLibNotFoundError: Failure finding \\"libnvrtc.so.13\\"")'
+    python = changed(environment("cupy"), "cupy", "_compile(code)\n        if", f"{lacking}\n        if")
+    check = of(prove("cupy", python), "framework.compute")
+    assert (check["status"], check["action"]) == ("fail", "install")
+    assert "missing in its environment" in str(check["reason"])
+
+
+def test_a_kernel_of_cupy_that_differs_from_numpy_fails(driver: Any, environment: Any) -> None:
+    driver()
+    python = changed(environment("cupy"), "cupy", "one.matrix @ other.matrix", "one.matrix")
+    check = of(prove("cupy", python), "framework.compute")
+    assert check["status"] == "fail"
+    assert "something else than NumPy" in str(check["evidence"])
+
+
+@pytest.mark.parametrize("name", [each for each in PACKAGES if ABOUT[each].cpu])
 def test_on_the_processor_it_computes_without_a_driver(environment: Any, name: str) -> None:
     result = prove(name, environment(name), expect_cuda=False)
     assert checks.verdict(result["checks"]) == "pass", result["checks"]
@@ -189,6 +232,7 @@ def test_the_program_of_each_framework_is_valid(name: str) -> None:
     ("name", "expected"),
     [
         ("tensorflow", {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+        ("cupy", {"CUPY_CACHE_IN_MEMORY": "1", "CUPY_CACHE_DIR": "/"}),
         ("jax", {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_PLATFORMS": ""}),
         ("pytorch", {}),
     ],

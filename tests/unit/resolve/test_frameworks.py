@@ -1,4 +1,4 @@
-"""TensorFlow, JAX, DALI and ONNX Runtime beside PyTorch: which release, which variant, which pins, and what to wish instead."""
+"""TensorFlow, JAX, DALI, ONNX Runtime and CuPy beside PyTorch: which release, which variant, which pins, and what to wish instead."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import (
     machine,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, specifiers
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import FrameworkWish, Wish, specifiers
 from tests.property import remedies
 
 Resolve = Callable[..., Any]
-NAMES = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime")
+NAMES = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy")
 
 
 def environment(answer: Any, name: str | None = None) -> Any:
@@ -56,6 +56,7 @@ def rules_of(entries: list[Any]) -> set[str]:
         ("tensorflow", "releases"),
         ("jax", "releases"),
         ("onnxruntime", "releases"),
+        ("cupy", "releases"),
         ("libraries", "dali"),
         ("libraries", "nccl"),
     ],
@@ -63,6 +64,19 @@ def rules_of(entries: list[Any]) -> set[str]:
 def test_releases_stand_in_their_order_for_the_last_is_taken_for_the_newest(rules: Any, table: str, rows: str) -> None:
     versions = [row["version"] for row in rules[table][rows]]
     assert versions == sorted(versions, key=numeric_version.key)
+
+
+def test_every_package_of_cupy_has_the_row_of_its_code(rules: Any) -> None:
+    for row in rules["cupy"]["releases"]:
+        (offers,) = frameworks.FRAMEWORKS["cupy"].offers(FrameworkWish("cupy", f"=={row['version']}"), rules, cpu=False)
+        assert [each.variant for each in offers] == list(row["wheels"])
+
+
+def test_a_package_of_cupy_whose_code_was_not_read_is_not_offered(rules: Any) -> None:
+    newer = {**rules["cupy"]["releases"][-1], "version": "14.9.0"}
+    changed = {**rules, "cupy": {**rules["cupy"], "releases": [*rules["cupy"]["releases"], newer]}}
+    first = next(frameworks.FRAMEWORKS["cupy"].offers(FrameworkWish("cupy"), changed, cpu=False))
+    assert {each.version for each in first} == {rules["cupy"]["releases"][-1]["version"]}
 
 
 def test_every_variant_of_jax_has_its_plugin(rules: Any) -> None:
@@ -101,6 +115,14 @@ def test_every_variant_of_jax_has_its_plugin(rules: Any) -> None:
         ("B200", "ubuntu-24.04", ["onnxruntime"], "onnxruntime-gpu[cuda,cudnn]==1.28.0"),
         ("RTX 5090", "ubuntu-24.04", ["onnxruntime"], "onnxruntime-gpu[cuda,cudnn]==1.31.1"),
         ("H100", "debian-12", ["onnxruntime", "driver=535"], "onnxruntime-gpu[cuda,cudnn]==1.26.0"),
+        # Of its variants one whose CUDA the driver brings in full comes first: 580 brings 13.0.
+        ("H100", "ubuntu-24.04", ["cupy"], "cupy-cuda12x[ctk]==14.2.0"),
+        ("H100", "ubuntu-24.04", ["cupy", "driver=595"], "cupy-cuda13x[ctk]==14.2.0"),
+        ("H100", "ubuntu-24.04", ["cupy-cuda13x"], "cupy-cuda13x[ctk]==14.2.0"),
+        ("H100", "ubuntu-22.04", ["cupy==14.0.1"], "cupy-cuda13x[ctk]==14.0.1"),
+        ("H100", "debian-12", ["cupy", "driver=535"], "cupy-cuda12x[ctk]==14.2.0"),
+        ("V100", "ubuntu-24.04", ["cupy"], "cupy-cuda12x[ctk]==14.2.0"),
+        ("GTX 980", "ubuntu-22.04", ["cupy"], "cupy-cuda12x[ctk]==14.2.0"),
     ],
 )
 def test_the_newest_release_that_card_driver_and_python_run_is_taken(
@@ -152,10 +174,11 @@ def test_without_a_card_there_is_a_build_for_the_processor(resolve: Resolve, nam
     assert not any("nvidia" in text for text in [*entry["requirements"], *entry["constraints"]])
 
 
-def test_dali_is_left_out_where_there_is_no_card(resolve: Resolve) -> None:
-    answer = resolve([], "ubuntu-24.04", "dali", "jax")
+@pytest.mark.parametrize("name", ["dali", "cupy"])
+def test_what_has_no_build_for_the_processor_is_left_out_where_there_is_no_card(resolve: Resolve, name: str) -> None:
+    answer = resolve([], "ubuntu-24.04", name, "jax")
     assert [entry["name"] for entry in answer["stack"]["frameworks"]] == ["jax"]
-    assert any("dali" in entry["text"] for entry in answer["warnings"])
+    assert any(f"no NVIDIA GPU: {name} left out" in entry["text"] for entry in answer["warnings"])
 
 
 def test_a_release_that_was_withdrawn_is_passed_over(rules: Any) -> None:
@@ -276,6 +299,15 @@ def test_jax_and_its_plugin_are_of_one_release(resolve: Resolve) -> None:
     ]
 
 
+@pytest.mark.parametrize(("card", "oldest"), [("H100", "12.0.1"), ("RTX 5090", "12.8.0"), ("B300", "12.9.0")])
+def test_the_toolkit_of_cupy_is_one_whose_compiler_knows_the_card(resolve: Resolve, card: str, oldest: str) -> None:
+    found = pins(environment(resolve(card, "ubuntu-24.04", "cupy-cuda12x")))
+    assert specifiers.matches(oldest, found["cuda-toolkit"])
+    assert specifiers.matches("12.6.3", found["cuda-toolkit"]) is (card == "H100")
+    assert not specifiers.matches("13.0.0", found["cuda-toolkit"])
+    assert found["numpy"] == "<2.6,>=2.0"
+
+
 CARDS = ("GTX 980", "GTX 1080 Ti", "V100", "T4", "A100", "RTX 4090", "H100", "B200", "B300", "RTX 5090")
 
 
@@ -334,6 +366,9 @@ def test_constraints_are_always_there_and_hold_what_the_card_can_do(
         ),
         ("H100", "ubuntu-24.04", ["ort==1.32.0"], "frameworks.release", "onnxruntime-gpu", "onnxruntime=1.31.1"),
         ("B200", "ubuntu-24.04", ["ort==1.30.0"], "frameworks.card", "B200", "onnxruntime=1.28.0"),
+        ("Tesla K80", "ubuntu-22.04", ["cupy"], "frameworks.card", "3.7", "leave CuPy out"),
+        ("V100", "ubuntu-24.04", ["cupy-cuda13x==14.2.0"], "frameworks.card", "V100", "cupy=14.2.0+cuda12"),
+        ("H100", "ubuntu-24.04", ["cupy", "python=3.9"], "frameworks.python", "3.9", "python=3."),
         ("Jetson AGX Orin", "ubuntu-22.04", ["ort"], "frameworks.jetson", "JetPack", "leave ONNX Runtime out"),
     ],
 )
@@ -528,7 +563,7 @@ def test_a_partner_without_wheels_for_the_chosen_python_is_left_out_with_a_warni
     assert all(f"no wheels for Python {python}" in w["text"] for w in answer["warnings"] if "partner" in w["rule"])
 
 
-@pytest.mark.parametrize("want", ["jax[cuda12]", "jax[cuda13]", "dali", "pytorch", "tensorflow", "jax"])
+@pytest.mark.parametrize("want", ["jax[cuda12]", "jax[cuda13]", "dali", "cupy", "pytorch", "tensorflow", "jax"])
 @pytest.mark.parametrize("board", ["Jetson AGX Orin 64GB", "Jetson AGX Xavier 32GB"])
 def test_a_jetson_gets_no_wheels_for_servers(resolve: Resolve, board: str, want: str) -> None:
     answer = resolve(board, "ubuntu-22.04", want, arch="aarch64", python="3.10,3.12")
@@ -543,6 +578,7 @@ def test_thor_takes_the_wheels_for_servers_that_have_code_for_it(resolve: Resolv
         ("pytorch", "torch==2.14.1+cu130"),
         ("jax", "jax[cuda13]==0.12.0.1"),
         ("dali", "nvidia-dali-cuda130==2.4.0"),
+        ("cupy", "cupy-cuda13x[ctk]==14.2.0"),
     ):
         answer = resolve("Jetson AGX Thor (T5000)", "ubuntu-24.04", want, arch="aarch64")
         assert environment(answer)["requirements"][0] == pin

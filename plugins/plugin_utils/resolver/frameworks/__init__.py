@@ -21,12 +21,12 @@ from ...wish import FrameworkWish, Wish
 from ..cuda_support import CudaSupport
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..machine import Card, Machine
-from . import dali, jax, onnxruntime, pytorch, tensorflow
+from . import cupy, dali, jax, onnxruntime, pytorch, tensorflow
 from .offer import Framework, Offer, Platform
 
 __all__ = ["FRAMEWORKS", "choose", "newest_for", "newest_offer"]
 
-_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime)
+_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime, cupy)
 FRAMEWORKS = {each.ABOUT.name: each for each in _ROOMS}
 
 _JETPACK = "use NVIDIA's own wheels or containers for the JetPack on it"

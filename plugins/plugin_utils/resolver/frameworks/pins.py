@@ -42,6 +42,13 @@ def constraints(requires: Requires, major: str, cards: Sequence[Card], arch: str
     return found
 
 
+def toolkit(major: str, cards: Sequence[Card], rules: Rules) -> str:
+    """Return the constraint for CUDA's toolkit as wheels: its major version, from the first that compiles for every card."""
+    known = compiles_for(major, cards, rules)
+    floor = f">={known[0]}," if known else ""
+    return f"cuda-toolkit{floor}<{int(major) + 1}"
+
+
 def cudnn_of(spec: str, major: str, cards: Sequence[Card], arch: str, rules: Rules) -> str | None:
     """Return the newest cuDNN of a range that serves the CUDA major version and every card; None where none does."""
     return _cudnn_of(spec, major, frozenset(_capabilities(cards)), arch, rules)
