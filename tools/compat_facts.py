@@ -266,6 +266,25 @@ def cupy(index: Index, tables: Tables, done: Progress) -> list[Facts]:
     return [Facts("cupy", "releases", ("version",), rows)]
 
 
+# vLLM ------------------------------------------------------------------------------------------------------
+
+
+def vllm(index: Index, tables: Tables, done: Progress) -> list[Facts]:
+    """The releases of vLLM with the one torch that each asks for."""
+    releases = releases_of(index.files("vllm"), _oldest(tables["vllm"]["releases"]))
+    rows: dict[Key, Row] = {}
+    for version, said in metadata_of(index, releases, done).items():
+        files = releases[version]
+        rows[str(version),] = {
+            **_common(files),
+            # One wheel for all; what it asks for says which Pythons these are.
+            "python": _required_pythons(files[0].requires_python),
+            "arch": _arches(files),
+            "torch": _pinned(said.needs("torch")),
+        }
+    return [Facts("vllm", "releases", ("version",), rows)]
+
+
 # NVIDIA's libraries ----------------------------------------------------------------------------------------
 
 
@@ -352,6 +371,7 @@ READERS: tuple[Callable[[Index, Tables, Progress], list[Facts]], ...] = (
     jax,
     onnxruntime,
     cupy,
+    vllm,
     cudnn,
     nccl,
     tensorrt,

@@ -43,6 +43,7 @@ TO_READ = {
     "pytorch.variants": "the compute capabilities in its wheels (torch.cuda.get_arch_list()), and the status of the other variants",
     "onnxruntime.releases": "the CUDA version in its build_and_package_info.py, and the cards that its wheels have code for",
     "cupy.releases": "the CUDA version of its wheels (driver.get_build_version()) and the cards that they have code for: table `builds`",
+    "vllm.releases": "the CUDA major version and the cards that its wheels have code for: table `code`",
     "tensorflow.releases": "the CUDA version that it was tested with, and the cards that its wheels have code for",
     "cudnn.versions": "whether NVIDIA's support matrix for it changes what the table `rows` says",
     "libraries.tensorrt": "the compute capabilities of its support matrix",

@@ -87,6 +87,7 @@ TEMPLATES: dict[str, Row] = {
         "yanked": False,
     },
     "cupy.releases": {"version": None, "date": None, "python": [], "wheels": {}, "numpy": None, "yanked": False},
+    "vllm.releases": {"version": None, "date": None, "python": [], "arch": [], "torch": None, "yanked": False},
     "cudnn.versions": {"version": None, "cuda_majors": [], "arch": [], "date": None},
     "libraries.nccl": {"version": None, "date": None, "variants": {}},
     "libraries.tensorrt": {

@@ -99,6 +99,7 @@ TENSORFLOW = [
 ]
 JAX = [row for row in naive.rows("jax", "releases") if not row["yanked"]]
 ONNXRUNTIME = [row for row in naive.rows("onnxruntime", "releases") if not row["yanked"]]
+VLLM = [row["version"] for row in naive.rows("vllm", "releases") if not row["yanked"]]
 CUPY = [row for row in naive.rows("cupy", "releases") if not row["yanked"]]
 DALI = [row for row in naive.rows("libraries", "dali") if row["real"]]
 
@@ -184,6 +185,11 @@ def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
         "jax": _jax(),
         "dali": _dali(),
         "cupy": _cupy(),
+        "vllm": st.one_of(
+            st.just("vllm"),
+            st.sampled_from(VLLM).map("vllm=={}".format),
+            st.sampled_from(VLLM).map("vllm>={}".format),
+        ),
         "onnxruntime": _onnxruntime(),
         "python": st.sampled_from(PYTHONS).map("python={}".format),
     }

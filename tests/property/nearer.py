@@ -28,6 +28,7 @@ from tests.property.machines import (
     TENSORFLOW,
     TENSORRT,
     TORCH,
+    VLLM,
 )
 from tests.property.naive import within
 
@@ -42,6 +43,7 @@ ORDER = (
     "dali",
     "onnxruntime",
     "cupy",
+    "vllm",
     "python",
     "cudnn",
     "nccl",
@@ -49,7 +51,19 @@ ORDER = (
     "cuda",
     *_DRIVER,
 )
-COMPONENTS = ("cuda", "cudnn", "nccl", "tensorrt", "pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy")
+COMPONENTS = (
+    "cuda",
+    "cudnn",
+    "nccl",
+    "tensorrt",
+    "pytorch",
+    "tensorflow",
+    "jax",
+    "dali",
+    "onnxruntime",
+    "cupy",
+    "vllm",
+)
 # More combinations than these take longer than they are worth: then only every n-th is tried.
 _MOST = 1500
 
@@ -147,7 +161,7 @@ def alternatives(want: str) -> list[tuple[Key, str]]:
     """Everything else that may be asked for in place of a want, nearest first; "" leaves it out. The second of a key are the steps."""
     name = naive.component(want)
     spec = want[len(re.split(r"[=<>!~]", want)[0]) :]
-    if name in ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy"):
+    if name in ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy", "vllm"):
         return sorted(_frameworks(name, want, spec))
     version = spec.lstrip("=")
     if not version:
@@ -176,7 +190,7 @@ def _drivers(version: str) -> list[tuple[Key, str]]:
 
 
 def _pythons() -> list[str]:
-    tables = [(name, "releases") for name in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy")] + [
+    tables = [(name, "releases") for name in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "vllm")] + [
         ("libraries", "dali")
     ]
     found = {python for table in tables for row in naive.rows(*table) for python in row["python"]}
@@ -247,8 +261,8 @@ def _number(variant: str) -> int:
 
 def _variants(name: str) -> dict[str, list[str]]:
     """The releases of a framework, oldest first, each with its variants."""
-    if name == "tensorflow":
-        return {version: [] for version in TENSORFLOW}
+    if name in ("tensorflow", "vllm"):
+        return {version: [] for version in (TENSORFLOW if name == "tensorflow" else VLLM)}
     if name == "onnxruntime":
         return {row["version"]: [] for row in ONNXRUNTIME if row["variant"] == "gpu"}
     if name == "jax":

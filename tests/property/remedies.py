@@ -33,6 +33,7 @@ _LEAVE_OUT = {
     "JAX": "jax",
     "DALI": "dali",
     "CuPy": "cupy",
+    "vLLM": "vllm",
     "ONNX Runtime": "onnxruntime",
 }
 

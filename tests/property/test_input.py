@@ -22,6 +22,7 @@ _words = st.sampled_from(
         "jax",
         "dali",
         "cupy",
+        "vllm",
         "onnxruntime",
         "onnxruntime-gpu",
         "nccl",

@@ -13,12 +13,15 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import (
     onnxruntime,
     pytorch,
     tensorflow,
+    vllm,
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.about import CPU, About
 
 __all__ = ["ABOUT", "CPU", "DEFAULT", "About"]
 
-ABOUT: Dict[str, About] = {each.ABOUT.name: each.ABOUT for each in (pytorch, tensorflow, jax, dali, onnxruntime, cupy)}
+ABOUT: Dict[str, About] = {
+    each.ABOUT.name: each.ABOUT for each in (pytorch, tensorflow, jax, dali, onnxruntime, cupy, vllm)
+}
 
 #: The framework of whom names none.
 DEFAULT = pytorch.ABOUT.name

@@ -29,6 +29,7 @@ class About(NamedTuple):
         listed: whether `gpuwright gpus`, docs/matrix.md and a new wish file show it.
         example: how it is asked for in a wish file; "" for its name.
         one_of: packages of which an environment has one set, as a regular expression: what another variant left there is loaded too.
+        computes: what its proof computes on a device.
         environment: variables of the process that proves it.
     """
 
@@ -48,6 +49,7 @@ class About(NamedTuple):
     listed: bool = True
     example: str = ""
     one_of: str = ""
+    computes: str = "a product of matrices"
     environment: Mapping[str, str] = {}
 
     @property

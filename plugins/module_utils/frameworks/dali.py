@@ -54,5 +54,6 @@ ABOUT = About(
     local=True,
     cpu=False,
     listed=False,
+    computes="the sum of a matrix",
     one_of=r"nvidia-dali-cuda\d+",
 )

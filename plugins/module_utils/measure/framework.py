@@ -322,7 +322,7 @@ def judge(
     result.append(_judge_version(framework, str(imported["version"]), expected_version))
     result.append(_judge_cuda(framework, imported, steps.get("cuda"), expect_cuda, expected_gpus, answer))
     computed = [step for step in steps_of(answer.out) if step["step"] == "compute"]
-    result += [_judge_compute(step, expect_cuda) for step in computed]
+    result += [_judge_compute(framework, step, expect_cuda) for step in computed]
     wanted = max(steps["cuda"]["count"], 1) if "cuda" in steps else 1
     if "end" not in steps:
         result.append(_broken_off(framework, answer, "framework.compute"))
@@ -444,7 +444,7 @@ def _cuda_trouble(text: str) -> Tuple[str, str, str]:
     )
 
 
-def _judge_compute(step: Step, expect_cuda: bool) -> Check:
+def _judge_compute(framework: About, step: Step, expect_cuda: bool) -> Check:
     device = str(step["device"])
     gpu = None if device == "cpu" else device
     if device == "cpu" and expect_cuda:
@@ -464,9 +464,9 @@ def _judge_compute(step: Step, expect_cuda: bool) -> Check:
         gpu=gpu,
         measured=step["sum"],
         expected=SUM,
-        reason="a product of matrices is right on {}".format(step.get("name") or "the processor")
+        reason="{} is right on {}".format(framework.computes, step.get("name") or "the processor")
         if ok
-        else "a product of matrices is wrong",
+        else f"{framework.computes} is wrong",
         action="check_hardware",
         remedy="prove again; if it stays wrong, take the card out of use",
     )

@@ -16,7 +16,7 @@ def leaves_out(machine: Any) -> set[str]:
     driver = {"driver", "driver-modules", "driver-source", "driver-set"}
     toolkits = {"cuda", "cuda-compat", "cudnn", "nccl", "tensorrt", "container-toolkit"}
     if not machine.cards:
-        return driver | toolkits | {"dali", "cupy"}
+        return driver | toolkits | {"dali", "cupy", "vllm"}
     elsewhere = {"container": {"container-toolkit"}, "wsl": set(), "jetson": toolkits}
     return driver | elsewhere[machine.environment] if machine.environment in elsewhere else set()
 

@@ -51,6 +51,7 @@ def faults(machine: Any, found: Mapping[str, Any], stack: Stack, warned: set[str
         "dali": _dali,
         "onnxruntime": _onnxruntime,
         "cupy": _cupy,
+        "vllm": _vllm,
     }
     yield from checks[found["name"]](machine, found, warned)
     cuda = found["cuda"]
@@ -256,6 +257,29 @@ def _nvrtc(name: str, major: str, found: Mapping[str, Any], machine: Any) -> Ite
         for card in machine.cards:
             if card.compute_capability and card.compute_capability not in toolkit["targets"]:
                 yield f"{name} may be given CUDA {toolkit['cuda']}, which does not compile for the {card.name}"
+
+
+def _vllm(machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    name = f"vllm {found['version']}"
+    release = row("vllm", "releases", version=found["version"])
+    torch = row("pytorch", "releases", version=release["torch"])
+    if found["interpreter"] not in release["python"] or found["interpreter"] not in torch["python"]:
+        yield f"{name} or its torch has no wheel for Python {found['interpreter']}"
+    if found["requirements"] != [f"vllm=={found['version']}"]:
+        yield f"{name} is asked for as {found['requirements']}"
+    if f"torch=={release['torch']}" not in found["constraints"]:
+        yield f"{name} is not held to torch {release['torch']}"
+    codes = [each for each in rows("vllm", "code") if between(found["version"], each)]
+    for code in codes:
+        yield from _wheel_runs(name, code["targets"].get(machine.arch, ()), machine)
+        if found["cuda"].split(".")[0] != code["cuda_major"]:
+            yield f"{name} is linked with CUDA {code['cuda_major']}, and is said to need {found['cuda']}"
+    minor, variant = ".".join(release["torch"].split(".")[:2]), f"cu{torch['default_cuda'].replace('.', '')}"
+    built = row("pytorch", "variants", release=minor, variant=variant)
+    yield from _torch_variant(f"the torch of {name}", built, machine, found)
+    sure = all(each["confirmed"] for each in (release, torch, built, *codes))
+    if not sure and "frameworks.unconfirmed" not in warned:
+        yield f"{name} is not confirmed, and nothing says so"
 
 
 def _required(

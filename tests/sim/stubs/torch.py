@@ -78,7 +78,23 @@ def matmul(first, second):
     return first @ second
 
 
+class _Device:
+    """What is computed within it is computed on one card."""
+
+    def __init__(self, index):
+        if index >= cuda.device_count():
+            raise RuntimeError("CUDA error: invalid device ordinal")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
 class _Cuda:
+    device = _Device
+
     def _library(self):
         if version.cuda is None:
             raise AssertionError("Torch not compiled with CUDA enabled")
@@ -130,4 +146,5 @@ class _Cuda:
 
 
 cuda = _Cuda()
+ops = _types.SimpleNamespace()
 backends = _types.SimpleNamespace(cudnn=_types.SimpleNamespace(version=lambda: _build.CUDNN, is_available=lambda: cuda.is_available(), enabled=True))

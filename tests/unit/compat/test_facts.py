@@ -137,6 +137,19 @@ def test_cupy_has_a_row_for_each_release_with_its_packages(shelf: Shelf) -> None
     assert rows["14.3.0",]["numpy"] == ">=2.1"
 
 
+def test_vllm_has_the_torch_that_each_release_asks_for(shelf: Shelf) -> None:
+    wheels = ("cp38-abi3-manylinux_2_28_x86_64", "cp38-abi3-manylinux_2_28_aarch64")
+    shelf.put("vllm", "0.33.0", *wheels, requires=["torch==2.14.0", "numpy"], python="<3.15,>=3.11")
+    rows = read(shelf, compat_facts.vllm, vllm={"releases": since("0.33.0")})["releases"]
+    assert rows["0.33.0",] == {
+        "date": "2024-05-01",
+        "yanked": False,
+        "python": ["3.11", "3.12", "3.13", "3.14"],
+        "arch": ["x86_64", "aarch64"],
+        "torch": "2.14.0",
+    }
+
+
 def jax(shelf: Shelf, version: str, low: str, variants: tuple[str, ...] = ("cuda12",), *, yanked: bool = False) -> None:
     extras = {name: [f"jax-{name}-plugin[with-cuda]<={version},>={low}"] for name in variants}
     shelf.put("jax", version, "py3-none-any", requires=[f"jaxlib<={version},>={low}"], extras=extras, yanked=yanked)

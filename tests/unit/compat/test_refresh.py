@@ -48,6 +48,7 @@ def world(shelf: Shelf, compat: Write) -> Path:
         shelf.put(name, version)
     shelf.put("onnxruntime", "1.29.0", "cp312")
     shelf.put("cupy-cuda12x", "14.2.0", "cp312", requires=["numpy>=2.0"])
+    shelf.put("vllm", "0.33.0", "cp312", requires=["torch==2.1.0"], python="<3.13,>=3.12")
     shelf.put("nvidia-dali-cuda120", "2.4.0", python="<3.11,>=3.10")
     shelf.put("tensorrt", "8.6.0", "cp310")
     day = {"date": "2024-05-01"}
@@ -105,6 +106,7 @@ def world(shelf: Shelf, compat: Write) -> Path:
         "requires": {},
     }
     cupy = {"version": "14.2.0", **day, "python": ["3.12"], "wheels": {"cuda12": x86}, "numpy": ">=2.0"}
+    vllm = {"version": "0.33.0", **day, "python": ["3.12"], "arch": x86, "torch": "2.1.0"}
     dali = {
         "version": "2.4.0",
         **day,
@@ -121,6 +123,7 @@ def world(shelf: Shelf, compat: Write) -> Path:
         jax={"releases": [{**jax, **SEEN}], "plugins": [{**plugin, **SEEN}]},
         onnxruntime={"releases": [{**onnxruntime, **SEEN}]},
         cupy={"releases": [{**cupy, **SEEN}]},
+        vllm={"releases": [{**vllm, **SEEN}]},
         cudnn={"versions": [{"version": "8.9.2.26", "cuda_majors": ["12"], "arch": x86, **day, **SEEN}]},
         libraries={
             "nccl": [{"version": "2.18.1", **day, "variants": {"cu12": x86}, **SEEN}],
@@ -197,7 +200,7 @@ def test_nothing_new_changes_nothing_but_the_day(world: Path, shelf: Shelf) -> N
     for path in world.glob("*.yaml"):
         changed = [line for line in path.read_text().splitlines() if line not in before[path.name]]
         # Vendors did not answer: what only they know is as old as before.
-        wheels = path.stem in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "cudnn", "libraries")
+        wheels = path.stem in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "vllm", "cudnn", "libraries")
         assert [line[:9] for line in changed] == (["updated: "] if wheels else []), path.name
 
 
@@ -268,20 +271,21 @@ def test_what_is_written_is_what_the_schemas_want(world: Path, shelf: Shelf) -> 
     shelf.put("jax", "0.7.1", "py3-none-any", requires=["jaxlib==0.7.0"])
     shelf.put("onnxruntime-gpu", "1.30.0", "cp312", extras={"cudnn": ["nvidia-cudnn-cu13~=9.0"]})
     shelf.put("cupy-cuda13x", "14.3.0", "cp313", requires=["numpy>=2.0"])
+    shelf.put("vllm", "0.34.0", "cp312", requires=["torch==2.1.0"], python=">=3.12")
     shelf.put("nvidia-cudnn-cu12", "9.1.0.70")
     shelf.put("nvidia-dali-cuda120", "2.5.0")
     for name in ("tensorrt", "tensorrt-cu13"):
         shelf.put_sources(name, "10.13.2.6")
     run(compat_refresh, world, shelf)
     compared = 0
-    for file in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "cudnn", "libraries"):
+    for file in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "vllm", "cudnn", "libraries"):
         schema = json.loads((compat_tables.COMPAT / "schema" / f"{file}.json").read_text())
         for table, properties in schema["properties"].items():
             if table in ("updated", "sources") or len(written := rows_or_none(world, file, table)) < 2:
                 continue
             jsonschema.Draft202012Validator({**properties["items"], "$defs": schema["$defs"]}).validate(written[-1])
             compared += 1
-    assert compared >= 9
+    assert compared >= 10
 
 
 def rows_or_none(world: Path, file: str, table: str) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ PACKAGES = {
     "jax": ("pypi", ["jax", "jax-cuda13-plugin"]),
     "onnxruntime": ("pypi", ["onnxruntime-gpu", "numpy"]),
     "cupy": ("pypi", ["cupy-cuda13x", "numpy"]),
+    "vllm": ("pypi", ["vllm", "torch"]),
 }
 
 # A driver with two cards. What cuInit answers is set at compile time.
@@ -98,6 +99,7 @@ def of(result: Any, check_id: str) -> Check:
         ("jax", "0.12.0.1", "13.0"),
         ("onnxruntime", "1.31.1", "13.0"),
         ("cupy", "14.2.0", "13.2"),
+        ("vllm", "0.33.0", "13.0"),
     ],
 )
 def test_a_framework_multiplies_matrices_on_every_card(
@@ -192,6 +194,36 @@ def test_cupy_without_a_card_compiles_its_kernel_all_the_same(environment: Any, 
     assert "its compiler works (NVRTC 13.2)" in str(check["evidence"])
     # Its runtime says of a driver that is missing that it is too old.
     assert "libcuda.so.1" in str(of(result, "framework.cuda")["evidence"])
+
+
+def test_vllm_without_a_card_is_no_failure_of_its_kernels(environment: Any, monkeypatch: Any) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    result = prove("vllm", environment("vllm"))
+    assert of(result, "framework.import")["status"] == "pass"
+    check = of(result, "framework.compute")
+    assert (check["status"], "no NVIDIA GPU" in str(check["evidence"])) == ("incomplete", True)
+
+
+def test_vllm_whose_kernels_cannot_be_loaded_fails_on_the_card(driver: Any, environment: Any) -> None:
+    driver()
+    python = environment("vllm")
+    [path] = Path(python).parents[1].glob("lib/python*/site-packages/vllm/_C_stable_libtorch.py")
+    path.write_text('raise ImportError("libcudart.so.13: cannot open shared object file")\n')
+    check = of(prove("vllm", python), "framework.compute")
+    assert (check["status"], check["action"]) == ("fail", "install")
+    # Without any: it is not taken for one that computes.
+    path.unlink()
+    assert of(prove("vllm", python), "framework.compute")["status"] == "fail"
+
+
+def test_a_kernel_of_vllm_that_computes_something_else_fails(driver: Any, environment: Any) -> None:
+    driver()
+    python = environment("vllm")
+    [path] = Path(python).parents[1].glob("lib/python*/site-packages/vllm/_C_stable_libtorch.py")
+    path.write_text(path.read_text().replace("* weight._fill", "* 255"))
+    check = of(prove("vllm", python), "framework.compute")
+    assert (check["status"], check["severity"]) == ("fail", "fatal")
+    assert check["reason"] == "a matrix that its kernel normalised is wrong"
 
 
 def test_a_proof_of_cupy_leaves_nothing_at_home(environment: Any, tmp_path: Path, monkeypatch: Any) -> None:

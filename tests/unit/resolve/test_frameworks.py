@@ -1,4 +1,4 @@
-"""TensorFlow, JAX, DALI, ONNX Runtime and CuPy beside PyTorch: which release, which variant, which pins, and what to wish instead."""
+"""TensorFlow, JAX, DALI, ONNX Runtime, CuPy and vLLM beside PyTorch: which release, which variant, which pins, and what to wish instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Framewo
 from tests.property import remedies
 
 Resolve = Callable[..., Any]
-NAMES = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy")
+NAMES = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy", "vllm")
 
 
 def environment(answer: Any, name: str | None = None) -> Any:
@@ -57,6 +57,7 @@ def rules_of(entries: list[Any]) -> set[str]:
         ("jax", "releases"),
         ("onnxruntime", "releases"),
         ("cupy", "releases"),
+        ("vllm", "releases"),
         ("libraries", "dali"),
         ("libraries", "nccl"),
     ],
@@ -77,6 +78,20 @@ def test_a_package_of_cupy_whose_code_was_not_read_is_not_offered(rules: Any) ->
     changed = {**rules, "cupy": {**rules["cupy"], "releases": [*rules["cupy"]["releases"], newer]}}
     first = next(frameworks.FRAMEWORKS["cupy"].offers(FrameworkWish("cupy"), changed, cpu=False))
     assert {each.version for each in first} == {rules["cupy"]["releases"][-1]["version"]}
+
+
+def test_every_release_of_vllm_has_its_torch_and_its_code_of_one_cuda(rules: Any) -> None:
+    releases = [each["version"] for each in rules["vllm"]["releases"] if not each["yanked"]]
+    offered = [each for (each,) in frameworks.FRAMEWORKS["vllm"].offers(FrameworkWish("vllm"), rules, cpu=False)]
+    assert [each.version for each in reversed(offered)] == releases
+    assert all(each.cuda and each.cuda.split(".")[0] == each.row["cuda_major"] for each in offered)
+
+
+def test_a_release_of_vllm_whose_torch_or_code_is_not_known_is_not_offered(rules: Any) -> None:
+    last = rules["vllm"]["releases"][-1]
+    for changes in ({"torch": "9.9.0"}, {"version": "0.99.0"}):
+        changed = {**rules, "vllm": {**rules["vllm"], "releases": [{**last, **changes}]}}
+        assert list(frameworks.FRAMEWORKS["vllm"].offers(FrameworkWish("vllm"), changed, cpu=False)) == []
 
 
 def test_every_variant_of_jax_has_its_plugin(rules: Any) -> None:
@@ -123,6 +138,12 @@ def test_every_variant_of_jax_has_its_plugin(rules: Any) -> None:
         ("H100", "debian-12", ["cupy", "driver=535"], "cupy-cuda12x[ctk]==14.2.0"),
         ("V100", "ubuntu-24.04", ["cupy"], "cupy-cuda12x[ctk]==14.2.0"),
         ("GTX 980", "ubuntu-22.04", ["cupy"], "cupy-cuda12x[ctk]==14.2.0"),
+        ("H100", "ubuntu-24.04", ["vllm"], "vllm==0.33.0"),
+        ("RTX 5090", "ubuntu-24.04", ["vllm"], "vllm==0.33.0"),
+        ("H100", "ubuntu-22.04", ["vllm"], "vllm==0.31.0"),
+        ("T4", "ubuntu-24.04", ["vllm==0.26.0"], "vllm==0.26.0"),
+        ("V100", "ubuntu-24.04", ["vllm"], "vllm==0.19.1"),
+        ("H100", "debian-12", ["vllm", "driver=535"], "vllm==0.19.1"),
     ],
 )
 def test_the_newest_release_that_card_driver_and_python_run_is_taken(
@@ -174,7 +195,7 @@ def test_without_a_card_there_is_a_build_for_the_processor(resolve: Resolve, nam
     assert not any("nvidia" in text for text in [*entry["requirements"], *entry["constraints"]])
 
 
-@pytest.mark.parametrize("name", ["dali", "cupy"])
+@pytest.mark.parametrize("name", ["dali", "cupy", "vllm"])
 def test_what_has_no_build_for_the_processor_is_left_out_where_there_is_no_card(resolve: Resolve, name: str) -> None:
     answer = resolve([], "ubuntu-24.04", name, "jax")
     assert [entry["name"] for entry in answer["stack"]["frameworks"]] == ["jax"]
@@ -319,7 +340,8 @@ def test_constraints_are_always_there_and_hold_what_the_card_can_do(
 ) -> None:
     answer = resolve(card, os, name)
     if not answer["ok"]:
-        assert name == "tensorflow" or (name, card) == ("onnxruntime", "GTX 980")
+        beyond = {"onnxruntime": ("GTX 980",), "vllm": ("GTX 980", "GTX 1080 Ti")}
+        assert name == "tensorflow" or card in beyond[name]
         return
     entry = environment(answer)
     assert entry["constraints"]
@@ -366,6 +388,10 @@ def test_constraints_are_always_there_and_hold_what_the_card_can_do(
         ),
         ("H100", "ubuntu-24.04", ["ort==1.32.0"], "frameworks.release", "onnxruntime-gpu", "onnxruntime=1.31.1"),
         ("B200", "ubuntu-24.04", ["ort==1.30.0"], "frameworks.card", "B200", "onnxruntime=1.28.0"),
+        ("GTX 1080 Ti", "ubuntu-24.04", ["vllm"], "frameworks.card", "6.1", "leave vLLM out"),
+        ("V100", "ubuntu-24.04", ["vllm==0.33.0"], "frameworks.card", "7.0", "vllm=0.19.1"),
+        ("H100", "ubuntu-22.04", ["vllm==0.33.0"], "frameworks.python", "3.10", "vllm=0.31.0"),
+        ("H100", "ubuntu-22.04", ["vllm==0.33.0", "driver=535"], "frameworks.driver", "CUDA 13", "vllm=0.19.1"),
         ("Tesla K80", "ubuntu-22.04", ["cupy"], "frameworks.card", "3.7", "leave CuPy out"),
         ("V100", "ubuntu-24.04", ["cupy-cuda13x==14.2.0"], "frameworks.card", "V100", "cupy=14.2.0+cuda12"),
         ("H100", "ubuntu-24.04", ["cupy", "python=3.9"], "frameworks.python", "3.9", "python=3."),
@@ -386,6 +412,27 @@ def test_tensorflow_has_no_cuda_for_arm(resolve: Resolve) -> None:
     answer = resolve("GH200", "ubuntu-24.04", "tensorflow", arch="aarch64")
     assert rules_of(answer["conflicts"]) == {"frameworks.arch"}
     assert resolve("GH200", "ubuntu-24.04", "jax", "dali", arch="aarch64")["ok"]
+
+
+def test_vllm_brings_its_torch_and_is_held_to_what_that_brings(resolve: Resolve) -> None:
+    answer = resolve("H100", "ubuntu-24.04", "vllm==0.33.0", "pytorch=2.15")
+    found, other = environment(answer, "vllm"), environment(answer, "pytorch")
+    assert pins(found)["torch"] == "==2.14.0"
+    assert (found["cuda"], found["cudnn"]) == ("13.0", pins(found)["nvidia-cudnn-cu13"].removeprefix("=="))
+    assert "index_url" not in found
+    assert other["version"] == "2.15.0"
+    assert "torch 2.14.0+cu130" in {each["rule"]: each["text"] for each in answer["why"]}["frameworks.torch"]
+
+
+def test_vllm_for_arm_needs_a_torch_with_cuda_and_a_card_that_has_code(resolve: Resolve) -> None:
+    assert environment(resolve("GH200", "ubuntu-24.04", "vllm", arch="aarch64"))["requirements"] == ["vllm==0.33.0"]
+    older = resolve("GH200", "ubuntu-24.04", "vllm==0.19.1", arch="aarch64")
+    assert rules_of(older["conflicts"]) == {"frameworks.arch"}
+    assert rules_of(resolve("T4", "ubuntu-24.04", "vllm==0.33.0", arch="aarch64")["conflicts"]) == {"frameworks.card"}
+
+
+def test_a_lock_writes_vllm_as_pip_does(resolve: Resolve) -> None:
+    assert "vllm==0.33.0" in lock.as_wants(resolve("H100", "ubuntu-24.04", "vllm")["stack"])
 
 
 def test_onnxruntime_has_cuda_for_arm_since_1_29(resolve: Resolve) -> None:
@@ -563,7 +610,7 @@ def test_a_partner_without_wheels_for_the_chosen_python_is_left_out_with_a_warni
     assert all(f"no wheels for Python {python}" in w["text"] for w in answer["warnings"] if "partner" in w["rule"])
 
 
-@pytest.mark.parametrize("want", ["jax[cuda12]", "jax[cuda13]", "dali", "cupy", "pytorch", "tensorflow", "jax"])
+@pytest.mark.parametrize("want", ["jax[cuda12]", "jax[cuda13]", "dali", "cupy", "vllm", "pytorch", "tensorflow", "jax"])
 @pytest.mark.parametrize("board", ["Jetson AGX Orin 64GB", "Jetson AGX Xavier 32GB"])
 def test_a_jetson_gets_no_wheels_for_servers(resolve: Resolve, board: str, want: str) -> None:
     answer = resolve(board, "ubuntu-22.04", want, arch="aarch64", python="3.10,3.12")
@@ -579,6 +626,7 @@ def test_thor_takes_the_wheels_for_servers_that_have_code_for_it(resolve: Resolv
         ("jax", "jax[cuda13]==0.12.0.1"),
         ("dali", "nvidia-dali-cuda130==2.4.0"),
         ("cupy", "cupy-cuda13x[ctk]==14.2.0"),
+        ("vllm", "vllm==0.33.0"),
     ):
         answer = resolve("Jetson AGX Thor (T5000)", "ubuntu-24.04", want, arch="aarch64")
         assert environment(answer)["requirements"][0] == pin

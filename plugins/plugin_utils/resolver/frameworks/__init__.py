@@ -21,12 +21,12 @@ from ...wish import FrameworkWish, Wish
 from ..cuda_support import CudaSupport
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..machine import Card, Machine
-from . import cupy, dali, jax, onnxruntime, pytorch, tensorflow
+from . import cupy, dali, jax, onnxruntime, pytorch, tensorflow, vllm
 from .offer import Framework, Offer, Platform
 
 __all__ = ["FRAMEWORKS", "choose", "newest_for", "newest_offer"]
 
-_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime, cupy)
+_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime, cupy, vllm)
 FRAMEWORKS = {each.ABOUT.name: each for each in _ROOMS}
 
 _JETPACK = "use NVIDIA's own wheels or containers for the JetPack on it"

@@ -18,7 +18,7 @@ from ..log import Entry, Log, conflict
 from ..machine import Card
 from .offer import Offer, Platform
 
-__all__ = ["ABOUT", "card_reasons", "contents", "offers"]
+__all__ = ["ABOUT", "card_reasons", "constraints", "contents", "of_index", "offers"]
 
 _STATUS = {"default": 0, "stable": 1, "legacy": 2, "experimental": 3, "unsupported": 4}
 
@@ -36,6 +36,16 @@ def offers(wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Off
             continue
         rows = variants.get(".".join(release["version"].split(".")[:2]), ())
         yield [_offer(release, row) for row in rows if wish.variant in (None, row["variant"])]
+
+
+def of_index(version: str, rules: Rules) -> Offer | None:
+    """Return a release in the one variant that the Python index has of it; None where the rules do not know it."""
+    for release in rules["pytorch"]["releases"]:
+        if release["version"] == version:
+            variant = f"cu{release['default_cuda'].replace('.', '')}"
+            wish = FrameworkWish(ABOUT.name, f"=={version}", variant)
+            return next((offer for some in offers(wish, rules, cpu=False) for offer in some), None)
+    return None
 
 
 def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:
@@ -57,7 +67,7 @@ def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents
     """Return what is installed, from the index of the variant."""
     found: Contents = {
         "requirements": [f"torch=={offer.version}+{offer.variant}", *_partners(offer, platform.python, log)],
-        "constraints": _constraints(offer, log.rules),
+        "constraints": constraints(offer, log.rules),
         "index_url": f"{upstreams.url('pytorch', wish, log.rules)}/{offer.variant}",
         "cudnn": offer.row["cudnn"] if offer.cuda else None,
     }
@@ -142,12 +152,13 @@ def _of_package(rows: Sequence[Row], package: str, version: str) -> list[Row]:
     return [row for row in rows if (row["package"], row["version"]) == (package, version)]
 
 
-def _constraints(offer: Offer, rules: Rules) -> list[str]:
-    constraints = []
+def constraints(offer: Offer, rules: Rules) -> list[str]:
+    """Return what holds the libraries that a build was made with, and what a release does not say that it needs."""
+    found = []
     if offer.cuda:
         suffix = f"cu{numeric_version.major(offer.cuda)}"
-        constraints += [f"nvidia-{name}-{suffix}=={offer.row[name]}" for name in ("cudnn", "nccl") if offer.row[name]]
+        found += [f"nvidia-{name}-{suffix}=={offer.row[name]}" for name in ("cudnn", "nccl") if offer.row[name]]
     for row in rules["pytorch"]["constraints"]:
         if not numeric_version.at_least(offer.version, row["below"]):
-            constraints.append(row["constraint"])
-    return constraints
+            found.append(row["constraint"])
+    return found
