@@ -285,6 +285,18 @@ def vllm(index: Index, tables: Tables, done: Progress) -> list[Facts]:
     return [Facts("vllm", "releases", ("version",), rows)]
 
 
+# LMDB ------------------------------------------------------------------------------------------------------
+
+
+def lmdb(index: Index, tables: Tables, _done: Progress) -> list[Facts]:
+    """The releases of LMDB, which ask for nothing."""
+    releases = releases_of(index.files("lmdb"), _oldest(tables["lmdb"]["releases"]))
+    rows: dict[Key, Row] = {
+        (str(version),): {**_common(files), "arch": _arches(files)} for version, files in releases.items()
+    }
+    return [Facts("lmdb", "releases", ("version",), rows)]
+
+
 # NVIDIA's libraries ----------------------------------------------------------------------------------------
 
 
@@ -372,6 +384,7 @@ READERS: tuple[Callable[[Index, Tables, Progress], list[Facts]], ...] = (
     onnxruntime,
     cupy,
     vllm,
+    lmdb,
     cudnn,
     nccl,
     tensorrt,

@@ -88,6 +88,7 @@ TEMPLATES: dict[str, Row] = {
     },
     "cupy.releases": {"version": None, "date": None, "python": [], "wheels": {}, "numpy": None, "yanked": False},
     "vllm.releases": {"version": None, "date": None, "python": [], "arch": [], "torch": None, "yanked": False},
+    "lmdb.releases": {"version": None, "date": None, "python": [], "arch": [], "yanked": False},
     "cudnn.versions": {"version": None, "cuda_majors": [], "arch": [], "date": None},
     "libraries.nccl": {"version": None, "date": None, "variants": {}},
     "libraries.tensorrt": {

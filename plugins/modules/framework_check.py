@@ -10,7 +10,7 @@ version_added: "0.1.0"
 description:
   - Runs the interpreter of an environment, imports the framework there, asks it for the cards and multiplies matrices on each
     (DALI, which has no product of matrices, sums them; CuPy compiles the kernel that multiplies them, vLLM normalises one
-    by a kernel of its own).
+    by a kernel of its own, and LMDB, which no card is for, reads one from mapped memory).
   - As root it imports the framework a second time as an ordinary user, since root gets into directories that are closed to those who work
     with it (C(framework.user)).
   - It looks at every file that pip installed there, by the RECORD of each distribution (C(framework.files)).
@@ -21,7 +21,7 @@ options:
   name:
     description: The framework.
     type: str
-    choices: [pytorch, tensorflow, jax, dali, onnxruntime, cupy, vllm]
+    choices: [pytorch, tensorflow, jax, dali, onnxruntime, cupy, vllm, lmdb]
     default: pytorch
   python:
     description: Interpreter of the environment, such as V(/opt/gpuwright/pytorch/bin/python).

@@ -99,6 +99,7 @@ TENSORFLOW = [
 ]
 JAX = [row for row in naive.rows("jax", "releases") if not row["yanked"]]
 ONNXRUNTIME = [row for row in naive.rows("onnxruntime", "releases") if not row["yanked"]]
+LMDB = [row["version"] for row in naive.rows("lmdb", "releases") if not row["yanked"]]
 VLLM = [row["version"] for row in naive.rows("vllm", "releases") if not row["yanked"]]
 CUPY = [row for row in naive.rows("cupy", "releases") if not row["yanked"]]
 DALI = [row for row in naive.rows("libraries", "dali") if row["real"]]
@@ -185,6 +186,7 @@ def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
         "jax": _jax(),
         "dali": _dali(),
         "cupy": _cupy(),
+        "lmdb": st.one_of(st.just("lmdb"), st.sampled_from(LMDB).map("lmdb=={}".format)),
         "vllm": st.one_of(
             st.just("vllm"),
             st.sampled_from(VLLM).map("vllm=={}".format),

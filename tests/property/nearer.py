@@ -21,6 +21,7 @@ from tests.property.machines import (
     CUPY,
     DALI,
     JAX,
+    LMDB,
     MINORS,
     NCCL,
     ONNXRUNTIME,
@@ -44,6 +45,7 @@ ORDER = (
     "onnxruntime",
     "cupy",
     "vllm",
+    "lmdb",
     "python",
     "cudnn",
     "nccl",
@@ -63,6 +65,7 @@ COMPONENTS = (
     "onnxruntime",
     "cupy",
     "vllm",
+    "lmdb",
 )
 # More combinations than these take longer than they are worth: then only every n-th is tried.
 _MOST = 1500
@@ -161,7 +164,7 @@ def alternatives(want: str) -> list[tuple[Key, str]]:
     """Everything else that may be asked for in place of a want, nearest first; "" leaves it out. The second of a key are the steps."""
     name = naive.component(want)
     spec = want[len(re.split(r"[=<>!~]", want)[0]) :]
-    if name in ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy", "vllm"):
+    if name in ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy", "vllm", "lmdb"):
         return sorted(_frameworks(name, want, spec))
     version = spec.lstrip("=")
     if not version:
@@ -190,9 +193,9 @@ def _drivers(version: str) -> list[tuple[Key, str]]:
 
 
 def _pythons() -> list[str]:
-    tables = [(name, "releases") for name in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "vllm")] + [
-        ("libraries", "dali")
-    ]
+    tables = [
+        (name, "releases") for name in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "vllm", "lmdb")
+    ] + [("libraries", "dali")]
     found = {python for table in tables for row in naive.rows(*table) for python in row["python"]}
     return sorted(found, key=lambda each: int(each.split(".")[1]))
 
@@ -261,8 +264,8 @@ def _number(variant: str) -> int:
 
 def _variants(name: str) -> dict[str, list[str]]:
     """The releases of a framework, oldest first, each with its variants."""
-    if name in ("tensorflow", "vllm"):
-        return {version: [] for version in (TENSORFLOW if name == "tensorflow" else VLLM)}
+    if name in ("tensorflow", "vllm", "lmdb"):
+        return {version: [] for version in {"tensorflow": TENSORFLOW, "vllm": VLLM, "lmdb": LMDB}[name]}
     if name == "onnxruntime":
         return {row["version"]: [] for row in ONNXRUNTIME if row["variant"] == "gpu"}
     if name == "jax":

@@ -34,6 +34,7 @@ _LEAVE_OUT = {
     "DALI": "dali",
     "CuPy": "cupy",
     "vLLM": "vllm",
+    "LMDB": "lmdb",
     "ONNX Runtime": "onnxruntime",
 }
 

@@ -23,6 +23,7 @@ _words = st.sampled_from(
         "dali",
         "cupy",
         "vllm",
+        "lmdb",
         "onnxruntime",
         "onnxruntime-gpu",
         "nccl",

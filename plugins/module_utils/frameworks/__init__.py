@@ -10,6 +10,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import (
     cupy,
     dali,
     jax,
+    lmdb,
     onnxruntime,
     pytorch,
     tensorflow,
@@ -20,7 +21,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.about im
 __all__ = ["ABOUT", "CPU", "DEFAULT", "About"]
 
 ABOUT: Dict[str, About] = {
-    each.ABOUT.name: each.ABOUT for each in (pytorch, tensorflow, jax, dali, onnxruntime, cupy, vllm)
+    each.ABOUT.name: each.ABOUT for each in (pytorch, tensorflow, jax, dali, onnxruntime, cupy, vllm, lmdb)
 }
 
 #: The framework of whom names none.

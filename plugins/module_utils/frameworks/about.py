@@ -26,6 +26,7 @@ class About(NamedTuple):
         extras: the variants that may be asked for in brackets.
         named: the name with a variant, where that is no local version.
         cpu: whether it has wheels for the processor alone.
+        cpu_only: whether it computes on the processor alone, whatever cards there are.
         listed: whether `gpuwright gpus`, docs/matrix.md and a new wish file show it.
         example: how it is asked for in a wish file; "" for its name.
         one_of: packages of which an environment has one set, as a regular expression: what another variant left there is loaded too.
@@ -46,6 +47,7 @@ class About(NamedTuple):
     extras: Tuple[str, ...] = ()
     named: str = "{name}[{variant}]"
     cpu: bool = True
+    cpu_only: bool = False
     listed: bool = True
     example: str = ""
     one_of: str = ""

@@ -52,6 +52,7 @@ def faults(machine: Any, found: Mapping[str, Any], stack: Stack, warned: set[str
         "onnxruntime": _onnxruntime,
         "cupy": _cupy,
         "vllm": _vllm,
+        "lmdb": _lmdb,
     }
     yield from checks[found["name"]](machine, found, warned)
     cuda = found["cuda"]
@@ -279,6 +280,17 @@ def _vllm(machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[
     yield from _torch_variant(f"the torch of {name}", built, machine, found)
     sure = all(each["confirmed"] for each in (release, torch, built, *codes))
     if not sure and "frameworks.unconfirmed" not in warned:
+        yield f"{name} is not confirmed, and nothing says so"
+
+
+def _lmdb(machine: Any, found: Mapping[str, Any], warned: set[str]) -> Iterator[str]:
+    name = f"lmdb {found['version']}"
+    release = row("lmdb", "releases", version=found["version"])
+    if found["interpreter"] not in release["python"] or machine.arch not in release["arch"]:
+        yield f"{name} has no wheel for Python {found['interpreter']} on {machine.arch}"
+    if found["requirements"] != [f"lmdb=={found['version']}"] or found["cuda"]:
+        yield f"{name} is asked for as {found['requirements']} with CUDA {found['cuda']}"
+    if not release["confirmed"] and "frameworks.unconfirmed" not in warned:
         yield f"{name} is not confirmed, and nothing says so"
 
 

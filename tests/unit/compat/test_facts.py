@@ -150,6 +150,19 @@ def test_vllm_has_the_torch_that_each_release_asks_for(shelf: Shelf) -> None:
     }
 
 
+def test_lmdb_has_its_pythons_and_architectures(shelf: Shelf) -> None:
+    shelf.put(
+        "lmdb", "3.0.0", "cp312", "cp313", "cp312-cp312-manylinux_2_28_aarch64", "cp312-cp312-musllinux_1_2_x86_64"
+    )
+    rows = read(shelf, compat_facts.lmdb, lmdb={"releases": since("3.0.0")})["releases"]
+    assert rows["3.0.0",] == {
+        "date": "2024-05-01",
+        "yanked": False,
+        "python": ["3.12", "3.13"],
+        "arch": ["x86_64", "aarch64"],
+    }
+
+
 def jax(shelf: Shelf, version: str, low: str, variants: tuple[str, ...] = ("cuda12",), *, yanked: bool = False) -> None:
     extras = {name: [f"jax-{name}-plugin[with-cuda]<={version},>={low}"] for name in variants}
     shelf.put("jax", version, "py3-none-any", requires=[f"jaxlib<={version},>={low}"], extras=extras, yanked=yanked)

@@ -49,6 +49,7 @@ def world(shelf: Shelf, compat: Write) -> Path:
     shelf.put("onnxruntime", "1.29.0", "cp312")
     shelf.put("cupy-cuda12x", "14.2.0", "cp312", requires=["numpy>=2.0"])
     shelf.put("vllm", "0.33.0", "cp312", requires=["torch==2.1.0"], python="<3.13,>=3.12")
+    shelf.put("lmdb", "3.0.0", "cp312")
     shelf.put("nvidia-dali-cuda120", "2.4.0", python="<3.11,>=3.10")
     shelf.put("tensorrt", "8.6.0", "cp310")
     day = {"date": "2024-05-01"}
@@ -124,6 +125,7 @@ def world(shelf: Shelf, compat: Write) -> Path:
         onnxruntime={"releases": [{**onnxruntime, **SEEN}]},
         cupy={"releases": [{**cupy, **SEEN}]},
         vllm={"releases": [{**vllm, **SEEN}]},
+        lmdb={"releases": [{"version": "3.0.0", **day, "python": ["3.12"], "arch": x86, **SEEN}]},
         cudnn={"versions": [{"version": "8.9.2.26", "cuda_majors": ["12"], "arch": x86, **day, **SEEN}]},
         libraries={
             "nccl": [{"version": "2.18.1", **day, "variants": {"cu12": x86}, **SEEN}],
@@ -200,7 +202,17 @@ def test_nothing_new_changes_nothing_but_the_day(world: Path, shelf: Shelf) -> N
     for path in world.glob("*.yaml"):
         changed = [line for line in path.read_text().splitlines() if line not in before[path.name]]
         # Vendors did not answer: what only they know is as old as before.
-        wheels = path.stem in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "vllm", "cudnn", "libraries")
+        wheels = path.stem in (
+            "pytorch",
+            "tensorflow",
+            "jax",
+            "onnxruntime",
+            "cupy",
+            "vllm",
+            "lmdb",
+            "cudnn",
+            "libraries",
+        )
         assert [line[:9] for line in changed] == (["updated: "] if wheels else []), path.name
 
 
@@ -271,6 +283,7 @@ def test_what_is_written_is_what_the_schemas_want(world: Path, shelf: Shelf) -> 
     shelf.put("jax", "0.7.1", "py3-none-any", requires=["jaxlib==0.7.0"])
     shelf.put("onnxruntime-gpu", "1.30.0", "cp312", extras={"cudnn": ["nvidia-cudnn-cu13~=9.0"]})
     shelf.put("cupy-cuda13x", "14.3.0", "cp313", requires=["numpy>=2.0"])
+    shelf.put("lmdb", "3.1.0", "cp312")
     shelf.put("vllm", "0.34.0", "cp312", requires=["torch==2.1.0"], python=">=3.12")
     shelf.put("nvidia-cudnn-cu12", "9.1.0.70")
     shelf.put("nvidia-dali-cuda120", "2.5.0")
@@ -278,14 +291,14 @@ def test_what_is_written_is_what_the_schemas_want(world: Path, shelf: Shelf) -> 
         shelf.put_sources(name, "10.13.2.6")
     run(compat_refresh, world, shelf)
     compared = 0
-    for file in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "vllm", "cudnn", "libraries"):
+    for file in ("pytorch", "tensorflow", "jax", "onnxruntime", "cupy", "vllm", "lmdb", "cudnn", "libraries"):
         schema = json.loads((compat_tables.COMPAT / "schema" / f"{file}.json").read_text())
         for table, properties in schema["properties"].items():
             if table in ("updated", "sources") or len(written := rows_or_none(world, file, table)) < 2:
                 continue
             jsonschema.Draft202012Validator({**properties["items"], "$defs": schema["$defs"]}).validate(written[-1])
             compared += 1
-    assert compared >= 10
+    assert compared >= 11
 
 
 def rows_or_none(world: Path, file: str, table: str) -> list[dict[str, Any]]:

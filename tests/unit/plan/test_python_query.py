@@ -262,7 +262,7 @@ def test_a_partner_that_is_missing_leads_to_another_release_of_the_framework() -
     assert [(each.demand.name, each.example) for each in found.missing] == [("torchvision", "pytorch=2.13.0+cu130")]
 
 
-@pytest.mark.parametrize("want", ["tensorflow", "jax", "dali", "onnxruntime", "cupy", "vllm"])
+@pytest.mark.parametrize("want", ["tensorflow", "jax", "dali", "onnxruntime", "cupy", "vllm", "lmdb"])
 def test_every_framework_is_asked_for_by_its_own_name(want: str) -> None:
     draft = drafted(want)
     pins = [demand.name for demand in python_query.demands(draft)]

@@ -34,7 +34,9 @@ PACKAGES = {
     "onnxruntime": ("pypi", ["onnxruntime-gpu", "numpy"]),
     "cupy": ("pypi", ["cupy-cuda13x", "numpy"]),
     "vllm": ("pypi", ["vllm", "torch"]),
+    "lmdb": ("pypi", ["lmdb"]),
 }
+WITH_CARDS = [each for each in PACKAGES if not ABOUT[each].cpu_only]
 
 # A driver with two cards. What cuInit answers is set at compile time.
 SOURCE = r"""
@@ -114,7 +116,7 @@ def test_a_framework_multiplies_matrices_on_every_card(
     assert all(re.search("Stand-in card|card [01]", str(check["reason"])) for check in computed)
 
 
-@pytest.mark.parametrize("name", list(PACKAGES))
+@pytest.mark.parametrize("name", WITH_CARDS)
 def test_a_framework_without_a_driver_fails_and_says_that_it_is_the_driver(
     environment: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -124,7 +126,7 @@ def test_a_framework_without_a_driver_fails_and_says_that_it_is_the_driver(
     assert "no NVIDIA driver" in str(check["reason"])
 
 
-@pytest.mark.parametrize("name", list(PACKAGES))
+@pytest.mark.parametrize("name", WITH_CARDS)
 def test_a_fabric_that_is_not_ready_is_named(driver: Any, environment: Any, name: str) -> None:
     driver(802, "CUDA_ERROR_SYSTEM_NOT_READY")
     check = of(prove(name, environment(name)), "framework.cuda")
@@ -178,7 +180,7 @@ def test_a_product_of_onnxruntime_that_is_wrong_fails(driver: Any, environment: 
     assert (check["status"], check["measured"]) == ("fail", 65536.0) if expect_cuda else (check["status"] != "pass")
 
 
-@pytest.mark.parametrize("name", list(PACKAGES))
+@pytest.mark.parametrize("name", WITH_CARDS)
 def test_a_machine_without_a_card_is_told_as_that(driver: Any, environment: Any, name: str) -> None:
     driver(100, "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected")
     check = of(prove(name, environment(name)), "framework.cuda")
@@ -224,6 +226,25 @@ def test_a_kernel_of_vllm_that_computes_something_else_fails(driver: Any, enviro
     check = of(prove("vllm", python), "framework.compute")
     assert (check["status"], check["severity"]) == ("fail", "fatal")
     assert check["reason"] == "a matrix that its kernel normalised is wrong"
+
+
+def test_lmdb_reads_its_data_set_from_mapped_memory_and_leaves_nothing(
+    environment: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    result = prove("lmdb", environment("lmdb"), expect_cuda=False, expected_version="3.0.0")
+    assert checks.verdict(result["checks"]) == "pass"
+    assert of(result, "framework.compute")["reason"] == "a product of memory-mapped matrices is right on the processor"
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_data_base_that_gives_back_something_else_fails(environment: Any) -> None:
+    python = changed(environment("lmdb"), "lmdb", "self._pairs[key] = value", "self._pairs[key] = bytes(len(value))")
+    check = of(prove("lmdb", python, expect_cuda=False), "framework.compute")
+    assert check["status"] == "fail"
+    assert "something else than a mapped file" in str(check["evidence"])
 
 
 def test_a_proof_of_cupy_leaves_nothing_at_home(environment: Any, tmp_path: Path, monkeypatch: Any) -> None:

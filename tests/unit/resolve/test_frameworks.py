@@ -1,4 +1,4 @@
-"""TensorFlow, JAX, DALI, ONNX Runtime, CuPy and vLLM beside PyTorch: which release, which variant, which pins, and what to wish instead."""
+"""Every framework beside PyTorch: which release, which variant, which pins, and what to wish instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Framewo
 from tests.property import remedies
 
 Resolve = Callable[..., Any]
-NAMES = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy", "vllm")
+NAMES = ("pytorch", "tensorflow", "jax", "dali", "onnxruntime", "cupy", "vllm", "lmdb")
 
 
 def environment(answer: Any, name: str | None = None) -> Any:
@@ -58,6 +58,7 @@ def rules_of(entries: list[Any]) -> set[str]:
         ("onnxruntime", "releases"),
         ("cupy", "releases"),
         ("vllm", "releases"),
+        ("lmdb", "releases"),
         ("libraries", "dali"),
         ("libraries", "nccl"),
     ],
@@ -412,6 +413,19 @@ def test_tensorflow_has_no_cuda_for_arm(resolve: Resolve) -> None:
     answer = resolve("GH200", "ubuntu-24.04", "tensorflow", arch="aarch64")
     assert rules_of(answer["conflicts"]) == {"frameworks.arch"}
     assert resolve("GH200", "ubuntu-24.04", "jax", "dali", arch="aarch64")["ok"]
+
+
+@pytest.mark.parametrize("cards", [[], ["H100"], ["GTX 1080 Ti"]])
+def test_lmdb_computes_on_the_processor_whatever_the_cards(resolve: Resolve, cards: list[str]) -> None:
+    entry = environment(resolve(cards, "ubuntu-24.04", "lmdb"))
+    assert (entry["requirements"], entry["variant"], entry["cuda"]) == (["lmdb==3.0.0"], "cpu", None)
+
+
+def test_a_jetson_gets_lmdb_which_uses_no_card(resolve: Resolve, answer: Resolve, facts: Any) -> None:
+    assert resolve("Jetson AGX Orin 64GB", "ubuntu-22.04", "lmdb", arch="aarch64")["ok"]
+    facts["environment"] = {"kind": "jetson", "detail": None}
+    facts["pci"]["gpus"] = []
+    assert answer(facts, "lmdb")["ok"]
 
 
 def test_vllm_brings_its_torch_and_is_held_to_what_that_brings(resolve: Resolve) -> None:

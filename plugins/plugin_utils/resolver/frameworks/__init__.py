@@ -21,12 +21,12 @@ from ...wish import FrameworkWish, Wish
 from ..cuda_support import CudaSupport
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..machine import Card, Machine
-from . import cupy, dali, jax, onnxruntime, pytorch, tensorflow, vllm
+from . import cupy, dali, jax, lmdb, onnxruntime, pytorch, tensorflow, vllm
 from .offer import Framework, Offer, Platform
 
 __all__ = ["FRAMEWORKS", "choose", "newest_for", "newest_offer"]
 
-_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime, cupy, vllm)
+_ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime, cupy, vllm, lmdb)
 FRAMEWORKS = {each.ABOUT.name: each for each in _ROOMS}
 
 _JETPACK = "use NVIDIA's own wheels or containers for the JetPack on it"
@@ -50,10 +50,11 @@ def choose(
     """
     environments, reasons = [], []
     for framework in wish.frameworks:
-        if support is None and machine.environment == "jetson" and framework.variant != CPU:
+        about = FRAMEWORKS[framework.name].ABOUT
+        if support is None and not about.cpu_only and machine.environment == "jetson" and framework.variant != CPU:
             reasons.append(_unseen_board(framework))
             continue
-        if support is None and not FRAMEWORKS[framework.name].ABOUT.cpu:
+        if support is None and not about.cpu:
             log.warn("gpu.none", f"no NVIDIA GPU: {framework.name} left out, it has no wheels without CUDA", DESIGN)
             continue
         if support is None and framework.variant not in (None, CPU):
@@ -105,7 +106,7 @@ def _environment(
     log: Log,
     toolkits: Sequence[str],
 ) -> FrameworkEnvironment:
-    support = None if framework.variant == CPU else support
+    support = None if framework.variant == CPU or FRAMEWORKS[framework.name].ABOUT.cpu_only else support
     extended = _extended(framework, log.rules)
     beside = toolkits if extended and support else ()
     choice = _confirmed_or_not(framework, machine, wish, support, log, beside)
