@@ -24,6 +24,7 @@ SigningKeyState = Literal["enrolled", "pending", "not-enrolled", "absent"]
 InitramfsTool = Literal["update-initramfs", "dracut"]
 DriverOwner = Literal["packages", "runfile", "none", "host", "unknown"]
 DriverSource = Literal["nvidia", "distro", "runfile"]
+DefaultKind = Literal["alternatives", "link", "other"]
 
 
 class Os(TypedDict):
@@ -692,6 +693,48 @@ class Cudnn(TypedDict):
     """Package that brought it"""
 
 
+class FormerToolkit(TypedDict):
+    """What it was before gpuwright led it elsewhere."""
+
+    path: str | None
+    """Where it led"""
+    manual: bool
+    """Whether the alternatives system had been told which to take"""
+
+
+class DefaultToolkit(TypedDict):
+    """What /usr/local/cuda is."""
+
+    kind: DefaultKind | None
+    """A link of the alternatives system, another link, or none (other); null where nothing is there"""
+    path: str | None
+    """Where it leads"""
+    manual: bool | None
+    """Whether the alternatives system was told which to take; null where it knows of none"""
+    registered: list[str]
+    """Toolkits that the alternatives system may take"""
+    before: FormerToolkit | None
+    """What it was before gpuwright led it elsewhere"""
+
+
+class Modulefile(TypedDict):
+    """Modulefile."""
+
+    path: str
+    """Path"""
+    ours: bool
+    """Whether gpuwright wrote it"""
+
+
+class Modulefiles(TypedDict):
+    """Modulefiles of CUDA, for Lmod and environment-modules."""
+
+    directories: list[str]
+    """Directories for a site's own ones that the installed module systems read"""
+    files: list[Modulefile]
+    """Those that are there"""
+
+
 class Cuda(TypedDict):
     """CUDA toolkits and cuDNN."""
 
@@ -699,6 +742,10 @@ class Cuda(TypedDict):
     """CUDA toolkits, oldest first"""
     cudnn: list[Cudnn]
     """CuDNN libraries"""
+    default: DefaultToolkit
+    """What /usr/local/cuda is"""
+    modulefiles: Modulefiles
+    """Modulefiles of CUDA, for Lmod and environment-modules"""
 
 
 class Docker(TypedDict):

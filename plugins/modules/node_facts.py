@@ -377,6 +377,14 @@ facts:
           returned: always
           type: list
           elements: dict
+        default:
+          description: "What /usr/local/cuda is."
+          returned: always
+          type: dict
+        modulefiles:
+          description: "Modulefiles of CUDA, for Lmod and environment-modules."
+          returned: always
+          type: dict
     containers:
       description: "Container engines and NVIDIA's toolkit for them."
       returned: always

@@ -24,5 +24,7 @@ LOCK = RUN + "/lock.json"
 #: Settings that programs of ours read, and these programs.
 SETTINGS = "/etc/gpuwright"
 PROGRAMS = "/usr/local/libexec/gpuwright"
+#: What /usr/local/cuda was before it was led elsewhere.
+CUDA_BEFORE = SETTINGS + "/cuda_before.json"
 #: There on a node of the simulator, and nowhere else.
 SIMULATED = SETTINGS + "/simulated"

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""CUDA toolkits and cuDNN, by their files and packages."""
+"""CUDA toolkits and cuDNN, by their files and packages; what /usr/local/cuda is, and modulefiles."""
 
 from __future__ import annotations
 
@@ -9,13 +9,37 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Cuda, Cudnn, Toolkit
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Cuda,
+        Cudnn,
+        DefaultKind,
+        DefaultToolkit,
+        FormerToolkit,
+        Modulefiles,
+        Toolkit,
+    )
 
+#: The toolkit that is taken where none is named.
+LINK = "/usr/local/cuda"
+_CHOSEN = "/etc/alternatives/cuda"
+#: Where the alternatives system keeps what is registered under a name: dpkg's, and that of Red Hat's family. Both write the mode first,
+#: then the link, and then each path with its priority below it.
+_REGISTERS = ("/var/lib/dpkg/alternatives/cuda", "/var/lib/alternatives/cuda")
+#: By a file that only this module system brings: the directory for a site's own modulefiles that is on its MODULEPATH as it was packaged.
+_MODULE_SYSTEMS = {
+    # environment-modules of Debian and Ubuntu, then of Red Hat's family
+    "/usr/share/modules/init/sh": "/etc/environment-modules/modules",
+    "/usr/share/Modules/init/sh": "/etc/modulefiles",
+    # Lmod of Debian and Ubuntu, then of EPEL
+    "/etc/lmod/modulespath": "/etc/lmod/modules",
+    "/etc/profile.d/00-modulepath.sh": "/etc/modulefiles",
+}
+_OURS = "Written by gpuwright (role cuda)"
 _CUDNN_PACKAGE = re.compile(r"^libcudnn(\d+)(?:-cuda-(\d+))?$")
 
 
@@ -39,7 +63,7 @@ def _packaged_version(host: Host, short: str) -> str | None:
 def toolkits(host: Host) -> list[Toolkit]:
     """Toolkits below /usr/local, and the distribution's own. A directory without a compiler and without a version is none."""
     found: dict[str, Toolkit] = {}
-    for path in host.glob("/usr/local/cuda-*"):
+    for path in host.glob(LINK + "-*"):
         short = os.path.basename(path)[len("cuda-") :]
         if not re.match(r"^\d+(?:\.\d+)+$", short) or not host.isdir(path):
             continue
@@ -88,6 +112,54 @@ def cudnn(host: Host) -> list[Cudnn]:
     return found
 
 
+def _target(host: Host, path: str) -> str | None:
+    """Where a link leads in one step; None where it is none."""
+    text = host.link(path)
+    return os.path.normpath(os.path.join(os.path.dirname(path), text)) if text else None
+
+
+def default(host: Host) -> DefaultToolkit:
+    """What /usr/local/cuda is. Links beyond the alternatives' own are not followed: a toolkit may be one itself."""
+    target = _target(host, LINK)
+    chosen = _target(host, _CHOSEN) if target == _CHOSEN else None
+    kind: DefaultKind | None = (
+        "alternatives" if chosen else "link" if target else "other" if host.exists(LINK) else None
+    )
+    lines = next((text.splitlines() for text in map(host.read, _REGISTERS) if text), [])
+    return {
+        "kind": kind,
+        "path": chosen or target,
+        "manual": lines[0] == "manual" if lines else None,
+        "registered": [os.path.normpath(line) for line in lines[2:] if line.startswith("/")],
+        "before": _before(host),
+    }
+
+
+def _before(host: Host) -> FormerToolkit | None:
+    """What it was before gpuwright led it elsewhere; None where it never did."""
+    try:
+        record = json.loads(host.read(paths.CUDA_BEFORE) or "{}")
+        path, manual = record["path"], record["manual"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return {"path": path if isinstance(path, str) and path.startswith("/") else None, "manual": manual is True}
+
+
+def modulefiles(host: Host) -> Modulefiles:
+    """Where the module systems that are installed look for a site's own modulefiles, and those of CUDA there."""
+    directories = sorted({place for file, place in _MODULE_SYSTEMS.items() if host.exists(file)})
+    found = [path for place in sorted(set(_MODULE_SYSTEMS.values())) for path in host.glob(place + "/cuda/*")]
+    return {
+        "directories": directories,
+        "files": [{"path": path, "ours": _OURS in (host.read(path) or "")} for path in found if not host.isdir(path)],
+    }
+
+
 def observe(host: Host) -> Cuda:
     """The part `cuda`."""
-    return {"toolkits": toolkits(host), "cudnn": cudnn(host)}
+    return {
+        "toolkits": toolkits(host),
+        "cudnn": cudnn(host),
+        "default": default(host),
+        "modulefiles": modulefiles(host),
+    }

@@ -162,6 +162,7 @@ class Component:
     space: what one of its changes writes beside packages.
     judge: checks of what is there.
     merged: files of the host's own that it writes into; `remove` takes out what it put there.
+    directories: made for its files; `remove` takes them away where nothing else is inside.
     take_back: what `remove` does by its role, before the driver goes; None where nothing is left to do for it.
     removes: its keys of what the role `remove` does. ``files``: those that go.
     package_units: units that come with a package and go with it.
@@ -189,6 +190,7 @@ class Component:
     space: Callable[[Change, Context], Sequence[Need]] = _none
     judge: Callable[[View, Stack], Sequence[Check]] = _none
     merged: Sequence[str] = ()
+    directories: Sequence[str] = ()
     take_back: Callable[[Facts], Sequence[Finding]] | None = None
     removes: Callable[[Facts, Sequence[str]], Removes] = _removes_nothing
     package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)

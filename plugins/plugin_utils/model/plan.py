@@ -154,6 +154,8 @@ class Removes(TypedDict, total=False):
     docker: bool
     initramfs: bool
     gpu_settings: list[CardSettings]
+    cuda_default: list[str]
+    """Command that leads /usr/local/cuda where it led before"""
 
 
 class Removal(Removes):

@@ -42,6 +42,9 @@ class CudaToolkit(TypedDict):
     path: str
     release: NotRequired[str]
     """All numbers, where these were asked for"""
+    default: NotRequired[bool]
+    """Whether /usr/local/cuda has to be this one"""
+    modulefiles: NotRequired[list[str]]
 
 
 class Cudnn(TypedDict):

@@ -54,6 +54,8 @@ class Values(TypedDict, total=False):
     tensorrt: bool
     tensorrt_version: str | None
     cuda_compat: bool
+    cuda_default: str | None
+    cuda_modulefiles: bool
     frameworks: tuple[FrameworkWish, ...]
     python: str | None
     frameworks_path: str

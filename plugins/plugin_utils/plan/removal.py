@@ -53,6 +53,7 @@ WRITTEN = re.compile(
     r"|/usr/share/keyrings/gpuwright-[\w.+-]+|/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuwright-[\w.+-]+"
     r"|/etc/kernel/((header_)?postinst|postrm|install)[.]d/(zz|aa|95)-gpuwright([.]install)?"
     r"|/etc/systemd/system/(gpuwright-[\w.-]+|nvidia-(persistenced|cdi-refresh)[.]service[.]d/gpuwright[.]conf)"
+    r"|/etc/profile[.]d/gpuwright-[\w.-]+|/etc/(modulefiles|(environment-modules|lmod)/modules)/cuda/\d+[.]\d+"
     r"|/etc/gpuwright/[\w.-]+|/usr/local/libexec/gpuwright/[\w.-]+"
     r"|/etc/dkms/([\w.+~-]+[.]conf|no-autoinstall)|/etc/docker/daemon[.]json",
     re.ASCII,

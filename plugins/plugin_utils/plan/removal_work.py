@@ -33,6 +33,7 @@ DIRECTORIES = (
     paths.PROGRAMS,
     "/etc/systemd/system/nvidia-persistenced.service.d",
     "/etc/systemd/system/nvidia-cdi-refresh.service.d",
+    *(path for component in COMPONENTS.values() for path in component.directories),
 )
 #: Docker's configuration, into which the runtime was merged.
 _DAEMON = "/etc/docker/daemon.json"

@@ -61,6 +61,8 @@ _GIVEN = (
     "driver.preinstalled",
     "cuda.cards",
     "cuda.repository",
+    "cuda.default",
+    "cuda.modulefiles",
     "tensorrt.cards",
     "frameworks.cards",
     "frameworks.jetson",

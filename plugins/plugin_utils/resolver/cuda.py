@@ -12,9 +12,10 @@ from ..model.lock import LockToolkit
 from ..model.stack import CudaToolkit, Stack
 from ..rules import Row, Rules
 from ..wish import Wish
+from ..wish.cuda import KEEP
 from . import compilers, targets
 from .cuda_support import CudaSupport, native_floor
-from .log import Entry, Log, Unresolved, conflict, offered
+from .log import DESIGN, Entry, Log, Unresolved, conflict, offered
 from .machine import Card, Machine
 from .naming import component
 from .part import CUDA_SOURCE, Part
@@ -30,7 +31,51 @@ def choose(machine: Machine, wish: Wish, system: Row, support: CudaSupport, log:
     """
     wanted = wish.cuda_versions or (None,)
     chosen = [_one(version, machine, system, support, log) for version in wanted]
-    return list({entry["version"]: entry for entry in chosen}.values())
+    toolkits = list({entry["version"]: entry for entry in chosen}.values())
+    default = _default(toolkits, wish)
+    if default:
+        default["default"] = True
+    if wish.cuda_modulefiles:
+        _add_modulefiles(toolkits, machine)
+    return toolkits
+
+
+def _default(toolkits: Sequence[CudaToolkit], wish: Wish) -> CudaToolkit | None:
+    """Return the toolkit that /usr/local/cuda has to be: the newest of the version that is asked for; None where it is left alone.
+
+    Raises Unresolved where no toolkit of that version is wished.
+    """
+    asked = wish.cuda_default
+    if asked == KEEP:
+        return None
+    fitting = [entry for entry in toolkits if not asked or _is_of(entry, asked)]
+    if not fitting:
+        there = ", ".join(entry["version"] for entry in toolkits)
+        text = f"/usr/local/cuda is to be CUDA {asked}, and the toolkits that are wished are {there}"
+        remedy = f"name it among the toolkits too (cuda={asked}), or ask for one of these (cuda_default: {toolkits[0]['version']})"
+        raise Unresolved(conflict("cuda.default", text, DESIGN, remedy))
+    return max(fitting, key=lambda entry: numeric_version.key(entry["version"]))
+
+
+def _is_of(entry: CudaToolkit, asked: str) -> bool:
+    """Say whether a toolkit is of a version such as 12, 12.8 or 12.8.1."""
+    version = entry["version"]
+    return numeric_version.belongs(version, asked) or numeric_version.belongs(asked, version)
+
+
+def _add_modulefiles(toolkits: Sequence[CudaToolkit], machine: Machine) -> None:
+    """Put into each toolkit where its modulefiles are. Of a machine that nobody looked at that is not known.
+
+    Raises Unresolved where no module system is installed that would read them.
+    """
+    if machine.module_directories == ():
+        text = (
+            "modulefiles are wished, and neither environment-modules nor Lmod is installed as the system packages them"
+        )
+        remedy = "install the package environment-modules or lmod (EPEL: Lmod), or leave cuda_modulefiles out"
+        raise Unresolved(conflict("cuda.modulefiles", text, "the machine's facts", remedy))
+    for entry in toolkits:
+        entry["modulefiles"] = [f"{place}/cuda/{entry['version']}" for place in machine.module_directories or ()]
 
 
 def best(wanted: str | None, machine: Machine, system: Row, support: CudaSupport, log: Log) -> str:

@@ -100,6 +100,7 @@ class Machine:
     with the versions that it has instead. kernels are the installed ones, and the one that boots next.
     image tells who looks after the driver where the machine is of an image that brings one (owner, evidence).
     release is the version with all its numbers, where os has only the first (rocky-9).
+    module_directories are where the installed module systems look for a site's own modulefiles; None where nobody looked.
     derived is the row of the derivative that the machine runs; os is then the system that it follows, where there is one.
     """
 
@@ -136,6 +137,7 @@ class Machine:
     image: DriverImage | None = None
     release: str | None = None
     derived: Row | None = None
+    module_directories: tuple[str, ...] | None = None
 
     @property
     def brings_own_driver(self) -> bool:
@@ -208,6 +210,7 @@ def machine_from_facts(
         kernels=tuple(dict.fromkeys(filter(None, (*(kernel["installed"] or ()), kernel["next"])))),
         image=facts["driver"].get("image"),
         release=system["version"],
+        module_directories=tuple(facts["cuda"]["modulefiles"]["directories"]),
     )
 
 

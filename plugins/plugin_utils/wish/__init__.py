@@ -57,6 +57,8 @@ class Wish:
     tensorrt: bool = False
     tensorrt_version: str | None = None
     cuda_compat: bool = False
+    cuda_default: str | None = None
+    cuda_modulefiles: bool = False
     container_toolkit: bool = False
     container_toolkit_version: str | None = None
     frameworks: tuple[FrameworkWish, ...] = ()

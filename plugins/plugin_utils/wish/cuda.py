@@ -15,6 +15,9 @@ from ..rules import Rules
 from . import specifiers
 from .reading import AUTO, VERSION, Reader, Variables, Words, around, as_list, equals, is_no, is_yes
 
+#: Leaves /usr/local/cuda as it is.
+KEEP = "keep"
+
 
 def _read_cuda(values: Values, spec: str, want: str, rules: Rules) -> None:
     values["cuda"] = True
@@ -102,6 +105,23 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     # "auto" means here what it means on the command line: where it is useful.
     if is_yes(compat) or str(compat).lower() == "auto":
         values["cuda_compat"] = True
+    _place_variables(values, variables, rules)
+
+
+def _place_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    """Read which toolkit /usr/local/cuda is to be, and whether there are modulefiles."""
+    default = variables.get("cuda_default")
+    if default == KEEP:
+        values["cuda_default"] = KEEP
+    elif default not in AUTO:
+        values["cuda_default"] = _cuda_version(str(default), f"cuda_default: {default}", rules)
+    if is_yes(variables.get("cuda_modulefiles")):
+        values["cuda_modulefiles"] = True
+    elif not is_no(variables.get("cuda_modulefiles")):
+        raise BadInput(
+            f"cuda_modulefiles: expected true or false, found {str(variables['cuda_modulefiles'])!r}",
+            ["cuda_modulefiles: true"],
+        )
 
 
 def _library_variable(values: Values, name: str, value: object, rules: Rules) -> None:
@@ -127,6 +147,15 @@ WORDS = Words(
     by_default=True,
     readers=_READERS,
     aliases={"cuda-toolkit": "cuda", "libnccl2": "nccl"},
-    variables=("cuda_versions", "cuda_cudnn", "cuda_nccl", "cuda_tensorrt", "cuda_compat"),
+    variables=(
+        "cuda_versions",
+        "cuda_cudnn",
+        "cuda_nccl",
+        "cuda_tensorrt",
+        "cuda_compat",
+        "cuda_default",
+        "cuda_modulefiles",
+    ),
+    of_host=("cuda_default", "cuda_modulefiles"),
     read=_read_variables,
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
@@ -173,6 +174,85 @@ def test_toolkits_tell_their_version_and_an_empty_directory_is_none(tree: Tree) 
     assert seen["cudnn"] == [
         {"version": "8.9.7.29", "cuda_major": 11, "package": "libcudnn8"},
         {"version": "9.10.2.21", "cuda_major": 12, "package": "libcudnn9-cuda-12"},
+    ]
+
+
+def registered(tree: Tree, place: str, *versions: str, mode: str = "auto") -> None:
+    """What the alternatives system of a family has of toolkits."""
+    rows = "".join(f"/usr/local/cuda-{version}\n{version.replace('.', '')}\n" for version in versions)
+    tree.file(f"{place}/cuda", f"{mode}\n/usr/local/cuda\n\n{rows}\n")
+
+
+@pytest.mark.parametrize("place", ["/var/lib/dpkg/alternatives", "/var/lib/alternatives"])
+def test_the_default_toolkit_is_told_with_those_that_could_be_it(tree: Tree, place: str) -> None:
+    registered(tree, place, "12.8", "13.0", mode="manual")
+    tree.link("/usr/local/cuda", "/etc/alternatives/cuda")
+    tree.link("/etc/alternatives/cuda", "/usr/local/cuda-12.8")
+    assert cuda.observe(tree.host())["default"] == {
+        "kind": "alternatives",
+        "path": "/usr/local/cuda-12.8",
+        "manual": True,
+        "registered": ["/usr/local/cuda-12.8", "/usr/local/cuda-13.0"],
+        "before": None,
+    }
+
+
+@pytest.mark.parametrize("target", ["/usr/local/cuda-12.8/", "cuda-12.8", "/usr/local/cuda-12.8"])
+def test_a_link_that_the_alternatives_system_did_not_make_is_told_apart(tree: Tree, target: str) -> None:
+    registered(tree, "/var/lib/dpkg/alternatives", "13.0")
+    tree.link("/usr/local/cuda", target)
+    seen = cuda.observe(tree.host())["default"]
+    assert (seen["kind"], seen["path"], seen["manual"]) == ("link", "/usr/local/cuda-12.8", False)
+
+
+def test_a_default_toolkit_that_is_a_directory_or_absent_leads_nowhere(tree: Tree) -> None:
+    assert cuda.observe(tree.host())["default"]["kind"] is None
+    tree.file("/usr/local/cuda/bin/nvcc")
+    seen = cuda.observe(tree.host())["default"]
+    assert (seen["kind"], seen["path"], seen["registered"]) == ("other", None, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        ('{"manual": true, "path": "/usr/local/cuda-12.4"}', {"manual": True, "path": "/usr/local/cuda-12.4"}),
+        ('{"manual": false, "path": null}', {"manual": False, "path": None}),
+        ('{"manual": 1, "path": "cuda"}', {"manual": False, "path": None}),
+        ("[]", None),
+        ("{", None),
+    ],
+)
+def test_what_the_default_toolkit_was_before_is_read_from_its_record(tree: Tree, text: str, before: Any) -> None:
+    tree.file(paths.CUDA_BEFORE, text)
+    assert cuda.observe(tree.host())["default"]["before"] == before
+
+
+@pytest.mark.parametrize(
+    ("files", "directories"),
+    [
+        (["/usr/share/modules/init/sh"], ["/etc/environment-modules/modules"]),
+        (["/etc/lmod/modulespath", "/usr/share/lmod/lmod/init/sh"], ["/etc/lmod/modules"]),
+        (["/usr/share/Modules/init/sh"], ["/etc/modulefiles"]),
+        (["/etc/profile.d/00-modulepath.sh", "/usr/share/lmod/lmod/init/sh"], ["/etc/modulefiles"]),
+        (
+            ["/usr/share/modules/init/sh", "/etc/lmod/modulespath"],
+            ["/etc/environment-modules/modules", "/etc/lmod/modules"],
+        ),
+        (["/usr/share/modulefiles/x"], []),
+    ],
+)
+def test_each_module_system_has_its_directory(tree: Tree, files: list[str], directories: list[str]) -> None:
+    for path in files:
+        tree.file(path)
+    assert cuda.observe(tree.host())["modulefiles"]["directories"] == directories
+
+
+def test_modulefiles_of_ours_are_told_from_those_of_others(tree: Tree) -> None:
+    tree.file("/etc/modulefiles/cuda/12.8", "#%Module1.0\n# Written by gpuwright (role cuda). A change\n")
+    tree.file("/etc/lmod/modules/cuda/11.8", "#%Module1.0\n")
+    assert cuda.observe(tree.host())["modulefiles"]["files"] == [
+        {"path": "/etc/lmod/modules/cuda/11.8", "ours": False},
+        {"path": "/etc/modulefiles/cuda/12.8", "ours": True},
     ]
 
 

@@ -86,7 +86,12 @@ def bare(**changes: Any) -> Any:
         },
         "dkms": {"failed": [], "kernels": [], "boot_entries": {}},
         "smi": None,
-        "cuda": {"toolkits": [], "cudnn": []},
+        "cuda": {
+            "toolkits": [],
+            "cudnn": [],
+            "default": {"kind": None, "path": None, "manual": None, "registered": [], "before": None},
+            "modulefiles": {"directories": [], "files": []},
+        },
         "containers": {
             "docker": {
                 "installed": False,
@@ -308,6 +313,12 @@ def provisioned(**changes: Any) -> Any:
         "lock": locked("nvidia-driver-cuda", "nvidia-kernel-open-dkms"),
     }
     facts["packages"]["holds"] = ["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-driver-pinning-580"]
+    facts["cuda"]["default"] |= {
+        "kind": "alternatives",
+        "path": "/usr/local/cuda-13.0",
+        "manual": False,
+        "registered": ["/usr/local/cuda-13.0"],
+    }
     facts["containers"]["docker"] |= {
         "installed": True,
         "version": "26.1.5",

@@ -64,7 +64,7 @@ def test_a_library_of_another_version_than_wished_is_exchanged() -> None:
 def test_the_seal_covers_every_package_of_them() -> None:
     seen = context({}, nccl=NCCL, cuda_compat=COMPAT)
     assert list(cuda.manages(seen).packages) == ["libnccl2", "libnccl-dev", "cuda-compat-13-0"]
-    assert cuda.inputs(seen) == {"packages": ["libnccl2", "libnccl-dev", "cuda-compat-13-0"]}
+    assert cuda.inputs(seen)["packages"] == ["libnccl2", "libnccl-dev", "cuda-compat-13-0"]
 
 
 def test_a_sealed_library_for_the_same_cuda_goes_on_being_the_wished_one() -> None:

@@ -829,7 +829,8 @@ def test_the_constants_of_every_component_are_looked_through() -> None:
 def test_a_drop_in_directory_that_a_component_made_goes_with_it() -> None:
     parents = {PurePosixPath(path).parent for path in NAMED}
     made = {str(each) for each in parents if each.name == "gpuwright" or each.match("systemd/system/*.d")}
-    assert made == set(removal_work.DIRECTORIES)
+    own = {path for component in components.COMPONENTS.values() for path in component.directories}
+    assert made | own == set(removal_work.DIRECTORIES)
 
 
 @pytest.mark.parametrize("system", [row["os"] for row in load_rules()["systems"]["rows"]])

@@ -50,6 +50,48 @@ def test_a_wished_toolkit_without_code_for_one_of_two_cards_names_that_one(resol
     assert "cuda=12.9" in entry["remedy"]
 
 
+# the default one, and modulefiles ---------------------------------------------------------------------
+
+
+def defaults(answer: dict[str, Any]) -> list[str]:
+    assert answer["ok"], answer
+    return [entry["version"] for entry in answer["stack"]["cuda"] if entry.get("default")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "version"),
+    [
+        (None, "13.0"),
+        ("auto", "13.0"),
+        ("12.8", "12.8"),
+        ("12.8.1", "12.8"),
+        (12.8, "12.8"),
+        ("12", "12.9"),
+        ("keep", None),
+    ],
+)
+def test_the_default_toolkit_is_the_newest_or_the_one_that_is_asked_for(
+    resolve: Resolve, asked: object, version: str | None
+) -> None:
+    wants = ("cuda=12.9", "cuda=13.0", "cuda=12.8")
+    answer = resolve("H100", "ubuntu-24.04", *wants, wish={"cuda_default": asked})
+    assert defaults(answer) == ([version] if version else [])
+
+
+def test_a_default_toolkit_that_is_not_wished_is_a_conflict_that_names_the_wished_ones(resolve: Resolve) -> None:
+    answer = resolve("H100", "ubuntu-24.04", "cuda=12.8", "cuda=13.0", wish={"cuda_default": "12.6"})
+    (entry,) = answer["conflicts"]
+    assert entry["rule"] == "cuda.default"
+    assert "12.8, 13.0" in entry["text"]
+    assert "cuda=12.6" in entry["remedy"]
+
+
+@pytest.mark.parametrize("variables", [{"cuda_default": "12.7"}, {"cuda_default": "newest"}, {"cuda_modulefiles": "x"}])
+def test_a_place_of_toolkits_that_does_not_exist_is_refused(resolve: Resolve, variables: dict[str, str]) -> None:
+    with pytest.raises(BadInput, match=next(iter(variables))):
+        resolve("H100", "ubuntu-24.04", "cuda", wish=variables)
+
+
 # old toolkits ------------------------------------------------------------------------------------------
 
 

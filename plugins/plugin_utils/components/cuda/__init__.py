@@ -7,14 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict, cast
 
-from ..model.plan import Plan
-from ..model.stack import CudaToolkit, Library, Stack
-from ..model.work import Work
-from ..resolver.naming import component
-from ..rules import Rules
-from ..wish import Wish
-from . import package_calls
-from .base import (
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+
+from ...model.plan import Plan
+from ...model.stack import CudaToolkit, Library, Stack
+from ...model.work import Work
+from ...resolver.naming import component
+from ...rules import Rules
+from ...wish import Wish
+from .. import package_calls
+from ..base import (
     Component,
     Context,
     Finding,
@@ -25,7 +27,8 @@ from .base import (
     repository_findings,
     repository_names,
 )
-from .demand import Demand, begins, continues
+from ..demand import Demand, begins, continues
+from . import places
 
 SOURCES = ["nvidia-cuda"]
 # Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
@@ -44,9 +47,10 @@ class Compiler(TypedDict):
 
 
 class Toolkits(Work):
-    """The work of the role."""
+    """The work of the role. ``link``: what is done to /usr/local/cuda; None where it is left alone."""
 
     compilers: list[Compiler]
+    link: places.Link | None
 
 
 def wanted(context: Context) -> bool:
@@ -69,15 +73,22 @@ def findings(context: Context) -> list[Finding]:
     if compat and missing:
         reason = f"{compat['package']} is missing: the driver alone does not run CUDA {compat['version']}"
         found.append(Finding("install", reason, after=compat["version"], packages=missing))
-    return found
+    return found + places.findings(context)
 
 
 def manages(context: Context) -> Manages:
-    return Manages(files=repository_files(context, SOURCES), packages=_packages(context))
+    before = [paths.CUDA_BEFORE] if context.facts["cuda"]["default"]["before"] else []
+    written = [file["path"] for file in places.files(context.stack)]
+    return Manages(files=[*repository_files(context, SOURCES), *written, *before], packages=_packages(context))
 
 
 def inputs(context: Context) -> Mapping[str, object]:
-    return {"packages": _packages(context)}
+    default = places.default(context.stack)
+    return {
+        "packages": _packages(context),
+        "default": default["path"] if default else None,
+        "modulefiles": places.modulefiles(context.stack),
+    }
 
 
 def version_prefixes(stack: Stack, _aim: str | None = None) -> dict[str, str]:
@@ -167,10 +178,18 @@ def begin(context: Context, plan: Plan) -> Toolkits:
             }
             for toolkit in context.stack.get("cuda") or ()
         ],
+        "files": places.files(context.stack),
+        "absent": places.absent(context),
+        "link": places.link(context),
     }
 
 
 STEPS: Mapping[str, Step] = {"begin": begin}
+
+
+def refuse(context: Context, _plan: Plan) -> None:
+    """Raise StepRefused where something of somebody else's is in the way."""
+    places.refuse(context)
 
 
 def _present(context: Context) -> str | None:
@@ -233,5 +252,9 @@ COMPONENT = Component(
     demands=demands,
     also=_also,
     touches=TOUCHES,
+    refuse=refuse,
+    directories=places.MODULE_DIRECTORIES,
+    take_back=places.take_back,
+    removes=places.removes,
     steps=STEPS,
 )
