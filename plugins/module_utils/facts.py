@@ -25,6 +25,7 @@ InitramfsTool = Literal["update-initramfs", "dracut"]
 DriverOwner = Literal["packages", "runfile", "none", "host", "unknown"]
 DriverSource = Literal["nvidia", "distro", "runfile"]
 DefaultKind = Literal["alternatives", "link", "other"]
+ToolkitState = Literal["begun", "done"]
 
 
 class Os(TypedDict):
@@ -717,6 +718,17 @@ class DefaultToolkit(TypedDict):
     """What it was before gpuwright led it elsewhere"""
 
 
+class ToolkitRecord(TypedDict):
+    """Toolkit that gpuwright brought by a file."""
+
+    path: str
+    """Directory of the toolkit"""
+    release: str
+    """Release of the file"""
+    state: ToolkitState
+    """Whether its installer ended"""
+
+
 class Modulefile(TypedDict):
     """Modulefile."""
 
@@ -744,6 +756,8 @@ class Cuda(TypedDict):
     """CuDNN libraries"""
     default: DefaultToolkit
     """What /usr/local/cuda is"""
+    runfiles: list[ToolkitRecord]
+    """Toolkits that gpuwright brought by a file of NVIDIA's"""
     modulefiles: Modulefiles
     """Modulefiles of CUDA, for Lmod and environment-modules"""
 

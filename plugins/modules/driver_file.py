@@ -6,11 +6,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: driver_file
-short_description: Fetch the driver's .run file and check it
+short_description: Fetch a .run file of NVIDIA's and check it
 version_added: "0.1.0"
 description:
-  - Fetches the file from the first address that has it, by the node's proxy, and puts it in its place only if its SHA-256 is the expected
-    one. The proxy is that of the task's variables (E(https_proxy)), of apt or of dnf.
+  - Fetches the file of a driver or of a CUDA toolkit from the first address that has it, by the node's proxy, and puts it in its place
+    only if its SHA-256 is the expected one. The proxy is that of the task's variables (E(https_proxy)), of apt or of dnf.
   - An address that answers 401, 403 or 404 does not have it. Any other failure ends the module.
   - A file that has the SHA-256 already is kept and nothing is downloaded.
 options:

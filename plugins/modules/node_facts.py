@@ -381,6 +381,11 @@ facts:
           description: "What /usr/local/cuda is."
           returned: always
           type: dict
+        runfiles:
+          description: "Toolkits that gpuwright brought by a file of NVIDIA's."
+          returned: always
+          type: list
+          elements: dict
         modulefiles:
           description: "Modulefiles of CUDA, for Lmod and environment-modules."
           returned: always

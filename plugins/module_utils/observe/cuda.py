@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         FormerToolkit,
         Modulefiles,
         Toolkit,
+        ToolkitRecord,
     )
 
 #: The toolkit that is taken where none is named.
@@ -145,6 +146,20 @@ def _before(host: Host) -> FormerToolkit | None:
     return {"path": path if isinstance(path, str) and path.startswith("/") else None, "manual": manual is True}
 
 
+def runfiles(host: Host) -> list[ToolkitRecord]:
+    """What gpuwright wrote down of the toolkits that it brought by a file of NVIDIA's."""
+    found: list[ToolkitRecord] = []
+    for file in host.glob(paths.SETTINGS + "/cuda-*.json"):
+        try:
+            record = json.loads(host.read(file) or "")
+            path, release, state = record["path"], record["release"], record["state"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if isinstance(path, str) and path.startswith("/") and isinstance(release, str) and state in ("begun", "done"):
+            found.append({"path": path, "release": release, "state": state})
+    return found
+
+
 def modulefiles(host: Host) -> Modulefiles:
     """Where the module systems that are installed look for a site's own modulefiles, and those of CUDA there."""
     directories = sorted({place for file, place in _MODULE_SYSTEMS.items() if host.exists(file)})
@@ -162,4 +177,5 @@ def observe(host: Host) -> Cuda:
         "cudnn": cudnn(host),
         "default": default(host),
         "modulefiles": modulefiles(host),
+        "runfiles": runfiles(host),
     }

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The driver's .run file: fetched from the first address that has it, checked, put in its place in one step."""
+"""A .run file of NVIDIA's (a driver, a toolkit): fetched from the first address that has it, checked, put in its place in one step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def install(options: Options, check: bool) -> bool:
             os.unlink(part)
             raise DriverFileError(
                 f"Expected {os.path.basename(path)} with the SHA256 {wanted}. Found {found} at {url}. It was not run. "
-                "What to do: look who changed it before you trust it, or correct nvidia_driver_runfile_sha256."
+                "What to do: look who changed it before you trust it, or correct its checksum (nvidia_driver_runfile_sha256, "
+                "cuda_runfile_sha256)."
             )
         os.rename(part, path)
     return True
@@ -72,8 +73,8 @@ def _fetched(options: Options, part: str) -> tuple[str, str]:
         refusals.append(str(found))
     raise DriverFileError(
         f"Expected {os.path.basename(options['path'])} at one of {', '.join(options['addresses'])}. Found it at none: "
-        f"{'; '.join(refusals)}. What to do: ask for another build (nvidia_driver_version), or say where the file is "
-        "(nvidia_driver_runfile)."
+        f"{'; '.join(refusals)}. What to do: ask for another version (nvidia_driver_version, cuda_versions), or say where the file is "
+        "(nvidia_driver_runfile, cuda_runfile)."
     )
 
 

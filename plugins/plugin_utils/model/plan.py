@@ -147,6 +147,19 @@ class CardSettings(Settings):
     bus_id: str
 
 
+class ToolkitRemoval(TypedDict):
+    """Toolkit of NVIDIA's file that goes."""
+
+    path: str
+    record: str
+    uninstall: list[str]
+    """Its own uninstaller; nothing where there is none"""
+    clean: bool
+    """Whether the directory goes whole: its installation was cut off"""
+    registered: bool
+    """Whether the alternatives system knows it"""
+
+
 class Removes(TypedDict, total=False):
     """What single components say of the work of the role `remove`."""
 
@@ -156,6 +169,7 @@ class Removes(TypedDict, total=False):
     gpu_settings: list[CardSettings]
     cuda_default: list[str]
     """Command that leads /usr/local/cuda where it led before"""
+    cuda_toolkits: list[ToolkitRemoval]
 
 
 class Removal(Removes):

@@ -31,6 +31,16 @@ class DriverNames(TypedDict):
     runfile: NotRequired[Runfile]
 
 
+class ToolkitFile(TypedDict):
+    """File of NVIDIA's that brings a toolkit."""
+
+    name: str
+    release: str
+    addresses: list[str]
+    sha256: str
+    arguments: list[str]
+
+
 class CudaToolkit(TypedDict):
     """CUDA toolkit."""
 
@@ -45,6 +55,8 @@ class CudaToolkit(TypedDict):
     default: NotRequired[bool]
     """Whether /usr/local/cuda has to be this one"""
     modulefiles: NotRequired[list[str]]
+    runfile: NotRequired[ToolkitFile]
+    """The file that brings it, where no package does; ``packages`` are then what its installer needs"""
 
 
 class Cudnn(TypedDict):

@@ -56,6 +56,9 @@ class Values(TypedDict, total=False):
     cuda_compat: bool
     cuda_default: str | None
     cuda_modulefiles: bool
+    cuda_source: str | None
+    cuda_runfile: str | None
+    cuda_runfile_sha256: str | None
     frameworks: tuple[FrameworkWish, ...]
     python: str | None
     frameworks_path: str

@@ -62,6 +62,7 @@ _GIVEN = (
     "cuda.cards",
     "cuda.repository",
     "cuda.default",
+    "cuda.runfile-",
     "cuda.modulefiles",
     "tensorrt.cards",
     "frameworks.cards",
@@ -239,7 +240,7 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
         return
     versions = [entry["version"] for entry in chosen or ()]
     if not versions:
-        best = log.attempt(cuda.best, None, machine, system, support, log)
+        best = log.attempt(cuda.best, None, machine, replace(wish, cuda_source=None), system, support, log)
         versions = [best] if best else []
     if versions and wish.cudnn:
         found = log.attempt(cudnn.choose, machine, wish, system, versions, log)

@@ -13,7 +13,7 @@ from ..model.stack import CudaToolkit, Stack
 from ..rules import Row, Rules
 from ..wish import Wish
 from ..wish.cuda import KEEP
-from . import compilers, targets
+from . import compilers, cuda_runfile, targets
 from .cuda_support import CudaSupport, native_floor
 from .log import DESIGN, Entry, Log, Unresolved, conflict, offered
 from .machine import Card, Machine
@@ -22,6 +22,8 @@ from .part import CUDA_SOURCE, Part
 
 #: Where no wish near to it can be met; else that one is named.
 ANOTHER = "use another CUDA version"
+#: The source of toolkits that is a file of NVIDIA's each; without a word for it they come from NVIDIA's repository.
+RUNFILE = "runfile"
 
 
 def choose(machine: Machine, wish: Wish, system: Row, support: CudaSupport, log: Log) -> list[CudaToolkit]:
@@ -30,7 +32,9 @@ def choose(machine: Machine, wish: Wish, system: Row, support: CudaSupport, log:
     Raises Unresolved with every reason.
     """
     wanted = wish.cuda_versions or (None,)
-    chosen = [_one(version, machine, system, support, log) for version in wanted]
+    if wish.cuda_source == RUNFILE:
+        cuda_runfile.refuse_several(wanted, wish)
+    chosen = [_one(version, machine, wish, system, support, log) for version in wanted]
     toolkits = list({entry["version"]: entry for entry in chosen}.values())
     default = _default(toolkits, wish)
     if default:
@@ -78,12 +82,20 @@ def _add_modulefiles(toolkits: Sequence[CudaToolkit], machine: Machine) -> None:
         entry["modulefiles"] = [f"{place}/cuda/{entry['version']}" for place in machine.module_directories or ()]
 
 
-def best(wanted: str | None, machine: Machine, system: Row, support: CudaSupport, log: Log) -> str:
+def best(wanted: str | None, machine: Machine, wish: Wish, system: Row, support: CudaSupport, log: Log) -> str:
     """Return the toolkit version (12.8) that fits best: native before minor-version, then the newest native one, or
     the one nearest to native. Raises Unresolved where none fits.
     """
     remedy = _newest_for(machine, log)
-    reasons = {cuda: _obstacles(cuda, remedy, machine, system, support, log) for cuda in _versions(wanted, log)}
+
+    def obstacles(cuda: str) -> list[Entry]:
+        entries = _obstacles(cuda, remedy, machine, support, log)
+        if wish.cuda_source == RUNFILE:
+            return entries + cuda_runfile.obstacles(cuda, wanted, machine, wish, system, log.rules)
+        # What is to be had elsewhere is no way out where the toolkit would not work here.
+        return entries + _lacking(cuda, machine, system, log, named=not entries)
+
+    reasons = {cuda: obstacles(cuda) for cuda in _versions(wanted, log)}
     usable = [cuda for cuda, entries in reasons.items() if not entries]
     if wanted is None:
         usable = [cuda for cuda in usable if compilers.compiles(cuda, machine, log.rules)]
@@ -97,7 +109,7 @@ def best(wanted: str | None, machine: Machine, system: Row, support: CudaSupport
     return max(fitting, key=numeric_version.key) if wanted else min(fitting, key=lambda cuda: _distance(cuda, support))
 
 
-def _obstacles(cuda: str, instead: str, machine: Machine, system: Row, support: CudaSupport, log: Log) -> list[Entry]:
+def _obstacles(cuda: str, instead: str, machine: Machine, support: CudaSupport, log: Log) -> list[Entry]:
     """Return why a toolkit cannot be used on a machine; instead is the remedy where it has no code for a card."""
     entries = []
     row = targets.toolkit_targets(cuda, log.rules)
@@ -113,10 +125,15 @@ def _obstacles(cuda: str, instead: str, machine: Machine, system: Row, support: 
         entries.append(
             conflict("cuda.driver", text, "compat/cuda.yaml (families)", "use a newer driver, or an older CUDA")
         )
+    return entries
+
+
+def _lacking(cuda: str, machine: Machine, system: Row, log: Log, *, named: bool) -> list[Entry]:
+    """Return why NVIDIA's repository has no toolkit for a machine; ``named``: with where else it is to be had."""
+    entries = []
     if not numeric_version.at_least(cuda, system["cuda_first"]):
         text = f"NVIDIA's repository for {system['os']} begins at CUDA {system['cuda_first']}, it has no {cuda}"
-        # What is to be had elsewhere is no way out where the toolkit would not work here.
-        where = None if entries else _elsewhere(cuda, machine, system, log)
+        where = _elsewhere(cuda, machine, system, log) if named else None
         entries.append(conflict("cuda.repository", text, log.cite("systems", system), where or ANOTHER))
     if f"cuda={cuda}" in machine.absent:
         text = f"the machine's package index has no CUDA toolkit {cuda}{offered(machine.absent[f'cuda={cuda}'])}"
@@ -133,14 +150,16 @@ def _elsewhere(cuda: str, machine: Machine, system: Row, log: Log) -> str | None
     if row and machine.arch in row["arch"]:
         suffix = "_sbsa" if machine.arch == "aarch64" else ""
         file = f"cuda_{row['release']}_{row['driver']}_linux{suffix}.run"
-        ways.append(f"NVIDIA's file {file} (with --toolkit, which leaves the driver alone)")
+        known = row["release"] in cuda_runfile.checked(machine, log.rules)
+        how = "cuda-source=runfile" if known else "with --toolkit, which leaves the driver alone"
+        ways.append(f"NVIDIA's file {file} ({how})")
     if row and row["image"] and machine.arch == "x86_64":
         ways.append(f"the container image {row['image']}")
     return f"CUDA {cuda} is still to be had in {', in '.join(ways)}" if ways else None
 
 
-def _one(version: str | None, machine: Machine, system: Row, support: CudaSupport, log: Log) -> CudaToolkit:
-    cuda = best(version, machine, system, support, log)
+def _one(version: str | None, machine: Machine, wish: Wish, system: Row, support: CudaSupport, log: Log) -> CudaToolkit:
+    cuda = best(version, machine, wish, system, support, log)
     mode = support.mode(cuda, log.rules)
     major, minor = cuda.split(".")[:2]
     row = component("cuda", log.rules)
@@ -149,6 +168,11 @@ def _one(version: str | None, machine: Machine, system: Row, support: CudaSuppor
     entry: CudaToolkit = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}
     if version and len(numeric_version.key(version)) > 2:
         entry["release"] = version
+    if wish.cuda_source == RUNFILE:
+        entry["runfile"] = cuda_runfile.of_toolkit(cuda, version, machine, wish, log.rules)
+        entry["packages"] = cuda_runfile.packages(system, log.rules)
+        text = f"CUDA {cuda} comes from NVIDIA's file {entry['runfile']['name']}, without its driver"
+        log.decided("cuda.runfile", text, "compat/cuda_runfile.yaml (files)")
     _explain(entry, version, support, machine, system, log)
     return entry
 
@@ -268,5 +292,6 @@ PART = Part(
     _exactly,
     is_open=lambda toolkit: not toolkit["release"],
     source=CUDA_SOURCE,
+    is_packaged=lambda toolkits: any("runfile" not in each for each in toolkits),
     left_out=("jetson",),
 )

@@ -44,7 +44,8 @@ class Part:
     version_key: what tells its version. is_open: whether one of its rows has no exact version.
     uncompared: keys of a lock that may differ on a node; ``adopted``: the node's driver is another one's.
     of_kernel: beginnings of packages that follow a node's kernel, and of which a lock says nothing.
-    source: the vendor's package source that it comes from. left_out: kinds of machines on which another one brings it.
+    source: the vendor's package source that it comes from. is_packaged: whether it comes from there, as the stack has it.
+    left_out: kinds of machines on which another one brings it.
     cards: whether a machine without a card is without it.
     """
 
@@ -58,6 +59,7 @@ class Part:
     uncompared: Callable[..., Sequence[str]] = _all_alike
     of_kernel: tuple[str, ...] = ()
     source: str | None = None
+    is_packaged: Callable[[Any], bool] = lambda _part: True
     left_out: Sequence[str] = ()
     cards: bool = True
 

@@ -45,7 +45,7 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
         found += _of_host(machine, system, installed, log)
     # Where only NVIDIA's CUDA repository is mirrored, the mirror answers for the container toolkit too.
     shared = "nvidia" in wish.mirrors and TOOLKIT_SOURCE not in wish.mirrors
-    sources = {part.source for part in PARTS if part.key in stack}
+    sources = {part.source for part in PARTS if part.key in stack and part.is_packaged(part.of(stack))}
     toolkit, libraries = TOOLKIT_SOURCE in sources, CUDA_SOURCE in sources
     barred = installed is not None and installed["source"] == "distro" and _has_cuda(machine)
     if (installed and installed["source"] == "nvidia") or libraries or (toolkit and shared) or barred:

@@ -59,6 +59,9 @@ class Wish:
     cuda_compat: bool = False
     cuda_default: str | None = None
     cuda_modulefiles: bool = False
+    cuda_source: str | None = None
+    cuda_runfile: str | None = None
+    cuda_runfile_sha256: str | None = None
     container_toolkit: bool = False
     container_toolkit_version: str | None = None
     frameworks: tuple[FrameworkWish, ...] = ()
@@ -117,7 +120,8 @@ class Wish:
         }
         if other.driver_branch:
             changes.setdefault("driver_version", None)
-        if other.cuda:
+        # Who names only where toolkits come from says nothing of their versions.
+        if other.cuda and not other.cuda_source:
             changes["cuda_versions"] = other.cuda_versions
         return replace(self, **changes)
 

@@ -31,7 +31,7 @@ def of(addresses: Iterable[str], *given: Any) -> list[dict[str, str]]:
 def of_variables(addresses: Iterable[str], variables: Mapping[str, object]) -> list[dict[str, str]]:
     """Return the same from the variables of a wish; those of the wish file go first."""
     asked = variables.get("gpuwright_wish") or {}
-    names = ("gpuwright_mirrors", "nvidia_driver_runfile")
+    names = ("gpuwright_mirrors", "nvidia_driver_runfile", "cuda_runfile")
     places = [place for place in (asked, variables) if isinstance(place, Mapping)]
     return of(addresses, *[place.get(name) for place in places for name in names])
 

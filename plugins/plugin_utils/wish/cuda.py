@@ -13,7 +13,21 @@ from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
 from . import specifiers
-from .reading import AUTO, VERSION, Reader, Variables, Words, around, as_list, equals, is_no, is_yes
+from .reading import (
+    AUTO,
+    VERSION,
+    Reader,
+    Variables,
+    Words,
+    around,
+    as_list,
+    bare,
+    choice,
+    equals,
+    is_no,
+    is_yes,
+    sha256,
+)
 
 #: Leaves /usr/local/cuda as it is.
 KEEP = "keep"
@@ -106,6 +120,22 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     if is_yes(compat) or str(compat).lower() == "auto":
         values["cuda_compat"] = True
     _place_variables(values, variables, rules)
+    _source_variables(values, variables, rules)
+
+
+def _source_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    """Read where toolkits come from, and of NVIDIA's file where it is and what it has to be."""
+    source = variables.get("cuda_source")
+    if source not in AUTO:
+        _READERS["cuda-source"](values, f"={source}", f"cuda_source={source}", rules)
+    given = variables.get("cuda_runfile")
+    if given not in AUTO:
+        values["cuda_runfile"] = bare(str(given), "cuda_runfile")
+    checksum = variables.get("cuda_runfile_sha256")
+    if checksum not in AUTO:
+        values["cuda_runfile_sha256"] = sha256(checksum, "cuda_runfile_sha256")
+    elif "cuda_runfile" in values:
+        raise BadInput("cuda_runfile: the checksum of the file has to be given with it", ["cuda_runfile_sha256: …"])
 
 
 def _place_variables(values: Values, variables: Variables, rules: Rules) -> None:
@@ -138,6 +168,7 @@ _READERS: dict[str, Reader] = {
     "nccl": _library("nccl"),
     "tensorrt": _library("tensorrt"),
     "cuda-compat": _read_cuda_compat,
+    "cuda-source": choice("cuda_source", ("nvidia", "runfile"), "cuda"),
 }
 
 WORDS = Words(
@@ -155,7 +186,10 @@ WORDS = Words(
         "cuda_compat",
         "cuda_default",
         "cuda_modulefiles",
+        "cuda_source",
+        "cuda_runfile",
+        "cuda_runfile_sha256",
     ),
-    of_host=("cuda_default", "cuda_modulefiles"),
+    of_host=("cuda_default", "cuda_modulefiles", "cuda_source", "cuda_runfile", "cuda_runfile_sha256"),
     read=_read_variables,
 )

@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-import re
-
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
 from . import datacentre
-from .reading import AUTO, VERSION, Reader, Variables, Words, bare, choice, equals
+from .reading import AUTO, VERSION, Reader, Variables, Words, bare, choice, equals, sha256
 
 _CHOICES = {
     "modules": ("open", "proprietary"),
@@ -70,11 +68,8 @@ def _runfile_variables(values: Values, variables: Variables) -> None:
     if variables.get("nvidia_driver_runfile") not in AUTO:
         values["driver_runfile"] = bare(str(variables["nvidia_driver_runfile"]), "nvidia_driver_runfile")
     given = variables.get("nvidia_driver_runfile_sha256")
-    if given in AUTO:
-        return
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", str(given)):
-        raise BadInput(f"nvidia_driver_runfile_sha256: expected 64 hexadecimal digits, found {str(given)!r}")
-    values["driver_runfile_sha256"] = str(given).lower()
+    if given not in AUTO:
+        values["driver_runfile_sha256"] = sha256(given, "nvidia_driver_runfile_sha256")
 
 
 def _choice(name: str) -> Reader:

@@ -103,6 +103,13 @@ def bare(url: str, name: str) -> str:
     return redact.without_credentials(url)
 
 
+def sha256(value: object, name: str) -> str:
+    """Return a checksum as it is compared. Raises BadInput for what is none."""
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", str(value)):
+        raise BadInput(f"{name}: expected 64 hexadecimal digits, found {str(value)!r}")
+    return str(value).lower()
+
+
 def as_list(value: object, name: str) -> list[Any]:
     """Return a list; a single text is a list of one, written with commas a list of several."""
     if value in AUTO:

@@ -227,6 +227,16 @@ def test_what_the_default_toolkit_was_before_is_read_from_its_record(tree: Tree,
     assert cuda.observe(tree.host())["default"]["before"] == before
 
 
+def test_records_of_toolkits_of_files_are_read_and_broken_ones_passed_over(tree: Tree) -> None:
+    good = {"path": "/usr/local/cuda-12.2", "release": "12.2.2", "state": "begun"}
+    tree.file("/etc/gpuwright/cuda-12.2.json", json.dumps({**good, "more": 1}))
+    tree.file("/etc/gpuwright/cuda-12.3.json", json.dumps({**good, "state": "odd"}))
+    tree.file("/etc/gpuwright/cuda-12.4.json", json.dumps({**good, "path": 5}))
+    tree.file("/etc/gpuwright/cuda-12.5.json", "{")
+    tree.file("/etc/gpuwright/cuda-12.6.json", "[]")
+    assert cuda.observe(tree.host())["runfiles"] == [good]
+
+
 @pytest.mark.parametrize(
     ("files", "directories"),
     [

@@ -91,6 +91,7 @@ def bare(**changes: Any) -> Any:
             "cudnn": [],
             "default": {"kind": None, "path": None, "manual": None, "registered": [], "before": None},
             "modulefiles": {"directories": [], "files": []},
+            "runfiles": [],
         },
         "containers": {
             "docker": {

@@ -215,7 +215,7 @@ def test_each_toolkits_compiler_has_to_be_of_its_release() -> None:
         ("/usr/local/cuda-13.0/bin/nvcc", "13.0"),
         ("/usr/local/cuda-13.1/bin/nvcc", "13.1"),
     ]
-    assert "cuda-toolkit-13-1" in found[1]["packages"]
+    assert "--reinstall cuda-toolkit-13-1" in found[1]["remedy"]
 
 
 def test_a_toolkit_goes_back_only_where_the_plan_moves_it() -> None:

@@ -92,6 +92,89 @@ def test_a_place_of_toolkits_that_does_not_exist_is_refused(resolve: Resolve, va
         resolve("H100", "ubuntu-24.04", "cuda", wish=variables)
 
 
+# toolkits of files -------------------------------------------------------------------------------------
+
+RUNFILE = {"cuda_source": "runfile"}
+
+
+def test_the_guides_toolkits_come_from_files_where_the_repository_has_neither(resolve: Resolve) -> None:
+    answer = resolve("A100", "ubuntu-24.04", "cuda=11.8", "cuda=12.2.2", wish=RUNFILE)
+    files = [entry["runfile"] for entry in answer["stack"]["cuda"]]
+    assert [(file["name"], len(file["sha256"])) for file in files] == [
+        ("cuda_11.8.0_520.61.05_linux.run", 64),
+        ("cuda_12.2.2_535.104.05_linux.run", 64),
+    ]
+    assert files[0]["addresses"][0].endswith("/compute/cuda/11.8.0/local_installers/cuda_11.8.0_520.61.05_linux.run")
+    assert defaults(answer) == ["12.2"]
+
+
+@pytest.mark.parametrize(("wants", "names"), [([], []), (["nccl"], ["nvidia-cuda"])])
+def test_files_alone_need_no_repository(resolve: Resolve, wants: list[str], names: list[str]) -> None:
+    answer = resolve("H100", "ubuntu-24.04", "driver-source=distro", "cuda=12.8", *wants, wish=RUNFILE)
+    found = [row["name"] for row in answer["stack"]["repositories"]]
+    assert [name for name in found if name != "distro-restricted"] == names
+
+
+def test_each_processor_has_its_own_file_and_checksum(resolve: Resolve) -> None:
+    by_arch = {}
+    for arch in ("x86_64", "aarch64"):
+        (cuda,) = resolve("H100", "ubuntu-24.04", "cuda=12.8", arch=arch, wish=RUNFILE)["stack"]["cuda"]
+        by_arch[arch] = cuda["runfile"]
+    assert by_arch["aarch64"]["name"] == "cuda_12.8.1_570.124.06_linux_sbsa.run"
+    assert by_arch["aarch64"]["sha256"] != by_arch["x86_64"]["sha256"]
+
+
+def test_a_mirror_of_the_files_is_asked_instead(resolve: Resolve) -> None:
+    wish = {**RUNFILE, "gpuwright_mirrors": {"nvidia-cuda-runfile": "https://mirror.example/cuda"}}
+    (cuda,) = resolve("H100", "ubuntu-24.04", "cuda=12.8", wish=wish)["stack"]["cuda"]
+    assert cuda["runfile"]["addresses"] == [
+        "https://mirror.example/cuda/12.8.1/local_installers/cuda_12.8.1_570.124.06_linux.run"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("os", "wants", "variables", "rule"),
+    [
+        ("ubuntu-24.04", ["cuda=12.4.0"], {}, "cuda.runfile-checksum"),
+        ("ubuntu-24.04", ["cuda=12.4"], {"cuda_runfile_sha256": "a" * 64}, "cuda.runfile-checksum"),
+        ("ubuntu-24.04", ["cuda=13.4.1"], {"cuda_runfile_sha256": "a" * 64}, "cuda.runfile-place"),
+        ("ubuntu-24.04", ["cuda=12.8.1", "cuda=12.4.0"], {"cuda_runfile_sha256": "a" * 64}, "cuda.runfile-several"),
+        ("ubuntu-26.04", ["cuda=12.8"], {}, "cuda.runfile-system"),
+    ],
+)
+def test_no_file_is_run_unseen_nor_where_it_cannot_run(
+    resolve: Resolve, os: str, wants: list[str], variables: dict[str, str], rule: str
+) -> None:
+    answer = resolve("H100", os, *wants, wish={**RUNFILE, **variables})
+    assert rule in {entry["rule"] for entry in answer["conflicts"]}
+
+
+def test_another_release_is_taken_with_its_checksum(resolve: Resolve) -> None:
+    wish = {**RUNFILE, "cuda_runfile": "/mnt/cuda.run", "cuda_runfile_sha256": "B" * 64}
+    (cuda,) = resolve("H100", "ubuntu-24.04", "cuda=12.4.0", wish=wish)["stack"]["cuda"]
+    file = cuda["runfile"]
+    assert (file["release"], file["addresses"], file["sha256"]) == ("12.4.0", ["/mnt/cuda.run"], "b" * 64)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"cuda_source": "distribution"}, {"cuda_runfile": "/mnt/cuda.run"}, {"cuda_runfile_sha256": "12"}],
+)
+def test_a_file_that_is_named_wrongly_is_refused(resolve: Resolve, variables: dict[str, str]) -> None:
+    with pytest.raises(BadInput, match=next(iter(variables))):
+        resolve("H100", "ubuntu-24.04", "cuda", wish=variables)
+
+
+def test_where_toolkits_come_from_leaves_their_versions_as_they_are_wished(resolve: Resolve) -> None:
+    answer = resolve("H100", "ubuntu-24.04", "cuda-source=runfile", wish={"cuda_versions": ["12.8"]})
+    assert [entry["version"] for entry in answer["stack"]["cuda"]] == ["12.8"]
+
+
+def test_a_repository_without_the_toolkit_names_the_file_that_has_it(resolve: Resolve) -> None:
+    (entry,) = resolve("A100", "ubuntu-24.04", "cuda=11.8")["conflicts"]
+    assert "cuda_11.8.0_520.61.05_linux.run (cuda-source=runfile)" in entry["remedy"]
+
+
 # old toolkits ------------------------------------------------------------------------------------------
 
 

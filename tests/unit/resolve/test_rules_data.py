@@ -82,7 +82,7 @@ def test_what_only_readers_of_the_tables_need_is_not_shipped(tmp_path: Path) -> 
 
 def test_rules_json_is_small_enough_to_be_read_by_every_host(rules: dict[str, Any]) -> None:
     shipped = ROOT / "plugins" / "plugin_utils" / "rules" / "rules.json"
-    assert shipped.stat().st_size < 400_000
+    assert shipped.stat().st_size < 410_000
     assert json.loads(shipped.read_text(encoding="utf-8"))["digest"] == rules["digest"]
 
 

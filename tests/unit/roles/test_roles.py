@@ -15,7 +15,7 @@ import yaml
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.action import plan
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, cuda, frameworks
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.preflight import MANAGERS
 from tests.unit.plan.nodes import bare
 
@@ -242,9 +242,8 @@ def test_no_refusal_names_a_package_manager_that_the_node_may_not_have() -> None
     for path, name, text in refusals():
         if path.stem not in MANAGERS:
             assert not re.search(r"\b(apt|apt-get|dpkg|dnf|rpm) ", text or ""), (path, name)
-    commands = read(ROOT / "roles/cuda/vars/main.yml")["__cuda_reinstall"]
-    assert set(commands) == set(MANAGERS)
-    assert all(command.startswith(manager) for manager, command in commands.items())
+    assert set(cuda.REINSTALL) == set(MANAGERS)
+    assert all(command.startswith(manager) for manager, command in cuda.REINSTALL.items())
 
 
 #: Roles that serve others, and one that has the plan of another verb.

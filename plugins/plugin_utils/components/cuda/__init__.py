@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
-from ...model.plan import Plan
+from ...model.plan import Plan, ToolkitRemoval
 from ...model.stack import CudaToolkit, Library, Stack
 from ...model.work import Work
 from ...resolver.naming import component
-from ...rules import Rules
+from ...rules import Rules, load_rules
 from ...wish import Wish
 from .. import package_calls
 from ..base import (
@@ -21,6 +21,7 @@ from ..base import (
     Context,
     Finding,
     Manages,
+    Need,
     Step,
     missing_packages,
     repository_files,
@@ -28,7 +29,12 @@ from ..base import (
     repository_names,
 )
 from ..demand import Demand, begins, continues
-from . import places
+from . import places, runfile
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ...model.plan import Change
 
 SOURCES = ["nvidia-cuda"]
 # Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
@@ -39,18 +45,25 @@ TOUCHES = frozenset({"packages"})
 
 
 class Compiler(TypedDict):
-    """A compiler that has to be there: the ``release`` that its own words name, and the packages that bring it."""
+    """A compiler that has to be there: the ``release`` that its own words name, and what a person does where it is another one."""
 
     program: str
     release: str
-    packages: list[str]
+    remedy: str
 
 
 class Toolkits(Work):
-    """The work of the role. ``link``: what is done to /usr/local/cuda; None where it is left alone."""
+    """The work of the role. ``runfiles``: toolkits that files bring, ``remnants``: what cuts left of others.
 
+    ``link``: what is done to /usr/local/cuda; None where it is left alone, and then ``kept``: what leads it back where an installer took
+    it.
+    """
+
+    runfiles: list[runfile.Installation]
+    remnants: list[ToolkitRemoval]
     compilers: list[Compiler]
     link: places.Link | None
+    kept: list[list[str]]
 
 
 def wanted(context: Context) -> bool:
@@ -59,13 +72,14 @@ def wanted(context: Context) -> bool:
 
 def findings(context: Context) -> list[Finding]:
     found = repository_findings(context, SOURCES)
-    for toolkit in context.stack.get("cuda") or ():
+    for toolkit in _packaged(context.stack):
         missing = missing_packages(context, toolkit["packages"])
         if missing:
             reason = f"the toolkit's packages are missing: {', '.join(missing)}"
             found.append(Finding("install", reason, _present(context), toolkit["version"], packages=missing))
         else:
             found += _release_findings(context, toolkit)
+    found += runfile.findings(context)
     for key, name in _LIBRARIES.items():
         found += _library_findings(context, key, name)
     compat = context.stack.get("cuda_compat")
@@ -79,7 +93,8 @@ def findings(context: Context) -> list[Finding]:
 def manages(context: Context) -> Manages:
     before = [paths.CUDA_BEFORE] if context.facts["cuda"]["default"]["before"] else []
     written = [file["path"] for file in places.files(context.stack)]
-    return Manages(files=[*repository_files(context, SOURCES), *written, *before], packages=_packages(context))
+    files = [*repository_files(context, SOURCES), *written, *before, *runfile.records(context)]
+    return Manages(files=files, packages=_packages(context))
 
 
 def inputs(context: Context) -> Mapping[str, object]:
@@ -88,7 +103,13 @@ def inputs(context: Context) -> Mapping[str, object]:
         "packages": _packages(context),
         "default": default["path"] if default else None,
         "modulefiles": places.modulefiles(context.stack),
+        "runfiles": [file["name"] for _toolkit, file in runfile.of_stack(context.stack)],
     }
+
+
+def _packaged(stack: Stack) -> list[CudaToolkit]:
+    """The toolkits that packages bring."""
+    return [toolkit for toolkit in stack.get("cuda") or () if "runfile" not in toolkit]
 
 
 def version_prefixes(stack: Stack, _aim: str | None = None) -> dict[str, str]:
@@ -96,7 +117,7 @@ def version_prefixes(stack: Stack, _aim: str | None = None) -> dict[str, str]:
     that a library was built for where one name serves several (2.30.7-1+cuda13.2). A star stands for anything.
     """
     prefixes = {}
-    for toolkit in stack.get("cuda") or ():
+    for toolkit in _packaged(stack):
         if toolkit.get("release"):
             prefixes.update(dict.fromkeys(toolkit["packages"], f"{toolkit['release']}-"))
     for key in _LIBRARIES:
@@ -156,7 +177,7 @@ def _library_findings(context: Context, key: str, name: str) -> list[Finding]:
 
 def _packages(context: Context) -> list[str]:
     stack = context.stack
-    names = [name for toolkit in stack.get("cuda") or () for name in toolkit["packages"]]
+    names = [name for toolkit in _packaged(stack) for name in toolkit["packages"]]
     libraries = [_library(stack, key) for key in _LIBRARIES]
     names += [name for library in libraries if library for name in library["packages"]]
     compat = stack.get("cuda_compat")
@@ -164,32 +185,57 @@ def _packages(context: Context) -> list[str]:
 
 
 def begin(context: Context, plan: Plan) -> Toolkits:
-    """The toolkits and libraries in one call, and the compilers that have to be there then."""
-    names = list(dict.fromkeys(_packages(context)))
+    """The packages of toolkits and libraries in one call, the toolkits of files, the compilers that have to be there then, and how people
+    come to them.
+    """
+    names = list(dict.fromkeys([*_packages(context), *runfile.tools(context)]))
     back = package_calls.goes_back(plan, "cuda")
     return {
         "repositories": repository_names(context, SOURCES),
-        "packages": [package_calls.call(context, plan, names, allow_downgrade=back)],
+        "packages": [package_calls.call(context, plan, names, allow_downgrade=back)] if names else [],
+        "runfiles": runfile.installations(context),
+        "remnants": runfile.remnants(context),
         "compilers": [
             {
                 "program": f"{toolkit['path']}/bin/nvcc",
                 "release": ".".join(toolkit["version"].split(".")[:2]),
-                "packages": list(toolkit["packages"]),
+                "remedy": _remedy(context, toolkit),
             }
             for toolkit in context.stack.get("cuda") or ()
         ],
         "files": places.files(context.stack),
         "absent": places.absent(context),
         "link": places.link(context),
+        "kept": places.kept(context),
     }
 
 
+def _remedy(context: Context, toolkit: CudaToolkit) -> str:
+    """What a person does where a toolkit's compiler is not what it has to be."""
+    if "runfile" in toolkit:
+        return f"read /var/log/cuda-installer.log and take {toolkit['path']} away"
+    manager = REINSTALL[str(context.facts["packages"]["manager"])]
+    return f'run "{manager} {" ".join(toolkit["packages"])}" and read what it says'
+
+
+#: What installs packages anew, by the node's package manager.
+REINSTALL = {"apt": "apt-get install --reinstall", "dnf": "dnf reinstall"}
 STEPS: Mapping[str, Step] = {"begin": begin}
 
 
 def refuse(context: Context, _plan: Plan) -> None:
     """Raise StepRefused where something of somebody else's is in the way."""
     places.refuse(context)
+    runfile.refuse(context)
+
+
+def take_back(facts: Facts) -> list[Finding]:
+    """What its role takes back: where /usr/local/cuda leads, and the toolkits of files."""
+    return [*places.take_back(facts), *runfile.take_back(facts)]
+
+
+def _space(change: Change, _context: Context) -> list[Need]:
+    return runfile.space(change, load_rules())
 
 
 def _present(context: Context) -> str | None:
@@ -214,7 +260,7 @@ def demands(stack: Stack, wish: Wish) -> list[Demand]:
             again=f"cuda={'.'.join((toolkit.get('release') or toolkit['version']).split('.')[:2])}",
             of=_is_toolkit,
         )
-        for toolkit in stack.get("cuda") or ()
+        for toolkit in _packaged(stack)
     ]
     for name in _LIBRARIES:
         library = _library(stack, name)
@@ -254,7 +300,8 @@ COMPONENT = Component(
     touches=TOUCHES,
     refuse=refuse,
     directories=places.MODULE_DIRECTORIES,
-    take_back=places.take_back,
+    space=_space,
+    take_back=take_back,
     removes=places.removes,
     steps=STEPS,
 )

@@ -17,6 +17,7 @@ from ...model.errors import StepRefused
 from ...model.plan import Removes
 from ...model.work import File
 from ..base import Context, Finding, missing_packages
+from . import runfile
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -40,11 +41,13 @@ _WRITTEN = "# Written by gpuwright (role cuda). A change here is overwritten by 
 class Link(TypedDict):
     """What the role does to /usr/local/cuda.
 
-    ``path``: where it has to lead. ``register``: commands that make toolkits known to the alternatives system that no package has
-    registered. ``set``: the command that chooses. ``before``: what it was, to be written down before it is led elsewhere the first time.
+    ``path``: where it has to lead, by ``alternative``, the link of the alternatives system. ``register``: commands that make toolkits known
+    to that system that no package has registered. ``set``: the command that chooses. ``before``: what it was, to be written down before it
+    is led elsewhere the first time.
     """
 
     path: str
+    alternative: str
     register: list[list[str]]
     set: list[str]
     before: File
@@ -75,6 +78,8 @@ def _link_findings(context: Context) -> list[Finding]:
 
 def _is_there(context: Context, toolkit: CudaToolkit) -> bool:
     """Whether nothing of a toolkit is left to be installed."""
+    if "runfile" in toolkit:
+        return runfile.is_there(context.facts, toolkit)
     return not missing_packages(context, toolkit["packages"])
 
 
@@ -155,6 +160,7 @@ def link(context: Context) -> Link | None:
     content = f"{json.dumps(before, sort_keys=True)}\n"
     return {
         "path": toolkit["path"],
+        "alternative": f"/etc/alternatives/{ALTERNATIVE}",
         "register": [_registration(path, version) for path, version in _unregistered(context).items()],
         "set": [_PROGRAM, "--set", ALTERNATIVE, toolkit["path"]],
         "before": File(path=paths.CUDA_BEFORE, content=content, mode="0644"),
@@ -162,11 +168,13 @@ def link(context: Context) -> Link | None:
 
 
 def _unregistered(context: Context) -> dict[str, str]:
-    """Toolkits that the alternatives system does not know, by path, with their versions: those that are there already (a package that comes
-    registers its own), and the one that a plain link led to, which a package would replace.
+    """Toolkits that the alternatives system does not know, by path, with their versions: those of files, those that are there already (a
+    package that comes registers its own), and the one that a plain link led to, which a package would replace.
     """
     seen, there = context.facts["cuda"]["default"], context.facts["cuda"]["toolkits"] or ()
-    found = {each["path"]: each["version"] for each in context.stack["cuda"] if _is_there(context, each)}
+    found = {
+        each["path"]: each["version"] for each in context.stack["cuda"] if "runfile" in each or _is_there(context, each)
+    }
     found |= {each["path"]: each["version"] for each in there if (seen["kind"], seen["path"]) == ("link", each["path"])}
     return {path: version for path, version in found.items() if path not in seen["registered"]}
 
@@ -176,9 +184,22 @@ def _registration(path: str, version: str) -> list[str]:
     return [_PROGRAM, "--install", LINK, ALTERNATIVE, path, "".join(version.split(".")[:2])]
 
 
+def kept(context: Context) -> list[list[str]]:
+    """What leads /usr/local/cuda back that is not ours to lead: the installer of a toolkit takes it for its own."""
+    if default(context.stack) or not runfile.coming(context):
+        return []
+    seen = context.facts["cuda"]["default"]
+    if seen["kind"] == "alternatives":
+        return [[_PROGRAM, *(["--set", ALTERNATIVE, str(seen["path"])] if seen["manual"] else ["--auto", ALTERNATIVE])]]
+    if seen["path"]:
+        return [["ln", "--symbolic", "--force", "--no-dereference", seen["path"], LINK]]
+    return [["rm", "--force", LINK]]
+
+
 def refuse(context: Context) -> None:
     """Raise StepRefused where a link or a modulefile would take the place of what is not ours."""
-    if default(context.stack) and context.facts["cuda"]["default"]["kind"] == "other":
+    leads = default(context.stack) or runfile.coming(context)
+    if leads and context.facts["cuda"]["default"]["kind"] == "other":
         raise StepRefused(
             f"Expected {LINK} to be a link, or nothing. Found something else, which may be a toolkit that was copied there. "
             f"Nothing was changed. What to do: move it (mv {LINK} /usr/local/cuda-old), or leave it as it is with cuda_default: keep, "
@@ -221,4 +242,4 @@ def take_back(facts: Facts) -> list[Finding]:
 
 def removes(facts: Facts, _files: Sequence[str]) -> Removes:
     """The work of the role `remove`."""
-    return {"cuda_default": former(facts)}
+    return {"cuda_default": former(facts), "cuda_toolkits": list(runfile.removals(facts))}

@@ -1,0 +1,210 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Toolkits that come from a file of NVIDIA's each: what is not as wished, how it is brought, and taken away again.
+
+A record beside our settings says of each directory that it is ours, and whether its installer ended: one that was cut off is known by it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, paths
+
+from ...model.errors import StepRefused
+from ...model.plan import ToolkitRemoval
+from ...model.work import File
+from ..base import Context, Finding, Need, missing_packages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, ToolkitRecord
+
+    from ...model.plan import Change
+    from ...model.stack import CudaToolkit, Stack, ToolkitFile
+    from ...rules import Rules
+
+#: Where a file lies until its toolkit is there, and what it unpacks meanwhile. It goes when that is done.
+DIRECTORY = f"{paths.STATE}/cuda"
+#: Directories that a file brings. A record that names another one is not believed.
+_TOOLKIT = re.compile(r"/usr/local/cuda-\d{1,3}\.\d{1,3}", re.ASCII)
+#: As two public scripts call it; the guide names the program only.
+_UNINSTALLER, _SILENT = "bin/cuda-uninstaller", "--silent"
+_GIB = 1024**3
+
+
+class Installation(TypedDict):
+    """A toolkit that the role brings by its file.
+
+    ``file``: where the file is put; ``addresses`` that have it, or ``local``, where it lies on the node already (None where it does not).
+    ``clean``: what a cut left is taken away first; ``uninstall``: the program that takes another release away first, or nothing.
+    ``command``: the installer with its arguments; ``temporary``: where it unpacks itself. ``begun`` and ``done``: the record of ours.
+    """
+
+    path: str
+    name: str
+    file: str
+    addresses: list[str]
+    local: str | None
+    sha256: str
+    clean: bool
+    uninstall: list[str]
+    command: list[str]
+    temporary: str
+    begun: File
+    done: File
+
+
+def record(path: str) -> str:
+    """The record of a toolkit's directory."""
+    return f"{paths.SETTINGS}/{path.rpartition('/')[2]}.json"
+
+
+def _recorded(facts: Facts) -> Mapping[str, ToolkitRecord]:
+    """The records by directory, without those that name what is no toolkit's."""
+    return {each["path"]: each for each in facts["cuda"]["runfiles"] if _TOOLKIT.fullmatch(each["path"])}
+
+
+def _there(facts: Facts, path: str) -> str | None:
+    """The release of the toolkit in a directory."""
+    return next((each["version"] for each in facts["cuda"]["toolkits"] or () if each["path"] == path), None)
+
+
+def is_there(facts: Facts, toolkit: CudaToolkit) -> bool:
+    """Whether a toolkit of the wished version is whole, whoever brought it."""
+    there, known = _there(facts, toolkit["path"]), _recorded(facts).get(toolkit["path"])
+    wished = toolkit.get("release") or toolkit["version"]
+    return there is not None and numeric_version.belongs(there, wished) and not (known and known["state"] == "begun")
+
+
+def of_stack(stack: Stack) -> list[tuple[CudaToolkit, ToolkitFile]]:
+    """The toolkits that files bring, with their files."""
+    return [(each, each["runfile"]) for each in stack.get("cuda") or () if "runfile" in each]
+
+
+def coming(context: Context) -> list[tuple[CudaToolkit, ToolkitFile]]:
+    """Those of them that are to be brought."""
+    return [pair for pair in of_stack(context.stack) if not is_there(context.facts, pair[0])]
+
+
+def tools(context: Context) -> list[str]:
+    """What the installers need that come."""
+    return list(dict.fromkeys(name for toolkit, _file in coming(context) for name in toolkit["packages"]))
+
+
+def findings(context: Context) -> list[Finding]:
+    found = [_finding(context, toolkit, file) for toolkit, file in coming(context)]
+    left = [each["path"] for each in remnants(context)]
+    reason = "what is left of an installation that was cut off is no longer wished"
+    return found + ([Finding("repair", reason, files=left)] if left else [])
+
+
+def _finding(context: Context, toolkit: CudaToolkit, file: ToolkitFile) -> Finding:
+    path, release = toolkit["path"], file["release"]
+    missing, there = missing_packages(context, toolkit["packages"]), _there(context.facts, path)
+    known = _recorded(context.facts).get(path)
+    if known and known["state"] == "begun":
+        reason = f"the installation of the toolkit in {path} was cut off"
+        return Finding("repair", reason, there, release, packages=missing, files=[path])
+    if there is not None:
+        reason = f"the toolkit in {path} is {there}, wished is {release}"
+        return Finding("upgrade", reason, there, release, packages=missing, files=[path])
+    reason = f"no toolkit is in {path}, {file['name']} is wished"
+    return Finding("install", reason, None, release, packages=missing, files=[path])
+
+
+def refuse(context: Context) -> None:
+    """Raise StepRefused where a toolkit of somebody else's would have to go."""
+    known = _recorded(context.facts)
+    for toolkit, file in coming(context):
+        there = _there(context.facts, toolkit["path"])
+        if there and toolkit["path"] not in known:
+            raise StepRefused(
+                f"Expected CUDA {file['release']} or nothing in {toolkit['path']}. Found CUDA {there}, which gpuwright did not bring. "
+                f"Nothing was changed. What to do: take it away as it came (its packages, or {toolkit['path']}/{_UNINSTALLER}), or wish "
+                f"CUDA {there}, then run again."
+            )
+
+
+def installations(context: Context) -> list[Installation]:
+    """What the role does, toolkit by toolkit."""
+    return [_installation(context, toolkit, file) for toolkit, file in coming(context)]
+
+
+def _installation(context: Context, toolkit: CudaToolkit, file: ToolkitFile) -> Installation:
+    path, (address, *_others) = toolkit["path"], file["addresses"]
+    known = _recorded(context.facts).get(path)
+    temporary = f"{DIRECTORY}/unpacked"
+    kept = f"{DIRECTORY}/{file['name']}"
+    begun = known is not None and known["state"] == "begun"
+    return {
+        "path": path,
+        "name": file["name"],
+        "file": kept,
+        "addresses": list(file["addresses"]),
+        "local": address if address.startswith("/") else None,
+        "sha256": file["sha256"],
+        "clean": begun,
+        "uninstall": uninstaller(path) if known and not begun and _there(context.facts, path) else [],
+        "command": ["sh", kept, *file["arguments"], f"--toolkitpath={path}", f"--tmpdir={temporary}"],
+        "temporary": temporary,
+        "begun": _record(path, file, "begun"),
+        "done": _record(path, file, "done"),
+    }
+
+
+def _record(path: str, file: ToolkitFile, state: str) -> File:
+    content = json.dumps({"path": path, "release": file["release"], "state": state}, sort_keys=True)
+    return File(path=record(path), content=f"{content}\n", mode="0644")
+
+
+def uninstaller(path: str) -> list[str]:
+    """The program that takes a toolkit away, as its file left it there."""
+    return [f"{path}/{_UNINSTALLER}", _SILENT]
+
+
+def records(context: Context) -> list[str]:
+    """The records of the wished toolkits that are ours."""
+    known = _recorded(context.facts)
+    return [record(toolkit["path"]) for toolkit, _file in of_stack(context.stack) if toolkit["path"] in known]
+
+
+def space(change: Change, rules: Rules) -> list[Need]:
+    """What a toolkit takes, and its file with what it unpacks for a while."""
+    (size,) = rules["cuda_runfile"]["sizes"]
+    toolkits = [path for path in change["files"] if _TOOLKIT.fullmatch(path)]
+    needs = [Need(path, size["toolkit"] * _GIB) for path in toolkits]
+    return [*needs, Need(DIRECTORY, (size["file"] + size["unpacked"]) * _GIB)] if needs else []
+
+
+# Taking back
+
+
+def remnants(context: Context) -> list[ToolkitRemoval]:
+    """What cuts left of toolkits that are no longer wished."""
+    wished = [toolkit["path"] for toolkit, _file in of_stack(context.stack)]
+    return [each for each in removals(context.facts) if each["clean"] and each["path"] not in wished]
+
+
+def take_back(facts: Facts) -> list[Finding]:
+    """Toolkits that files brought."""
+    return [
+        Finding("remove", f"the toolkit in {path}, by its own uninstaller", _there(facts, path), files=[path])
+        for path in _recorded(facts)
+    ]
+
+
+def removals(facts: Facts) -> Sequence[ToolkitRemoval]:
+    """How each of them goes. What a cut left has no uninstaller that could be relied upon, and was made by us from nothing."""
+    return [
+        {
+            "path": path,
+            "record": record(path),
+            "uninstall": uninstaller(path) if each["state"] == "done" and _there(facts, path) else [],
+            "clean": each["state"] == "begun",
+            "registered": path in facts["cuda"]["default"]["registered"],
+        }
+        for path, each in _recorded(facts).items()
+    ]

@@ -1,0 +1,190 @@
+"""The component cuda: toolkits that come from files of NVIDIA's, what a cut leaves, and how they go again."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import runfile
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.unit.plan import nodes
+
+PATH = "/usr/local/cuda-12.2"
+NAME = "cuda_12.2.2_535.104.05_linux.run"
+RECORD = "/etc/gpuwright/cuda-12.2.json"
+
+
+def node(there: str | None = None, state: str | None = None, tools: bool = True) -> Any:
+    """A host whose repository has no CUDA 12.2; ``there``: the release that is there, ``state``: what the record says of it."""
+    facts = nodes.provisioned()
+    facts["packages"]["installed"] |= {"libxml2": "2.12.7"} if tools else {}
+    facts["cuda"]["toolkits"] = [{"path": PATH, "version": there}] if there else []
+    facts["cuda"]["runfiles"] = [{"path": PATH, "release": there or "12.2.2", "state": state}] if state else []
+    facts["cuda"]["default"] |= {"path": PATH if there else None, "registered": [PATH] if there else []}
+    return facts
+
+
+def made(facts: Any, version: str = "12.2", **variables: Any) -> Any:
+    wish = Wish.from_variables({"cuda_source": "runfile", "cuda_versions": [version], **variables})
+    draft = make_draft(facts, wish, load_rules(), Request(host="node", today=date(2026, 11, 20), only=("cuda",)))
+    return finish(draft, None) if isinstance(draft, Draft) else draft
+
+
+def changes(facts: Any, **variables: Any) -> list[tuple[str, str]]:
+    found = made(facts, **variables)["changes"]
+    return [(change["action"], change["reason"]) for change in found if change["component"] == "cuda"]
+
+
+def work(facts: Any, **variables: Any) -> Any:
+    return made(facts, **variables)["work"]["cuda"]
+
+
+def test_a_toolkit_that_is_missing_comes_from_its_file_with_what_the_installer_needs() -> None:
+    ((action, reason),) = changes(node(tools=False))
+    assert (action, reason) == ("install", f"no toolkit is in {PATH}, {NAME} is wished")
+    found = work(node(tools=False))
+    (call,) = found["packages"]
+    assert call["names"] == ["libxml2"]
+    (file,) = found["runfiles"]
+    assert file["command"] == [
+        "sh",
+        f"/var/lib/gpuwright/cuda/{NAME}",
+        "--silent",
+        "--toolkit",
+        "--override",
+        "--no-man-page",
+        f"--toolkitpath={PATH}",
+        "--tmpdir=/var/lib/gpuwright/cuda/unpacked",
+    ]
+    assert "--driver" not in file["command"]
+    assert (file["clean"], file["uninstall"], file["local"]) == (False, [], None)
+    assert [json.loads(file[when]["content"])["state"] for when in ("begun", "done")] == ["begun", "done"]
+    assert {file[when]["path"] for when in ("begun", "done")} == {RECORD}
+
+
+@pytest.mark.parametrize("state", ["done", None])
+def test_a_toolkit_that_is_there_is_left_alone_whoever_brought_it(state: str | None) -> None:
+    assert changes(node("12.2.2", state)) == []
+    assert work(node("12.2.2", state))["runfiles"] == []
+    assert work(node("12.2.2", state, tools=False))["packages"] == []
+
+
+def test_an_older_release_satisfies_a_version_and_not_a_release() -> None:
+    assert changes(node("12.2.0", "done")) == []
+    ((action, reason),) = changes(node("12.2.0", "done"), version="12.2.2")
+    assert (action, reason) == ("upgrade", f"the toolkit in {PATH} is 12.2.0, wished is 12.2.2")
+    (file,) = work(node("12.2.0", "done"), version="12.2.2")["runfiles"]
+    assert file["uninstall"] == [f"{PATH}/bin/cuda-uninstaller", "--silent"]
+
+
+@pytest.mark.parametrize("there", [None, "12.2.2"])
+def test_an_installation_that_was_cut_off_is_made_anew(there: str | None) -> None:
+    ((action, reason),) = changes(node(there, "begun"))
+    assert (action, reason) == ("repair", f"the installation of the toolkit in {PATH} was cut off")
+    (file,) = work(node(there, "begun"))["runfiles"]
+    assert (file["clean"], file["uninstall"]) == (True, [])
+
+
+def test_what_a_cut_left_goes_also_where_that_toolkit_is_no_longer_wished() -> None:
+    facts = node(None, "begun")
+    found = changes(facts, version="12.3")
+    assert ("repair", "what is left of an installation that was cut off is no longer wished") in found
+    (gone,) = work(facts, version="12.3")["remnants"]
+    assert (gone["path"], gone["clean"], gone["record"]) == (PATH, True, RECORD)
+    assert work(node("12.2.2", "done"), version="12.3")["remnants"] == []
+
+
+def test_a_toolkit_of_somebody_else_is_never_replaced() -> None:
+    facts = node("12.2.0")
+    plan = made(facts, version="12.2.2")
+    with pytest.raises(StepRefused, match="which gpuwright did not bring"):
+        cuda.refuse(Context(facts=facts, stack=plan["stack"]), plan)
+
+
+def test_a_record_that_names_another_directory_is_not_believed() -> None:
+    facts = node()
+    facts["cuda"]["runfiles"] = [
+        {"path": path, "release": "12.2.2", "state": "begun"} for path in ("/home", "/usr/local")
+    ]
+    assert runfile.removals(facts) == []
+    assert work(facts)["remnants"] == []
+
+
+def test_a_path_on_the_node_is_copied_and_an_address_fetched() -> None:
+    given = {"version": "12.2.0", "cuda_runfile_sha256": "A" * 64}
+    (file,) = work(node(), cuda_runfile="/mnt/x.run", **given)["runfiles"]
+    assert (file["local"], file["sha256"]) == ("/mnt/x.run", "a" * 64)
+    (file,) = work(node(), cuda_runfile="https://user:word@site.example/x.run", **given)["runfiles"]
+    assert (file["local"], file["addresses"]) == (None, ["https://site.example/x.run"])
+
+
+def test_a_toolkit_of_a_file_is_registered_and_becomes_the_default() -> None:
+    link = work(node())["link"]
+    assert link["path"] == PATH
+    assert [command[-2:] for command in link["register"]] == [[PATH, "122"]]
+
+
+@pytest.mark.parametrize(
+    ("seen", "command"),
+    [
+        (
+            {"kind": "alternatives", "manual": True, "path": "/usr/local/cuda-11.8"},
+            "update-alternatives --set cuda /usr/local/cuda-11.8",
+        ),
+        ({"kind": "alternatives", "manual": False, "path": "/usr/local/cuda-11.8"}, "update-alternatives --auto cuda"),
+        ({"kind": "link", "path": "/opt/cuda"}, "ln --symbolic --force --no-dereference /opt/cuda /usr/local/cuda"),
+        ({"kind": None, "path": None}, "rm --force /usr/local/cuda"),
+    ],
+)
+def test_a_default_that_is_kept_is_led_back_after_the_installer(seen: Any, command: str) -> None:
+    facts = node()
+    facts["cuda"]["default"] |= seen
+    found = work(facts, cuda_default="keep")
+    assert found["link"] is None
+    assert [" ".join(each) for each in found["kept"]] == [command]
+    assert work(node("12.2.2", "done"), cuda_default="keep")["kept"] == []
+
+
+def test_what_a_directory_in_the_way_would_lose_is_not_risked() -> None:
+    facts = node()
+    facts["cuda"]["default"] |= {"kind": "other", "path": None}
+    plan = made(facts, cuda_default="keep")
+    with pytest.raises(StepRefused, match="to be a link"):
+        cuda.refuse(Context(facts=facts, stack=plan["stack"]), plan)
+
+
+def test_the_seal_has_the_record_and_not_what_the_installer_needed() -> None:
+    managed = made(node("12.2.2", "done"))["manages"]["cuda"]
+    assert RECORD in managed["files"]
+    assert managed["packages"] == []
+    assert removal.foreign(nodes.bare(history={"files": managed["files"]})) == []
+
+
+def test_the_room_for_file_and_toolkit_is_asked_for_before() -> None:
+    facts = node()
+    for disk in facts["disks"]:
+        disk["free_bytes"] = 10 * 1024**3
+    (refusal,) = [row for row in made(facts)["refusals"] if "space" in row["rule"]]
+    assert refusal["text"] == "/ has 10240 MiB free, 23040 MiB are needed"
+
+
+@pytest.mark.parametrize(
+    ("there", "state", "uninstalled", "clean"),
+    [("12.2.2", "done", True, False), (None, "done", False, False), (None, "begun", False, True)],
+)
+def test_each_of_ours_is_taken_back(there: str | None, state: str, uninstalled: bool, clean: bool) -> None:
+    facts = node(there, state)
+    assert len(cuda.take_back(facts)) == 1
+    (gone,) = cuda.COMPONENT.removes(facts, [])["cuda_toolkits"]
+    assert (bool(gone["uninstall"]), gone["clean"], gone["registered"]) == (uninstalled, clean, bool(there))
+    assert cuda.take_back(node("12.2.2")) == []
