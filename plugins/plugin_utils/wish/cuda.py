@@ -138,6 +138,19 @@ def _source_variables(values: Values, variables: Variables, rules: Rules) -> Non
         raise BadInput("cuda_runfile: the checksum of the file has to be given with it", ["cuda_runfile_sha256: …"])
 
 
+def _read_source(values: Values, spec: str, want: str, rules: Rules) -> None:
+    """Read where toolkits come from. Wheels are asked for by many, and are no toolkit of the machine's."""
+    if equals(spec, want) == "wheels":
+        lacking = [row for row in rules["cuda"]["wheels"] if not row["nvcc"]]
+        newest = max(lacking, key=lambda row: int(row["major"]))
+        raise BadInput(
+            f"{want!r}: wheels bring a compiler into an environment and no toolkit to the machine, and only from CUDA "
+            f"{int(newest['major']) + 1} on: {newest['package']} has ptxas and no nvcc (docs: roles/cuda/README.md, Without root)",
+            ["cuda-source=nvidia", "cuda-source=runfile"],
+        )
+    choice("cuda_source", ("nvidia", "runfile"), "cuda")(values, spec, want, rules)
+
+
 def _place_variables(values: Values, variables: Variables, rules: Rules) -> None:
     """Read which toolkit /usr/local/cuda is to be, and whether there are modulefiles."""
     default = variables.get("cuda_default")
@@ -168,7 +181,7 @@ _READERS: dict[str, Reader] = {
     "nccl": _library("nccl"),
     "tensorrt": _library("tensorrt"),
     "cuda-compat": _read_cuda_compat,
-    "cuda-source": choice("cuda_source", ("nvidia", "runfile"), "cuda"),
+    "cuda-source": _read_source,
 }
 
 WORDS = Words(

@@ -165,6 +165,12 @@ def test_a_file_that_is_named_wrongly_is_refused(resolve: Resolve, variables: di
         resolve("H100", "ubuntu-24.04", "cuda", wish=variables)
 
 
+@pytest.mark.parametrize("wants", [["cuda-source=wheels"], ["cuda=12.8", "cuda-source=wheels"]])
+def test_wheels_are_refused_with_what_they_lack(resolve: Resolve, wants: list[str]) -> None:
+    with pytest.raises(BadInput, match="only from CUDA 13 on: nvidia-cuda-nvcc-cu12 has ptxas and no nvcc"):
+        resolve("H100", "ubuntu-24.04", *wants)
+
+
 def test_where_toolkits_come_from_leaves_their_versions_as_they_are_wished(resolve: Resolve) -> None:
     answer = resolve("H100", "ubuntu-24.04", "cuda-source=runfile", wish={"cuda_versions": ["12.8"]})
     assert [entry["version"] for entry in answer["stack"]["cuda"]] == ["12.8"]
