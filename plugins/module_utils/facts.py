@@ -786,11 +786,38 @@ class ContainerToolkit(TypedDict):
     """Version"""
 
 
+class ContainerdConfig(TypedDict):
+    """What containerd itself says of its configuration; null where nothing in it can be of interest."""
+
+    runtime: str | None
+    """Program of the runtime nvidia; null where there is none"""
+    default_runtime: str | None
+    """Runtime of a container that names none"""
+    cdi: bool | None
+    """Whether CDI is on; null where it does not tell"""
+    imports: list[str]
+    """Files that are imported"""
+
+
 class Containerd(TypedDict):
     """containerd."""
 
+    installed: bool
+    """Whether it is installed"""
     version: str | None
     """Version"""
+    active: bool | None
+    """Whether its service runs"""
+    cri: bool | None
+    """Whether its part that serves Kubernetes is left on; null where its configuration could not be read"""
+    marked: list[str]
+    """Its configuration files in which gpuwright left its marks"""
+    config: ContainerdConfig | None
+    """What containerd itself says of its configuration; null where nothing in it can be of interest"""
+    config_error: str | None
+    """Why it cannot start with its configuration"""
+    config_loaded: bool | None
+    """Whether it was started after its configuration was changed"""
 
 
 class Podman(TypedDict):

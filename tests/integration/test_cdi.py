@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import (
-    CDI_SETTING,
-    cdi_setting,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi
 
 from .conftest import Node, Proven
 
@@ -38,11 +35,11 @@ def test_the_specification_is_written_for_debians_open_modules(proven: Proven) -
     machine.shell(f"mv {path} {path.replace('nvidia.ko', f'{_MODULE}.ko')}; depmod {kernel}")
     assert _refreshed(machine) == ("exec-condition", False)
 
-    machine.shell(f"mkdir -p $(dirname {CDI_SETTING}); cat > {CDI_SETTING} <<'END'\n{cdi_setting(_MODULE)}END")
+    machine.shell(f"mkdir -p $(dirname {cdi.SETTING}); cat > {cdi.SETTING} <<'END'\n{cdi.text(_MODULE)}END")
     assert _refreshed(machine) == ("success", True)
 
     machine.shell(
-        f"rm -r $(dirname {CDI_SETTING}); mv {path.replace('nvidia.ko', f'{_MODULE}.ko')} {path}; depmod {kernel}"
+        f"rm -r $(dirname {cdi.SETTING}); mv {path.replace('nvidia.ko', f'{_MODULE}.ko')} {path}; depmod {kernel}"
     )
     assert _refreshed(machine) == ("success", True)
     proven.put_back(machine)

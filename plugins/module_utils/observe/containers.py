@@ -1,24 +1,41 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Container engines and the NVIDIA container toolkit: files and packages only. Asking an engine could start it."""
+"""Container engines and the NVIDIA container toolkit: files and packages only, since asking an engine could start it.
+
+containerd alone tells of its configuration without being started, and is asked where something in it may be of interest.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import time
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containers
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, ContainerdConfig, Containers
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
 _LIMIT = 1 << 18
 _ENGINES = ("docker.io", "docker-ce", "moby-engine", "docker")
+_CONTAINERD = "/etc/containerd/config.toml"
+_DROP_INS = "/etc/containerd/conf.d"
+#: What a configuration says where its runtimes may be others than containerd's own, or may come from elsewhere.
+_OF_INTEREST = re.compile(r"nvidia|^\s*imports\b", re.MULTILINE)
+#: containerd's part for Kubernetes by its names: of version 1, 2 and 3 of the configuration.
+_CRI = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+_DISABLED = re.compile(r"^\s*disabled_plugins\s*=\s*\[([^\]]*)\]", re.MULTILINE)
+#: What containerd prints has a line for each key, a table's header on its own, and no text of several lines.
+_TABLE = re.compile(r"\s*\[(.+)\]\s*")
+_PAIR = re.compile(r"\s*([\w-]+)\s*=\s*(.*?)\s*")
+#: How a role of ours marks what it writes there: a block, a line of its own, and a line of the host's that it put out of force.
+MARKS = re.compile(r"^# Written by gpuwright |^# BEGIN gpuwright$|# gpuwright$|^#gpuwright# ", re.MULTILINE)
+_WORD = re.compile(r"""\"([^\"]*)\"|'([^']*)'|([^\s.,\"'\[\]]+)""")
 
 
 def started(fields: Mapping[str, str], now: float, monotonic: float) -> float | None:
@@ -57,16 +74,105 @@ def _daemon_json(host: Host) -> tuple[Any, str | None]:
     return parsed, None
 
 
-def _config_loaded(host: Host, active: bool | None, fields: Mapping[str, str]) -> bool | None:
+def _config_loaded(
+    host: Host, engine: str, active: bool | None, fields: Mapping[str, str], files: Iterable[str]
+) -> bool | None:
     """Whether the running daemon started after its configuration was last modified; None when there is nothing to compare."""
-    changed = host.stat(_DAEMON_JSON)
-    if changed is None or not active:
+    changed = [found.st_mtime for found in map(host.stat, files) if found is not None]
+    if not changed or not active:
         return None
     since = started(fields, time.time(), time.clock_gettime(time.CLOCK_MONOTONIC))
     if since is None:
-        host.unknown("containers.docker.config_loaded", "systemd does not tell since when docker runs")
+        host.unknown(f"containers.{engine}.config_loaded", f"systemd does not tell since when {engine} runs")
         return None
-    return since >= changed.st_mtime
+    return since >= max(changed)
+
+
+def _active(host: Host, engine: str, there: bool, fields: Mapping[str, str]) -> bool | None:
+    active = fields.get("ActiveState") == "active" if fields else False if not there else None
+    if active is None:
+        host.unknown(f"containers.{engine}.active", "services could not be asked")
+    return active
+
+
+def _words(text: str) -> list[str]:
+    """The names of a key with dots, or the texts of an array."""
+    return ["".join(found) for found in _WORD.findall(text)]
+
+
+def parse_dump(text: str) -> ContainerdConfig:
+    """What `containerd config dump` says of runtimes, CDI and imports. Passwords of registries are in it too, and stay where they are."""
+    found: ContainerdConfig = {"runtime": None, "default_runtime": None, "cdi": None, "imports": []}
+    table: list[str] = []
+    for line in text.splitlines():
+        header, pair = _TABLE.fullmatch(line), _PAIR.fullmatch(line)
+        if header:
+            table = _words(header[1])
+        elif pair:
+            _take(found, table, pair[1], pair[2])
+    return found
+
+
+def _take(found: ContainerdConfig, table: list[str], key: str, value: str) -> None:
+    words = _words(value)
+    if not table and key == "imports":
+        found["imports"] = words
+    if table[:1] != ["plugins"] or table[1:2] not in [[name] for name in _CRI] or not words:
+        return
+    below = table[2:]
+    if not below and key == "enable_cdi":
+        found["cdi"] = words[0] == "true"
+    elif below == ["containerd"] and key == "default_runtime_name":
+        found["default_runtime"] = words[0]
+    elif below == ["containerd", "runtimes", "nvidia", "options"] and key == "BinaryName":
+        found["runtime"] = words[0]
+
+
+def _containerd(host: Host, shown: Mapping[str, Mapping[str, str]], docker: bool) -> Containerd:
+    """The part of containerd. Beside Docker, which brings it, it is asked only where its configuration may be another than Docker's."""
+    fields = shown.get("containerd.service", {})
+    program = host.which("containerd")
+    version = _version(host, "containerd.io", "containerd") or (_told_version(host) if program else None)
+    there = version is not None or program is not None
+    active = _active(host, "containerd", there, fields)
+    files = [_CONTAINERD, *host.glob(f"{_DROP_INS}/*.toml")]
+    texts = {path: host.read(path, "containers.containerd.config", limit=_LIMIT) or "" for path in files}
+    asks = bool(program) and (not docker or any(map(_OF_INTEREST.search, texts.values())))
+    config, error = _dump(host) if asks else (None, None)
+    disabled = _DISABLED.search(texts[_CONTAINERD])
+    return {
+        "installed": there,
+        "version": version,
+        "active": active,
+        "cri": None
+        if "containers.containerd.config" in host.unknown_facts
+        else not (disabled and set(_words(disabled[1])) & set(_CRI)),
+        "marked": [path for path, text in texts.items() if MARKS.search(text)],
+        "config": config,
+        "config_error": error,
+        "config_loaded": _config_loaded(host, "containerd", active, fields, files),
+    }
+
+
+def _told_version(host: Host) -> str | None:
+    """What a containerd that no package brought says of itself; that starts nothing."""
+    told = host.run(["containerd", "--version"])
+    number = re.search(r"\bv?(\d+\.\d+\.\d+)", told.out)
+    if number:
+        return number[1]
+    host.unknown("containers.containerd.version", told.error or "containerd does not tell its version")
+    return None
+
+
+def _dump(host: Host) -> tuple[ContainerdConfig | None, str | None]:
+    """What containerd says of its configuration, or why it would not start with it."""
+    result = host.run(["containerd", "config", "dump"])
+    if result.ok:
+        return parse_dump(result.out), None
+    if result.error:
+        host.unknown("containers.containerd.config", result.error)
+        return None, None
+    return None, (result.err.strip().splitlines() or ["it does not say why"])[-1]
 
 
 def _version(host: Host, *names: str) -> str | None:
@@ -81,9 +187,7 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> Containers:
     there = version is not None or host.which("dockerd") is not None
     if there and version is None:
         host.unknown("containers.docker.version", "docker was installed by no package, and asking it could start it")
-    active: bool | None = fields.get("ActiveState") == "active" if fields else False if not there else None
-    if active is None:
-        host.unknown("containers.docker.active", "services could not be asked")
+    active = _active(host, "docker", there, fields)
     config, error = _daemon_json(host)
     return {
         "docker": {
@@ -92,9 +196,9 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> Containers:
             "active": active,
             "daemon_json": config,
             "daemon_json_error": error,
-            "config_loaded": _config_loaded(host, active, fields),
+            "config_loaded": _config_loaded(host, "docker", active, fields, [_DAEMON_JSON]),
         },
         "toolkit": {"version": _version(host, "nvidia-container-toolkit", "nvidia-container-toolkit-base")},
-        "containerd": {"version": _version(host, "containerd.io", "containerd")},
+        "containerd": _containerd(host, shown, docker=there),
         "podman": {"version": _version(host, "podman")},
     }

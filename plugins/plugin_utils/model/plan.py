@@ -160,11 +160,24 @@ class ToolkitRemoval(TypedDict):
     """Whether the alternatives system knows it"""
 
 
+class GivenBack(TypedDict):
+    """A file of the host's that is given back as it was: what matches ``patterns`` is taken out of it, on the node, since it may hold
+    passwords that do not leave it. ``unit`` reads it again, where that is to be and nothing runs that ``running`` lists.
+    """
+
+    path: str
+    patterns: list[str]
+    unit: str
+    running: list[str]
+    restart: bool
+
+
 class Removes(TypedDict, total=False):
     """What single components say of the work of the role `remove`."""
 
     mig: list[WholeCard]
     docker: bool
+    containerd: GivenBack | None
     initramfs: bool
     gpu_settings: list[CardSettings]
     cuda_default: list[str]

@@ -55,7 +55,8 @@ WRITTEN = re.compile(
     r"|/etc/systemd/system/(gpuwright-[\w.-]+|nvidia-(persistenced|cdi-refresh)[.]service[.]d/gpuwright[.]conf)"
     r"|/etc/profile[.]d/gpuwright-[\w.-]+|/etc/(modulefiles|(environment-modules|lmod)/modules)/cuda/\d+[.]\d+"
     r"|/etc/gpuwright/[\w.-]+|/usr/local/libexec/gpuwright/[\w.-]+"
-    r"|/etc/dkms/([\w.+~-]+[.]conf|no-autoinstall)|/etc/docker/daemon[.]json",
+    r"|/etc/dkms/([\w.+~-]+[.]conf|no-autoinstall)|/etc/docker/daemon[.]json"
+    r"|/etc/containerd/(config|conf[.]d/99-gpuwright)[.]toml",
     re.ASCII,
 )
 #: An environment has its framework's name, and is no system's directory nor somebody's home; the role asks for our mark in it.
@@ -63,7 +64,7 @@ ENVIRONMENT = re.compile(
     rf"(?!/(etc|boot|dev|proc|sys|run|root|lib\w*|s?bin)/|/(home|usr|var)/[^/]+$)(/[\w.+@ -]+)+/({'|'.join(sorted(FRAMEWORKS))})",
     re.ASCII,
 )
-UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path)|docker[.]service)", re.ASCII)
+UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path)|(docker|containerd)[.]service)", re.ASCII)
 #: A word of the package managers, and never an option of theirs or a pattern.
 NAME = re.compile(r"\w[\w.+:~^()-]*", re.ASCII)
 

@@ -33,6 +33,7 @@ DIRECTORIES = (
     paths.PROGRAMS,
     "/etc/systemd/system/nvidia-persistenced.service.d",
     "/etc/systemd/system/nvidia-cdi-refresh.service.d",
+    "/etc/containerd/conf.d",
     *(path for component in COMPONENTS.values() for path in component.directories),
 )
 #: Docker's configuration, into which the runtime was merged.
@@ -45,7 +46,7 @@ LOCKS = "/etc/dnf/plugins/versionlock.list"
 #: a key to sign modules with.
 _MADE = (("docker.io", "/var/lib/docker"), ("docker.io", "/var/lib/containerd"), ("dkms", "/var/lib/dkms"))
 #: What goes by other ways than a removal of packages.
-_ENGINE_SERVICE = "docker.service"
+_ENGINE_SERVICES = ("docker.service", "containerd.service")
 _KEY = "gpg-pubkey-"
 
 #: What Docker holds. An engine that came with gpuwright and is in use by now is not taken from its user: purging it would delete that.
@@ -316,7 +317,7 @@ def _of_packages(
         "packages": packages,
         "units": [
             name
-            for name in _without(wanted["services"], [_ENGINE_SERVICE])
+            for name in _without(wanted["services"], _ENGINE_SERVICES)
             if name in services and (services[name]["enabled"] or "not-found") not in ("not-found", "masked")
         ],
         "also": [*_rpms(packages), *also],

@@ -163,6 +163,17 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     if wish.cuda_compat:
         support = forward.extended(support, machine, rules)
     _toolkits(machine, wish, system, support, stack, log)
+    _of_host(machine, wish, system, stack, log)
+    _environments(machine, wish, support, stack, log)
+    stack["repositories"] = log.attempt(repositories.choose, machine, wish, system, stack, log) or []
+    if log.conflicts:
+        raise Unresolved(*log.conflicts)
+    _floor(stack, rules)
+    return stack
+
+
+def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> None:
+    """Put what is set of the cards into the stack, and how containers get them."""
     layout = log.attempt(mig.choose, machine, wish, log)
     if layout is not None:
         stack["mig"] = layout
@@ -170,13 +181,9 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     if settings is not None:
         stack["gpu_settings"] = settings
     if wish.container_toolkit:
-        stack["container_toolkit"] = container_toolkit.choose(machine, wish, system, stack.get("driver"), log)
-    _environments(machine, wish, support, stack, log)
-    stack["repositories"] = log.attempt(repositories.choose, machine, wish, system, stack, log) or []
-    if log.conflicts:
-        raise Unresolved(*log.conflicts)
-    _floor(stack, rules)
-    return stack
+        toolkit = log.attempt(container_toolkit.choose, machine, wish, system, stack.get("driver"), log)
+        if toolkit is not None:
+            stack["container_toolkit"] = toolkit
 
 
 def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Stack, log: Log) -> None:

@@ -12,7 +12,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ..model.stack import ContainerToolkit, Engine, Specified, Stack
 from ..rules import Row, Rules
 from ..wish import Wish
-from .log import Log
+from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .part import TOOLKIT_SOURCE, Part
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def choose(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> ContainerToolkit:
-    """Return version_spec, packages and engine."""
+    """Return version_spec, packages and engine. Raises Unresolved."""
     table = log.rules["container_toolkit"]
     floor = _floor(system, driver, table["floors"])
     asked = wish.container_toolkit_version
@@ -35,24 +35,69 @@ def choose(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None
         spec = f">={floor['version']}"
         text = f"container toolkit from {floor['version']} on: {floor['text']}"
         log.decided("container-toolkit.version", text, log.cite("container_toolkit", floor))
-    if system.get("podman") and not machine.docker:
-        engine: Engine = {"name": "podman", "packages": list(system["podman"])}
-        text = f"podman, which hands cards to containers by CDI: {system['name']} has no Docker of its own, and none is there"
-        log.decided("container-toolkit.engine", text, log.cite("systems", system))
-    else:
-        engine = {"name": "docker", "packages": _engine(machine, system)}
-        _warn_of_engine(machine, system, log)
+    engine = _engine(machine, wish, system, log)
+    _warn_of_engine(machine, system, engine["name"], log)
     return {"version_spec": spec, "packages": list(table["packages"][0]["names"]), "engine": engine}
 
 
-def _engine(machine: Machine, system: Row) -> list[str]:
-    """Return the distribution's engine; none of it where another engine (docker-ce, a binary) is there and is kept.
+def _engine(machine: Machine, wish: Wish, system: Row, log: Log) -> Engine:
+    """Return the engine that is asked for, or the one that is there, or the system's own. Raises Unresolved."""
+    asked = wish.container_toolkit_engine
+    if asked:
+        log.decided("container-toolkit.engine", f"{asked}: asked for", "the wish")
+        name = asked
+    else:
+        name = _found(machine, system, log)
+    if name == "containerd" and machine.containerd and not machine.containerd.cri:
+        text = (
+            "containerd serves no Kubernetes here: disabled_plugins of /etc/containerd/config.toml names its part cri"
+        )
+        raise Unresolved(
+            conflict(
+                "container-toolkit.cri",
+                text,
+                "the machine",
+                "take cri out of that list, or use container-engine=docker",
+            )
+        )
+    return {"name": name, "packages": _packages(name, machine, system, log)}
 
-    A half-installed engine of the distribution is still its own: what a cut run left out is named again.
-    """
-    packages: list[str] = list(system["docker"])
-    ours = bool(set(packages) & set(machine.installed or {}))
-    return packages if ours or not machine.docker else []
+
+def _found(machine: Machine, system: Row, log: Log) -> str:
+    """Return the engine of a machine of which nobody asks for one. What is there is used, never another put beside it."""
+    serves = machine.containerd is not None and machine.containerd.active and machine.containerd.cri
+    if serves and not machine.docker and not _ours(machine, system):
+        log.decided("container-toolkit.engine", "containerd: it is at work here, and no Docker is there", "the machine")
+        return "containerd"
+    if system.get("podman") and not machine.docker:
+        text = f"podman, which hands cards to containers by CDI: {system['name']} has no Docker of its own, and none is there"
+        log.decided("container-toolkit.engine", text, log.cite("systems", system))
+        return "podman"
+    return "docker"
+
+
+def _ours(machine: Machine, system: Row) -> bool:
+    """Say whether the distribution's Docker is there, as far as a cut run came: what is left out of it is named again."""
+    return bool(set(system["docker"]) & set(machine.installed or {}))
+
+
+def _packages(name: str, machine: Machine, system: Row, log: Log) -> list[str]:
+    """Return the distribution's packages of an engine; none of them where another one (docker-ce, a binary) is there and is kept."""
+    packages: list[str] = list(_of_system(name, system))
+    there = {"docker": machine.docker, "containerd": machine.containerd}.get(name)
+    if set(packages) & set(machine.installed or {}) or not there:
+        if packages or name in (machine.installed or {}):
+            return packages
+        text = f"{system['name']} has no {name} of its own, and none is there"
+        others = [each for each in ("docker", "podman", "containerd") if _of_system(each, system)]
+        remedy = f"use container-engine={others[0]}, or install {name} first: what is there is used"
+        raise Unresolved(conflict("container-toolkit.engine", text, log.cite("systems", system), remedy))
+    return []
+
+
+def _of_system(name: str, system: Row) -> list[str]:
+    """Return the packages of an engine that a system has: its own one, or one on wish."""
+    return list(system.get(name) or (system.get("engines") or {}).get(name) or ())
 
 
 def _floor(system: Row, driver: DriverStack | None, floors: list[Row]) -> Row:
@@ -71,12 +116,24 @@ def _warn_of(asked: str, floor: Row, log: Log) -> None:
         log.warn("container-toolkit.bad", f"container toolkit {asked} {row['bad']}", log.cite("container_toolkit", row))
 
 
-def _warn_of_engine(machine: Machine, system: Row, log: Log) -> None:
-    version = machine.docker if machine.docker not in (None, "unknown") else system["docker_version"]
-    row = next(each for each in log.rules["container_toolkit"]["engines"] if each["engine"] == "docker")
+def _warn_of_engine(machine: Machine, system: Row, engine: str, log: Log) -> None:
+    """Tell of an engine that is too old for CDI as the toolkit writes it."""
+    row = next(each for each in log.rules["container_toolkit"]["engines"] if each["engine"] == engine)
+    version = _version_of(engine, machine, system)
     if version and not numeric_version.at_least(version, row["version"]):
-        text = f"docker {version} is older than {row['version']}, which {row['needs']}: use the nvidia runtime, not CDI"
+        text = (
+            f"{engine} {version} is older than {row['version']}, which {row['needs']}: use the nvidia runtime, not CDI"
+        )
         log.warn("container-toolkit.engine", text, log.cite("container_toolkit", row))
+
+
+def _version_of(engine: str, machine: Machine, system: Row) -> str | None:
+    if engine == "containerd":
+        return machine.containerd.version if machine.containerd else None
+    if engine == "docker":
+        version: str | None = machine.docker if machine.docker not in (None, "unknown") else system["docker_version"]
+        return version
+    return None
 
 
 def _wants(toolkit: Specified) -> Iterator[str]:

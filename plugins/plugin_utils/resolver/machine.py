@@ -86,6 +86,15 @@ class InstalledDriver:
 
 
 @dataclass(frozen=True)
+class Containerd:
+    """containerd as it is there. active: whether its service runs; cri: whether its part that serves Kubernetes is on."""
+
+    version: str | None = None
+    active: bool = False
+    cri: bool = True
+
+
+@dataclass(frozen=True)
 class Machine:
     """A machine as far as it decides anything. today decides on ends of life.
 
@@ -128,6 +137,7 @@ class Machine:
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     installed: Mapping[str, str] | None = None
     docker: str | None = None
+    containerd: Containerd | None = None
     gcc: str | None = None
     package_sources: tuple[PackageSource, ...] | None = None
     assumed: Mapping[str, str | bool] = field(default_factory=dict)
@@ -203,6 +213,7 @@ def machine_from_facts(
         absent=dict(absent) if isinstance(absent, Mapping) else dict.fromkeys(absent, ()),
         installed=facts["packages"]["installed"] or {},
         docker=_docker(facts),
+        containerd=_containerd(facts),
         gcc=facts["kernel"]["compiler"]["available"],
         package_sources=tuple(facts["packages"]["sources"] or ()),
         ignored=tuple(card.bus_id or card.name for card in seen if card not in kept_cards),
@@ -344,6 +355,13 @@ def _sealed_driver(facts: Facts) -> DriverStack | None:
 def _docker(facts: Facts) -> str | None:
     docker = facts["containers"]["docker"]
     return (docker["version"] or "unknown") if docker["installed"] else None
+
+
+def _containerd(facts: Facts) -> Containerd | None:
+    there = facts["containers"]["containerd"]
+    return (
+        Containerd(there["version"], bool(there["active"]), there["cri"] is not False) if there["installed"] else None
+    )
 
 
 # from options -------------------------------------------------------------------------------------------

@@ -64,6 +64,7 @@ class Wish:
     cuda_runfile_sha256: str | None = None
     container_toolkit: bool = False
     container_toolkit_version: str | None = None
+    container_toolkit_engine: str | None = None
     frameworks: tuple[FrameworkWish, ...] = ()
     python: str | None = None
     frameworks_path: str = FRAMEWORKS_PATH

@@ -9,7 +9,7 @@ from typing import TypedDict, cast
 from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
-from .reading import AUTO, VERSION, Variables, Words, equals, is_yes
+from .reading import AUTO, VERSION, Variables, Words, choice, equals, is_yes
 
 
 class Fields(TypedDict, total=False):
@@ -17,6 +17,11 @@ class Fields(TypedDict, total=False):
 
     container_toolkit: bool
     container_toolkit_version: str | None
+    container_toolkit_engine: str | None
+
+
+ENGINES = ("docker", "podman", "containerd")
+_read_engine = choice("container_toolkit_engine", ENGINES, "container_toolkit")
 
 
 def _read_toolkit(values: Values, spec: str, want: str, rules: Rules) -> None:
@@ -43,6 +48,9 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         _put(values, {"container_toolkit": True})
     if version not in AUTO:
         _read_toolkit(values, f"={version}", f"container_toolkit_version: {version}", rules)
+    engine = variables.get("container_toolkit_engine")
+    if engine not in AUTO:
+        _read_engine(values, f"={engine}", f"container_toolkit_engine={engine}", rules)
 
 
 WORDS = Words(
@@ -50,8 +58,9 @@ WORDS = Words(
     "container-toolkit",
     brings=("container_toolkit",),
     by_default=True,
-    readers={"container-toolkit": _read_toolkit},
+    readers={"container-toolkit": _read_toolkit, "container-engine": _read_engine},
     aliases={"nvidia-container-toolkit": "container-toolkit"},
-    variables=("container_toolkit_wanted", "container_toolkit_version"),
+    variables=("container_toolkit_wanted", "container_toolkit_version", "container_toolkit_engine"),
+    of_host=("container_toolkit_engine",),
     read=_read_variables,
 )

@@ -16,9 +16,9 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils import components, 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
     Context,
     base,
-    container_toolkit,
     nvidia_driver,
 )
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
     rollback,
     runfile,
@@ -822,7 +822,7 @@ NAMED = _named()
 
 
 def test_the_constants_of_every_component_are_looked_through() -> None:
-    assert {container_toolkit.CDI_SETTING, driver_set.UNATTENDED_FILE, *removal.MERGED} <= NAMED
+    assert {cdi.SETTING, driver_set.UNATTENDED_FILE, *removal.MERGED} <= NAMED
     assert {*nvidia_driver.PERSISTENCE_FILES, *nvidia_driver.KERNEL_HOOKS["redhat"]} <= NAMED
 
 
@@ -854,10 +854,10 @@ def test_the_setting_that_debians_own_open_modules_need_is_taken_back() -> None:
     drafted = make_draft(facts, asked, load_rules(), request())
     assert isinstance(drafted, Draft), document.why_not(drafted)
     files = finish(drafted, index_of(drafted))["manages"]["container_toolkit"]["files"]
-    assert container_toolkit.CDI_SETTING in files
+    assert cdi.SETTING in files
     made = taken_back(node(files=files, components=["container_toolkit"]))
     assert made["ok"], document.why_not(made)
-    assert container_toolkit.CDI_SETTING in made["remove"]["files"]
+    assert cdi.SETTING in made["remove"]["files"]
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,59 @@ def test_an_engine_that_is_there_is_not_replaced(facts: Facts, answer: Answer) -
     assert "container-toolkit.engine" in {entry["rule"] for entry in found["warnings"]}
 
 
+CONTAINERD = {"installed": True, "version": "1.7.24", "active": True, "cri": True}
+
+
+@pytest.mark.parametrize(
+    ("seen", "wants", "engine"),
+    [
+        ({}, (), {"name": "containerd", "packages": []}),
+        ({"active": False}, (), {"name": "docker", "packages": ["docker.io", "docker-cli"]}),
+        ({"cri": False}, (), {"name": "docker", "packages": ["docker.io", "docker-cli"]}),
+        ({}, ("container-engine=docker",), {"name": "docker", "packages": ["docker.io", "docker-cli"]}),
+        ({"active": False}, ("container-engine=containerd",), {"name": "containerd", "packages": []}),
+        ({"installed": False}, ("container-engine=containerd",), {"name": "containerd", "packages": ["containerd"]}),
+        ({}, ("container-engine=podman",), {"name": "podman", "packages": ["podman"]}),
+    ],
+)
+def test_a_containerd_that_is_at_work_is_the_engine_where_nobody_asks_for_another(
+    facts: Facts, answer: Answer, seen: Any, wants: Any, engine: Any
+) -> None:
+    facts["containers"]["containerd"] |= {**CONTAINERD, **seen}
+    assert stack(answer(facts, "container-toolkit", *wants))["container_toolkit"]["engine"] == engine
+
+
+def test_the_dockers_own_containerd_is_no_engine(facts: Facts, answer: Answer) -> None:
+    facts["containers"]["containerd"] |= CONTAINERD
+    facts["containers"]["docker"] |= {"installed": True, "version": "26.1.5"}
+    assert stack(answer(facts, "container-toolkit"))["container_toolkit"]["engine"]["name"] == "docker"
+
+
+def test_a_docker_that_a_cut_left_unpacked_is_named_again_and_not_its_containerd_taken(
+    facts: Facts, answer: Answer
+) -> None:
+    facts["containers"]["containerd"] |= CONTAINERD
+    facts["packages"]["installed"]["docker.io"] = "26.1.5+dfsg1-9"
+    assert stack(answer(facts, "container-toolkit"))["container_toolkit"]["engine"] == {
+        "name": "docker",
+        "packages": ["docker.io", "docker-cli"],
+    }
+
+
+def test_a_containerd_that_serves_no_kubernetes_cannot_be_asked_for(facts: Facts, answer: Answer) -> None:
+    facts["containers"]["containerd"] |= {**CONTAINERD, "cri": False}
+    found = answer(facts, "container-engine=containerd")
+    (conflict,) = found["conflicts"]
+    assert conflict["rule"] == "container-toolkit.cri"
+    assert "disabled_plugins" in conflict["text"]
+
+
+def test_an_old_containerd_is_told_to_have_no_cdi(facts: Facts, answer: Answer) -> None:
+    facts["containers"]["containerd"] |= {**CONTAINERD, "version": "1.6.20"}
+    texts = [row["text"] for row in answer(facts, "container-toolkit")["warnings"]]
+    assert any("containerd 1.6.20 is older than 1.7.16" in text and "not CDI" in text for text in texts)
+
+
 def test_a_python_that_is_not_there_is_asked_for(facts: Facts, answer: Answer) -> None:
     found = answer(facts, "pytorch", "python=3.11")
     assert not found["ok"]

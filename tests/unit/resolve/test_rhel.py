@@ -239,6 +239,14 @@ def test_libraries_have_the_names_of_rpm(resolve: Resolve) -> None:
     assert not any(name.endswith("-dev") for name in stack["tensorrt"]["packages"])
 
 
+@pytest.mark.parametrize("engine", ["docker", "containerd"])
+def test_an_engine_that_the_system_does_not_have_is_refused_with_one_that_it_has(resolve: Resolve, engine: str) -> None:
+    (conflict,) = resolve("H100", "rocky-9", f"container-engine={engine}")["conflicts"]
+    assert conflict["rule"] == "container-toolkit.engine"
+    assert f"has no {engine} of its own" in conflict["text"]
+    assert "use container-engine=podman" in conflict["remedy"]
+
+
 def test_containers_get_podman_where_there_is_no_docker(rules: Any, resolve: Resolve) -> None:
     engine = stack_of(resolve("H100", "rocky-9", "container-toolkit"))["container_toolkit"]["engine"]
     assert engine == {"name": "podman", "packages": ["podman"]}

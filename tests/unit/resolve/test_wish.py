@@ -27,6 +27,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT
         ("cudnn=9.10.2", {"cudnn_version": "9.10.2.21"}),
         ("container-toolkit", {"container_toolkit": True}),
         ("nvidia-container-toolkit=1.20.0", {"container_toolkit_version": "1.20.0"}),
+        ("container-engine=containerd", {"container_toolkit": True, "container_toolkit_engine": "containerd"}),
         ("python=3.11", {"python": "3.11"}),
         ("nccl", {"nccl": True, "nccl_version": None}),
         ("nccl=2.27.7", {"nccl": True, "nccl_version": "2.27.7"}),

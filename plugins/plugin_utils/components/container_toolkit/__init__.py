@@ -1,0 +1,184 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A container engine with the NVIDIA Container Toolkit, and the engine's configuration loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...model import sections
+from ...model.plan import Removes
+from ...model.stack import Stack
+from ...wish import Wish
+from ..base import (
+    Component,
+    Context,
+    Finding,
+    Manages,
+    missing_packages,
+    repository_files,
+    repository_findings,
+)
+from ..demand import Demand
+from . import cdi, containerd, docker, engines, judgement, work
+from .sources import sources
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+NAME = "container_toolkit"
+#: What its role changes.
+TOUCHES = frozenset({"packages", "services"})
+
+
+def wanted(context: Context) -> bool:
+    return NAME in context.stack
+
+
+def findings(context: Context) -> list[Finding]:
+    found = repository_findings(context, sources(context))
+    missing = missing_packages(context, _wished_packages(context))
+    if missing:
+        found.append(_installation(context, missing))
+        return found
+    return found + _version_findings(context) + engines.findings(context)
+
+
+def _installation(context: Context, missing: Sequence[str]) -> Finding:
+    """The packages, and what follows from them: the engine's configuration gets the runtime, and the engine is restarted to read it."""
+    before = context.facts["containers"]["toolkit"]["version"]
+    after = context.versions.get("nvidia-container-toolkit") or context.stack["container_toolkit"]["version_spec"]
+    engine = engines.daemon(context)
+    configures = bool(engine and any(each.files for each in engine.findings(context)))
+    return Finding(
+        "install",
+        f"missing packages: {', '.join(missing)}",
+        before,
+        after,
+        packages=missing,
+        files=[*([engine.config] if engine and configures else []), *cdi.files(context)],
+        services=[engine.service] if engine and not engines.is_right(context, engine) else [],
+    )
+
+
+def manages(context: Context) -> Manages:
+    """The engine's version is not sealed: it is the distribution's, whose security updates are welcome."""
+    engine = engines.daemon(context)
+    return Manages(
+        files=[
+            *repository_files(context, sources(context)),
+            *(engine.sealed(context.facts) if engine else []),
+            *cdi.files(context),
+        ],
+        packages=list(context.stack["container_toolkit"]["packages"]),
+        services=[engine.service] if engine else [],
+    )
+
+
+def inputs(context: Context) -> Mapping[str, object]:
+    toolkit = context.stack["container_toolkit"]
+    setting = {"cdi_setting": True} if cdi.files(context) else {}
+    # An engine by its name where it is another than those that have always been: seals of earlier versions stay good.
+    engine = {"engine": "containerd"} if toolkit["engine"]["name"] == "containerd" else {}
+    return {"version_spec": toolkit["version_spec"], "packages": list(toolkit["packages"]), **setting, **engine}
+
+
+def _wished_packages(context: Context) -> list[str]:
+    toolkit = context.stack["container_toolkit"]
+    return [*toolkit["engine"]["packages"], *toolkit["packages"]]
+
+
+def toolkit_packages(context: Context) -> list[str]:
+    """The packages that carry the toolkit's own version."""
+    return list(context.stack["container_toolkit"]["packages"])
+
+
+def version_prefixes(stack: Stack, aim: str | None = None) -> dict[str, str]:
+    """What the packages' versions begin with, where one was asked for (1.19.1 exactly, or any 1.19) or is aimed at."""
+    toolkit = stack.get("container_toolkit")
+    if toolkit is None:
+        return {}
+    if aim:
+        return dict.fromkeys(toolkit["packages"], f"{aim}-")
+    specifier = toolkit["version_spec"]
+    if not specifier.startswith("=="):
+        return {}
+    start = specifier[2:-1] if specifier.endswith("*") else f"{specifier[2:]}-"
+    return dict.fromkeys(toolkit["packages"], start)
+
+
+def _version_findings(context: Context) -> list[Finding]:
+    toolkit = context.stack["container_toolkit"]
+    wrong = [name for name in toolkit["packages"] if not fits(context.installed[name], toolkit["version_spec"])]
+    if not wrong:
+        return []
+    found = context.installed[wrong[0]]
+    reason = f"{wrong[0]} is {found}, wished is {toolkit['version_spec']}"
+    return [Finding("upgrade", reason, found, toolkit["version_spec"], packages=toolkit["packages"])]
+
+
+def fits(version: str, specifier: str) -> bool:
+    """Say whether a package's version is one that a specifier such as ==1.19.1 allows."""
+    # Imported here: only a plan with containers pays for it.
+    from packaging.specifiers import SpecifierSet
+
+    upstream = version.split(":", 1)[-1].split("-", 1)[0]
+    return SpecifierSet(specifier).contains(upstream, prereleases=True)
+
+
+def demands(stack: Stack, _wish: Wish) -> list[Demand]:
+    """Return the toolkit as the package index has to have it."""
+    toolkit = stack.get("container_toolkit")
+    if not toolkit:
+        return []
+    specifier = toolkit["version_spec"]
+    relation = specifier[:2] if specifier.startswith(">=") else "="
+    version = specifier.lstrip("=>").removesuffix(".*")
+    return [
+        Demand(
+            "container-toolkit",
+            version,
+            toolkit["packages"],
+            lambda _name, found: fits(found, specifier),
+            relation=relation,
+        )
+    ]
+
+
+def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
+    history = sections.history(facts)
+    ours = NAME in (history.get("components") or ())
+    return {
+        # Where the engine was another one, what Docker has is the host's own.
+        "docker": ours and not _was_containerd(facts),
+        "containerd": containerd.given_back(facts),
+    }
+
+
+def _was_containerd(facts: Facts) -> bool:
+    files = sections.history(facts).get("files") or ()
+    return docker.DAEMON_JSON not in files and bool({containerd.CONFIG, containerd.DROP_IN} & set(files))
+
+
+COMPONENT = Component(
+    NAME,
+    wanted,
+    findings,
+    inputs,
+    manages,
+    parts=(NAME,),
+    touches=TOUCHES,
+    steps=work.STEPS,
+    version_prefixes=version_prefixes,
+    versioned=toolkit_packages,
+    security="container-toolkit",
+    demands=demands,
+    judge=judgement.judge,
+    merged=(docker.DAEMON_JSON, containerd.CONFIG),
+    removes=_removes,
+    # dpkg's purge takes the link away, rpm leaves it.
+    package_units={
+        "nvidia-container-toolkit-base": ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"),
+    },
+)

@@ -1,0 +1,84 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What is checked of the engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+
+from ...model.stack import Stack
+from ..view import UP, View, unknown
+from . import docker as of_docker
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, Docker
+
+
+def judge(view: View, stack: Stack) -> list[Check]:
+    """Whether the engines can read their configuration, run with it, and know the NVIDIA runtime where they should."""
+    toolkit = stack.get("container_toolkit")
+    # A stack of an earlier version may not tell the engine: it was Docker then.
+    engine = toolkit.get("engine", {}).get("name", "docker") if toolkit is not None else None
+    docker = view.get("containers.docker")
+    if not isinstance(docker, Mapping):
+        if view.why_unknown("containers"):
+            return [unknown("container.daemon_json", view, "containers", "how Docker is configured", "warning")]
+        return []
+    found = [_docker(cast("Docker", docker), knows=engine == "docker")]
+    return [*found, *([_containerd(view)] if engine == "containerd" else [])]
+
+
+def _docker(docker: Docker, *, knows: bool) -> Check:
+    """``knows``: whether it should know the NVIDIA runtime."""
+    if not docker.get("installed"):
+        return checks.skipped("container.daemon_json", "Docker is not installed", "warning")
+    if docker.get("daemon_json_error"):
+        return checks.failed(
+            "container.daemon_json",
+            reason="Docker's daemon.json cannot be read: Docker will not start with it",
+            evidence=docker["daemon_json_error"],
+            action="configure",
+            remedy="correct /etc/docker/daemon.json; gpuwright keeps the copy that it found beside it",
+        )
+    if knows and not of_docker.has_runtime(docker):
+        return _warned("container.daemon_json", "Docker does not know the NVIDIA runtime", UP)
+    if docker.get("config_loaded") is False:
+        return _warned(
+            "container.daemon_json",
+            "Docker has not read its configuration since it changed",
+            "restart Docker when its containers may stop",
+        )
+    return checks.passed("container.daemon_json", "warning")
+
+
+def _containerd(view: View) -> Check:
+    name = "container.containerd"
+    containerd = cast("Containerd", view.get("containers.containerd") or {})
+    if not containerd.get("installed"):
+        return _warned(name, "containerd is not installed", UP)
+    if containerd.get("config_error"):
+        return checks.failed(
+            name,
+            reason="containerd's configuration cannot be read: containerd will not start with it",
+            evidence=containerd["config_error"],
+            action="configure",
+            remedy="correct /etc/containerd/config.toml; gpuwright keeps the copy that it found beside it",
+        )
+    why = view.why_unknown("containers.containerd.config")
+    if why:
+        return unknown(name, view, "containers.containerd.config", "how containerd is configured", "warning")
+    config = containerd.get("config")
+    if not config or not config["runtime"]:
+        return _warned(name, "containerd does not know the NVIDIA runtime", UP)
+    if containerd.get("config_loaded") is False:
+        remedy = "restart containerd when it suits: containers run on meanwhile"
+        return _warned(name, "containerd has not read its configuration since it changed", remedy)
+    return checks.passed(name, "warning")
+
+
+def _warned(name: str, reason: str, remedy: str) -> Check:
+    return checks.failed(name, "warning", reason=reason, action="configure", remedy=remedy)

@@ -1,0 +1,137 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The work of the role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, cast
+
+from ...model import sections
+from ...model.errors import StepRefused
+from ...model.plan import Plan
+from .. import package_calls
+from ..base import Context, Step, repository_names
+from . import cdi, containerd, docker, engines
+from .shape import Ending, Engine, Given, Installed, Merged, Place, Toolkit
+from .sources import sources
+
+if TYPE_CHECKING:
+    from ...model.work import PackageCall, Unit
+
+#: As YAML and Ansible say it.
+_YES = ("true", "yes", "on", "y", "t", "1")
+_NO_ENGINE: Engine = {"title": "", "config": "", "unit": "", "running": []}
+
+
+def begin(context: Context, plan: Plan) -> Toolkit:
+    """The engine where there is none, and the toolkit, all of its packages at one version."""
+    toolkit, engine = context.stack["container_toolkit"], engines.daemon(context)
+    return {
+        "refusal": engine.refusal(context.facts) if engine else None,
+        "reads": containerd.CONFIG if _of_containerd(context) else None,
+        "repositories": repository_names(context, sources(context)),
+        "packages": _calls(context, plan, toolkit["engine"]["packages"], toolkit["packages"]),
+    }
+
+
+def installed(context: Context, plan: Plan) -> Installed:
+    """The engine's configuration with the runtime in it, its restart to read it, and what keeps the CDI specification up to date.
+
+    Outcome against wish: a daemon has read a file when it started after the file's last change. A handler that is lost in a crash never
+    comes back. Where the configuration cannot be merged, there is a refusal and nothing to write.
+    """
+    engine, given = engines.daemon(context), cast("Given", plan["given"])
+    refusal, merged = _merged(context, engine, given)
+    setting = cdi.setting(context)
+    seen = engine.seen(context.facts) if engine else None
+    stale = bool(seen and seen["active"] and (merged or seen["config_loaded"] is False))
+    restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
+    always = str(restart).lower() in _YES
+    return {
+        "refusal": refusal,
+        "engine": _told(engine) if engine else _NO_ENGINE,
+        "places": [
+            *(Place(path=_directory(file["path"]), state="directory", mode="0755") for file in (*merged, *setting)),
+            *([] if setting else [Place(path=cdi.SETTING, state="absent")]),
+            *(Place(path=path, state="absent") for path in _gone(context, merged)),
+        ],
+        "files": [*merged, *setting],
+        "directory": None if setting else _directory(cdi.SETTING),
+        "asks": stale,
+        "idle": _ending(context, engine, stale, may_restart=always or restart == "auto"),
+        "busy": _ending(context, engine, stale, may_restart=always),
+    }
+
+
+STEPS: Mapping[str, Step] = {"begin": begin, "installed": installed}
+
+
+def _of_containerd(context: Context) -> bool:
+    """Whether containerd's configuration is to be looked at: it is the engine, or was it."""
+    marked = containerd.CONFIG in context.facts["containers"]["containerd"]["marked"]
+    return context.stack["container_toolkit"]["engine"]["name"] == "containerd" or marked
+
+
+def _merged(context: Context, engine: engines.Daemon | None, given: Given) -> tuple[str | None, list[Merged]]:
+    """Why nothing can be merged, or the files that are merged."""
+    refusal = engine.refusal(context.facts) if engine else None
+    if refusal:
+        return refusal, []
+    try:
+        return None, _files(context, engine, given)
+    except StepRefused as error:
+        return str(error), []
+
+
+def _files(context: Context, engine: engines.Daemon | None, given: Given) -> list[Merged]:
+    name = context.stack["container_toolkit"]["engine"]["name"]
+    check = bool(given.get("check"))
+    found = docker.files(context, check=check) if name == "docker" else []
+    if not _of_containerd(context) or (check and not context.facts["containers"]["containerd"]["installed"]):
+        return found
+    text = containerd.content(given.get("content"))
+    return found + (containerd.files(context, text) if name == "containerd" else containerd.taken_back(text))
+
+
+def _gone(context: Context, merged: Sequence[Merged]) -> list[str]:
+    """The file of our own for containerd, where it is there and not wished."""
+    there = containerd.DROP_IN in context.facts["containers"]["containerd"]["marked"]
+    return [containerd.DROP_IN] if there and containerd.DROP_IN not in [file["path"] for file in merged] else []
+
+
+def _told(engine: engines.Daemon) -> Engine:
+    return {
+        "title": engine.title,
+        "config": engine.config,
+        "unit": engine.service.removesuffix(".service"),
+        "running": list(engine.running),
+    }
+
+
+def _calls(context: Context, plan: Plan, engine: Sequence[str], toolkit: Sequence[str]) -> list[PackageCall]:
+    """One call for all; where the toolkit may go back to an older version, the engine may not. An engine of somebody else's is kept: then
+    the stack names no packages of one.
+    """
+    if not package_calls.goes_back(plan, "container_toolkit"):
+        return [package_calls.call(context, plan, [*engine, *toolkit])]
+    back = package_calls.call(context, plan, toolkit, allow_downgrade=True)
+    return [package_calls.call(context, plan, engine), back] if engine else [back]
+
+
+def _directory(path: str) -> str:
+    return str(PurePosixPath(path).parent)
+
+
+def _ending(context: Context, engine: engines.Daemon | None, stale: bool, *, may_restart: bool) -> Ending:
+    """The units: the engine enabled, and started where it does not run; the toolkit's own that exist, only enabled, since systemd starts
+    them when the driver changes, and without a card they would fail.
+    """
+    units: list[Unit] = []
+    if engine and engine.seen(context.facts)["installed"]:
+        state = "restarted" if stale and may_restart else "started"
+        units.append({"name": engine.service, "enabled": True, "state": state})
+    there = [name for name in cdi.UNITS if sections.service(context.facts, name)["enabled"] not in cdi.ABSENT]
+    units += [{"name": name, "enabled": True} for name in there]
+    return {"units": units, "left": stale and not may_restart}
