@@ -26,6 +26,7 @@ DriverOwner = Literal["packages", "runfile", "none", "host", "unknown"]
 DriverSource = Literal["nvidia", "distro", "runfile"]
 DefaultKind = Literal["alternatives", "link", "other"]
 ToolkitState = Literal["begun", "done"]
+DockerOriginal = Literal["file", "none"]
 
 
 class Os(TypedDict):
@@ -762,6 +763,17 @@ class Cuda(TypedDict):
     """Modulefiles of CUDA, for Lmod and environment-modules"""
 
 
+class DockerAdded(TypedDict):
+    """What gpuwright put into daemon.json; null where it has no record of that."""
+
+    put: Any
+    """What it put in"""
+    had: Any
+    """What stood in the place of that"""
+    original: DockerOriginal | None
+    """Whether the file as it was can be put back, or there was none; null where others changed it since"""
+
+
 class Docker(TypedDict):
     """Docker."""
 
@@ -777,6 +789,8 @@ class Docker(TypedDict):
     """Why daemon.json could not be read"""
     config_loaded: bool | None
     """Whether it was started after daemon.json was changed"""
+    added: DockerAdded | None
+    """What gpuwright put into daemon.json; null where it has no record of that"""
 
 
 class ContainerToolkit(TypedDict):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import containers
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import tables
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import (
     containerd,
     docker,
@@ -85,12 +90,14 @@ def test_each_key_of_containerds_configuration_stays_and_each_byte_comes_back(
         return
     now = tomllib.loads(new)
     section = ("plugins", CRI.get(before.get("version", 1 if before else 2), CRI[3]))
-    touched = ((*section, "enable_cdi"), (*section, "containerd", "default_runtime_name"))
+    touched: tuple[tuple[str, ...], ...] = ((*section, "enable_cdi"), (*section, "containerd", "default_runtime_name"))
     touched += ((*section, "containerd", "runtimes", "nvidia", "options", "BinaryName"),)
     assert kept(now, before, touched)
     assert toml.restored(new) == text
     assert containerd.configured(new, version, default=default) == (new, own)
-    nvidia = toml.table(toml.combined(now, tomllib.loads(own)), *section, "containerd", "runtimes", "nvidia", "options")
+    nvidia = tables.table(
+        tables.combined(now, tomllib.loads(own)), *section, "containerd", "runtimes", "nvidia", "options"
+    )
     assert nvidia["BinaryName"]
 
 
@@ -122,10 +129,41 @@ _foreign = st.dictionaries(
 
 @given(_foreign, st.booleans())
 def test_each_key_of_dockers_configuration_stays(before: dict[str, Any], default: bool) -> None:
-    now = json.loads(json.dumps(docker.with_runtime(before, default=default)))
+    now = json.loads(json.dumps(docker.with_runtime(before, {"default-runtime": "nvidia"} if default else {})))
     assert docker.has_runtime({"daemon_json": now})  # type: ignore[typeddict-item] # no more of it is looked at
     touched = (("runtimes", "nvidia"), *([("default-runtime",)] if default else []))
     # What stands in the place of the runtimes and is no object is no runtime: Docker would not start with it.
     touched += () if isinstance(before.get("runtimes"), dict) else (("runtimes",),)
     assert kept(now, json.loads(json.dumps(before)), touched)
-    assert docker.with_runtime(now, default=default) == now
+    assert docker.with_runtime(now, {"default-runtime": "nvidia"} if default else {}) == now
+
+
+@given(_foreign, _foreign)
+def test_what_was_put_into_a_table_is_taken_out_again_to_the_last_key(
+    before: dict[str, Any], wished: dict[str, Any]
+) -> None:
+    put = tables.lacking(before, wished)
+    now = tables.combined(before, wished)
+    had = tables.replaced(before, put)
+    assert tables.lacking(now, wished) == {}
+    assert tables.taken_out(now, put, had) == before
+    assert tables.taken_out({**now, "of others": 1}, put, had) == {**before, "of others": 1}
+
+
+@given(_foreign, st.data())
+def test_a_broken_configuration_of_docker_is_never_written(before: dict[str, Any], data: st.DataObject) -> None:
+    text = json.dumps(before, indent=2)
+    place = data.draw(st.integers(0, len(text)))
+    broken = text[:place] + data.draw(st.sampled_from(["{", '"', ",", "]", "\x00", "//"])) + text[place:]
+    with tempfile.TemporaryDirectory() as root:
+        path = Path(root, docker.DAEMON_JSON[1:])
+        path.parent.mkdir(parents=True)
+        path.write_text(broken, encoding="utf-8")
+        seen = containers.observe(Host(root), {})["docker"]
+    try:
+        there = json.loads(broken)
+    except ValueError:
+        there = None
+    assert seen["daemon_json"] == there
+    facts: Any = {"containers": {"docker": seen}, "unknown": {}}
+    assert (docker.refusal(facts) is None) is isinstance(there, dict)

@@ -15,6 +15,8 @@ PACKAGES = STATE + "/packages"
 FAILED = STATE + "/failed"
 #: Files of the host that were in the way, below their whole path.
 BACKUP = STATE + "/backup"
+#: What was put into Docker's configuration, and what stood there before.
+DOCKER = STATE + "/docker.json"
 #: What goes on after a boot, and the copy of the program that does.
 RESUME = STATE + "/resume"
 RESUME_PROGRAM = RESUME + "/program"

@@ -8,17 +8,23 @@ containerd alone tells of its configuration without being started, and is asked 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, ContainerdConfig, Containers
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Containerd,
+        ContainerdConfig,
+        Containers,
+        DockerAdded,
+    )
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
 _LIMIT = 1 << 18
@@ -72,6 +78,32 @@ def _daemon_json(host: Host) -> tuple[Any, str | None]:
     if not isinstance(parsed, dict):
         return None, f"{_DAEMON_JSON} holds a {type(parsed).__name__} instead of an object"
     return parsed, None
+
+
+def _added(host: Host) -> DockerAdded | None:
+    """What the role put into daemon.json, by its record. The file as it was can be put back where nobody else wrote it since; a run that
+    was cut off has left it as it was.
+    """
+    try:
+        record = json.loads(host.read(paths.DOCKER, "containers.docker.added", limit=_LIMIT) or "null")
+    except (ValueError, RecursionError) as exc:
+        host.unknown("containers.docker.added", f"{paths.DOCKER} is no valid JSON: {exc}")
+        return None
+    if not isinstance(record, dict) or not all(isinstance(record.get(name), dict) for name in ("put", "had")):
+        return None
+    now, kept = _digest(host, _DAEMON_JSON), _digest(host, paths.BACKUP + _DAEMON_JSON)
+    before = record.get("before")
+    original: Literal["file", "none"] | None = None
+    if before == "file" and kept is not None and now in (kept, record.get("after")):
+        original = "file"
+    elif before == "none" and now in (None, record.get("after")):
+        original = "none"
+    return {"put": record["put"], "had": record["had"], "original": original}
+
+
+def _digest(host: Host, path: str) -> str | None:
+    data = host.read_bytes(path, "containers.docker.added", limit=_LIMIT + 1)
+    return None if data is None else hashlib.sha256(data).hexdigest()
 
 
 def _config_loaded(
@@ -196,6 +228,7 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> Containers:
             "active": active,
             "daemon_json": config,
             "daemon_json_error": error,
+            "added": _added(host),
             "config_loaded": _config_loaded(host, "docker", active, fields, [_DAEMON_JSON]),
         },
         "toolkit": {"version": _version(host, "nvidia-container-toolkit", "nvidia-container-toolkit-base")},

@@ -142,12 +142,17 @@ class GpuSettings(TypedDict):
     cards: list[SettingsCard]
 
 
-class Engine(TypedDict):
-    """Container engine."""
-
+class _Engine(TypedDict):
     name: str
     packages: list[str]
     """None where another engine is there and is kept"""
+
+
+class Engine(_Engine, total=False):
+    """Container engine."""
+
+    settings: dict[str, object]
+    """What is wished of daemon.json, as Docker takes it; absent where nothing is"""
 
 
 class Specified(TypedDict):

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
 from ...module_utils.packages import environments as on_node
-from ..components import COMPONENTS, nouveau_blacklist, repair
+from ..components import COMPONENTS, nouveau_blacklist, repair, tables
 from ..model.errors import StepRefused
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker as DockerFacts
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..components.base import Context, Step
     from ..model.plan import Removal
-    from ..model.work import File
 
 
 #: Directories of ours, and those of the drop-ins: they go where nothing else is inside.
@@ -33,7 +33,6 @@ DIRECTORIES = (
     paths.PROGRAMS,
     "/etc/systemd/system/nvidia-persistenced.service.d",
     "/etc/systemd/system/nvidia-cdi-refresh.service.d",
-    "/etc/containerd/conf.d",
     *(path for component in COMPONENTS.values() for path in component.directories),
 )
 #: Docker's configuration, into which the runtime was merged.
@@ -136,19 +135,29 @@ class Environment(TypedDict):
     mark: str
 
 
-class Docker(TypedDict):
-    """What becomes of Docker's configuration. ``restart``: whether the engine is to read it, where nothing runs in it."""
-
-    files: list[File]
-    absent: list[str]
-    restart: bool
-
-
 class PutBack(TypedDict):
     """A file of the host that was put aside, and its place."""
 
     src: str
     dest: str
+
+
+class Content(TypedDict):
+    """What a file is to hold; it keeps its owner and mode."""
+
+    path: str
+    content: str
+
+
+class Docker(TypedDict):
+    """What becomes of Docker's configuration. ``put_back``: the file as it was, where nobody else wrote it since. ``restart``: whether the
+    engine is to read it, where nothing runs in it.
+    """
+
+    put_back: list[PutBack]
+    files: list[Content]
+    absent: list[str]
+    restart: bool
 
 
 class RemovalWork(TypedDict, total=False):
@@ -380,20 +389,34 @@ def _credentials(files: Sequence[str]) -> list[str]:
 
 
 def _docker(facts: Facts, packages: Collection[str]) -> Docker:
-    """Docker's configuration without the runtime; one that held nothing else goes, and one that cannot be read stays as it is. So do
-    `runtimes` that a person wrote as something else than an object.
-    """
+    """Docker's configuration without what was put in; one that held nothing else goes, and one that cannot be read stays as it is."""
     docker = facts["containers"]["docker"]
-    content = dict(docker["daemon_json"] or {})
+    added = docker["added"]
+    restart = bool(docker["active"]) and "docker.io" not in packages
+    if added and added["original"] == "file":
+        back: PutBack = {"src": paths.BACKUP + _DAEMON, "dest": _DAEMON}
+        return {"put_back": [back], "files": [], "absent": [], "restart": restart}
+    content = _without_ours(docker)
+    unread = bool(docker["daemon_json_error"])
+    gone = (not content or bool(added and added["original"] == "none")) and not unread
+    return {
+        "put_back": [],
+        "files": [{"path": _DAEMON, "content": f"{json.dumps(content, indent=4)}\n"}] if content and not gone else [],
+        "absent": [_DAEMON] if gone else [],
+        "restart": restart,
+    }
+
+
+def _without_ours(docker: DockerFacts) -> Mapping[str, object]:
+    """What is there without what was put in, by the record of it, or where none was kept, the runtime. `runtimes` that a person wrote as
+    something else than an object stay.
+    """
+    content, added = dict(docker["daemon_json"] or {}), docker["added"]
+    if added:
+        return tables.taken_out(content, added["put"], added["had"])
     if content.get("default-runtime") == "nvidia":
         del content["default-runtime"]
     if isinstance(content.get("runtimes"), Mapping):
         runtimes = {name: each for name, each in content.pop("runtimes").items() if name != "nvidia"}
         content |= {"runtimes": runtimes} if runtimes else {}
-    unread = bool(docker["daemon_json_error"])
-    text = f"{json.dumps(content, indent=4)}\n"
-    return {
-        "files": [{"path": _DAEMON, "content": text, "mode": "0644"}] if content else [],
-        "absent": [] if content or unread else [_DAEMON],
-        "restart": bool(docker["active"]) and "docker.io" not in packages,
-    }
+    return content

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
@@ -60,7 +60,27 @@ def _engine(machine: Machine, wish: Wish, system: Row, log: Log) -> Engine:
                 "take cri out of that list, or use container-engine=docker",
             )
         )
-    return {"name": name, "packages": _packages(name, machine, system, log)}
+    engine: Engine = {"name": name, "packages": _packages(name, machine, system, log)}
+    settings = dict(wish.container_toolkit_docker)
+    if settings:
+        _check_settings(settings, name, _version_of(name, machine, system), log)
+        log.decided("container-toolkit.settings", f"Docker's {', '.join(settings)}: asked for", "the wish")
+        engine["settings"] = settings
+    return engine
+
+
+def _check_settings(settings: Mapping[str, object], engine: str, version: str | None, log: Log) -> None:
+    """Raise Unresolved where settings of Docker are asked for and the engine is another one, or a Docker that does not start with them."""
+    if engine != "docker":
+        text = f"container_toolkit_docker has settings of Docker ({', '.join(settings)}), and the engine is {engine}"
+        remedy = "take container_toolkit_docker away, or use container-engine=docker"
+        raise Unresolved(conflict("container-toolkit.settings", text, "the wish", remedy))
+    for row in log.rules["container_toolkit"]["settings"]:
+        if row["key"] in settings and version and not numeric_version.at_least(version, row["version"]):
+            text = f"docker {version} does not start with the setting {row['key']}, which came with {row['version']}"
+            remedy = f"take {row['key']} out of container_toolkit_docker: {row['instead']}"
+            source = log.cite("container_toolkit", row)
+            raise Unresolved(conflict("container-toolkit.settings", text, source, remedy))
 
 
 def _found(machine: Machine, system: Row, log: Log) -> str:

@@ -65,6 +65,7 @@ class Wish:
     container_toolkit: bool = False
     container_toolkit_version: str | None = None
     container_toolkit_engine: str | None = None
+    container_toolkit_docker: Mapping[str, object] = field(default_factory=dict)
     frameworks: tuple[FrameworkWish, ...] = ()
     python: str | None = None
     frameworks_path: str = FRAMEWORKS_PATH

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypedDict, cast
 
 from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
+from . import docker_settings
 from .reading import AUTO, VERSION, Variables, Words, choice, equals, is_yes
 
 
@@ -18,6 +20,7 @@ class Fields(TypedDict, total=False):
     container_toolkit: bool
     container_toolkit_version: str | None
     container_toolkit_engine: str | None
+    container_toolkit_docker: Mapping[str, object]
 
 
 ENGINES = ("docker", "podman", "containerd")
@@ -51,6 +54,9 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     engine = variables.get("container_toolkit_engine")
     if engine not in AUTO:
         _read_engine(values, f"={engine}", f"container_toolkit_engine={engine}", rules)
+    settings = variables.get(docker_settings.VARIABLE)
+    if settings not in (*AUTO, {}):
+        _put(values, {"container_toolkit_docker": docker_settings.read(settings)})
 
 
 WORDS = Words(
@@ -60,7 +66,12 @@ WORDS = Words(
     by_default=True,
     readers={"container-toolkit": _read_toolkit, "container-engine": _read_engine},
     aliases={"nvidia-container-toolkit": "container-toolkit"},
-    variables=("container_toolkit_wanted", "container_toolkit_version", "container_toolkit_engine"),
-    of_host=("container_toolkit_engine",),
+    variables=(
+        "container_toolkit_wanted",
+        "container_toolkit_version",
+        "container_toolkit_engine",
+        docker_settings.VARIABLE,
+    ),
+    of_host=("container_toolkit_engine", docker_settings.VARIABLE),
     read=_read_variables,
 )

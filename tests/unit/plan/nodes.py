@@ -101,6 +101,7 @@ def bare(**changes: Any) -> Any:
                 "daemon_json": None,
                 "daemon_json_error": None,
                 "config_loaded": None,
+                "added": None,
             },
             "toolkit": {"version": None},
             "containerd": {
@@ -333,7 +334,10 @@ def provisioned(**changes: Any) -> Any:
         "installed": True,
         "version": "26.1.5",
         "active": True,
-        "daemon_json": {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}},
+        "daemon_json": {
+            "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}},
+            "features": {"cdi": True},
+        },
         "config_loaded": True,
     }
     facts["containers"]["toolkit"] = {"version": "1.20.0"}

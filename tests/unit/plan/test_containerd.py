@@ -49,7 +49,7 @@ version = 2
 """
 VERSION_3 = "version = 3\nimports = ['/etc/containerd/conf.d/*.toml']\n"
 FILES = {"debian": DEBIAN, "kubernetes": KUBERNETES, "version 1": '[plugins.cri]\n  sandbox_image = "x"\n', "empty": ""}
-SEEN = {
+SEEN: dict[str, Any] = {
     "installed": True,
     "version": "1.7.24",
     "active": True,
@@ -234,8 +234,7 @@ def test_an_engine_that_is_no_longer_wished_is_given_back() -> None:
     new, _ = containerd.configured(KUBERNETES, "1.7.24", default=False)
     (file,) = [row for row in installed(facts, new)["files"] if row["path"] == containerd.CONFIG]
     assert file["content"] == KUBERNETES
-    clean = {"marked": []}
-    facts["containers"]["containerd"] |= clean
+    facts["containers"]["containerd"]["marked"] = []
     assert reasons(facts) == []
 
 

@@ -309,9 +309,14 @@ def test_a_moved_package_goes_back_to_its_sealed_version(done: Any) -> None:
 
 
 def test_a_changed_input_makes_the_seal_stale(done: Any) -> None:
-    made = plan(done, inputs={"container_toolkit": {"container_toolkit_default_runtime": True}})
+    made = plan(done, inputs={"container_toolkit": {"container_toolkit_restart_docker": True}})
     assert made["components"] == ["container_toolkit", "validate"]
     assert "inputs changed" in made["changes"][0]["reason"]
+
+
+def test_a_default_runtime_that_is_wished_and_not_there_is_told(done: Any) -> None:
+    made = plan(done, inputs={"container_toolkit": {"container_toolkit_default_runtime": True}})
+    assert made["changes"][0]["reason"] == "Docker's default-runtime is not as wished"
 
 
 def test_full_looks_at_everything_again(done: Any) -> None:

@@ -300,9 +300,7 @@ def test_the_runtime_is_taken_out_of_the_configuration(there: Any, left: Any) ->
     if left is None:
         assert (found["files"], found["absent"]) == ([], ["/etc/docker/daemon.json"])
         return
-    assert found["files"] == [
-        {"path": "/etc/docker/daemon.json", "content": json.dumps(left, indent=4) + "\n", "mode": "0644"}
-    ]
+    assert found["files"] == [{"path": "/etc/docker/daemon.json", "content": json.dumps(left, indent=4) + "\n"}]
     assert found["absent"] == []
 
 

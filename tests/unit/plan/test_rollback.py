@@ -18,7 +18,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
     base,
     nvidia_driver,
 )
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi, containerd
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import docker as docker_engine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
     rollback,
     runfile,
@@ -801,9 +802,10 @@ def _paths(value: Any) -> Iterator[str]:
 
 def _named() -> set[str]:
     """Every path that a component's module names in a constant, apart from what no seal holds: the uninstaller of NVIDIA's file, and where
-    the host's own files are put aside.
+    the host's own files are put aside, the toolkit's program, and where Docker has its data.
     """
-    modules = [version_hold, *(importlib.import_module(f"{components.__name__}.{each.name}") for each in _modules())]
+    rooms = (version_hold, cdi, containerd, docker_engine)
+    modules = [*rooms, *(importlib.import_module(f"{components.__name__}.{each.name}") for each in _modules())]
     found = {
         path
         for module in modules
@@ -811,7 +813,8 @@ def _named() -> set[str]:
         if name.strip("_").isupper()
         for path in _paths(value)
     }
-    return found - {runfile.UNINSTALLER, paths.BACKUP}
+    others = {containerd.PROGRAM, docker_engine.ORIGINAL, docker_engine.DATA_ROOT}
+    return found - {runfile.UNINSTALLER, paths.BACKUP, *others}
 
 
 def _modules() -> Iterator[pkgutil.ModuleInfo]:

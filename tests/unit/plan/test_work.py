@@ -32,6 +32,7 @@ from tests.unit.plan import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNTIME = {"nvidia": {"path": "nvidia-container-runtime", "args": []}}
+CDI_ON = {"features": {"cdi": True}}
 DAEMON_JSON = "/etc/docker/daemon.json"
 CDI = {name: {"active": "inactive", "enabled": "disabled"} for name in cdi.UNITS}
 Inputs = Mapping[str, Mapping[str, Any]]
@@ -258,9 +259,13 @@ def installed(facts: Any, *, given: Any = None, **variables: Any) -> Any:
     return asked("container_toolkit", "installed", facts, given=given, inputs=inputs)
 
 
+def written(facts: Any, **variables: Any) -> list[Any]:
+    return [row for row in installed(facts, **variables)["files"] if row["path"] == DAEMON_JSON]
+
+
 def merged(facts: Any, **variables: Any) -> Any:
     """The configuration that is written; None where none is."""
-    files = [row for row in installed(facts, **variables)["files"] if row["path"] == DAEMON_JSON]
+    files = written(facts, **variables)
     return json.loads(files[0]["content"]) if files else None
 
 
@@ -318,31 +323,33 @@ def test_a_configuration_that_cannot_be_merged_is_refused_before_the_first_packa
 
 def test_the_runtime_is_merged_and_foreign_keys_stay() -> None:
     there = {"log-driver": "journald", "runtimes": {"runsc": {"path": "runsc"}, "nvidia": {"path": "/old", "x": 1}}}
+    # The engine of this node, 26.1.5, has CDI and has to be told to use it.
     assert merged(docker(daemon_json=there)) == {
+        **CDI_ON,
         "log-driver": "journald",
         "runtimes": {"runsc": {"path": "runsc"}, "nvidia": {**RUNTIME["nvidia"], "x": 1}},
     }
-    assert merged(docker(daemon_json=None)) == {"runtimes": RUNTIME}
-    assert merged(docker(daemon_json={"runtimes": ["?"]})) == {"runtimes": RUNTIME}
+    assert merged(docker(daemon_json=None)) == {"runtimes": RUNTIME, **CDI_ON}
+    assert merged(docker(daemon_json={"runtimes": ["?"]})) == {"runtimes": RUNTIME, **CDI_ON}
 
 
 def test_each_container_gets_the_runtime_only_where_that_is_wished() -> None:
-    facts = docker(daemon_json={"runtimes": RUNTIME})
+    facts = docker(daemon_json={"runtimes": RUNTIME, **CDI_ON})
     assert merged(facts) is None
-    assert merged(facts, default_runtime=True) == {"runtimes": RUNTIME, "default-runtime": "nvidia"}
+    assert merged(facts, default_runtime=True) == {"runtimes": RUNTIME, **CDI_ON, "default-runtime": "nvidia"}
 
 
 def test_the_configuration_has_the_layout_that_it_always_had() -> None:
     there = {"b": ["ü"], "a": {}}
-    (file,) = installed(docker(daemon_json=there))["files"]
-    wished = docker_engine.with_runtime(there, default=False)
+    (file,) = written(docker(daemon_json=there))
+    wished = docker_engine.with_runtime(there, CDI_ON)
     assert file["content"] == core.to_nice_json(wished, indent=4, sort_keys=False) + "\n"
 
 
 def test_a_file_that_is_there_keeps_its_mode_and_a_copy_of_it_is_kept() -> None:
-    (file,) = installed(docker(daemon_json={}))["files"]
+    (file,) = written(docker(daemon_json={}))
     assert ("mode" in file, file["backup"]) == (False, True)
-    (new,) = installed(docker(daemon_json=None))["files"]
+    (new,) = written(docker(daemon_json=None))
     assert new["mode"] == "0644"
     assert {"path": "/etc/docker", "state": "directory", "mode": "0755"} in installed(docker(daemon_json=None))[
         "places"
@@ -353,7 +360,7 @@ def test_a_file_that_is_there_keeps_its_mode_and_a_copy_of_it_is_kept() -> None:
     ("version", "validated"), [("23.0.0", True), ("29.1", True), ("20.10.24", False), (None, False)]
 )
 def test_docker_checks_the_configuration_where_it_can(version: str | None, validated: bool) -> None:
-    (file,) = installed(docker(daemon_json={}, version=version))["files"]
+    (file,) = written(docker(daemon_json={}, version=version))
     assert file.get("validate") == ("dockerd --validate --config-file=%s" if validated else None)
 
 

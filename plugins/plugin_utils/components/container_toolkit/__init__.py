@@ -81,7 +81,14 @@ def inputs(context: Context) -> Mapping[str, object]:
     setting = {"cdi_setting": True} if cdi.files(context) else {}
     # An engine by its name where it is another than those that have always been: seals of earlier versions stay good.
     engine = {"engine": "containerd"} if toolkit["engine"]["name"] == "containerd" else {}
-    return {"version_spec": toolkit["version_spec"], "packages": list(toolkit["packages"]), **setting, **engine}
+    settings = {"settings": toolkit["engine"]["settings"]} if toolkit["engine"].get("settings") else {}
+    return {
+        "version_spec": toolkit["version_spec"],
+        "packages": list(toolkit["packages"]),
+        **setting,
+        **engine,
+        **settings,
+    }
 
 
 def _wished_packages(context: Context) -> list[str]:
@@ -176,6 +183,7 @@ COMPONENT = Component(
     demands=demands,
     judge=judgement.judge,
     merged=(docker.DAEMON_JSON, containerd.CONFIG),
+    directories=(containerd.DIRECTORY,),
     removes=_removes,
     # dpkg's purge takes the link away, rpm leaves it.
     package_units={

@@ -19,6 +19,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ...model import sections
 from ...model.errors import StepRefused
 from ..base import Context, Finding
+from ..tables import Table, combined, table
 from . import toml
 from .shape import Merged
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 CONFIG = "/etc/containerd/config.toml"
 #: Read after those of others, by its name.
-DROP_IN = "/etc/containerd/conf.d/99-gpuwright.toml"
+DIRECTORY = "/etc/containerd/conf.d"
+DROP_IN = f"{DIRECTORY}/99-gpuwright.toml"
 SERVICE = "containerd.service"
 PROGRAM = "/usr/bin/nvidia-container-runtime"
 #: Each running container has one of these, whoever started it. The name is cut where the kernel cuts it.
@@ -38,7 +40,7 @@ _VALIDATE = "containerd --config %s config dump"
 #: The section of what serves Kubernetes, by the version of the configuration (containerd/containerd, docs/cri/config.md).
 _SECTIONS = {1: "cri", 2: "io.containerd.grpc.v1.cri"}
 _NEWER_SECTION = "io.containerd.cri.v1.runtime"
-_RUNC: toml.Table = {"runtime_type": "io.containerd.runc.v2"}
+_RUNC: Table = {"runtime_type": "io.containerd.runc.v2"}
 #: The first version with CDI (compat/container_toolkit.yaml, features); from _MERGES on it is on by itself.
 _CDI = "1.7"
 _MERGES = "2.0"
@@ -170,21 +172,21 @@ def configured(text: str, version: str | None, *, default: bool) -> tuple[str, s
     return toml.merged(host, wished if says or not wished else {"version": 2, **wished}), ""
 
 
-def _imported(says: toml.Table) -> bool:
+def _imported(says: Table) -> bool:
     """Whether the main file imports the file of our own."""
     patterns = says.get("imports")
     return isinstance(patterns, list) and any(fnmatch.fnmatchcase(DROP_IN, str(pattern)) for pattern in patterns)
 
 
-def _wished(says: toml.Table, version: str, *, default: bool) -> toml.Table:
+def _wished(says: Table, version: str, *, default: bool) -> Table:
     """What is added. A runtime nvidia of the host's own stays as it is."""
     section = _section(says)
-    serves = toml.table(says, "plugins", section)
-    runtimes = toml.table(serves, "containerd", "runtimes")
+    serves = table(says, "plugins", section)
+    runtimes = table(serves, "containerd", "runtimes")
     merges = numeric_version.at_least(version, _MERGES)
-    wished: toml.Table = {}
-    containerd: toml.Table = {"default_runtime_name": "nvidia"} if default else {}
-    if not toml.table(runtimes, "nvidia", "options").get("BinaryName"):
+    wished: Table = {}
+    containerd: Table = {"default_runtime_name": "nvidia"} if default else {}
+    if not table(runtimes, "nvidia", "options").get("BinaryName"):
         containerd["runtimes"] = {**_beside(runtimes, merges=merges), "nvidia": _runtime(runtimes)}
     if numeric_version.at_least(version, _CDI) and (not merges or serves.get("enable_cdi") is False):
         wished["enable_cdi"] = True
@@ -193,18 +195,18 @@ def _wished(says: toml.Table, version: str, *, default: bool) -> toml.Table:
     return {"plugins": {section: wished}} if wished else {}
 
 
-def _section(says: toml.Table) -> str:
+def _section(says: Table) -> str:
     """The name of the section. A file that says nothing is begun with version 2, one without a version is of version 1."""
     version = says.get("version", 1 if says else 2)
     return _SECTIONS.get(version, _NEWER_SECTION) if isinstance(version, int) else _NEWER_SECTION
 
 
-def _beside(runtimes: toml.Table, *, merges: bool) -> toml.Table:
+def _beside(runtimes: Table, *, merges: bool) -> Table:
     """runc, which containerd 1.x has by itself only as long as the file names no runtime at all."""
     return {} if runtimes or merges else {"runc": dict(_RUNC)}
 
 
-def _runtime(runtimes: toml.Table) -> toml.Table:
+def _runtime(runtimes: Table) -> Table:
     """The runtime, with what the host says of runc: the driver of the control groups has to be the same."""
-    runc = toml.table(runtimes, "runc") or _RUNC
-    return toml.combined(runc, {"options": {"BinaryName": PROGRAM}})
+    runc = table(runtimes, "runc") or _RUNC
+    return combined(runc, {"options": {"BinaryName": PROGRAM}})

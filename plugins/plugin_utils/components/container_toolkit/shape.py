@@ -39,6 +39,13 @@ class Merged(TypedDict, total=False):
     validate: str
 
 
+class Kept(TypedDict):
+    """A file, and where a copy of it is kept."""
+
+    src: str
+    dest: str
+
+
 class Given(TypedDict, total=False):
     """``check``: whether the run is in check mode. ``content``: what was read, in base64, or nothing."""
 
@@ -73,6 +80,7 @@ class Installed(TypedDict):
     refusal: str | None
     engine: Engine
     places: list[Place]
+    kept: list[Kept]
     files: list[Merged]
     directory: str | None
     asks: bool

@@ -13,10 +13,10 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
-#: A table, or what a file holds.
-Table: TypeAlias = dict[str, object]
+from ..tables import Table, combined
+
 Path: TypeAlias = tuple[str, ...]
 
 _BEGIN, _END, _LINE, _OUT = "# BEGIN gpuwright", "# END gpuwright", "# gpuwright", "#gpuwright# "
@@ -64,24 +64,6 @@ def merged(text: str, wished: Table) -> str:
         names = ", ".join(dict.fromkeys(_name((*path, key)) for path, table in left.items() for key in table))
         raise Unmergeable(f"{names} cannot be put in beside what is there")
     return text
-
-
-def combined(below: Mapping[str, object], above: Mapping[str, object]) -> Table:
-    """One table over another: what only one of them has stays."""
-    result = dict(below)
-    for key, value in above.items():
-        there = result.get(key)
-        both = isinstance(there, Mapping) and isinstance(value, Mapping)
-        result[key] = combined(cast("Table", there), cast("Table", value)) if both else value
-    return result
-
-
-def table(of: Mapping[str, object], *path: str) -> Table:
-    """A table below others; empty where something on the way to it is none."""
-    found: object = of
-    for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return cast("Table", found) if isinstance(found, Mapping) else {}
 
 
 def rendered(tables: Mapping[Path, Table]) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+
 from ...model import sections
 from ...model.errors import StepRefused
 from ...model.plan import Plan
@@ -44,7 +46,7 @@ def installed(context: Context, plan: Plan) -> Installed:
     """
     engine, given = engines.daemon(context), cast("Given", plan["given"])
     refusal, merged = _merged(context, engine, given)
-    setting = cdi.setting(context)
+    setting, kept = cdi.setting(context), docker.kept(context, merged)
     seen = engine.seen(context.facts) if engine else None
     stale = bool(seen and seen["active"] and (merged or seen["config_loaded"] is False))
     restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
@@ -53,10 +55,14 @@ def installed(context: Context, plan: Plan) -> Installed:
         "refusal": refusal,
         "engine": _told(engine) if engine else _NO_ENGINE,
         "places": [
-            *(Place(path=_directory(file["path"]), state="directory", mode="0755") for file in (*merged, *setting)),
+            *(
+                _place(path)
+                for path in [*(each["dest"] for each in kept), *(file["path"] for file in (*merged, *setting))]
+            ),
             *([] if setting else [Place(path=cdi.SETTING, state="absent")]),
             *(Place(path=path, state="absent") for path in _gone(context, merged)),
         ],
+        "kept": kept,
         "files": [*merged, *setting],
         "directory": None if setting else _directory(cdi.SETTING),
         "asks": stale,
@@ -118,6 +124,12 @@ def _calls(context: Context, plan: Plan, engine: Sequence[str], toolkit: Sequenc
         return [package_calls.call(context, plan, [*engine, *toolkit])]
     back = package_calls.call(context, plan, toolkit, allow_downgrade=True)
     return [package_calls.call(context, plan, engine), back] if engine else [back]
+
+
+def _place(path: str) -> Place:
+    """The directory of a file. What is ours alone is root's alone."""
+    ours = path.startswith(f"{paths.STATE}/")
+    return {"path": _directory(path), "state": "directory", "mode": "0700" if ours else "0755"}
 
 
 def _directory(path: str) -> str:
