@@ -12,6 +12,13 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 
+#: What check mode tells of an action.
+_WOULD = {
+    "activate": "Would set what the activation of {path} sets",
+    "return": "Would return {path} to the build that was in use before",
+    "build": "Would install {unmet} into {path}",
+}
+
 
 class ActionModule(ModuleAction):
     """The module on the node, behind the gate, and the judgement here."""
@@ -36,7 +43,7 @@ class ActionModule(ModuleAction):
             found = judge(wished, result["environment"])
         except StepRefused as error:
             raise AnsibleActionFail(str(error)) from None
-        if not self._task.check_mode or found["right"]:
+        if not self._task.check_mode or found["action"] == "none":
             return {**result, **found}
-        would = f"Would install {', '.join(found['unmet'])} into {wished['path']}"
+        would = _WOULD[found["action"]].format(path=wished["path"], unmet=", ".join(found["unmet"]))
         return {**result, **found, "changed": True, "msg": would}

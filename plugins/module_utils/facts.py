@@ -874,6 +874,19 @@ class Python(TypedDict):
     """Whether python3 can make virtual environments"""
 
 
+class KeptEnvironment(TypedDict):
+    """The build of it that was in use before."""
+
+    python: str | None
+    """Python version"""
+    packages: dict[str, str]
+    """Distributions, with their versions"""
+    loader_path: str | None
+    """Directory of libraries that its activation puts first"""
+    gave_way: str | None
+    """When it gave way, by the look that the change was planned from"""
+
+
 class _PythonEnvironment(TypedDict):
     """Virtual environment: keys that are always there."""
 
@@ -890,6 +903,8 @@ class PythonEnvironment(_PythonEnvironment, total=False):
 
     damage: list[str]
     """What is broken in it, as parts of a sentence"""
+    kept: KeptEnvironment | None
+    """The build of it that was in use before"""
 
 
 _Disk = TypedDict(

@@ -89,22 +89,18 @@ environment:
   description: What was seen.
   returned: success
   type: dict
-right:
-  description: Whether nothing is to be done.
+action:
+  description:
+    - What is to be done. V(none); V(activate), where it is right but for its activation; V(return), where the build that was in use before
+      is what is wished; V(build); V(swap) for a build that is ready.
   returned: success
-  type: bool
-  sample: false
+  type: str
+  sample: none
 command:
-  description: The program with its arguments that makes the environment anew; empty where it stays.
+  description: The program with its arguments that makes a build, but for its directory; empty where none is made.
   returned: success
   type: list
   elements: str
-directories:
-  description: Directories to make first.
-  returned: success
-  type: list
-  elements: str
-  sample: [/opt/gpuwright]
 lacks_maker:
   description: Whether the package is missing that makes environments.
   returned: success
@@ -116,8 +112,13 @@ unmet:
   type: list
   elements: str
   sample: [torch==2.14.1+cu130]
-activation:
-  description: Whether there is something to do for its activation.
+keep:
+  description: Whether what is in use is worth to be kept when another build takes its place.
+  returned: success
+  type: bool
+  sample: true
+tidy:
+  description: Whether something is to be taken away that a build left which was cut off.
   returned: success
   type: bool
   sample: false

@@ -106,11 +106,6 @@ gave_up:
   returned: failure
   type: bool
   sample: true
-untouched:
-  description: Whether pip gave up before it began to install, so that the environment has what it had.
-  returned: failure
-  type: bool
-  sample: true
 installed:
   description: What was installed now, by name and version. Empty where everything was there already, or where nothing is recorded.
   returned: success
@@ -152,7 +147,7 @@ def main() -> None:
     try:
         module.exit_json(**wheels.install(options))
     except wheels.PipError as exc:
-        module.fail_json(msg=str(exc), gave_up=exc.gave_up, untouched=exc.untouched)
+        module.fail_json(msg=str(exc), gave_up=exc.gave_up)
     except OSError as exc:
         module.fail_json(
             msg="Expected to write to {0}. Found: {1}. What to do: run as root.".format(

@@ -50,7 +50,7 @@ _RESULT_PARTS = (
     "rescue",
 )
 # Actions that bring another version.
-_MOVING = ("install", "upgrade")
+_MOVING = ("install", "upgrade", "return")
 # What is counted, where it is one.
 _ONE = {
     "cards": "card",

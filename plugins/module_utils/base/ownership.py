@@ -19,6 +19,8 @@ _MAX_LINKS = 40
 _ACL = "system.posix_acl_access"
 #: uv (0.13) leaves this file in each environment that it installs into, and everybody may write it. It is locked; nobody reads or runs it.
 _LOCK_FILE = ".lock"
+#: What makes a directory an environment.
+_CONFIGURATION = "pyvenv.cfg"
 
 
 class Offence(NamedTuple):
@@ -69,13 +71,13 @@ def offence(path: str, owners: Sequence[int] = (0,), sticky: bool = False) -> Of
 
 
 def offence_below(path: str, owners: Sequence[int] = (0,)) -> Offence | None:
-    """As :func:`offence`, for all that lies below `path` too, but for the lock file of an environment."""
+    """As :func:`offence`, for all that lies below `path` too, but for the lock files of environments."""
     found = offence(path, owners)
     for folder, folders, files in os.walk(path):
         for name in folders + files:
             entry = os.path.join(folder, name)
             status = os.lstat(entry)
-            if entry == os.path.join(path, _LOCK_FILE) and _is_plain(status, owners):
+            if name == _LOCK_FILE and (folder == path or _CONFIGURATION in files) and _is_plain(status, owners):
                 continue
             found = found or _fault(entry, status, owners)
             if not found and (stat.S_ISLNK(status.st_mode) or _is_shared(status)):

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import installed_files, packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
+    environment_builds,
+    installed_files,
+    packages,
+)
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Interpreter, Python, PythonEnvironment
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Interpreter,
+        KeptEnvironment,
+        Python,
+        PythonEnvironment,
+    )
 
 FRAMEWORKS = "/opt/gpuwright"
 """Where environments are made unless the wish says otherwise."""
@@ -93,12 +102,32 @@ def environment(host: Host, path: str) -> PythonEnvironment | None:
     config = host.read(path + "/pyvenv.cfg", "environments." + path)
     if config is None:
         return None
-    version = re.search(r"^version(?:_info)?\s*=\s*(\S+)", config, re.MULTILINE)
     return {
-        "python": version.group(1) if version else None,
+        "python": _python(config),
         "packages": distributions(host, path),
-        "loader_path": _loader_path(host, path),
+        "loader_path": loader_path(host, path),
         "damage": _damage(host, path),
+        "kept": _kept(host, path),
+    }
+
+
+def _python(config: str) -> str | None:
+    version = re.search(r"^version(?:_info)?\s*=\s*(\S+)", config, re.MULTILINE)
+    return version.group(1) if version else None
+
+
+def _kept(host: Host, path: str) -> KeptEnvironment | None:
+    """The build of an environment that was in use before; None where none is kept."""
+    builds = environment_builds.look(host, path)
+    build = builds.at(builds.kept) if builds.kept else ""
+    config = host.read(build + "/pyvenv.cfg", "environments." + path) if build else None
+    if config is None:
+        return None
+    return {
+        "python": _python(config),
+        "packages": distributions(host, build),
+        "loader_path": loader_path(host, build),
+        "gave_way": host.line(builds.gave_way),
     }
 
 
@@ -123,7 +152,7 @@ def _closed(host: Host, path: str) -> bool:
     return status is not None and status.st_mode & 0o005 != 0o005
 
 
-def _loader_path(host: Host, path: str) -> str | None:
+def loader_path(host: Host, path: str) -> str | None:
     """The directory of libraries that our file in an environment puts first when the environment is activated."""
     text = host.read(path + "/gpuwright-cuda-compat.sh", "environments." + path)
     found = re.search(r'^export LD_LIBRARY_PATH="([^":$]+)', text or "", re.MULTILINE)

@@ -12,7 +12,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import environment_builds, python_envs
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 LOADER_FILE = "gpuwright-cuda-compat.sh"
@@ -40,56 +40,70 @@ class Said(TypedDict):
     out: str
 
 
-class Environment(TypedDict):
-    """An environment, or what lies in its place.
+class Contents(TypedDict):
+    """What is in an environment, or in a build of it.
 
-    ``made``: it has its configuration. ``place``: what its path is. ``others``: how many files lie there where it has no configuration.
-    ``unfinished``: an installation into it was cut off. ``loader_file``: whether ours is there, whatever it says. ``as_locked``: whether it
-    is made of the wheels of the lock, None where none is asked for. ``pip``: the words of its pip. ``interpreter``: the Python that would
-    make it. ``maker``: whether that one can. ``fits``: what pip says of packages that do not fit each other, None where it was not asked.
+    ``made``: it has its configuration. ``unfinished``: an installation into it was cut off. ``as_locked``: whether it is made of the wheels
+    of the lock, None where none is asked for. ``pip``: the words of its pip.
     """
 
     made: bool
-    place: str
-    others: int
     unfinished: bool
     packages: dict[str, str]
     loader_path: str | None
-    loader_file: bool
     as_locked: bool | None
     pip: Said
+
+
+class Environment(Contents):
+    """An environment, or what lies in its place.
+
+    ``place``: what its path is. ``others``: how many files lie there where it has no configuration. ``loader_file``: whether ours is there,
+    whatever it says. ``interpreter``: the Python that would make it. ``maker``: whether that one can. ``fits``: what pip says of packages
+    that do not fit each other, None where it was not asked. ``kept``: the build of it that was in use before, None where none is.
+    ``debris``: whether a build that was cut off left something.
+    """
+
+    place: str
+    others: int
+    loader_file: bool
     interpreter: str
     maker: Said
     fits: Said | None
-
-
-def mark(path: str) -> str:
-    """The file that lies beside an environment while an installation into it is under way."""
-    return os.path.join(os.path.dirname(path), "." + os.path.basename(path) + ".unfinished")
+    kept: Contents | None
+    debris: bool
 
 
 def look(options: Options, host: Host | None = None, run: Runner = run_module.run) -> Environment:
     """Look at the environment ``options["path"]`` for a Python of the version ``options["interpreter"]``; nothing is changed."""
     host, path = host or Host(), options["path"]
-    seen = python_envs.environment(host, path)
-    made = os.path.lexists(os.path.join(path, "pyvenv.cfg"))
-    place = _place(path)
+    builds = environment_builds.look(host, path)
+    contents = _contents(path, options, host, run)
+    place = "build" if builds.current else _place(path)
     interpreter = _interpreter(host, options["interpreter"])
     return {
-        "made": made,
+        **contents,
         "place": place,
-        "others": len(os.listdir(path)) if place == "directory" and not made else 0,
-        "unfinished": os.path.lexists(mark(path)),
-        "packages": seen["packages"] if seen else {},
-        "loader_path": seen["loader_path"] if seen else None,
+        "others": len(os.listdir(path)) if place == "directory" and not contents["made"] else 0,
         "loader_file": os.path.lexists(os.path.join(path, LOADER_FILE)),
+        "interpreter": interpreter,
+        "maker": _said(run([interpreter, "-I", "-c", "import ensurepip, venv"], timeout=_TIMEOUT)),
+        "fits": _said(run(pip(path, "check"), timeout=_TIMEOUT)) if options["installed"] else None,
+        "kept": _contents(builds.at(builds.kept), options, host, run) if builds.kept else None,
+        "debris": bool(builds.debris),
+    }
+
+
+def _contents(path: str, options: Options, host: Host, run: Runner) -> Contents:
+    return {
+        "made": os.path.lexists(os.path.join(path, "pyvenv.cfg")),
+        "unfinished": os.path.lexists(environment_builds.mark(path)),
+        "packages": python_envs.distributions(host, path),
+        "loader_path": python_envs.loader_path(host, path),
         "as_locked": wheels.as_locked({"environment": path, "wheels": options["wheels"]})
         if options["wheels"]
         else None,
         "pip": _said(run(pip(path, "--version"), timeout=_TIMEOUT)),
-        "interpreter": interpreter,
-        "maker": _said(run([interpreter, "-I", "-c", "import ensurepip, venv"], timeout=_TIMEOUT)),
-        "fits": _said(run(pip(path, "check"), timeout=_TIMEOUT)) if options["installed"] else None,
     }
 
 

@@ -14,8 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from contextlib import contextmanager
-from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypedDict
+from typing import Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict
 from urllib.parse import quote
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, redact
@@ -120,13 +119,12 @@ class Turn(NamedTuple):
 class PipError(Exception):
     """pip did not do what it was asked; the text says what was expected, what was found and what to do.
 
-    `gave_up`: it ended by itself, so that nothing is left half done. `untouched`: and it had not begun to install.
+    `gave_up`: it ended by itself, so that nothing is left half done.
     """
 
-    def __init__(self, text: str, gave_up: bool, untouched: bool = False) -> None:
+    def __init__(self, text: str, gave_up: bool) -> None:
         super().__init__(text)
         self.gave_up = gave_up
-        self.untouched = untouched
 
 
 def normalise(name: str) -> str:
@@ -193,30 +191,17 @@ def install(options: Options, run: Runner = run_module.run) -> Answer:
     # Where it is lost with the machine's power, if that comes in between.
     directory = tempfile.mkdtemp(prefix="gpuwright-pip-", dir="/run" if os.access("/run", os.W_OK) else None)
     try:
-        with _untouched_or_not(options["environment"]):
-            changed = _bring_pip(options, directory, run)
-        with _untouched_or_not(options["environment"]):
-            installed: list[Wheel] = []
-            for turn in turns(options):
-                if turn.requirements:
-                    changed |= _turn(turn, options, directory, run)
-                    installed += _reported(os.path.join(directory, "report"))
+        changed = _bring_pip(options, directory, run)
+        installed: list[Wheel] = []
+        for turn in turns(options):
+            if turn.requirements:
+                changed |= _turn(turn, options, directory, run)
+                installed += _reported(os.path.join(directory, "report"))
         if options["record"]:
             _record(options["environment"], installed)
         return {"changed": changed, "installed": [f"{each.name}=={each.version}" for each in installed]}
     finally:
         shutil.rmtree(directory)
-
-
-@contextmanager
-def _untouched_or_not(environment: str) -> Iterator[None]:
-    """Of a pip that gives up, tell whether the environment has what it had before."""
-    before = python_envs.distributions(Host(), environment)
-    try:
-        yield
-    except PipError as exc:
-        exc.untouched = exc.gave_up and python_envs.distributions(Host(), environment) == before
-        raise
 
 
 def _bring_pip(options: Options, directory: str, run: Runner) -> bool:

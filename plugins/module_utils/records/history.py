@@ -96,7 +96,7 @@ def observe(host: Host, full: bool = False) -> History | None:
         "copies": [name for name in host.names(paths.PACKAGES) if name.endswith((".deb", ".rpm", ".run"))],
         "files": sorted(path for path in files if host.exists(path)),
         "environments": sorted(
-            {path for seal in found for path in seal.get("environments") or {} if host.exists(path)}
+            {path for seal in found for path in seal.get("environments") or {} if host.exists(path) or host.link(path)}
         ),
         "services": sorted({unit for seal in found for unit in seal.get("services") or {}}),
         "components": sorted(str(seal.get("component")) for seal in found),

@@ -72,7 +72,7 @@ class Context:
 class Finding:
     """One difference between what is observed and what is wished.
 
-    ``action`` is one of install, upgrade, configure, repair, adopt. ``packages`` are names that would be installed,
+    ``action`` is one of install, upgrade, configure, repair, return, adopt. ``packages`` are names that would be installed,
     ``files`` and ``services`` what would be written or switched, ``leaves`` packages that would be removed.
     """
 

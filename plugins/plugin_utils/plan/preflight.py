@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
+from ...module_utils.observe import environment_builds
 from ..components import COMPONENTS, frameworks
 from ..model.errors import StepRefused
 from ..model.shortfalls import MIB, Need, on_disks
@@ -49,9 +50,10 @@ def begin(context: Context, plan: Plan) -> Begin:
     taken_back = plan["remove"]
     sealed = [plan["manages"][name] for name in plan["components"] if name in plan["manages"]]
     environments = [path for each in sealed for path in each["environments"]]
+    environments += taken_back["environments"] if taken_back else ()
     return {
         "wait": bool(taken_back or _touching(plan, "packages")),
-        "paths": [paths.STATE, paths.RUN, *environments, *(taken_back["environments"] if taken_back else ())],
+        "paths": [paths.STATE, paths.RUN, *environments, *map(environment_builds.directory, environments)],
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
-from ...module_utils.packages import environments as on_node
+from ...module_utils.observe import environment_builds
 from ..components import COMPONENTS, nouveau_blacklist, repair, tables
 from ..model.errors import StepRefused
 
@@ -129,9 +129,10 @@ class Questions(TypedDict):
 
 
 class Environment(TypedDict):
-    """An environment of a framework that goes, and the mark that says so until it is gone."""
+    """An environment of a framework that goes with its builds, and the mark that says so until it is gone."""
 
     path: str
+    builds: str
     mark: str
 
 
@@ -262,7 +263,7 @@ def _list_question(source: str) -> list[str]:
 
 def _marks(environment: str) -> tuple[str, str]:
     """What says that an environment is ours: the role frameworks writes it; the other one beside it, where work on it was cut off."""
-    return f"{environment}/gpuwright-constraints.txt", on_node.mark(environment)
+    return f"{environment}/gpuwright-constraints.txt", environment_builds.mark(environment)
 
 
 def _refuse_unmarked(environments: Iterable[str], there: Collection[str]) -> None:
@@ -311,7 +312,10 @@ def _of_driver(wanted: Removal, changes: Iterable[Mapping[str, object]]) -> Remo
 
 def _of_environments(environments: Sequence[str]) -> RemovalWork:
     return {
-        "environments": [{"path": path, "mark": on_node.mark(path)} for path in environments],
+        "environments": [
+            {"path": path, "mark": environment_builds.mark(path), "builds": environment_builds.directory(path)}
+            for path in environments
+        ],
         "parents": list(dict.fromkeys(str(PurePosixPath(path).parent) for path in environments)),
     }
 

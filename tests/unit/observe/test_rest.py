@@ -372,6 +372,7 @@ def test_an_environment_is_described_by_its_metadata_directories(tree: Tree) -> 
             "packages": {"nvidia-cudnn-cu13": "9.24.0.43", "torch": "2.14.1+cu130"},
             "loader_path": None,
             "damage": [],
+            "kept": None,
         }
     }
 

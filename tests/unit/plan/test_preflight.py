@@ -248,6 +248,6 @@ def test_it_waits_for_the_package_manager_where_packages_come_or_go(
     plan: Any = {**PLAN, "components": components, "remove": remove}
     found = preflight.begin(Context(facts=facts(), stack=PLAN["stack"]), plan)
     assert found["wait"] is wait
-    of_stack = ["/opt/gpuwright/pytorch"] if "frameworks" in components else []
-    of_removal = ["/opt/gpuwright/jax"] if remove else []
+    of_stack = ["/opt/gpuwright/pytorch", "/opt/gpuwright/.pytorch"] if "frameworks" in components else []
+    of_removal = ["/opt/gpuwright/jax", "/opt/gpuwright/.jax"] if remove else []
     assert found["paths"] == ["/var/lib/gpuwright", "/run/gpuwright", *of_stack, *of_removal]

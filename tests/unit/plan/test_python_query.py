@@ -88,10 +88,26 @@ def test_what_is_looked_at_again_and_is_there_is_not_asked_for(changes: Any) -> 
     assert python_query.question(draft) is None
 
 
-def test_only_what_is_lacking_is_asked_for_where_the_environment_stays() -> None:
+def test_all_is_asked_for_where_something_is_lacking_since_it_is_built_anew() -> None:
     facts = nodes.provisioned()
     facts["environments"][PATH]["packages"]["torchvision"] = "0.28.0+cu130"
-    assert [demand.name for demand in python_query.demands(drafted(facts=facts))] == ["torchvision"]
+    demands = python_query.demands(drafted(facts=facts))
+    assert [demand.name for demand in demands] == ["torch", "torchvision", "torchaudio"]
+
+
+@pytest.mark.parametrize(("changes", "asked"), [({}, 0), ({"python": "3.12.1"}, 3), ({"loader_path": "/x"}, 3)])
+def test_nothing_is_asked_for_where_the_build_that_was_in_use_before_is_what_is_wished(
+    changes: Any, asked: int
+) -> None:
+    facts = nodes.provisioned()
+    environment = facts["environments"][PATH]
+    before = {"python": "3.13.5", "packages": dict(environment["packages"]), "loader_path": None, "gave_way": None}
+    environment["kept"] = {**before, **changes}
+    environment["packages"]["torch"] = "2.15.0+cu130"
+    draft = drafted(facts=facts)
+    assert len(python_query.demands(draft)) == asked
+    (finding,) = draft.findings["frameworks"]
+    assert finding.action == ("upgrade" if asked else "return")
 
 
 @pytest.mark.parametrize(
@@ -235,14 +251,6 @@ def test_only_what_the_rules_take_here_is_proposed(there: tuple[str, ...], examp
 def test_a_release_that_is_none_yet_is_not_named() -> None:
     (missing,) = answered(drafted("pytorch"), torch=without("2.14.0rc1+cu130", "2.13.0+cu130")).missing
     assert missing.instead == "torch 2.13.0+cu130"
-
-
-def test_what_was_not_asked_for_stands_in_the_way_of_no_proposal() -> None:
-    facts = nodes.provisioned()
-    del facts["environments"][PATH]["packages"]["torch"]
-    draft = drafted("pytorch", facts=facts)
-    (missing,) = answered(draft, torch=without("2.14.0+cu130")).missing
-    assert missing.example == "pytorch=2.14.0+cu130"
 
 
 def test_what_is_proposed_lacks_no_partner() -> None:

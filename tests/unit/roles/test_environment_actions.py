@@ -39,7 +39,7 @@ def run(
 def test_an_environment_that_is_right_is_no_change(monkeypatch: pytest.MonkeyPatch, check: bool) -> None:
     answer = {"changed": False, "environment": seen()}
     result, asked = run(monkeypatch, environment_info, GIVEN, answer, check=check)
-    assert (result["right"], result["changed"]) == (True, False)
+    assert (result["action"], result["changed"]) == ("none", False)
     assert asked == {**GIVEN, "module": "environment_info"}
 
 

@@ -35,7 +35,8 @@ def seen(**changes: Any) -> Any:
     """An environment that is right, as a look at it says."""
     return {
         "made": True, "place": "directory", "others": 0, "unfinished": False, "packages": FITS, "loader_path": None, "loader_file": False,
-        "as_locked": None, "pip": PIP, "interpreter": "/usr/bin/python3.12", "maker": {"rc": 0, "out": ""}, "fits": None, **changes,
+        "as_locked": None, "pip": PIP, "interpreter": "/usr/bin/python3.12", "maker": {"rc": 0, "out": ""}, "fits": None, "kept": None,
+        "debris": False, **changes,
     }  # fmt: skip
 
 
@@ -46,31 +47,44 @@ def nothing(**changes: Any) -> Any:
     )
 
 
-def test_an_environment_that_is_right_is_left_alone() -> None:
-    found = frameworks.look(wished(), seen())
-    assert found == {
-        "right": True, "unmet": [], "directories": ["/opt/gpuwright"], "command": [], "lacks_maker": False, "activation": False,
+def kept(**changes: Any) -> Any:
+    """A build that was in use before, and is right."""
+    return {
+        "made": True, "unfinished": False, "packages": FITS, "loader_path": None, "as_locked": None, "pip": PIP, **changes,
     }  # fmt: skip
 
 
-def test_one_that_is_not_there_is_made_with_its_directories_and_for_everyone() -> None:
+def test_an_environment_that_is_right_is_left_alone() -> None:
+    found = frameworks.look(wished(), seen())
+    assert found == {"action": "none", "unmet": [], "command": [], "lacks_maker": False, "keep": True, "tidy": False}
+
+
+def test_one_that_is_not_there_is_built_for_everyone_under_its_own_name() -> None:
     found = frameworks.look(wished(), nothing())
-    assert not found["right"]
-    assert found["directories"] == ["/opt/gpuwright", PATH]
+    assert found["action"] == "build"
     assert found["command"] == [
-        "/bin/sh", "-c", 'umask 022; exec "$@"', "sh", "/usr/bin/python3.12", "-I", "-m", "venv", "--clear", PATH,
+        "/bin/sh", "-c", 'umask 022; exec "$@"', "sh", "/usr/bin/python3.12", "-I", "-m", "venv", "--prompt", "pytorch",
     ]  # fmt: skip
-    assert not found["lacks_maker"]
+    assert (found["lacks_maker"], found["keep"]) == (False, False)
+
+
+WORKS = [
+    {"packages": {}},
+    {"packages": {**FITS, "torch": "2.13.0"}},
+    {"packages": {**FITS, "numpy": "3.1"}},
+    {"packages": {**FITS, "nvidia-dali-cuda120": "1.50"}},
+    {"pip": {"rc": 0, "out": "pip 25.1 from /x (python 3.11)"}},
+    {"as_locked": False},
+]
 
 
 @pytest.mark.parametrize(
-    "changes", [{"packages": {}}, {"packages": {**FITS, "torch": "2.13.0"}}, {"packages": {**FITS, "numpy": "3.1"}}]
+    "changes", WORKS, ids=["lacks", "older", "breaks", "left behind", "another Python", "other wheels"]
 )
-def test_one_that_lacks_or_breaks_something_is_gone_on_with(changes: Mapping[str, Any]) -> None:
+def test_one_that_is_not_what_is_wished_is_built_anew_and_kept_for_it_works(changes: Mapping[str, Any]) -> None:
     found = frameworks.look(wished(), seen(**changes))
-    assert not found["right"]
-    assert found["unmet"]
-    assert found["command"] == []
+    assert (found["action"], found["keep"]) == ("build", True)
+    assert found["command"]
 
 
 @pytest.mark.parametrize(
@@ -79,35 +93,47 @@ def test_one_that_lacks_or_breaks_something_is_gone_on_with(changes: Mapping[str
         {"unfinished": True},
         {"pip": {"rc": 1, "out": "No module named pip"}},
         {"pip": {"rc": None, "out": "No such file"}},
-        {"pip": {"rc": 0, "out": "pip 25.1 from /x (python 3.11)"}},
-        {"pip": {"rc": 0, "out": "something else"}},
-        {"packages": {**FITS, "nvidia-dali-cuda120": "1.50"}},
-        {"as_locked": False},
         {"made": False, "unfinished": True, "others": 3},
     ],
-    ids=[
-        "cut off",
-        "no pip",
-        "no Python",
-        "another Python",
-        "no words",
-        "left behind",
-        "other wheels",
-        "cut off early",
-    ],
+    ids=["cut off", "no pip", "no Python", "cut off early"],
 )
-def test_one_that_nobody_can_go_on_with_is_made_anew(changes: Mapping[str, Any]) -> None:
+def test_one_that_does_not_work_is_built_anew_and_not_kept(changes: Mapping[str, Any]) -> None:
     found = frameworks.look(wished(), seen(**changes))
-    assert found["command"][-1] == PATH
-    assert not found["right"]
+    assert (found["action"], found["keep"]) == ("build", False)
 
 
-def test_one_that_the_plan_condemns_is_made_anew() -> None:
-    assert frameworks.look(wished(rebuild=True), seen())["command"]
+def test_one_that_the_plan_condemns_is_built_anew_and_not_kept() -> None:
+    found = frameworks.look(wished(rebuild=True), seen())
+    assert (found["action"], found["keep"]) == ("build", False)
 
 
 def test_one_that_is_made_of_the_wheels_of_the_lock_stays() -> None:
-    assert frameworks.look(wished(), seen(as_locked=True))["right"]
+    assert frameworks.look(wished(), seen(as_locked=True))["action"] == "none"
+
+
+OLD = {"packages": {**FITS, "torch": "2.13.0"}}
+
+
+def test_the_build_that_was_in_use_before_is_returned_to_where_it_is_what_is_wished() -> None:
+    found = frameworks.look(wished(), seen(**OLD, place="build", kept=kept()))
+    assert (found["action"], found["command"], found["keep"]) == ("return", [], True)
+    assert frameworks.look(wished(rebuild=True), seen(kept=kept()))["keep"] is False
+
+
+@pytest.mark.parametrize(
+    "changes", [*WORKS, {"unfinished": True}, {"loader_path": COMPAT}, {"pip": {"rc": None, "out": ""}}]
+)
+def test_one_that_is_not_what_is_wished_is_not_returned_to(changes: Mapping[str, Any]) -> None:
+    assert frameworks.look(wished(), seen(**OLD, kept=kept(**changes)))["action"] == "build"
+
+
+def test_what_a_cut_left_is_taken_away_by_itself_where_nothing_is_built() -> None:
+    assert frameworks.look(wished(), seen(debris=True))["tidy"]
+    assert not frameworks.look(wished(), nothing(debris=True))["tidy"]
+
+
+def test_a_link_of_ours_that_leads_nowhere_is_filled() -> None:
+    assert frameworks.look(wished(), nothing(place="build"))["action"] == "build"
 
 
 @pytest.mark.parametrize("rc", [1, None])
@@ -133,24 +159,21 @@ def test_what_is_somebody_elses_is_refused(place: Mapping[str, Any]) -> None:
 
 
 def test_an_empty_directory_is_filled() -> None:
-    assert frameworks.look(wished(), nothing(place="directory"))["command"]
+    assert frameworks.look(wished(), nothing(place="directory"))["action"] == "build"
 
 
 @pytest.mark.parametrize(
-    ("wish", "changes", "right", "activation"),
+    ("wish", "changes", "action"),
     [
-        (COMPAT, {"loader_path": COMPAT, "loader_file": True}, True, True),
-        (COMPAT, {}, False, True),
-        (None, {"loader_path": COMPAT, "loader_file": True}, False, True),
-        (None, {"loader_path": COMPAT, "loader_file": True, "unfinished": True}, False, False),
+        (COMPAT, {"loader_path": COMPAT, "loader_file": True}, "none"),
+        (COMPAT, {}, "activate"),
+        (None, {"loader_path": COMPAT, "loader_file": True}, "activate"),
+        (None, {"loader_path": COMPAT, "loader_file": True, "unfinished": True}, "build"),
     ],
-    ids=["as wished", "not yet", "no more", "cleared with the environment"],
+    ids=["as wished", "not yet", "no more", "not in the new build"],
 )
-def test_its_activation_is_set_or_taken_back(
-    wish: str | None, changes: Mapping[str, Any], right: bool, activation: bool
-) -> None:
-    found = frameworks.look(wished(loader_path=wish), seen(**changes))
-    assert (found["right"], found["activation"]) == (right, activation)
+def test_its_activation_is_set_or_taken_back(wish: str | None, changes: Mapping[str, Any], action: str) -> None:
+    assert frameworks.look(wished(loader_path=wish), seen(**changes))["action"] == action
 
 
 def test_a_thing_that_is_no_requirement_is_refused() -> None:
@@ -162,9 +185,8 @@ def test_a_thing_that_is_no_requirement_is_refused() -> None:
 
 
 def test_what_pip_brought_is_accepted_where_it_is_all_and_fits() -> None:
-    assert frameworks.installed(
-        wished(), seen(unfinished=True, fits={"rc": 0, "out": "No broken requirements found."})
-    )["right"]
+    fits = {"rc": 0, "out": "No broken requirements found."}
+    assert frameworks.installed(wished(), seen(unfinished=True, fits=fits))["action"] == "swap"
 
 
 @pytest.mark.parametrize(
@@ -210,24 +232,27 @@ def begin(facts: Any = None, rebuild: tuple[str, ...] = (), **changes: Any) -> A
 
 def test_the_files_of_an_environment_are_data() -> None:
     work = begin()
-    assert work["mark"] == {
-        "path": "/opt/gpuwright/.pytorch.unfinished", "content": "gpuwright installs pytorch 2.14.1\n", "mode": "0644",
+    assert work["owned"] == [PATH, "/opt/gpuwright/.pytorch"]
+    assert work["files"][0] == {
+        "path": "gpuwright-constraints.txt", "content": "numpy<3\nnvidia-cudnn-cu13==9.24\n", "mode": "0644",
     }  # fmt: skip
-    assert work["constraints"] == {
-        "path": f"{PATH}/gpuwright-constraints.txt", "content": "numpy<3\nnvidia-cudnn-cu13==9.24\n", "mode": "0644",
-    }  # fmt: skip
-    assert work["activation"] == {"files": [], "lines": [], "absent": [f"{PATH}/gpuwright-cuda-compat.sh"]}
+    assert [file["path"] for file in work["files"][1:]] == [
+        "lib/python3.12/site-packages/_gpuwright_stays.py",
+        "lib/python3.12/site-packages/_gpuwright_stays.pth",
+    ]
+    assert work["activation"] == {"files": [], "lines": [], "absent": ["gpuwright-cuda-compat.sh"]}
     assert work["remedy"].startswith(f"move {PATH} away, ")
-    assert begin(constraints=None)["constraints"]["content"] == "\n"
+    assert work["time"] == bare()["time"]
+    assert begin(constraints=None)["files"][0]["content"] == "\n"
 
 
 def test_the_libraries_of_cuda_compat_are_put_first_by_a_file_that_the_activation_reads() -> None:
-    loader = f"{PATH}/gpuwright-cuda-compat.sh"
     activation = begin(loader_path=COMPAT)["activation"]
     (file,) = activation["files"]
-    assert (file["path"], file["mode"]) == (loader, "0644")
+    assert (file["path"], file["mode"]) == ("gpuwright-cuda-compat.sh", "0644")
     assert file["content"].endswith(f'\nexport LD_LIBRARY_PATH="{COMPAT}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n')
-    assert activation["lines"] == [{"path": f"{PATH}/bin/activate", "line": f'[ ! -r "{loader}" ] || . "{loader}"'}]
+    loader = f"{PATH}/gpuwright-cuda-compat.sh"
+    assert activation["lines"] == [{"path": "bin/activate", "line": f'[ ! -r "{loader}" ] || . "{loader}"'}]
     assert activation["absent"] == []
 
 

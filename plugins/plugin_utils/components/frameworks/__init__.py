@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,11 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework i
 
 from ...model.plan import Change
 from ...model.stack import FrameworkEnvironment, Stack
-from ...wish import Wish, specifiers
+from ...wish import Wish
 from ..base import Component, Context, Finding, Manages, Need
 from ..demand import Demand
 from ..view import View
-from . import contents
+from . import contents, differences
 from .asked import wheels
 from .contents import interpreters
 from .work import Wished, begin, installed, look
@@ -48,6 +48,8 @@ NAME = "frameworks"
 #: Bytes (as preflight_framework_mib has them) and files of an environment with PyTorch and its CUDA libraries; assumed, with a margin.
 FRAMEWORK_BYTES = 6144 * 1024**2
 FRAMEWORK_FILES = 40_000
+#: Actions of a change that leave the builds of environments as they are.
+_BESIDE = ("configure", "return", "adopt", "remove")
 
 
 def wanted(context: Context) -> bool:
@@ -60,26 +62,40 @@ def findings(context: Context) -> list[Finding]:
     for framework in context.stack["frameworks"]:
         environment = environments.get(framework["path"])
         present = environment["packages"] if environment else {}
-        wrong = _wrong(framework, environment, present)
-        broken = _broken(framework["path"], environment, context)
+        wrong = differences.of_contents(framework, environment) + differences.of_activation(framework, environment)
+        broken = differences.of_health(framework["path"], environment, context)
         if wrong or broken:
             before = next(
                 (present.get(contents.name(pin)) for pin in framework["requirements"] if contents.name(pin) in present),
                 None,
             )
-            reason = f"{framework['path']} {' and '.join(wrong + broken)}"
-            action = "repair" if not wrong else "upgrade" if before else "install"
+            built = differences.is_built(framework, environment, context)
             found.append(
                 Finding(
-                    action,
-                    reason,
+                    _action(framework, environment, before, wrong, built=built),
+                    f"{framework['path']} {' and '.join(wrong + broken)}",
                     before,
                     f"{framework['name']} {framework['version']}",
-                    packages=_interpreter(framework, context),
+                    packages=_interpreter(framework, context) if built else [],
                     files=[framework["path"]],
                 )
             )
     return found
+
+
+def _action(
+    framework: FrameworkEnvironment,
+    environment: PythonEnvironment | None,
+    before: str | None,
+    wrong: Sequence[str],
+    *,
+    built: bool,
+) -> str:
+    if not built:
+        return "return" if differences.is_kept(framework, environment) else "configure"
+    if not wrong:
+        return "repair"
+    return "upgrade" if before else "install"
 
 
 def _interpreter(framework: FrameworkEnvironment, context: Context) -> list[str]:
@@ -127,54 +143,10 @@ def inputs(context: Context) -> Mapping[str, object]:
     return {"frameworks": [{key: framework.get(key) for key in keys} for framework in context.stack["frameworks"]]}
 
 
-def _wrong(
-    framework: FrameworkEnvironment, environment: PythonEnvironment | None, present: Mapping[str, str]
-) -> list[str]:
-    """What is not as wished in an environment: its Python, what it lacks, what it has in another version than it may."""
-    told = []
-    python = environment.get("python") if environment else None
-    if python and not numeric_version.belongs(str(python), str(framework["interpreter"])):
-        told.append(f"has Python {python} instead of {framework['interpreter']}")
-    locked = [f"{wheel['name']}=={wheel['version']}" for wheel in framework.get("wheels") or ()]
-    lacking = [
-        pin for pin in dict.fromkeys([*framework["requirements"], *locked]) if not contents.satisfied(pin, present)
-    ]
-    if lacking:
-        told.append(f"lacks {', '.join(lacking)}")
-    broken = [limit for limit in framework.get("constraints") or () if not _kept(limit, present)]
-    if broken:
-        told.append(f"breaks {', '.join(broken)}")
-    others = contents.left_behind(framework["requirements"], present)
-    if others:
-        told.append(f"has {', '.join(others)} besides")
-    first = environment.get("loader_path") if environment else None
-    if environment and first != framework.get("loader_path"):
-        told.append(
-            f"is activated with the libraries of {first or 'the driver'}, not of {framework.get('loader_path') or 'the driver'}"
-        )
-    return told
-
-
-def _broken(path: str, environment: PythonEnvironment | None, context: Context) -> list[str]:
-    """Why an environment that has what it should is made anew all the same."""
-    if environment and environment.get("damage"):
-        return [f"is damaged: {', '.join(environment['damage'])}"]
-    return ["failed in the last proof"] if environment and path in context.condemned else []
-
-
-def _kept(limit: str, present: Mapping[str, str]) -> bool:
-    """Does what is installed keep a constraint? What is not installed does. One that is no plain range is left to the role."""
-    version = present.get(contents.name(limit))
-    specifier = limit[len(contents.name(limit)) :].strip()
-    if version is None or not specifiers.is_range(specifier):
-        return True
-    return specifiers.matches(version.split("+", 1)[0], specifier)
-
-
 def needs(context: Context, plan: Plan, size: int) -> list[DiskNeed]:
-    """Room for the environments that are to be made or moved to another version. ``size``: bytes of one with its own CUDA."""
+    """Room for the environments that are built: each beside the one that is there. ``size``: bytes of one with its own CUDA."""
     changes = [
-        row for row in plan["changes"] if row["component"] == "frameworks" and row["action"] in ("install", "upgrade")
+        row for row in plan["changes"] if row["component"] == NAME and row["files"] and row["action"] not in _BESIDE
     ]
     stack = context.stack.get("frameworks") or ()
     place = str(PurePosixPath(stack[0]["path"]).parent) if stack else "/opt/gpuwright"
@@ -196,7 +168,9 @@ def demands(stack: Stack, wish: Wish) -> list[Demand]:
 
 
 def _space(change: Change, context: Context) -> list[Need]:
-    """What an environment that is made takes; one for the processor is smaller."""
+    """What an environment takes that is built beside the one that is there; one for the processor is smaller."""
+    if change["action"] in _BESIDE:
+        return []
     size = FRAMEWORK_BYTES // (6 if context.cpu_only else 1)
     return [Need(path, size, FRAMEWORK_FILES) for path in change["files"][:1]]
 

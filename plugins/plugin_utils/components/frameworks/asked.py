@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the environments ask of the Python index: the pins that pip would have to install now, and the indexes that each may come from.
+"""What the environments ask of the Python index: the pins that would have to be installed now, and the indexes that each may come from.
 
 What the pins need besides (torch's nvidia-* wheels) is not asked for: only pip knows what that is. A lock names all of it.
 """
@@ -12,48 +12,37 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ...wish import specifiers
 from ..demand import WheelDemand
-from . import contents
+from . import contents, differences
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import PythonEnvironment
-
     from ...model.stack import FrameworkEnvironment
     from ...wish import Wish
     from ..base import Context
 
 
 def wheels(context: Context) -> list[WheelDemand]:
-    """Return what pip would be asked to install; nothing of an environment that has it."""
-    return [demand for framework in context.stack.get("frameworks") or () for demand in _of(framework, context)]
+    """Return what the index would be asked for: all that an environment is made of which is built, nothing of one that is not."""
+    environments = context.facts["environments"] or {}
+    return [
+        demand
+        for framework in context.stack.get("frameworks") or ()
+        if differences.is_built(framework, environments.get(framework["path"]), context)
+        for demand in _of(framework)
+    ]
 
 
-def _of(framework: FrameworkEnvironment, context: Context) -> list[WheelDemand]:
-    environment = (context.facts["environments"] or {}).get(framework["path"])
-    anew = _anew(framework, environment, context)
-    present = environment["packages"] if environment and not anew else {}
-    locked = framework.get("wheels") or ()
-    named = [f"{wheel['name']}=={wheel['version']}" for wheel in locked]
-    lacking = [pin for pin in (*framework["requirements"], *named) if not contents.satisfied(pin, present)]
-    if locked:
-        # Of a lock pip installs everything again, each file by its hash, whichever index it comes from.
-        urls = _urls(framework, "index_url", "dependencies_url")
-        hashes = {pin: wheel["sha256"] for pin, wheel in zip(named, locked, strict=True)}
-        return [_demand(framework, pin, urls, hashes[pin]) for pin in named] if lacking else []
-    return [_demand(framework, pin, _urls(framework, "index_url")) for pin in dict.fromkeys(lacking)]
-
-
-def _anew(framework: FrameworkEnvironment, environment: PythonEnvironment | None, context: Context) -> bool:
-    """Is the environment made anew, whatever is in it?"""
-    if environment is None or environment.get("damage") or framework["path"] in context.condemned:
-        return True
-    python = environment.get("python")
-    other = python and not numeric_version.belongs(str(python), str(framework["interpreter"]))
-    return bool(other or contents.left_behind(framework["requirements"], environment["packages"]))
+def _of(framework: FrameworkEnvironment) -> list[WheelDemand]:
+    locked = framework.get("wheels")
+    if not locked:
+        urls = _urls(framework, "index_url")
+        return [_demand(framework, pin, urls) for pin in dict.fromkeys(framework["requirements"])]
+    # By its hash a file is the same, whichever index it comes from.
+    urls = _urls(framework, "index_url", "dependencies_url")
+    return [_demand(framework, f"{row['name']}=={row['version']}", urls, row["sha256"]) for row in locked]
 
 
 def _urls(framework: FrameworkEnvironment, *keys: str) -> list[str]:

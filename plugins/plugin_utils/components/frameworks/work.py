@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict
 
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import environment_builds
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import environments
 
 from ...model import shortfalls
@@ -16,7 +17,11 @@ from .. import package_calls
 from . import contents
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.packages.environments import Environment, Said
+    from ansible_collections.gpuwright.node.plugins.module_utils.packages.environments import (
+        Contents,
+        Environment,
+        Said,
+    )
 
     from ...model.plan import Plan
     from ...model.work import File, PackageCall
@@ -24,6 +29,27 @@ if TYPE_CHECKING:
 
 # Everyone may read and run what root installs, and nobody else may write it, whatever root's own umask is.
 _OPEN = ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh"]
+_STAYS = "_gpuwright_stays"
+_STAYS_PROGRAM = '''\
+"""By gpuwright: a process stays in the build in which it was started, when the path of its environment comes to lead to another one."""
+
+import os
+import sys
+
+_NAMED, _REAL = sys.prefix, os.path.realpath(sys.prefix)
+
+
+def _there(path):
+    inside = isinstance(path, str) and (path == _NAMED or path.startswith(_NAMED + os.sep))
+    return _REAL + path[len(_NAMED):] if inside else path
+
+
+def stay():
+    """Called once for each directory of packages, of which some systems have two."""
+    sys.path[:] = [_there(path) for path in sys.path]
+    for name in ("executable", "prefix", "exec_prefix"):
+        setattr(sys, name, _there(getattr(sys, name)))
+'''
 #: Exit statuses of a Python that lacks a module, and None where there is no such Python: nothing that a new one does not mend.
 _LACKS = (1, None)
 
@@ -41,14 +67,14 @@ class Wished(TypedDict):
 
 
 class Line(TypedDict):
-    """A line that a file has to have."""
+    """A line that a file of an environment has to have."""
 
     path: str
     line: str
 
 
 class Activation(TypedDict):
-    """What is set when an environment is activated. Without cuda-compat nothing is."""
+    """What is set when an environment is activated, in files of it. Without cuda-compat nothing is."""
 
     files: list[File]
     lines: list[Line]
@@ -56,18 +82,19 @@ class Activation(TypedDict):
 
 
 class EnvironmentWork(TypedDict):
-    """The work on one environment, as far as the plan knows it.
+    """The work on one environment, as far as the plan knows it. Paths are below its build.
 
-    ``mark``: lies beside it while an installation is under way. Found at the start of a run, it says that the last one was cut off.
-    ``maker``: the package that makes environments, where it is missing. ``remedy``: what is to be done about one that is not root's alone.
+    ``owned``: what has to be root's alone. ``remedy``: what is to be done about one that is not. ``maker``: the package that makes
+    environments, where it is missing. ``time``: of the look that the change was planned from.
     """
 
-    mark: File
-    constraints: File
-    activation: Activation
-    maker: PackageCall
+    owned: list[str]
     remedy: str
+    maker: PackageCall
+    files: list[File]
+    activation: Activation
     rebuild: bool
+    time: str
 
 
 class FrameworksWork(TypedDict):
@@ -79,16 +106,18 @@ class FrameworksWork(TypedDict):
 class Found(TypedDict):
     """What is to be done with an environment, after a look at it.
 
-    ``right``: nothing. ``unmet``: what it lacks or breaks. ``directories`` are made first. ``command`` makes it anew, empty where it stays;
-    ``lacks_maker``: not without the package for it. ``activation``: whether there is something to do for that.
+    ``action``: ``none``, ``activate`` (it is right but for its activation), ``return`` (the build that was in use before is what is
+    wished), ``build`` or, after that, ``swap``. ``unmet``: what it lacks or breaks. ``command`` makes a build, with the build's path after
+    it; ``lacks_maker``: not without the package for it. ``keep``: whether what is in use is worth to be kept. ``tidy``: whether a build
+    that was cut off left something that nothing else takes away.
     """
 
-    right: bool
+    action: str
     unmet: list[str]
-    directories: list[str]
     command: list[str]
     lacks_maker: bool
-    activation: bool
+    keep: bool
+    tidy: bool
 
 
 def begin(context: Context, plan: Plan) -> FrameworksWork:
@@ -99,15 +128,16 @@ def begin(context: Context, plan: Plan) -> FrameworksWork:
         path = framework["path"]
         limits = "\n".join(framework.get("constraints") or ())
         made[path] = {
-            "mark": _file(environments.mark(path), f"gpuwright installs {framework['name']} {framework['version']}\n"),
-            "constraints": _file(f"{path}/gpuwright-constraints.txt", f"{limits}\n"),
-            "activation": _activation(path, framework.get("loader_path")),
+            "owned": [path, environment_builds.directory(path)],
             "maker": package_calls.call(context, plan, [contents.maker(str(framework["interpreter"]), family)]),
+            "files": [_file("gpuwright-constraints.txt", f"{limits}\n"), *_place(str(framework["interpreter"]))],
+            "activation": _activation(path, framework.get("loader_path")),
             "remedy": (
                 f"move {path} away, since whoever owned it may still have its files open; where a directory above it is a user's, "
                 "name one of root's in frameworks_path; then run again."
             ),
             "rebuild": path in plan["rebuild"],
+            "time": context.facts["time"],
         }
     return {"environments": made}
 
@@ -116,41 +146,64 @@ def _file(path: str, content: str) -> File:
     return {"path": path, "content": content, "mode": "0644"}
 
 
+def _place(python: str) -> list[File]:
+    """What has a process stay in the build in which it was started: see the program."""
+    packages = f"lib/python{python}/site-packages"
+    return [
+        _file(f"{packages}/{_STAYS}.py", _STAYS_PROGRAM),
+        _file(f"{packages}/{_STAYS}.pth", f"import {_STAYS}; {_STAYS}.stay()\n"),
+    ]
+
+
 def _activation(path: str, loader_path: str | None) -> Activation:
     """The directory of cuda-compat is put first where the environment is activated, and never for the machine: after an upgrade of the
     driver the old library would win and fail.
     """
     loader = f"{path}/{environments.LOADER_FILE}"
     if not loader_path:
-        return {"files": [], "lines": [], "absent": [loader]}
+        return {"files": [], "lines": [], "absent": [environments.LOADER_FILE]}
     content = (
         "# By gpuwright: this environment's CUDA is newer than the driver's, and runs by way of cuda-compat.\n"
         f'export LD_LIBRARY_PATH="{loader_path}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n'
     )
     line = f'[ ! -r "{loader}" ] || . "{loader}"'
-    return {"files": [_file(loader, content)], "lines": [{"path": f"{path}/bin/activate", "line": line}], "absent": []}
+    return {
+        "files": [_file(environments.LOADER_FILE, content)],
+        "lines": [{"path": "bin/activate", "line": line}],
+        "absent": [],
+    }
 
 
 def look(wished: Wished, seen: Environment) -> Found:
     """What is to be done with an environment. Raises StepRefused where something else lies in its place, or its Python is beyond asking."""
     path = wished["path"]
     _ours(path, seen)
-    sound, unmet = _sound(wished, seen), _unmet(wished, seen)
-    above = str(Path(path).parent)
+    unmet = _unmet(wished, seen)
+    action = _action(wished, seen, met=not wished["rebuild"] and _sound(wished, seen) and not unmet)
+    makes = [*_OPEN, seen["interpreter"], "-I", "-m", "venv", "--prompt", PurePosixPath(path).name]
     return {
-        "right": sound and not unmet and _activated(wished, seen),
+        "action": action,
         "unmet": unmet,
-        # Its own directory stays as it was where it is made anew: venv clears what is in it.
-        "directories": [above] if sound else [above, path],
-        # --clear: what is there is the rest of an installation that was cut off, or belongs to another interpreter.
-        "command": [] if sound else [*_OPEN, seen["interpreter"], "-I", "-m", "venv", "--clear", path],
-        "lacks_maker": not sound and _lacks(seen["maker"], f"{seen['interpreter']} to make environments"),
-        "activation": bool(wished["loader_path"]) or (sound and seen["loader_file"]),
+        "command": makes if action == "build" else [],
+        "lacks_maker": action == "build" and _lacks(seen["maker"], f"{seen['interpreter']} to make environments"),
+        # One that is broken is nothing to return to.
+        "keep": _works(path, seen) and not wished["rebuild"],
+        # A new build begins with it.
+        "tidy": seen["debris"] and action != "build",
     }
 
 
+def _action(wished: Wished, seen: Environment, *, met: bool) -> str:
+    if met:
+        return "none" if _activated(wished, seen) else "activate"
+    kept = seen["kept"]
+    if kept and _sound(wished, kept) and not _unmet(wished, kept) and _activated(wished, kept):
+        return "return"
+    return "build"
+
+
 def installed(wished: Wished, seen: Environment) -> Found:
-    """The same after an installation. Raises StepRefused where the environment is not what it was to be."""
+    """The same of a build that is ready. Raises StepRefused where it is not what it was to be."""
     path, loader = wished["path"], f"{wished['path']}/{environments.LOADER_FILE}"
     unmet = _unmet(wished, seen)
     if unmet:
@@ -169,12 +222,12 @@ def installed(wished: Wished, seen: Environment) -> Found:
             f"Expected the packages of {path} to fit each other. Found, as its pip says: {fits['out']}. What to do: run again; "
             "where it stays so, ask for another release of the framework."
         )
-    return {"right": True, "unmet": [], "directories": [], "command": [], "lacks_maker": False, "activation": False}
+    return {"action": "swap", "unmet": [], "command": [], "lacks_maker": False, "keep": True, "tidy": False}
 
 
 def _ours(path: str, seen: Environment) -> None:
     """Raise StepRefused where the place is not ours to fill. What has a mark beside it is what an earlier run left of an environment."""
-    if seen["made"] or seen["unfinished"]:
+    if seen["made"] or seen["unfinished"] or seen["place"] == "build":
         return
     if seen["place"] == "other" or seen["others"]:
         raise StepRefused(
@@ -183,15 +236,17 @@ def _ours(path: str, seen: Environment) -> None:
         )
 
 
-def _sound(wished: Wished, seen: Environment) -> bool:
-    """Whether an environment is gone on with; any other is made anew."""
+def _works(path: str, seen: Contents) -> bool:
+    """Whether an environment, or a build of it, is whole and runs."""
+    return not _lacks(seen["pip"], f"the Python of {path} to run its pip") and seen["made"] and not seen["unfinished"]
+
+
+def _sound(wished: Wished, seen: Contents) -> bool:
+    """Whether an environment, or a build of it, works, and has the Python and nothing but the wheels that are wished."""
     return (
-        not _lacks(seen["pip"], f"the Python of {wished['path']} to run its pip")
-        and seen["made"]
-        and not seen["unfinished"]
+        _works(wished["path"], seen)
         and _python(seen["pip"]["out"]) == wished["interpreter"]
         and not contents.left_behind(wished["requirements"], seen["packages"])
-        and not wished["rebuild"]
         and seen["as_locked"] is not False
     )
 
@@ -212,7 +267,7 @@ def _lacks(said: Said, asked: str) -> bool:
     return said["rc"] in _LACKS
 
 
-def _unmet(wished: Wished, seen: Environment) -> list[str]:
+def _unmet(wished: Wished, seen: Contents) -> list[str]:
     """What an environment lacks or breaks. Raises StepRefused for a requirement that is none."""
     try:
         return shortfalls.in_environment(wished["requirements"], seen["packages"], wished["constraints"])
@@ -220,5 +275,5 @@ def _unmet(wished: Wished, seen: Environment) -> list[str]:
         raise StepRefused(str(error)) from None
 
 
-def _activated(wished: Wished, seen: Environment) -> bool:
+def _activated(wished: Wished, seen: Contents) -> bool:
     return (seen["loader_path"] or "") == (wished["loader_path"] or "")
