@@ -201,6 +201,13 @@ class Contents(Origin):
     wheels: NotRequired[list[LockedWheel]]
 
 
+class KeptFramework(TypedDict):
+    """What a wish said of a framework when its environment was rolled back."""
+
+    specifier: str
+    variant: str | None
+
+
 class FrameworkEnvironment(Contents):
     """Virtual environment of a framework."""
 
@@ -213,6 +220,8 @@ class FrameworkEnvironment(Contents):
     """Python versions that have wheels"""
     interpreter: str
     path: str
+    stays: NotRequired[KeptFramework]
+    """Where a rollback led to it: for which wish it stays"""
 
 
 class RepositoryKey(TypedDict):

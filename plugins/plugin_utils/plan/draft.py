@@ -119,16 +119,14 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     ended = _ended_by_cards(facts, wish, request)
     if ended is not None:
         return ended
-    state = (
-        ((request.begun["remember"] if request.begun else None) or rollback.target(facts))
-        if request.returns and request.applied is None
-        else None
-    )
-    if request.returns and state is None and request.applied is None:
+    state, pins = _way_back(facts, wish, request)
+    if request.returns and state is None and not pins and request.applied is None:
         return document.ended(facts, request, refusals=[rollback.nowhere(facts)])
+    pins = {**_staying(facts, wish, request), **pins}
     fixed = _fixed_driver(facts, wish, request, state)
-    if request.returns or fixed is not None:
+    if state is not None or fixed is not None:
         wish = rollback.without_driver(wish)
+    asked, wish = wish, frameworks.returning.held(wish, pins)
     try:
         where = machine.machine_from_facts(
             facts,
@@ -141,12 +139,16 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
         where = replace(where, moves=request.moves, kernel=repair.kernel_kept(facts) or where.kernel)
         where = rollback.arriving(where, state)
         answer = resolver.resolve(where, wish, rules)
+        if not answer["ok"] and pins and not request.returns:
+            # What a rollback led to does not go with the rest of the wish any more.
+            pins, wish = {}, asked
+            answer = resolver.resolve(where, wish, rules)
     except BadInput as error:
         return document.bad_input(facts, request, error)
     conflicts = _conflicts(answer, where, rules, request)
     if conflicts:
         return document.ended(facts, request, conflicts=conflicts)
-    stack = lock.with_wheels(request.lock, answer["stack"])
+    stack = frameworks.returning.marked(lock.with_wheels(request.lock, answer["stack"]), asked, pins)
     answer = {**answer, "stack": stack}
     context = Context(
         facts=facts,
@@ -173,6 +175,28 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     )
     builders = repositories.builders(where, rules)
     return Draft(request, wish, context, answer, found, where, also, state, builders=builders)
+
+
+def _way_back(facts: Facts, wish: Wish, request: Request) -> tuple[DriverState | None, frameworks.returning.Pins]:
+    """What a node returns to: what gave way last. That is the driver, or environments, or both where one run changed them."""
+    if not request.returns or request.applied is not None:
+        return None, {}
+    remembered = request.begun["remember"] if request.begun else None
+    state = remembered or rollback.target(facts)
+    if request.begun is not None:
+        return state, {}
+    kept = frameworks.returning.targets(facts, wish)
+    times = [time for time, _pin in kept.values()] + ([state["time"]] if state else [])
+    last = max(times, default="")
+    pins = {name: pin for name, (time, pin) in kept.items() if time == last}
+    return (state if state and state["time"] == last else None), pins
+
+
+def _staying(facts: Facts, wish: Wish, request: Request) -> frameworks.returning.Pins:
+    """The releases of frameworks that a rollback led to, just now or before; an upgrade moves on, and a lock has said what is wished."""
+    if request.applied is not None:
+        return frameworks.returning.pinned(request.applied.get("frameworks") or (), wish)
+    return {} if request.moves or request.lock is not None else frameworks.returning.staying(facts, wish)
 
 
 def _restored(context: Context, request: Request) -> Stack:

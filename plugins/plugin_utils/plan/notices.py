@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..components import Context
+from ..components import Context, frameworks
 from ..components.nvidia_driver import rollback
 from ..model import index_answer
 from ..rules import hosts
@@ -41,7 +41,9 @@ def without_card(context: Context) -> list[Why]:
 
 def rolled_back(context: Context, request: Request) -> list[Why]:
     """What a person has to know of a node that somebody rolled back."""
-    return [] if request.returns else rollback.told(context.facts, context.stack.get("driver"))
+    if request.returns:
+        return []
+    return rollback.told(context.facts, context.stack.get("driver")) + frameworks.returning.told(context)
 
 
 def sources_of_others(problems: Sequence[IndexProblem]) -> list[Why]:

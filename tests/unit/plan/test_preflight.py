@@ -35,7 +35,8 @@ PLAN: Any = {
 
 
 def change(component: str, action: str = "install", **more: Any) -> dict[str, Any]:
-    return {"component": component, "action": action, "from": None, "reason": "it is not there", **more}
+    files = [f"/opt/gpuwright/{component}"]
+    return {"component": component, "action": action, "from": None, "reason": "it is not there", "files": files, **more}
 
 
 def facts(*, free_mib: int | None = 100_000, boot_mib: int | None = None, **changes: Any) -> Any:
@@ -135,7 +136,13 @@ def test_an_initramfs_needs_room_only_where_one_is_written() -> None:
 
 @pytest.mark.parametrize(("cpu_only", "size"), [(False, 2 * 6144), (True, 2 * 1024)])
 def test_an_environment_that_is_made_or_moved_needs_room(cpu_only: bool, size: int) -> None:
-    rows = [change("frameworks"), change("frameworks", "upgrade"), change("frameworks", "configure")]
+    rows = [change("frameworks"), change("frameworks", "upgrade")]
+    # The other build, the activation, and a seal that is broken while all is right.
+    rows += [
+        change("frameworks", "return"),
+        change("frameworks", "configure"),
+        change("frameworks", "repair", files=[]),
+    ]
     context = Context(facts=facts(), stack=PLAN["stack"])
     plan: Any = {**PLAN, "changes": rows, "cpu_only": cpu_only}
     needed = preflight.needs(context, plan)[2]

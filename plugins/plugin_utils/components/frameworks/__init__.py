@@ -17,7 +17,7 @@ from ...wish import Wish
 from ..base import Component, Context, Finding, Manages, Need
 from ..demand import Demand
 from ..view import View
-from . import contents, differences
+from . import contents, differences, returning
 from .asked import wheels
 from .contents import interpreters
 from .work import Wished, begin, installed, look
@@ -41,6 +41,7 @@ __all__ = [
     "look",
     "manages",
     "rebuilds",
+    "returning",
     "wanted",
 ]
 
@@ -140,7 +141,12 @@ def manages(context: Context) -> Manages:
 
 def inputs(context: Context) -> Mapping[str, object]:
     keys = ("name", "requirements", "constraints", "index_url", "dependencies_url", "path", "loader_path", "wheels")
-    return {"frameworks": [{key: framework.get(key) for key in keys} for framework in context.stack["frameworks"]]}
+    return {"frameworks": [_input(framework, keys) for framework in context.stack["frameworks"]]}
+
+
+def _input(framework: FrameworkEnvironment, keys: Sequence[str]) -> Mapping[str, object]:
+    stays = framework.get("stays")
+    return {**{key: framework.get(key) for key in keys}, **({"stays": stays} if stays else {})}
 
 
 def needs(context: Context, plan: Plan, size: int) -> list[DiskNeed]:

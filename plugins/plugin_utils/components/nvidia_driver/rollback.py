@@ -378,6 +378,6 @@ def nowhere(facts: Facts) -> Refusal:
         return {"rule": "rollback-unknown", "text": text, "source": "gpuwright", "remedy": "run with sudo, or give -K"}
     states = sections.history(facts).get("states") or ()
     told = f"only driver {states[0]['version']}, which is the present one" if states else "none"
-    text = f"no earlier driver that worked is remembered on this node ({told})"
+    text = f"no earlier driver that worked is remembered on this node ({told}), and no build of an environment is kept"
     remedy = "choose one: gpuwright upgrade --want driver=VERSION; or take everything back: gpuwright remove"
     return {"rule": "rollback-nowhere", "text": text, "source": "gpuwright", "remedy": remedy}
