@@ -139,8 +139,10 @@ def test_a_lock_holds_the_environment_to_its_very_files(machine: Node, tmp_path:
         "Expected the files that the lock names by their SHA-256. Found another one: filelock==4.2.11 from"
         in done.stdout
     )
-    machine.shell("! test -e /opt/gpuwright/pytorch/lib/python3*/site-packages/torch")
-    assert play(machine, tmp_path, wheels=locked).returncode == 0
+    # The one in use is what it was, and nothing is left of the other.
+    machine.shell("/opt/gpuwright/pytorch/bin/python -c 'import torch'")
+    assert machine.shell("ls -A /opt/gpuwright/.pytorch").split() == ["1", "gave-way"]
+    assert "changed=0" in play(machine, tmp_path, wheels=locked).stdout
     assert "changed=0" in play(machine, tmp_path).stdout
 
 

@@ -74,7 +74,8 @@ def look(host: Host, path: str) -> Builds:
         for name in numbers
         if name != current and os.path.basename(mark(name)) not in names and _is_directory(host, place, name)
     ]
-    kept = max(whole, key=int) if whole else None
+    # Who takes the path away wants it built anew.
+    kept = max(whole, key=int) if whole and (link is not None or host.exists(place)) else None
     stays = {current, kept, _GAVE_WAY}
     following = str(max([int(name) for name in numbers], default=0) + 1)
     return Builds(place, current, kept, sorted(name for name in names if name not in stays), following)

@@ -114,7 +114,7 @@ def _put(found: Builds, number: str, former: str | None) -> None:
         os.rename(link, found.at(former))
         if exchange(found.at(former), place):
             return
-        # A file system that cannot: for a moment nothing is there, and a run that ends in it leaves the former one kept.
+        # A file system that cannot: for a moment nothing is there, and after a run that ends in it the environment is built anew.
         os.rename(found.at(former), link)
         os.rename(place, found.at(former))
     elif os.path.isdir(place) and not os.path.islink(place):

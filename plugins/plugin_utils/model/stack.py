@@ -190,6 +190,13 @@ class Origin(TypedDict, total=False):
     from_source: list[str]
 
 
+class KeptFramework(TypedDict):
+    """What a wish said of a framework when its environment was rolled back."""
+
+    specifier: str
+    variant: str | None
+
+
 class Contents(Origin):
     """What is installed in an environment; ``index_url`` where it does not come from the host's own index."""
 
@@ -199,13 +206,8 @@ class Contents(Origin):
     """None where it is not known"""
     loader_path: NotRequired[str]
     wheels: NotRequired[list[LockedWheel]]
-
-
-class KeptFramework(TypedDict):
-    """What a wish said of a framework when its environment was rolled back."""
-
-    specifier: str
-    variant: str | None
+    stays: NotRequired[KeptFramework]
+    """Where a rollback led to it: for which wish it stays"""
 
 
 class FrameworkEnvironment(Contents):
@@ -220,8 +222,6 @@ class FrameworkEnvironment(Contents):
     """Python versions that have wheels"""
     interpreter: str
     path: str
-    stays: NotRequired[KeptFramework]
-    """Where a rollback led to it: for which wish it stays"""
 
 
 class RepositoryKey(TypedDict):

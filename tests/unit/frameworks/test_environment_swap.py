@@ -187,6 +187,14 @@ def test_somebodys_link_to_a_larger_disk_stays_and_builds_are_made_there(path: P
     assert look(path) == ("2.14.1", "2.13.0")
 
 
+def test_of_an_environment_whose_path_somebody_took_away_nothing_is_kept(path: Path) -> None:
+    made(path, "2.12.0", "2.13.0").unlink()
+    assert environment_builds.look(Host(), str(path)).kept is None
+    made(path, "2.14.1")
+    assert look(path) == ("2.14.1", None)
+    assert beside(path) == ["3", "gave-way"]
+
+
 # --- cut off --------------------------------------------------------------------------------------------------------------
 
 
