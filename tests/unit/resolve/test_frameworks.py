@@ -22,6 +22,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import (
     lock,
     machine,
 )
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import FrameworkWish, Wish, specifiers
 from tests.property import remedies
@@ -93,6 +94,21 @@ def test_a_release_of_vllm_whose_torch_or_code_is_not_known_is_not_offered(rules
     for changes in ({"torch": "9.9.0"}, {"version": "0.99.0"}):
         changed = {**rules, "vllm": {**rules["vllm"], "releases": [{**last, **changes}]}}
         assert list(frameworks.FRAMEWORKS["vllm"].offers(FrameworkWish("vllm"), changed, cpu=False)) == []
+
+
+def test_vllm_runs_only_where_its_torch_does(rules: Any) -> None:
+    changed = {**rules, "pytorch": copy.deepcopy(rules["pytorch"])}
+    for row in changed["pytorch"]["releases"]:
+        row["python"] = ["3.12"]
+    for row in changed["pytorch"]["variants"]:
+        row["targets"] = {"x86_64": ["9.0"]}
+    room = frameworks.FRAMEWORKS["vllm"]
+    (offer,) = next(room.offers(FrameworkWish("vllm"), changed, cpu=False))
+    card = cards.from_row(gpus.identify("T4", rules))
+    assert offer.pythons == ("3.12",)
+    assert [entry["text"][:18] for entry in room.card_reasons(offer, [card], "x86_64", Log(changed))] == [
+        "torch 2.14.0+cu130"
+    ]
 
 
 def test_every_variant_of_jax_has_its_plugin(rules: Any) -> None:

@@ -106,7 +106,7 @@ def _environment(
     log: Log,
     toolkits: Sequence[str],
 ) -> FrameworkEnvironment:
-    support = None if framework.variant == CPU or FRAMEWORKS[framework.name].ABOUT.cpu_only else support
+    support = None if framework.variant == CPU else support
     extended = _extended(framework, log.rules)
     beside = toolkits if extended and support else ()
     choice = _confirmed_or_not(framework, machine, wish, support, log, beside)
