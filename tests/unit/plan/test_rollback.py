@@ -802,7 +802,7 @@ def _paths(value: Any) -> Iterator[str]:
 
 def _named() -> set[str]:
     """Every path that a component's module names in a constant, apart from what no seal holds: the uninstaller of NVIDIA's file, and where
-    the host's own files are put aside, the toolkit's program, and where Docker has its data.
+    the host's own files are put aside, the toolkit's program, where Docker has its data, and directories that go with their files.
     """
     rooms = (version_hold, cdi, containerd, docker_engine)
     modules = [*rooms, *(importlib.import_module(f"{components.__name__}.{each.name}") for each in _modules())]
@@ -814,7 +814,8 @@ def _named() -> set[str]:
         for path in _paths(value)
     }
     others = {containerd.PROGRAM, docker_engine.ORIGINAL, docker_engine.DATA_ROOT}
-    return found - {runfile.UNINSTALLER, paths.BACKUP, *others}
+    directories = {path for component in components.COMPONENTS.values() for path in component.directories}
+    return found - {runfile.UNINSTALLER, paths.BACKUP, *others} - directories
 
 
 def _modules() -> Iterator[pkgutil.ModuleInfo]:

@@ -96,7 +96,7 @@ def test_a_toolkit_that_a_repository_has_not_is_named_where_it_still_is(resolve:
     (remedy,) = remedies(resolve("RTX 4090", "ubuntu-24.04", "cuda=11.8"))
     assert remedy == (
         "CUDA 11.8 is still to be had in NVIDIA's repository for ubuntu-22.04, in NVIDIA's file cuda_11.8.0_520.61.05_linux.run "
-        "(with --toolkit, which leaves the driver alone), in the container image nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04; "
+        "(cuda-source=runfile), in the container image nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04; "
         "or ask for cuda=12.5, or ask for cuda=13.0 (the newest that fits)"
     )
     (remedy,) = remedies(resolve("GH200", "ubuntu-24.04", "cuda=11.8", arch="aarch64"))

@@ -218,6 +218,7 @@ HANDED_ON = {
     "{{ ansible_failed_result.msg }}",
     "{{ __validate_not_proven }}",
     "{{ __container_toolkit_work.refusal }}",
+    "{{ __container_toolkit_next.refusal }}",
 }
 
 

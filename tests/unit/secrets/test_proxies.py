@@ -444,7 +444,7 @@ def test_in_check_mode_nothing_is_downloaded(serve: Make, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
-        ((404, "", b""), r"Found it at none: http://\S+ answered 404 Not Found. What to do: ask for another build"),
+        ((404, "", b""), r"Found it at none: http://\S+ answered 404 Not Found. What to do: ask for another version"),
         (
             (200, "", b"other"),
             r"Found d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa at .*It was not run",
