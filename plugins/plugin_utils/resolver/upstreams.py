@@ -7,6 +7,14 @@ from __future__ import annotations
 from ..rules import Rules
 from ..wish import Wish
 
+#: In the place of a mirror's address: the index that the machine's pip is configured for has it.
+PYTHON_INDEX = "pypi"
+
+
+def in_python_index(name: str, wish: Wish) -> bool:
+    """Say whether the wish takes from the Python index what an upstream has an index of its own for."""
+    return wish.mirrors.get(name) == PYTHON_INDEX
+
 
 def url(name: str, wish: Wish, rules: Rules, form: str | None = None) -> str:
     """Return the base address of an upstream, without a slash at its end. ``form``: the row where one upstream has several."""

@@ -447,6 +447,8 @@ def _of_upstream(variable: str, name: object, value: object, rules: Rules) -> st
         raise BadInput(f"{variable}: there is no upstream {name!r}, expected one of {', '.join(known)}", near)
     if isinstance(value, (Mapping, list, tuple)) or value is None:
         raise BadInput(f"{variable} of {name} has to be a text")
+    if value == "pypi" and name not in frameworks.ABOUT:
+        raise BadInput(f"{variable}: the Python index has nothing of {name}, expected an address")
     return str(value).rstrip("/")
 
 

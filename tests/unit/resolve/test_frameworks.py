@@ -188,6 +188,42 @@ def test_what_has_no_index_of_its_own_comes_from_the_mirror_where_one_is_given(r
     assert own["dependencies_url"] == "http://mirror.example/simple"
 
 
+_PUBLIC = {"gpuwright_mirrors": {"pytorch": "pypi"}}
+
+
+def test_pytorch_comes_from_the_python_index_where_the_wish_says_so(resolve: Resolve) -> None:
+    found = environment(resolve("H100", "debian-12", "torch==2.14.1", wish=_PUBLIC), "pytorch")
+    assert found["requirements"][0] == "torch==2.14.1"
+    assert found["variant"] == "cu130"
+    assert "index_url" not in found
+    mirrors = {"gpuwright_mirrors": {"pytorch": "pypi", "pypi": "http://mirror.example/simple"}}
+    found = environment(resolve("H100", "debian-12", "torch==2.14.1", wish=mirrors), "pytorch")
+    assert found["index_url"] == "http://mirror.example/simple"
+
+
+def test_a_variant_that_the_python_index_has_not_is_not_chosen_from_it(resolve: Resolve, rules: Any) -> None:
+    # No release of today has code for the card in its default variant: it is an older one whose default has.
+    found = environment(resolve("GTX 1080", "debian-12", "pytorch", wish=_PUBLIC), "pytorch")
+    release = next(row for row in rules["pytorch"]["releases"] if row["version"] == found["version"])
+    assert found["variant"] == f"cu{release['default_cuda'].replace('.', '')}"
+    answer = resolve("H100", "debian-12", "torch==2.14.1+cu126", wish=_PUBLIC)
+    (reason,) = [row for row in answer["conflicts"] if row["rule"] == "frameworks.index"]
+    assert reason["text"] == (
+        "the Python index, which gpuwright_mirrors names for it, has no torch 2.14.1+cu126 for x86_64"
+    )
+
+
+@pytest.mark.parametrize(("version", "there"), [("2.11.0", True), ("2.10.0", False)])
+def test_for_arm_the_python_index_has_cuda_from_2_11_on(resolve: Resolve, version: str, there: bool) -> None:
+    answer = resolve("GH200", "ubuntu-24.04", f"torch=={version}", arch="aarch64", wish=_PUBLIC)
+    assert answer["ok"] == there, answer
+
+
+def test_without_a_card_the_one_form_of_the_python_index_serves_too(resolve: Resolve) -> None:
+    found = environment(resolve([], "debian-12", "torch==2.14.1", wish=_PUBLIC), "pytorch")
+    assert (found["requirements"][0], found["variant"], "index_url" in found) == ("torch==2.14.1", "cpu", False)
+
+
 @pytest.mark.parametrize(("mirrors", "built"), [({}, ["lit"]), ({"pypi": "http://mirror.example/simple"}, None)])
 def test_what_is_built_from_its_source_is_named_and_only_where_no_index_has_a_wheel(
     resolve: Resolve, mirrors: dict[str, str], built: list[str] | None

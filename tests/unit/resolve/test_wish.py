@@ -323,6 +323,12 @@ def test_an_upstream_that_is_misspelt_is_refused_with_the_nearest(name: str) -> 
         Wish.from_variables({name: {"nvidia": ["https://mirror.example.com"]}})
 
 
+def test_the_python_index_is_named_only_for_a_framework() -> None:
+    assert Wish.from_variables({"gpuwright_mirrors": {"pytorch": "pypi"}}).mirrors == {"pytorch": "pypi"}
+    with pytest.raises(BadInput, match="the Python index has nothing of nvidia, expected an address"):
+        Wish.from_variables({"gpuwright_mirrors": {"nvidia": "pypi"}})
+
+
 def test_a_region_stands_for_its_mirrors_and_a_mirror_that_is_named_goes_before_them() -> None:
     mirrors = Wish.from_variables(
         {"gpuwright_mirrors": {"region": "cn", "pypi": "https://mirror.example.com/simple/"}}

@@ -18,6 +18,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import C
 from ...model.stack import Contents, FrameworkEnvironment, Origin
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish
+from .. import upstreams
 from ..cuda_support import CudaSupport
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..machine import Card, Machine
@@ -221,6 +222,7 @@ def _search(
             python, reasons = _python(offer, there, machine, wish, log)
             if reasons and log.trial:
                 continue
+            reasons += _index_reasons(offer, framework.name, machine, wish)
             reasons += _reasons(offer, framework, machine, support, log, guesses=guesses)
             if python and not reasons:
                 fitting.append(Choice(offer, python))
@@ -266,6 +268,15 @@ def _reasons(
         source = log.cite(offer.table, offer.row)
         entries.append(conflict("frameworks.unconfirmed", text, source, "ask for it by its version"))
     return entries
+
+
+def _index_reasons(offer: Offer, name: str, machine: Machine, wish: Wish) -> list[Entry]:
+    """Return why an offer is not in the Python index, where that is what the wish takes the framework from."""
+    if offer.public is None or machine.arch in offer.public or not upstreams.in_python_index(name, wish):
+        return []
+    text = f"the Python index, which gpuwright_mirrors names for it, has no {offer.title} for {machine.arch}"
+    remedy = "use the release's variant that is there, or name a mirror of the framework's own index"
+    return [conflict("frameworks.index", text, f"compat/{offer.table}.yaml (python_index)", remedy)]
 
 
 def _card_reasons(name: str, offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:

@@ -24,7 +24,7 @@ class Offer:
     title is what people call it. pythons are those it can be installed for, python_note why that is not each one of its wheels.
     cuda is the CUDA version that its code needs a driver for; None: it runs on the processor. rank orders the variants of a
     release, lowest first. row is what is cited for the variant, release_row for the release; extra_rows are more that the
-    framework's own answers need.
+    framework's own answers need. public are the architectures for which the Python index has the variant; None: all.
     """
 
     title: str
@@ -38,6 +38,7 @@ class Offer:
     cuda: str | None = None
     rank: int = 0
     python_note: str = ""
+    public: tuple[str, ...] | None = None
     extra_rows: dict[str, Row] = field(default_factory=dict)
 
 

@@ -32,20 +32,24 @@ def offers(wish: FrameworkWish, rules: Rules, *, cpu: bool) -> Iterator[list[Off
         if not specifiers.matches(release["version"], wish.specifier):
             continue
         if cpu:
-            yield [_offer(release, None)]
+            yield [_offer(release, None, rules)]
             continue
         rows = variants.get(".".join(release["version"].split(".")[:2]), ())
-        yield [_offer(release, row) for row in rows if wish.variant in (None, row["variant"])]
+        yield [_offer(release, row, rules) for row in rows if wish.variant in (None, row["variant"])]
 
 
 def of_index(version: str, rules: Rules) -> Offer | None:
     """Return a release in the one variant that the Python index has of it; None where the rules do not know it."""
     for release in rules["pytorch"]["releases"]:
         if release["version"] == version:
-            variant = f"cu{release['default_cuda'].replace('.', '')}"
-            wish = FrameworkWish(ABOUT.name, f"=={version}", variant)
+            wish = FrameworkWish(ABOUT.name, f"=={version}", _default(release))
             return next((offer for some in offers(wish, rules, cpu=False) for offer in some), None)
     return None
+
+
+def _default(release: Row) -> str:
+    """Return the variant that the Python index has of a release, for the architectures that it has CUDA for."""
+    return f"cu{release['default_cuda'].replace('.', '')}"
 
 
 def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:
@@ -64,13 +68,16 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
 
 
 def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents:
-    """Return what is installed, from the index of the variant."""
+    """Return what is installed, from the index of the variant, or from the Python index, which has one variant under no name."""
+    public = upstreams.in_python_index(ABOUT.name, wish)
+    variant = "" if public else f"+{offer.variant}"
     found: Contents = {
-        "requirements": [f"torch=={offer.version}+{offer.variant}", *_partners(offer, platform.python, log)],
+        "requirements": [f"torch=={offer.version}{variant}", *_partners(offer, platform.python, log)],
         "constraints": constraints(offer, log.rules),
-        "index_url": f"{upstreams.url('pytorch', wish, log.rules)}/{offer.variant}",
         "cudnn": offer.row["cudnn"] if offer.cuda else None,
     }
+    if not public:
+        found["index_url"] = f"{upstreams.url('pytorch', wish, log.rules)}/{offer.variant}"
     for row in cudnn.limits(
         [], [numeric_version.major(offer.cuda)] if offer.cuda else [], log.rules["cudnn"]["ceilings"]
     ):
@@ -78,7 +85,7 @@ def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents
     return found
 
 
-def _offer(release: Row, variant: Row | None) -> Offer:
+def _offer(release: Row, variant: Row | None, rules: Rules) -> Offer:
     version, tag = release["version"], variant["variant"] if variant else CPU
     return Offer(
         title=f"torch {version}+{tag}",
@@ -91,7 +98,16 @@ def _offer(release: Row, variant: Row | None) -> Offer:
         confirmed=release["confirmed"] and (variant is None or variant["confirmed"]),
         cuda=variant["cuda"] if variant else None,
         rank=_STATUS[variant["status"]] if variant else 0,
+        public=_public(version, tag, release, rules) if variant else None,
     )
+
+
+def _public(version: str, variant: str, release: Row, rules: Rules) -> tuple[str, ...]:
+    """Return the architectures for which the Python index has a variant."""
+    if variant != _default(release):
+        return ()
+    rows = rules["pytorch"]["python_index"]
+    return tuple(str(row["arch"]) for row in rows if numeric_version.at_least(version, row["first"]))
 
 
 def _cudnn_reasons(offer: Offer, cards: Sequence[Card], log: Log) -> list[Entry]:
