@@ -6,16 +6,8 @@ from __future__ import annotations
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.about import About
 
-_PROGRAM = """
-try:
-    import torch
-except BaseException as error:
-    say("import", error=told(error))
-    sys.exit(0)
-say("import", version=torch.__version__, cuda=torch.version.cuda)
-def multiply(index):
-    ones = torch.ones((256, 256), device="cpu" if index is None else "cuda:%d" % index)
-    return (ones @ ones).sum().item()
+#: What torch says of the cards; what computes by torch asks it the same.
+CARDS = """
 available = torch.cuda.is_available()
 facts = {"available": available, "count": torch.cuda.device_count() if available else 0}
 if not available and torch.version.cuda:
@@ -28,9 +20,25 @@ try:
 except BaseException:
     pass
 say("cuda", **facts)
+"""
+_PROGRAM = (
+    """
+try:
+    import torch
+except BaseException as error:
+    say("import", error=told(error))
+    sys.exit(0)
+say("import", version=torch.__version__, cuda=torch.version.cuda)
+def multiply(index):
+    ones = torch.ones((256, 256), device="cpu" if index is None else "cuda:%d" % index)
+    return (ones @ ones).sum().item()
+"""
+    + CARDS
+    + """
 compute(range(facts["count"]) if facts["count"] else [None], multiply, lambda index: torch.cuda.get_device_name(index))
 say("end")
 """
+)
 
 ABOUT = About(
     name="pytorch",

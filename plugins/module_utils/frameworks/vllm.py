@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.about import About
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.pytorch import CARDS
 
 # Without a model: one kernel of its compiled part. Rows of ones are normalised to ones and weighed with 256, which gives the sum that the
 # others compute.
-_PROGRAM = """
+_PROGRAM = (
+    """
 try:
     import torch
     import vllm
@@ -17,18 +19,9 @@ except BaseException as error:
     sys.exit(0)
 from importlib import import_module, util
 say("import", version=vllm.__version__, cuda=torch.version.cuda)
-available = torch.cuda.is_available()
-facts = {"available": available, "count": torch.cuda.device_count() if available else 0}
-if not available and torch.version.cuda:
-    try:
-        torch.cuda.init()
-    except BaseException as error:
-        facts["error"] = str(error)
-try:
-    facts["cudnn"] = torch.backends.cudnn.version()
-except BaseException:
-    pass
-say("cuda", **facts)
+"""
+    + CARDS
+    + """
 def normalise(index):
     if index is None:
         raise RuntimeError("no NVIDIA GPU that vLLM could compute on")
@@ -44,6 +37,7 @@ def normalise(index):
 compute(range(facts["count"]) if facts["count"] else [None], normalise, lambda index: torch.cuda.get_device_name(index))
 say("end")
 """
+)
 
 ABOUT = About(
     name="vllm",
