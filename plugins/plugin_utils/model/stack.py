@@ -55,6 +55,8 @@ class CudaToolkit(TypedDict):
     default: NotRequired[bool]
     """Whether /usr/local/cuda has to be this one"""
     modulefiles: NotRequired[list[str]]
+    source: NotRequired[str]
+    """Where it comes from if that is not NVIDIA's repository: runfile, or distro, whose toolkit is in /usr"""
     runfile: NotRequired[ToolkitFile]
     """The file that brings it, where no package does; ``packages`` are then what its installer needs"""
 

@@ -63,6 +63,7 @@ _GIVEN = (
     "cuda.repository",
     "cuda.default",
     "cuda.runfile-",
+    "cuda.distro-",
     "cuda.modulefiles",
     "tensorrt.cards",
     "frameworks.cards",

@@ -23,6 +23,7 @@ from ..wish import FrameworkWish, Wish, specifiers
 from . import branch
 from .frameworks import FRAMEWORKS
 from .machine import Machine
+from .part import DISTRO
 
 Change = Callable[[Wish], Wish]
 
@@ -84,6 +85,8 @@ def parts(wish: Wish, machine: Machine, rules: Rules) -> list[Part]:
         found.append(_python(wish, rules))
     found += [_library(name, wish, rules) for name in ("cudnn", "nccl", "tensorrt") if getattr(wish, f"{name}_version")]
     found += [_cuda(version, wish, rules) for version in wish.cuda_versions]
+    if wish.cuda_source == DISTRO:
+        found.append(_cuda_source())
     if wish.driver_branch:
         found.append(_driver(wish, rules, machine.today))
     kinds = {"modules": ("open", "proprietary"), "source": ("nvidia", "distro")}
@@ -244,6 +247,12 @@ def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
     probes = [leave, _as_it_is, *(taking(each).follow for each in majors.values())]
     several = [taking(version, step) for step, version in nearest_first(mine, released)]
     return Part("cuda", f"cuda={wished}", leave, several, chosen, probes)
+
+
+def _cuda_source() -> Part:
+    """Make the part of the source of toolkits that has one version alone."""
+    nvidia = _changed("cuda-source=nvidia", cuda_source="nvidia")
+    return Part("cuda", "cuda-source", nvidia.follow, [nvidia], lambda _stack: nvidia)
 
 
 def _toolkit(wish: Wish, wished: str, instead: str) -> Wish:

@@ -13,17 +13,15 @@ from ..model.stack import CudaToolkit, Stack
 from ..rules import Row, Rules
 from ..wish import Wish
 from ..wish.cuda import KEEP
-from . import compilers, cuda_runfile, targets
+from . import compilers, cuda_distro, cuda_runfile, targets
 from .cuda_support import CudaSupport, native_floor
 from .log import DESIGN, Entry, Log, Unresolved, conflict, offered
 from .machine import Card, Machine
 from .naming import component
-from .part import CUDA_SOURCE, Part
+from .part import CUDA_SOURCE, DISTRO, RUNFILE, Part
 
 #: Where no wish near to it can be met; else that one is named.
 ANOTHER = "use another CUDA version"
-#: The source of toolkits that is a file of NVIDIA's each; without a word for it they come from NVIDIA's repository.
-RUNFILE = "runfile"
 
 
 def choose(machine: Machine, wish: Wish, system: Row, support: CudaSupport, log: Log) -> list[CudaToolkit]:
@@ -36,7 +34,7 @@ def choose(machine: Machine, wish: Wish, system: Row, support: CudaSupport, log:
         cuda_runfile.refuse_several(wanted, wish)
     chosen = [_one(version, machine, wish, system, support, log) for version in wanted]
     toolkits = list({entry["version"]: entry for entry in chosen}.values())
-    default = _default(toolkits, wish)
+    default = _default(toolkits, wish) if wish.cuda_source != DISTRO else None
     if default:
         default["default"] = True
     if wish.cuda_modulefiles:
@@ -92,12 +90,18 @@ def best(wanted: str | None, machine: Machine, wish: Wish, system: Row, support:
         entries = _obstacles(cuda, remedy, machine, support, log)
         if wish.cuda_source == RUNFILE:
             return entries + cuda_runfile.obstacles(cuda, wanted, machine, wish, system, log.rules)
+        if wish.cuda_source == DISTRO:
+            return entries + cuda_distro.obstacles(cuda, wanted, machine, wish, log.rules)
         # What is to be had elsewhere is no way out where the toolkit would not work here.
         return entries + _lacking(cuda, machine, system, log, named=not entries)
 
-    reasons = {cuda: obstacles(cuda) for cuda in _versions(wanted, log)}
+    versions = _versions(wanted, log)
+    if wanted is None and wish.cuda_source == DISTRO:
+        # One reason each: no other version could be had there.
+        versions = [cuda_distro.version(machine.os, log.rules) or versions[-1]]
+    reasons = {cuda: obstacles(cuda) for cuda in versions}
     usable = [cuda for cuda, entries in reasons.items() if not entries]
-    if wanted is None:
+    if wanted is None and wish.cuda_source != DISTRO:
         usable = [cuda for cuda in usable if compilers.compiles(cuda, machine, log.rules)]
     # What is not confirmed is taken only where nothing else is left.
     fitting = [cuda for cuda in usable if _confirmed(cuda, log)] or usable
@@ -161,14 +165,19 @@ def _elsewhere(cuda: str, machine: Machine, system: Row, log: Log) -> str | None
 def _one(version: str | None, machine: Machine, wish: Wish, system: Row, support: CudaSupport, log: Log) -> CudaToolkit:
     cuda = best(version, machine, wish, system, support, log)
     mode = support.mode(cuda, log.rules)
+    if wish.cuda_source == DISTRO:
+        entry = cuda_distro.of_toolkit(cuda, mode, machine, log)
+        _explain(entry, version, support, machine, system, log)
+        return entry
     major, minor = cuda.split(".")[:2]
     row = component("cuda", log.rules)
     fill = {"{major}": major, "{minor}": minor}
     packages = [_filled(name, fill) for name in row["packages"]]
-    entry: CudaToolkit = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}
+    entry = {"version": cuda, "mode": mode, "packages": packages, "path": _filled(row["path"], fill)}
     if version and len(numeric_version.key(version)) > 2:
         entry["release"] = version
     if wish.cuda_source == RUNFILE:
+        entry["source"] = RUNFILE
         entry["runfile"] = cuda_runfile.of_toolkit(cuda, version, machine, wish, log.rules)
         entry["packages"] = cuda_runfile.packages(system, log.rules)
         text = f"CUDA {cuda} comes from NVIDIA's file {entry['runfile']['name']}, without its driver"
@@ -189,8 +198,11 @@ def _explain(
     cuda = entry["version"]
     rows = [row for row in log.rules["cuda"]["rows"] if row["cuda"] == cuda]
     citation = log.cite("cuda", rows[0])
+    distro = entry.get("source") == DISTRO
     why = "asked for" if version else "the newest that the driver brings in full and that has code for every card"
-    if not version and entry["mode"] != "native":
+    if distro and not version:
+        why = "the one that the archive has"
+    elif not version and entry["mode"] != "native":
         why = "the nearest to the driver that this machine can use"
     log.decided("cuda.version", f"CUDA {cuda}: {why}", citation)
     if entry["mode"] == "minor-version":
@@ -198,7 +210,8 @@ def _explain(
         log.warn("cuda.minor-version", text, log.cite("cuda", log.rules["cuda"]["families"][0]))
     if not _confirmed(cuda, log):
         log.warn("cuda.unconfirmed", f"what is known of CUDA {cuda} is not confirmed", citation)
-    compilers.warn(cuda, machine, system, log)
+    if not distro:
+        compilers.warn(cuda, machine, system, log)
     for doubt in log.rules["systems"]["doubts"]:
         if (doubt["os"], doubt["what"], doubt["version"]) == (machine.os, "cuda", cuda):
             log.warn("repository.doubt", doubt["text"], log.cite("systems", doubt))
@@ -292,6 +305,6 @@ PART = Part(
     _exactly,
     is_open=lambda toolkit: not toolkit["release"],
     source=CUDA_SOURCE,
-    is_packaged=lambda toolkits: any("runfile" not in each for each in toolkits),
+    is_packaged=lambda toolkits: any("source" not in each for each in toolkits),
     left_out=("jetson",),
 )

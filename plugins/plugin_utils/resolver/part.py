@@ -20,6 +20,8 @@ Shape = Mapping[str, object]
 #: Package sources: NVIDIA's CUDA repository, and the container toolkit's.
 CUDA_SOURCE = "nvidia-cuda"
 TOOLKIT_SOURCE = "nvidia-container-toolkit"
+#: Sources of CUDA toolkits other than that repository: a file of NVIDIA's each, and the distribution's archive.
+RUNFILE, DISTRO = "runfile", "distro"
 #: The shape of what is packaged in the first one. A library may be built for one CUDA major.
 PACKAGED: Shape = {"version": (str, type(None)), "packages": [str]}
 FOR_CUDA: Shape = {**PACKAGED, "cuda": str}

@@ -118,7 +118,9 @@ class Possible:
         asked = repr(driver), *wish.cuda_versions, *(each.name for each in changed)
         if asked not in self.toolkits:
             several = (
-                self.trials.stack(replace(driver, cuda=True, cuda_versions=other.cuda_versions))
+                self.trials.stack(
+                    replace(driver, cuda=True, cuda_versions=other.cuda_versions, cuda_source=other.cuda_source)
+                )
                 for other in _probed(wish, changed)
             )
             chosen = [stack.get("cuda", []) for stack in several if stack is not None]

@@ -11,11 +11,11 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ..model.stack import Builder, Repository, Stack
 from ..rules import Row, Rules, cite
 from ..wish import Wish
-from . import foreign, keys, source_files, systems, upstreams
+from . import cuda_distro, foreign, keys, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .naming import RPM_FAMILY
-from .part import CUDA_SOURCE, TOOLKIT_SOURCE
+from .part import CUDA_SOURCE, DISTRO, TOOLKIT_SOURCE
 from .parts import PARTS
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
     driver = stack.get("driver")
     installed = None if driver is None or driver["adopted"] else driver
     found: list[Repository] = []
-    if installed and installed["source"] == "distro":
-        found += _of_host(machine, system, installed, log)
+    if installed and installed["source"] == "distro" and system["family"] == RPM_FAMILY:
+        found += _signed_of_host(machine, system, log)
+    found += _of_host(machine, system, _components(machine, system, installed, stack, log), log)
     # Where only NVIDIA's CUDA repository is mirrored, the mirror answers for the container toolkit too.
     shared = "nvidia" in wish.mirrors and TOOLKIT_SOURCE not in wish.mirrors
     sources = {part.source for part in PARTS if part.key in stack and part.is_packaged(part.of(stack))}
@@ -168,21 +169,27 @@ def _source(
 # the distribution's own --------------------------------------------------------------------------------
 
 
-def _of_host(machine: Machine, system: Row, driver: DriverStack, log: Log) -> list[Repository]:
-    """Return the components of the distribution that carry its driver, from the mirror that the host uses already."""
-    carried = systems.distro_driver(system, driver["branch"], log.rules)
-    if system["family"] == RPM_FAMILY:
-        return _signed_of_host(machine, system, log)
-    needed = list(carried["components"]) if carried else []
-    if driver.get("fabric") and system["family"] == "ubuntu" and _OF_FABRIC not in needed:
-        needed.append(_OF_FABRIC)
+def _components(machine: Machine, system: Row, driver: DriverStack | None, stack: Stack, log: Log) -> list[str]:
+    """Return the components of apt's archive that carry the distribution's driver and its toolkit, as far as these are wished."""
+    needed: list[str] = []
+    if driver and driver["source"] == "distro" and system["family"] != RPM_FAMILY:
+        carried = systems.distro_driver(system, driver["branch"], log.rules)
+        needed += carried["components"] if carried else []
+        needed += [_OF_FABRIC] if driver.get("fabric") and system["family"] == "ubuntu" else []
+    if any(each.get("source") == DISTRO for each in stack.get("cuda") or ()):
+        needed += cuda_distro.components(machine.os, log.rules)
+    return list(dict.fromkeys(needed))
+
+
+def _of_host(machine: Machine, system: Row, needed: list[str], log: Log) -> list[Repository]:
+    """Return the source of components of the distribution, from the mirror that the host uses already."""
     sources = [each for each in machine.package_sources or () if _is_archive(each, system)]
     present = {component for each in sources for component in each["components"]}
-    if machine.package_sources is not None and set(needed) <= present:
+    if not needed or (machine.package_sources is not None and set(needed) <= present):
         return []
     if machine.package_sources is not None and not sources:
         text = f"none of this machine's package sources is the archive of {system['name']} ({system['codename']}, main)"
-        remedy = "add the archive to the machine's sources, or use driver-source=nvidia"
+        remedy = "add the archive to the machine's sources, or take it from NVIDIA (driver-source=nvidia, cuda-source=nvidia)"
         raise Unresolved(conflict("repository.no-archive", text, "the machine's facts", remedy))
     archive = sources[0] if sources else None
     suites = archive["suites"] if archive else [system["codename"]]

@@ -148,7 +148,7 @@ def _read_source(values: Values, spec: str, want: str, rules: Rules) -> None:
             f"{int(newest['major']) + 1} on: {newest['package']} has ptxas and no nvcc (docs: roles/cuda/README.md, Without root)",
             ["cuda-source=nvidia", "cuda-source=runfile"],
         )
-    choice("cuda_source", ("nvidia", "runfile"), "cuda")(values, spec, want, rules)
+    choice("cuda_source", ("nvidia", "distro", "runfile"), "cuda")(values, spec, want, rules)
 
 
 def _place_variables(values: Values, variables: Variables, rules: Rules) -> None:

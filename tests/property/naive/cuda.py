@@ -80,14 +80,30 @@ def toolkits(machine: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
         for card in machine.cards:
             if card.compute_capability and card.compute_capability not in compiled_for(cuda):
                 yield f"CUDA {cuda} has no code for the {card.name} ({card.compute_capability})"
-        if below(cuda, system["cuda_first"]):
+        if entry.get("source") == "distro":
+            yield from _archive(machine, entry)
+        elif below(cuda, system["cuda_first"]):
             yield f"the repository for {machine.os} begins at CUDA {system['cuda_first']}, not {cuda}"
         if f"cuda={cuda}" in machine.absent:
             yield f"the machine's index lacks CUDA {cuda}"
         if not any(each["confirmed"] for each in released) and "cuda.unconfirmed" not in warned:
             yield f"CUDA {cuda} is not confirmed, and nothing says so"
         yield from _mode(machine, stack, entry, warned)
-        yield from _compiler(machine, system, cuda, warned)
+        if entry.get("source") != "distro":
+            yield from _compiler(machine, system, cuda, warned)
+
+
+def _archive(machine: Any, entry: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the toolkit of a distribution's own archive."""
+    carried = [each for each in rows("cuda", "distro") if each["os"] == machine.os]
+    if [(each["cuda"], [each["package"]], each["broken"]) for each in carried] != [
+        (entry["version"], entry["packages"], None)
+    ]:
+        yield f"the archive of {machine.os} has no such CUDA {entry['version']}"
+    if machine.environment in ("wsl", "container", "jetson"):
+        yield f"the archive's toolkit brings a driver into this {machine.environment}"
+    if entry.get("default"):
+        yield "the archive's toolkit is in /usr, no link leads there"
 
 
 def _mode(machine: Any, stack: Stack, entry: Mapping[str, Any], warned: set[str]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from ...model.plan import Plan, ToolkitRemoval
 from ...model.stack import CudaToolkit, Library, Stack
 from ...model.work import Work
 from ...resolver.naming import component
+from ...resolver.part import DISTRO
 from ...rules import Rules, load_rules
 from ...wish import Wish
 from .. import package_calls
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 
     from ...model.plan import Change
 
+#: Where its packages come from: NVIDIA's repository, and what the distribution's archive has beside its main part.
 SOURCES = ["nvidia-cuda"]
+_ARCHIVE = ["distro-non-free", "distro-restricted"]
 # Libraries of which a machine has one: where they stand in the stack, and what a person calls them.
 _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL", "tensorrt": "TensorRT"}
 _PARTS = ("cuda", *_LIBRARIES, "cuda_compat")
@@ -70,8 +73,15 @@ def wanted(context: Context) -> bool:
     return any(context.stack.get(part) for part in _PARTS)
 
 
+def _sources(stack: Stack) -> list[str]:
+    """The package sources of what is wished: of a distribution's toolkit, of NVIDIA's packages."""
+    if not any(each.get("source") == DISTRO for each in stack.get("cuda") or ()):
+        return SOURCES
+    return [*_ARCHIVE, *(SOURCES if any(stack.get(part) for part in _PARTS[1:]) else ())]
+
+
 def findings(context: Context) -> list[Finding]:
-    found = repository_findings(context, SOURCES)
+    found = repository_findings(context, _sources(context.stack))
     for toolkit in _packaged(context.stack):
         missing = missing_packages(context, toolkit["packages"])
         if missing:
@@ -93,7 +103,7 @@ def findings(context: Context) -> list[Finding]:
 def manages(context: Context) -> Manages:
     before = [paths.CUDA_BEFORE] if context.facts["cuda"]["default"]["before"] else []
     written = [file["path"] for file in places.files(context.stack)]
-    files = [*repository_files(context, SOURCES), *written, *before, *runfile.records(context)]
+    files = [*repository_files(context, _sources(context.stack)), *written, *before, *runfile.records(context)]
     return Manages(files=files, packages=_packages(context))
 
 
@@ -191,7 +201,7 @@ def begin(context: Context, plan: Plan) -> Toolkits:
     names = list(dict.fromkeys([*_packages(context), *runfile.tools(context)]))
     back = package_calls.goes_back(plan, "cuda")
     return {
-        "repositories": repository_names(context, SOURCES),
+        "repositories": repository_names(context, _sources(context.stack)),
         "packages": [package_calls.call(context, plan, names, allow_downgrade=back)] if names else [],
         "runfiles": runfile.installations(context),
         "remnants": runfile.remnants(context),
