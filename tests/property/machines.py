@@ -164,7 +164,6 @@ def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
         "driver-source": st.sampled_from(["driver-source=nvidia", "driver-source=distro"]),
         "driver-set": st.sampled_from(["driver-set=desktop", "driver-set=compute"]),
         "cuda": st.one_of(st.just("cuda"), st.sampled_from(majors + MINORS + RELEASES).map("cuda={}".format)),
-        "cuda-source": st.just("cuda-source=distro"),
         "cudnn": st.one_of(st.just("cudnn"), st.sampled_from(CUDNN).map("cudnn={}".format)),
         "container-toolkit": st.one_of(
             st.just("container-toolkit"), st.sampled_from(TOOLKITS).map("container-toolkit={}".format)

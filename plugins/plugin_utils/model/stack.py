@@ -52,6 +52,10 @@ class CudaToolkit(TypedDict):
     path: str
     release: NotRequired[str]
     """All numbers, where these were asked for"""
+    capabilities: NotRequired[list[str]]
+    """Compute capabilities of the cards, for which it has to compile"""
+    unable: NotRequired[str]
+    """Why it does not compile with the gcc or the C library of the machine, where that is known"""
     default: NotRequired[bool]
     """Whether /usr/local/cuda has to be this one"""
     modulefiles: NotRequired[list[str]]

@@ -63,7 +63,7 @@ _GIVEN = (
     "cuda.repository",
     "cuda.default",
     "cuda.runfile-",
-    "cuda.distro-",
+    "cuda.distro-place",
     "cuda.modulefiles",
     "tensorrt.cards",
     "frameworks.cards",

@@ -19,8 +19,9 @@ def compiles(cuda: str, machine: Machine, rules: Rules) -> bool:
     return not _glibc(cuda, machine, rules)
 
 
-def warn(cuda: str, machine: Machine, system: Row, log: Log) -> None:
-    """Warn where a toolkit does not compile with what the machine has, and say what does."""
+def warn(cuda: str, machine: Machine, system: Row, log: Log) -> list[str]:
+    """Warn where a toolkit does not compile with what the machine has, and say what does; return what was said."""
+    said = []
     for limit in _glibc(cuda, machine, log.rules):
         text = f"CUDA {cuda} on glibc {machine.glibc}: {limit['text']}; programs that are already compiled run"
         first = next(
@@ -28,11 +29,14 @@ def warn(cuda: str, machine: Machine, system: Row, log: Log) -> None:
         )
         more = f", and CUDA from {first} on compiles" if first else ""
         log.warn("cuda.glibc", text + more, log.cite("systems", limit))
+        said.append(text + more)
     row = limits(cuda, log.rules)
     gcc = _gcc(machine, system)
     if row is not None and row["gcc"] and not numeric_version.at_least(row["gcc"], gcc):
         text = f"the nvcc of CUDA {cuda} takes gcc up to {row['gcc']}, this machine has {gcc}: {instead(row, system, log.rules)}"
         log.warn("cuda.gcc", text, log.cite("cuda", row))
+        said.append(text)
+    return said
 
 
 def instead(row: Row, system: Row, rules: Rules) -> str:

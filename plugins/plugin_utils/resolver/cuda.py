@@ -91,7 +91,9 @@ def best(wanted: str | None, machine: Machine, wish: Wish, system: Row, support:
         if wish.cuda_source == RUNFILE:
             return entries + cuda_runfile.obstacles(cuda, wanted, machine, wish, system, log.rules)
         if wish.cuda_source == DISTRO:
-            return entries + cuda_distro.obstacles(cuda, wanted, machine, wish, log.rules)
+            own = cuda_distro.version(machine.os, log.rules)
+            fits = own is not None and not _obstacles(own, remedy, machine, support, log)
+            return entries + cuda_distro.obstacles(cuda, wanted, machine, wish, log.rules, fits=fits)
         # What is to be had elsewhere is no way out where the toolkit would not work here.
         return entries + _lacking(cuda, machine, system, log, named=not entries)
 
@@ -211,7 +213,11 @@ def _explain(
     if not _confirmed(cuda, log):
         log.warn("cuda.unconfirmed", f"what is known of CUDA {cuda} is not confirmed", citation)
     if not distro:
-        compilers.warn(cuda, machine, system, log)
+        unable = compilers.warn(cuda, machine, system, log)
+        if unable:
+            entry["unable"] = "; ".join(unable)
+    capabilities = {card.compute_capability for card in machine.cards if card.compute_capability}
+    entry["capabilities"] = sorted(capabilities, key=numeric_version.key)
     for doubt in log.rules["systems"]["doubts"]:
         if (doubt["os"], doubt["what"], doubt["version"]) == (machine.os, "cuda", cuda):
             log.warn("repository.doubt", doubt["text"], log.cite("systems", doubt))

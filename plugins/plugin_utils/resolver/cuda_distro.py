@@ -42,8 +42,10 @@ def components(os: str, rules: Rules) -> list[str]:
     return list(row["components"]) if row else []
 
 
-def obstacles(cuda: str, wanted: str | None, machine: Machine, wish: Wish, rules: Rules) -> list[Entry]:
-    """Return why a toolkit (12.4) is not to be had from the distribution; ``wanted``: the version that was asked for."""
+def obstacles(cuda: str, wanted: str | None, machine: Machine, wish: Wish, rules: Rules, *, fits: bool) -> list[Entry]:
+    """Return why a toolkit (12.4) is not to be had from the distribution; ``wanted``: the version that was asked for, ``fits``: whether
+    the one that is there serves driver and cards.
+    """
     row = toolkit(machine.os, rules)
     if row is None:
         text = f"the archive of {machine.os} has no CUDA toolkit of its own"
@@ -55,16 +57,16 @@ def obstacles(cuda: str, wanted: str | None, machine: Machine, wish: Wish, rules
     if machine.arch not in row["arch"]:
         text = f"no CUDA toolkit for {machine.arch} was seen in the archive of {machine.os}"
         return [conflict("cuda.distro-none", text, source, _INSTEAD)]
-    return [*_version(cuda, wanted, row, machine, source), *_driver(machine, wish, source), *_places(wish)]
+    return [*_version(cuda, wanted, row, machine, source, fits=fits), *_driver(machine, wish, source), *_places(wish)]
 
 
-def _version(cuda: str, wanted: str | None, row: Row, machine: Machine, source: str) -> list[Entry]:
+def _version(cuda: str, wanted: str | None, row: Row, machine: Machine, source: str, *, fits: bool) -> list[Entry]:
     """Return why a version is not the one of the archive."""
     entries = []
     asked = wanted or cuda
     if not (numeric_version.belongs(row["release"], asked) and cuda == row["cuda"]):
         text = f"the archive of {machine.os} has CUDA {row['release']} alone, not {asked}"
-        remedy = f"use cuda={row['cuda']}, or cuda-source=nvidia"
+        remedy = f"use cuda={row['cuda']}" if fits else _INSTEAD
         entries.append(conflict("cuda.distro-version", text, source, remedy))
     elif f"cuda={cuda}" in machine.absent:
         text = f"the machine's package index has no {row['package']}{offered(machine.absent[f'cuda={cuda}'])}"

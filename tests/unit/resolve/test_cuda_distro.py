@@ -7,6 +7,12 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.property.naive.cuda import toolkits
+from tests.unit.resolve.conftest import TODAY
+
 Resolve = Callable[..., dict[str, Any]]
 
 DISTRO = "cuda-source=distro"
@@ -51,12 +57,14 @@ def test_its_packages_bring_their_compiler_so_that_nothing_is_warned_of(resolve:
 @pytest.mark.parametrize(
     ("card", "os", "wants", "rule", "remedy"),
     [
-        ("RTX 3060", "debian-13", ["cuda=12.8"], "cuda.distro-version", "use cuda=12.4, or cuda-source=nvidia"),
-        ("RTX 3060", "debian-13", ["cuda=12.4.0"], "cuda.distro-version", "use cuda=12.4"),
-        ("RTX 5090", "debian-13", [], "cuda.card", "cuda"),
-        ("H100", "debian-12", ["driver-source=runfile"], "cuda.distro-driver", "use cuda-source=nvidia"),
-        ("RTX 3060", "rocky-9", [], "cuda.distro-none", "use cuda-source=nvidia"),
-        ("RTX 3060", "ubuntu-26.04", [], "cuda.distro-broken", "use cuda-source=nvidia"),
+        ("RTX 3060", "debian-13", ["cuda=12.8"], "cuda.distro-version", "ask for cuda=12.4"),
+        ("RTX 5090", "debian-13", ["cuda=13.0"], "cuda.distro-version", "ask for cuda-source=nvidia"),
+        ("RTX 3060", "debian-13", ["cuda=12.4.0"], "cuda.distro-version", "ask for cuda=12.4"),
+        ("RTX 5090", "debian-13", [], "cuda.card", "ask for cuda-source=nvidia"),
+        ("H100", "debian-12", ["driver-source=runfile"], "cuda.distro-driver", "ask for driver-source=nvidia"),
+        ("RTX 3060", "rocky-9", [], "cuda.distro-none", "ask for cuda-source=nvidia"),
+        ("RTX 3060", "ubuntu-26.04", [], "cuda.distro-broken", "ask for cuda-source=nvidia"),
+        ("V100", "ubuntu-26.04", [], "cuda.distro-broken", "leave the CUDA toolkit out"),
     ],
 )
 def test_what_the_archive_cannot_give_is_refused_with_what_works(
@@ -78,6 +86,25 @@ def test_no_link_and_no_modulefile_leads_into_usr(resolve: Resolve, variables: d
     (entry,) = answer["conflicts"]
     assert entry["rule"] == "cuda.distro-place"
     assert next(iter(variables)) in entry["remedy"]
+
+
+@pytest.mark.parametrize("os", ["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04", "rocky-9"])
+@pytest.mark.parametrize("card", ["V100", "RTX 3060", "H100", "RTX 5090"])
+def test_an_answer_satisfies_the_tables_when_it_is_judged_from_them_alone(rules: Any, os: str, card: str) -> None:
+    where = machine.machine_from_options([card], os, "x86_64", {}, rules, today=TODAY)
+    answer = resolver.resolve(where, Wish.from_variables({"gpuwright_want": ["driver", DISTRO]}, rules), rules)
+    if answer["ok"]:
+        warned = {entry["rule"] for entry in answer["warnings"]}
+        assert list(toolkits(where, answer["stack"], warned)) == []
+    else:
+        assert all(entry["remedy"] for entry in answer["conflicts"])
+
+
+def test_why_a_compiler_does_not_work_here_goes_with_the_toolkit_to_its_proof(resolve: Resolve) -> None:
+    (own,) = resolve("RTX 3060", "debian-13", DISTRO)["stack"]["cuda"]
+    assert (own["capabilities"], own.get("unable")) == (["8.6"], None)
+    (old,) = resolve("RTX 3060", "debian-13", "cuda=13.0", glibc="2.42")["stack"]["cuda"]
+    assert "glibc 2.42" in old["unable"]
 
 
 def test_two_toolkits_are_more_than_the_archive_has(resolve: Resolve) -> None:
