@@ -24,6 +24,8 @@ from .shell import SimulationError, run, say
 
 PACKAGES = settings.HERE / "packages.yaml"
 _STUBS = settings.HERE / "stubs"
+#: What the stand-in compiler compiles for.
+_TARGETS = settings.CLONE / "compat" / "cuda.yaml"
 _ONNODE = settings.HERE / "onnode"
 _LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 _BIN = f"{settings.NODE_LIBRARY}/bin"
@@ -55,7 +57,7 @@ def ensure() -> Path:
 def digest() -> str:
     """Twelve hex digits over the list of packages, the stubs and the code that builds them."""
     code = (settings.HERE / f"{name}.py" for name in ("repository", "deb", "rpm", "wheels", "runfile"))
-    lists = (PACKAGES, settings.HERE / "packages-rpm.yaml")
+    lists = (PACKAGES, settings.HERE / "packages-rpm.yaml", _TARGETS)
     return settings.recipe(*lists, *sorted(_STUBS.iterdir()), _ONNODE / "gpuwright_sim/elf.py", *code)
 
 
@@ -453,10 +455,17 @@ def _toolkit(package: deb.Package, words: dict[str, str]) -> None:
 def _nvcc(package: deb.Package, words: dict[str, str]) -> None:
     release = f"{words['major']}.{words['minor']}"
     path = f"/usr/local/cuda-{release}/bin/nvcc"
-    package.files[path] = (
-        (_STUBS / "nvcc.sh").read_text().replace("@RELEASE@", release).replace("@VERSION@", words["build"]).encode()
-    )
+    package.files[path] = nvcc(release, words["build"]).encode()
     package.executables.add(path)
+
+
+def nvcc(release: str, version: str) -> str:
+    """The stand-in compiler of a CUDA release (13.0), which compiles for what the real one compiles for."""
+    rows = yaml.safe_load(_TARGETS.read_text())["targets"]
+    targets = next((row["targets"] for row in rows if row["cuda"] == release), [])
+    names = " ".join(f"sm_{each.replace('.', '')}" for each in targets)
+    text = (_STUBS / "nvcc.sh").read_text().replace("@RELEASE@", release).replace("@VERSION@", version)
+    return text.replace("@TARGETS@", names)
 
 
 def _cudart(package: deb.Package, words: dict[str, str]) -> None:

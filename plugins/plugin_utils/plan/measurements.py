@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..components import Context
     from ..components.base import Inputs, Step
     from ..model.plan import Plan
-    from ..model.stack import FrameworkEnvironment
+    from ..model.stack import CudaToolkit, FrameworkEnvironment
     from ..model.work import PackageCall
     from .request import Request
 
@@ -67,6 +67,16 @@ class Framework(TypedDict, total=False):
     environment: dict[str, str]
 
 
+class Toolkit(TypedDict, total=False):
+    """The options of toolkit_check. ``environment``: variables of the task, for the library that is found first."""
+
+    nvcc: str
+    capabilities: list[str]
+    known: str
+    expected_gpus: int
+    environment: dict[str, str]
+
+
 class Given(TypedDict):
     """What neither the plan nor the node tells. ``storage``: whether the storage is measured."""
 
@@ -86,6 +96,7 @@ class Measurements(TypedDict):
     smi: Smi | None
     log: bool
     compute: list[Compute]
+    toolkits: list[Toolkit]
     environments: list[Framework]
     gaps: list[Check]
 
@@ -100,6 +111,7 @@ def measure(context: Context, plan: Plan) -> Measurements:
         "smi": _smi(context, plan) if cards and _has_smi(context.facts) else None,
         "log": cards and _own_kernel(context.facts),
         "compute": _compute(context, plan) if cards else [],
+        "toolkits": _toolkits(context, plan, cards=cards),
         "environments": [] if context.provision_only or given["pending"] else _frameworks(context, plan),
         "gaps": _gaps(context, plan, cards=cards),
     }
@@ -199,6 +211,25 @@ def _compute(context: Context, plan: Plan) -> list[Compute]:
     if not compat:
         return [plain]
     return [plain, {**expected, "min_cuda": compat["version"], "environment": _first(compat["path"])}]
+
+
+def _toolkits(context: Context, plan: Plan, *, cards: bool) -> list[Toolkit]:
+    """The toolkits, which compile without a card too, and what they compile for the cards that are there."""
+    return [_toolkit(toolkit, context, plan, cards=cards) for toolkit in context.stack.get("cuda") or ()]
+
+
+def _toolkit(toolkit: CudaToolkit, context: Context, plan: Plan, *, cards: bool) -> Toolkit:
+    compat = context.stack.get("cuda_compat") if toolkit["mode"] == "forward" else None
+    options: Toolkit = {
+        "nvcc": f"{toolkit['path']}/bin/nvcc",
+        "capabilities": toolkit.get("capabilities") or [],
+        "environment": _first(compat["path"] if compat else None),
+    }
+    if "unable" in toolkit:
+        options["known"] = toolkit["unable"]
+    if cards:
+        options["expected_gpus"] = _seen_by_a_program(context, plan) or 1
+    return options
 
 
 def _frameworks(context: Context, plan: Plan) -> list[Framework]:

@@ -17,6 +17,7 @@ MODULES = "ansible_collections.gpuwright.node.plugins.modules"
 PROVING: dict[str, dict[str, Any]] = {
     "nvidia_smi": {"executable": "/nonexistent/nvidia-smi"},
     "gpu_compute": {"library": "/nonexistent/libcuda.so.1"},
+    "toolkit_check": {"nvcc": "/nonexistent/nvcc"},
     "framework_check": {"python": "/nonexistent/python"},
     "fio": {"directory": "/tmp", "executable": "/nonexistent/fio"},
     "driver_module": {"name": "no_such_module_of_nvidia"},

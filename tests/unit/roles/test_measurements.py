@@ -38,6 +38,34 @@ def measured(facts: Any = None, stack: Any = None, given: Any = None, **changes:
     return found
 
 
+CUDA = {"version": "13.0", "mode": "native", "path": "/usr/local/cuda-13.0", "packages": [], "capabilities": ["9.0"]}
+
+
+def test_each_toolkit_compiles_for_the_cards_and_runs_on_those_that_are_there() -> None:
+    (found,) = measured(stack={"cuda": [CUDA]})["toolkits"]
+    assert found == {
+        "nvcc": "/usr/local/cuda-13.0/bin/nvcc", "capabilities": ["9.0"], "expected_gpus": 2, "environment": {},
+    }  # fmt: skip
+    for without in (measured(stack={"cuda": [CUDA]}, given={"pending": True}), _provisioned({"cuda": [CUDA]})):
+        (compiled,) = without["toolkits"]
+        assert "expected_gpus" not in compiled
+    assert measured()["toolkits"] == []
+
+
+def _provisioned(stack: Any) -> Measurements:
+    return measured(stack=stack, provision_only=True)
+
+
+def test_what_is_known_of_a_compiler_and_the_library_of_cuda_compat_go_with_it() -> None:
+    compat = {"version": "13.0", "path": COMPAT}
+    toolkit = {**CUDA, "mode": "forward", "unable": "it takes gcc up to 13"}
+    (found,) = measured(stack={"cuda": [toolkit], "cuda_compat": compat})["toolkits"]
+    assert found["environment"] == {"LD_LIBRARY_PATH": COMPAT}
+    assert found["known"] == "it takes gcc up to 13"
+    (native,) = measured(stack={"cuda": [CUDA], "cuda_compat": compat})["toolkits"]
+    assert native["environment"] == {}
+
+
 def kind(name: str, **changes: Any) -> Any:
     facts = bare(**changes)
     facts["environment"]["kind"] = name

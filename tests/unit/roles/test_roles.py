@@ -404,6 +404,7 @@ def test_the_libraries_of_cuda_compat_are_set_for_single_tasks_and_environments_
     proofs = [task for path, task in all_tasks() if path.parts[-3] == "validate" and "environment" in task]
     assert {module_of(task): task["environment"] for task in proofs} == {
         "gpuwright.node.gpu_compute": "{{ item.environment }}",
+        "gpuwright.node.toolkit_check": "{{ item.environment }}",
         "gpuwright.node.framework_check": "{{ item.environment }}",
     }
     stack: Any = {
