@@ -26,7 +26,7 @@ PACKAGES = (
 )  # fmt: skip
 # Fetched but not installed, for the node's partial mirror: what roles and tests install for real.
 FETCHED = (
-    "docker.io", "docker-cli", "gcc", "libc6-dev", "make", "infiniband-diags", "unattended-upgrades", "grub-common",
+    "docker.io", "docker-cli", "podman", "gcc", "libc6-dev", "make", "infiniband-diags", "unattended-upgrades", "grub-common",
     "build-essential",
 )  # fmt: skip
 

@@ -28,6 +28,8 @@ _BOOT_LIMIT_SECONDS = 60
 # where this runs it may be refused. A name space of its own for control groups: nothing on the node tells that it is a container.
 _ALLOWED = (
     "--cap-add", "SYS_ADMIN", "--cap-add", "NET_ADMIN", "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined",
+    # The device nodes of NVIDIA's cards, for the containers inside.
+    "--device-cgroup-rule", "c 195:* rwm",
     "--cgroupns", "private", "--tmpfs", "/run", "--tmpfs", "/run/lock", "--tmpfs", "/tmp:exec", "--stop-signal", "SIGRTMIN+3",
 )  # fmt: skip
 # A simulated node is born with a new host key each time; nothing secret goes over this connection.

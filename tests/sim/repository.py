@@ -513,12 +513,24 @@ WantedBy=multi-user.target
 """
 
 
+# The nvidia-smi that a container sees: its cards are the device nodes that it was given.
+_INSIDE = "/usr/lib/gpuwright-sim-container/nvidia-smi"
+_SMI_INSIDE = """#!/bin/sh
+for node in /dev/nvidia[0-9]*; do
+    number=${node#/dev/nvidia}
+    eval "uuid=\\$GPUWRIGHT_SIM_CARD_$number"
+    echo "GPU $number: simulated (UUID: $uuid)"
+done
+"""
+
+
 def _ctk(package: deb.Package, words: dict[str, str]) -> None:
     package.files["/usr/bin/nvidia-ctk"] = (
         (_STUBS / "nvidia-ctk.py").read_text().replace("@VERSION@", words["build"]).encode()
     )
-    package.files["/usr/bin/nvidia-container-runtime"] = b'#!/bin/sh\nexec runc "$@"\n'
-    package.executables |= {"/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime"}
+    package.files["/usr/bin/nvidia-container-runtime"] = (_STUBS / "nvidia-container.py").read_bytes()
+    package.files[_INSIDE] = _SMI_INSIDE.encode()
+    package.executables |= {"/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime", _INSIDE}
     _unit(package, "nvidia-cdi-refresh.service", _CDI_REFRESH)
     package.files["/etc/nvidia-container-runtime/config.toml"] = (
         b'#accept-nvidia-visible-devices-as-volume-mounts = false\n[nvidia-container-runtime]\nmode = "auto"\n'
@@ -533,7 +545,7 @@ def _container_cli(package: deb.Package, words: dict[str, str]) -> None:
 
 
 def _container_hook(package: deb.Package, words: dict[str, str]) -> None:
-    package.files["/usr/bin/nvidia-container-runtime-hook"] = b"#!/bin/sh\nexit 0\n"
+    package.files["/usr/bin/nvidia-container-runtime-hook"] = (_STUBS / "nvidia-container.py").read_bytes()
     package.executables.add("/usr/bin/nvidia-container-runtime-hook")
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The stand-in nvidia-ctk: `runtime configure` edits the engine's configuration as the real program does; `cdi` writes a small file."""
+"""The stand-in nvidia-ctk: `runtime configure` edits the engine's configuration as the real program does; `cdi` writes the
+specification of the simulated cards in its layout."""
 import json
 import os
 import subprocess
@@ -59,21 +60,66 @@ def configure_toml(runtime, path):
     return 0
 
 
-def uuids():
+def cards():
+    """UUIDs of the cards by their minor number."""
     done = subprocess.run(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print('time="2026-11-20T12:00:00Z" level=error msg="failed to generate CDI spec: failed to initialize NVML: %s"' % done.stdout.strip(), file=sys.stderr)
         raise SystemExit(1)
-    return done.stdout.split()
+    return dict(enumerate(done.stdout.split()))
+
+
+def edits(numbers, found):
+    """What a container gets for some of the cards. Its nvidia-smi knows them by the environment, the real one asks the driver."""
+    return {"deviceNodes": [{"path": "/dev/nvidia%d" % number} for number in numbers],
+            "env": ["GPUWRIGHT_SIM_CARD_%d=%s" % (number, found[number]) for number in numbers]}
+
+
+def library():
+    """The driver's library, whose name has its version."""
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"):
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+            if name.startswith("libcuda.so.") and name.count(".") > 2:
+                return os.path.join(folder, name)
+    return None
+
+
+def specification():
+    """The CDI specification: each card by its number and by its UUID, and all of them."""
+    found = cards()
+    names = [(name, [number]) for number, uuid in found.items() for name in (str(number), uuid)] + [("all", sorted(found))]
+    paths = [("/usr/lib/gpuwright-sim-container/nvidia-smi", "/usr/bin/nvidia-smi"), (library(), library())]
+    mounts = [{"containerPath": inside, "hostPath": outside, "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"]}
+              for outside, inside in paths if outside]
+    return {"cdiVersion": "0.7.0",
+            "containerEdits": {"deviceNodes": [{"path": "/dev/nvidiactl"}], "env": ["NVIDIA_VISIBLE_DEVICES=void"], "mounts": mounts},
+            "devices": [{"containerEdits": edits(numbers, found), "name": name} for name, numbers in names],
+            "kind": "nvidia.com/gpu"}
+
+
+def as_yaml(value, indent=""):
+    """The lines of a mapping or a list, as the real program's library lays them out."""
+    lines = []
+    for key, each in value.items():
+        if isinstance(each, dict):
+            lines += ["%s%s:" % (indent, key), *as_yaml(each, indent + "  ")]
+        elif isinstance(each, list):
+            lines.append("%s%s:" % (indent, key))
+            for item in each:
+                inner = as_yaml(item, indent + "  ") if isinstance(item, dict) else ["%s  %s" % (indent, item)]
+                lines += [indent + "- " + inner[0].lstrip(), *inner[1:]]
+        else:
+            lines.append("%s%s: %s" % (indent, key, json.dumps(each) if each.isdigit() else each))
+    return lines
 
 
 def cdi(arguments):
-    names = [name for index, uuid in enumerate(uuids()) for name in (str(index), uuid)] + ["all"]
+    found = specification()
     if arguments[:1] == ["list"]:
-        print("Found %d CDI devices" % len(names))
-        print("\n".join("nvidia.com/gpu=" + name for name in names))
+        print("Found %d CDI devices" % len(found["devices"]))
+        print("\n".join("nvidia.com/gpu=" + each["name"] for each in found["devices"]))
         return 0
-    text = "---\ncdiVersion: 0.7.0\nkind: nvidia.com/gpu\ndevices:\n" + "".join("  - name: \"%s\"\n    containerEdits: {deviceNodes: [{path: /dev/nvidiactl}]}\n" % name for name in names)
+    text = json.dumps(found) if option(arguments, "--format") == "json" else "---\n" + "\n".join(as_yaml(found)) + "\n"
     path = option(arguments, "--output")
     if path in (None, True, "-"):
         print(text, end="")
@@ -81,6 +127,20 @@ def cdi(arguments):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as stream:
             stream.write(text)
+    return 0
+
+
+def links(arguments):
+    """Links of /dev/char to the cards' nodes; with --create-all those of nodes too that are not there yet."""
+    folder = option(arguments, "--dev-char-path", "/dev/char")
+    os.makedirs(folder, exist_ok=True)
+    for name in sorted(os.listdir("/dev")):
+        path = os.path.join("/dev", name)
+        if name.startswith("nvidia") and not os.path.isdir(path):
+            number = os.stat(path).st_rdev
+            link = os.path.join(folder, "%d:%d" % (os.major(number), os.minor(number)))
+            if not os.path.islink(link):
+                os.symlink(path, link)
     return 0
 
 
@@ -92,7 +152,9 @@ def main(arguments):
         return configure(arguments[2:])
     if arguments[:1] == ["cdi"]:
         return cdi(arguments[1:])
-    print("nvidia-ctk: the stand-in knows: runtime configure, cdi generate, cdi list, --version", file=sys.stderr)
+    if arguments[:2] == ["system", "create-dev-char-symlinks"]:
+        return links(arguments[2:])
+    print("nvidia-ctk: the stand-in knows: runtime configure, cdi generate, cdi list, system create-dev-char-symlinks, --version", file=sys.stderr)
     return 1
 
 
