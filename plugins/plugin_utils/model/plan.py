@@ -162,11 +162,13 @@ class ToolkitRemoval(TypedDict):
 
 class GivenBack(TypedDict):
     """A file of the host's that is given back as it was: what matches ``patterns`` is taken out of it, on the node, since it may hold
-    passwords that do not leave it. ``unit`` reads it again, where that is to be and nothing runs that ``running`` lists.
+    passwords that do not leave it. ``absent``: files beside it that go. ``unit`` reads what is left, where that is to be and nothing runs
+    that ``running`` lists.
     """
 
     path: str
     patterns: list[str]
+    absent: list[str]
     unit: str
     running: list[str]
     restart: bool

@@ -7,7 +7,6 @@ What there is to take back is in the plan already (removal.py); here it becomes 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, product
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
 from ...module_utils.observe import environment_builds
-from ..components import COMPONENTS, nouveau_blacklist, repair, tables
+from ..components import COMPONENTS, nouveau_blacklist, repair
+from ..components.container_toolkit import docker
+from ..components.container_toolkit.shape import GivenBack
 from ..model.errors import StepRefused
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker as DockerFacts
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..components.base import Context, Step
@@ -35,8 +35,6 @@ DIRECTORIES = (
     "/etc/systemd/system/nvidia-cdi-refresh.service.d",
     *(path for component in COMPONENTS.values() for path in component.directories),
 )
-#: Docker's configuration, into which the runtime was merged.
-_DAEMON = "/etc/docker/daemon.json"
 #: Components that are taken back by their own role, while the driver is there yet.
 _BY_ROLE = tuple(name for name, component in COMPONENTS.items() if component.take_back)
 #: dnf's own list of locks, in which the role nvidia_driver has its lines.
@@ -143,21 +141,9 @@ class PutBack(TypedDict):
     dest: str
 
 
-class Content(TypedDict):
-    """What a file is to hold; it keeps its owner and mode."""
+class Docker(GivenBack):
+    """What becomes of Docker's configuration. ``restart``: whether the engine is to read it, where nothing runs in it."""
 
-    path: str
-    content: str
-
-
-class Docker(TypedDict):
-    """What becomes of Docker's configuration. ``put_back``: the file as it was, where nobody else wrote it since. ``restart``: whether the
-    engine is to read it, where nothing runs in it.
-    """
-
-    put_back: list[PutBack]
-    files: list[Content]
-    absent: list[str]
     restart: bool
 
 
@@ -393,34 +379,6 @@ def _credentials(files: Sequence[str]) -> list[str]:
 
 
 def _docker(facts: Facts, packages: Collection[str]) -> Docker:
-    """Docker's configuration without what was put in; one that held nothing else goes, and one that cannot be read stays as it is."""
-    docker = facts["containers"]["docker"]
-    added = docker["added"]
-    restart = bool(docker["active"]) and "docker.io" not in packages
-    if added and added["original"] == "file":
-        back: PutBack = {"src": paths.BACKUP + _DAEMON, "dest": _DAEMON}
-        return {"put_back": [back], "files": [], "absent": [], "restart": restart}
-    content = _without_ours(docker)
-    unread = bool(docker["daemon_json_error"])
-    gone = (not content or bool(added and added["original"] == "none")) and not unread
-    return {
-        "put_back": [],
-        "files": [{"path": _DAEMON, "content": f"{json.dumps(content, indent=4)}\n"}] if content and not gone else [],
-        "absent": [_DAEMON] if gone else [],
-        "restart": restart,
-    }
-
-
-def _without_ours(docker: DockerFacts) -> Mapping[str, object]:
-    """What is there without what was put in, by the record of it, or where none was kept, the runtime. `runtimes` that a person wrote as
-    something else than an object stay.
-    """
-    content, added = dict(docker["daemon_json"] or {}), docker["added"]
-    if added:
-        return tables.taken_out(content, added["put"], added["had"])
-    if content.get("default-runtime") == "nvidia":
-        del content["default-runtime"]
-    if isinstance(content.get("runtimes"), Mapping):
-        runtimes = {name: each for name, each in content.pop("runtimes").items() if name != "nvidia"}
-        content |= {"runtimes": runtimes} if runtimes else {}
-    return content
+    """Docker's configuration without what was put in."""
+    restart = bool(facts["containers"]["docker"]["active"]) and "docker.io" not in packages
+    return {**docker.given_back(facts), "restart": restart}

@@ -234,14 +234,16 @@ def test_an_engine_that_is_no_longer_wished_is_given_back() -> None:
     new, _ = containerd.configured(KUBERNETES, "1.7.24", default=False)
     (file,) = [row for row in installed(facts, new)["files"] if row["path"] == containerd.CONFIG]
     assert file["content"] == KUBERNETES
+    (engine,) = [row for row in installed(facts, new)["engines"] if row["unit"] == "containerd"]
+    assert (engine["enabled"], engine["idle"]["state"], engine["busy"]["state"]) == (None, "restarted", None)
     facts["containers"]["containerd"]["marked"] = []
     assert reasons(facts) == []
 
 
 def test_the_file_of_our_own_goes_where_it_is_not_wished() -> None:
     facts = node(version="2.2.0", marked=[containerd.DROP_IN])
-    assert {"path": containerd.DROP_IN, "state": "absent"} in installed(facts, KUBERNETES)["places"]
-    assert {"path": containerd.DROP_IN, "state": "absent"} not in installed(facts, VERSION_3)["places"]
+    assert containerd.DROP_IN in installed(facts, KUBERNETES)["absent"]
+    assert containerd.DROP_IN not in installed(facts, VERSION_3)["absent"]
 
 
 # --- the work ---------------------------------------------------------------------------------------------------------
@@ -260,19 +262,22 @@ def test_the_file_is_checked_by_containerd_and_keeps_its_mode() -> None:
     [("auto", "restarted", "started"), (True, "restarted", "restarted"), (False, "started", "started")],
 )
 def test_it_is_restarted_over_containers_that_run_only_where_that_is_wished(wished: Any, idle: str, busy: str) -> None:
-    found = installed(node(marked=[]), restart_docker=wished)
-    assert found["asks"] is True
-    for ending, state in ((found["idle"], idle), (found["busy"], busy)):
-        assert ending["units"][0] == {"name": "containerd.service", "enabled": True, "state": state}
-        assert ending["left"] is (state == "started")
-    assert found["engine"]["unit"] == "containerd"
-    assert found["engine"]["running"][0] == "pgrep"
+    (engine,) = installed(node(marked=[]), restart_docker=wished)["engines"]
+    assert (engine["unit"], engine["enabled"], engine["asks"], engine["running"][0]) == (
+        "containerd",
+        True,
+        True,
+        "pgrep",
+    )
+    for ending, state in ((engine["idle"], idle), (engine["busy"], busy)):
+        assert ending == {"state": state, "left": state == "started"}
 
 
 def test_a_second_run_writes_nothing() -> None:
     new, _ = containerd.configured(DEBIAN, "1.7.24", default=False)
     found = installed(node(), new)
-    assert (found["files"], found["asks"], found["refusal"]) == ([], False, None)
+    (engine,) = found["engines"]
+    assert (found["files"], engine["asks"], found["refusal"]) == ([], False, None)
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,11 @@ def test_a_setting_that_is_wished_is_merged_and_foreign_keys_stay() -> None:
 
 def test_the_record_is_roots_alone_and_written_before_the_file_of_which_a_copy_is_kept_first() -> None:
     step = done(node({"dns": ["10.0.0.1"]}))
-    assert step["kept"] == [{"src": DAEMON_JSON, "dest": ORIGINAL}]
+    assert step["kept"] == [{"src": DAEMON_JSON, "dest": ORIGINAL, "mode": "0600"}]
     record, file = step["files"]
     assert (record["path"], record["mode"], file["path"]) == (paths.DOCKER, "0600", DAEMON_JSON)
     assert json.loads(record["content"])["after"] == hashlib.sha256(file["content"].encode()).hexdigest()
-    modes = {place["path"]: place["mode"] for place in step["places"] if "mode" in place}
+    modes = {place["path"]: place["mode"] for place in step["places"]}
     assert modes == {paths.BACKUP + "/etc/docker": "0700", paths.STATE: "0700", "/etc/docker": "0755"}
 
 
@@ -210,3 +210,55 @@ def test_remove_takes_out_only_what_was_put_in_where_others_wrote_since() -> Non
     (file,) = found["files"]
     assert json.loads(file["content"]) == {"log-driver": "json-file", "dns": ["10.0.0.1"]}
     assert (found["put_back"], found["absent"]) == ([], [])
+
+
+# --- another engine in its place --------------------------------------------------------------------------------------
+
+
+def podman(facts: Any, **given: Any) -> Any:
+    """The work where Podman is the engine."""
+    plan = planned(facts, container_toolkit_engine="podman")
+    plan["given"] = given
+    return work.of_step("container_toolkit", "installed", plan, facts, {})
+
+
+def test_docker_is_given_back_to_the_last_byte_where_another_engine_is_wished() -> None:
+    there = {"dns": ["10.0.0.1"], **RUNTIME}
+    facts = node(there, added={"put": RUNTIME, "had": {}, "original": "file"}, config_loaded=True)
+    facts["packages"]["installed"]["podman"] = "5.4.2"
+    assert "Docker is not the engine that is wished" in reasons(facts, container_toolkit_engine="podman")[0]
+    step = podman(facts)
+    assert (step["kept"], step["files"]) == ([{"src": ORIGINAL, "dest": DAEMON_JSON}], [])
+    # The record goes last: without it nobody would know what is left to be given back.
+    assert step["absent"][-1] == paths.DOCKER
+    (engine,) = step["engines"]
+    assert (engine["unit"], engine["asks"], engine["enabled"]) == ("docker", True, None)
+    assert (engine["idle"], engine["busy"]) == (
+        {"state": "restarted", "left": False},
+        {"state": None, "left": True},
+    )
+
+
+def test_what_others_wrote_into_it_since_stays_where_another_engine_is_wished() -> None:
+    there = {"dns": ["10.0.0.1"], **RUNTIME}
+    step = podman(node(there, added={"put": RUNTIME, "had": {}, "original": None}))
+    (file,) = step["files"]
+    assert (file["path"], json.loads(file["content"]), "mode" in file) == (DAEMON_JSON, {"dns": ["10.0.0.1"]}, False)
+    nothing = podman(node(RUNTIME, added={"put": RUNTIME, "had": {}, "original": "none"}))
+    assert (nothing["files"], nothing["absent"][-2:]) == ([], [DAEMON_JSON, paths.DOCKER])
+
+
+def test_a_runtime_that_the_host_has_itself_stays_where_another_engine_is_wished() -> None:
+    facts = node({"dns": ["10.0.0.1"], **RUNTIME})
+    facts["packages"]["installed"]["podman"] = "5.4.2"
+    assert reasons(facts, container_toolkit_engine="podman") == []
+    step = podman(facts)
+    assert (step["kept"], step["files"], step["engines"]) == ([], [], [])
+    assert paths.DOCKER not in step["absent"]
+
+
+def test_the_runtime_that_a_version_without_a_record_put_in_is_given_back_too() -> None:
+    facts = node({"dns": ["10.0.0.1"], **RUNTIME})
+    facts["history"] = {**(facts["history"] or {"drivers": [], "failed": []}), "files": [DAEMON_JSON]}
+    (file,) = podman(facts)["files"]
+    assert json.loads(file["content"]) == {"dns": ["10.0.0.1"]}

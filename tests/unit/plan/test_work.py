@@ -351,9 +351,7 @@ def test_a_file_that_is_there_keeps_its_mode_and_a_copy_of_it_is_kept() -> None:
     assert ("mode" in file, file["backup"]) == (False, True)
     (new,) = written(docker(daemon_json=None))
     assert new["mode"] == "0644"
-    assert {"path": "/etc/docker", "state": "directory", "mode": "0755"} in installed(docker(daemon_json=None))[
-        "places"
-    ]
+    assert {"path": "/etc/docker", "mode": "0755"} in installed(docker(daemon_json=None))["places"]
 
 
 @pytest.mark.parametrize(
@@ -382,7 +380,8 @@ def test_in_check_mode_nothing_is_written_for_an_engine_that_is_not_there_yet() 
     ],
 )
 def test_docker_is_stale_where_it_started_before_its_configuration(changes: Any, stale: bool) -> None:
-    assert installed(docker(**changes))["asks"] is stale
+    (engine,) = installed(docker(**changes))["engines"]
+    assert engine["asks"] is stale
 
 
 @pytest.mark.parametrize(
@@ -396,22 +395,21 @@ def test_docker_is_stale_where_it_started_before_its_configuration(changes: Any,
     ],
 )
 def test_running_containers_are_stopped_only_where_that_is_wished(wished: Any, idle: str, busy: str) -> None:
-    found = installed(docker(config_loaded=False), restart_docker=wished)
-    for ending, state in ((found["idle"], idle), (found["busy"], busy)):
-        assert ending["units"][0] == {"name": "docker.service", "enabled": True, "state": state}
-        assert ending["left"] is (state == "started")
+    (engine,) = installed(docker(config_loaded=False), restart_docker=wished)["engines"]
+    assert (engine["unit"], engine["enabled"]) == ("docker", True)
+    for ending, state in ((engine["idle"], idle), (engine["busy"], busy)):
+        assert ending == {"state": state, "left": state == "started"}
 
 
 def test_a_docker_that_has_read_its_configuration_only_has_to_run() -> None:
-    found = installed(docker(), restart_docker=True)
-    assert found["idle"] == found["busy"]
-    assert found["idle"]["units"][0]["state"] == "started"
-    assert found["idle"]["left"] is False
+    (engine,) = installed(docker(), restart_docker=True)["engines"]
+    assert engine["idle"] == engine["busy"] == {"state": "started", "left": False}
 
 
 def test_an_engine_that_is_not_there_is_not_started() -> None:
     facts = docker(installed=False, active=False)
-    assert [row["name"] for row in installed(facts)["idle"]["units"]] == list(cdi.UNITS)
+    (engine,) = installed(facts)["engines"]
+    assert (engine["enabled"], engine["idle"]["state"]) == (None, None)
 
 
 def test_podman_has_no_daemon_to_configure() -> None:
@@ -419,8 +417,8 @@ def test_podman_has_no_daemon_to_configure() -> None:
     stack = {**plan["stack"]["container_toolkit"], "engine": {"name": "podman", "packages": ["podman"]}}
     podman: Any = {**plan, "stack": {**plan["stack"], "container_toolkit": stack}, "given": {}}
     found: Any = work.of_step("container_toolkit", "installed", podman, docker(daemon_json={}, config_loaded=False), {})
-    assert (found["files"], found["asks"]) == ([], False)
-    assert [row["name"] for row in found["busy"]["units"]] == list(cdi.UNITS)
+    assert (found["files"], found["engines"]) == ([], [])
+    assert [row["name"] for row in found["units"]] == list(cdi.UNITS)
 
 
 @pytest.mark.parametrize(
@@ -444,13 +442,12 @@ def test_the_toolkits_own_units_are_enabled_where_they_exist_and_never_started(
     enabled: str | None, there: bool
 ) -> None:
     facts = nodes.provisioned(services={cdi.UNITS[0]: {"active": "inactive", "enabled": enabled}})
-    own = [row for row in installed(facts)["idle"]["units"] if row["name"] in cdi.UNITS]
-    assert own == ([{"name": cdi.UNITS[0], "enabled": True}] if there else [])
+    assert installed(facts)["units"] == ([{"name": cdi.UNITS[0], "enabled": True}] if there else [])
 
 
 def test_the_unit_is_told_of_a_module_that_it_does_not_know_and_else_the_setting_goes() -> None:
     usual = installed(docker())
-    assert usual["places"] == [{"path": cdi.SETTING, "state": "absent"}]
+    assert (usual["places"], usual["absent"]) == ([], [cdi.SETTING])
     assert usual["directory"] == "/etc/systemd/system/nvidia-cdi-refresh.service.d"
 
     plan = planned(nodes.provisioned(), only=("container_toolkit",))
@@ -460,9 +457,7 @@ def test_the_unit_is_told_of_a_module_that_it_does_not_know_and_else_the_setting
     (setting,) = found["files"]
     assert (setting["path"], setting["mode"]) == (cdi.SETTING, "0644")
     assert 'grep -qE "/nvidia-current-open[.]ko" /lib/modules/$$(uname -r)/modules.dep' in setting["content"]
-    assert found["places"] == [
-        {"path": "/etc/systemd/system/nvidia-cdi-refresh.service.d", "state": "directory", "mode": "0755"}
-    ]
+    assert found["places"] == [{"path": "/etc/systemd/system/nvidia-cdi-refresh.service.d", "mode": "0755"}]
     assert found["directory"] is None
 
 

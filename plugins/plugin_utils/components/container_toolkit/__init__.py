@@ -156,16 +156,8 @@ def demands(stack: Stack, _wish: Wish) -> list[Demand]:
 def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
     history = sections.history(facts)
     ours = NAME in (history.get("components") or ())
-    return {
-        # Where the engine was another one, what Docker has is the host's own.
-        "docker": ours and not _was_containerd(facts),
-        "containerd": containerd.given_back(facts),
-    }
-
-
-def _was_containerd(facts: Facts) -> bool:
-    files = sections.history(facts).get("files") or ()
-    return docker.DAEMON_JSON not in files and bool({containerd.CONFIG, containerd.DROP_IN} & set(files))
+    # Where the engine was another one, what Docker has is the host's own.
+    return {"docker": ours and docker.is_ours(facts), "containerd": containerd.given_back(facts)}
 
 
 COMPONENT = Component(

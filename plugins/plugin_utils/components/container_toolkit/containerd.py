@@ -136,14 +136,15 @@ def taken_back(text: str) -> list[Merged]:
 
 
 def given_back(facts: Facts) -> GivenBack | None:
-    """What `remove` does to the main file; None where nothing of ours is in it."""
+    """What `remove` does to the configuration; None where nothing of ours is in it."""
     seen = facts["containers"]["containerd"]
-    if CONFIG not in seen["marked"]:
+    if not seen["marked"]:
         return None
     goes = "containerd" in (sections.history(facts).get("brought") or ())
     return {
         "path": CONFIG,
-        "patterns": list(toml.PATTERNS),
+        "patterns": list(toml.PATTERNS) if CONFIG in seen["marked"] else [],
+        "absent": [DROP_IN] if DROP_IN in seen["marked"] else [],
         "unit": SERVICE,
         "running": list(RUNNING),
         "restart": bool(seen["active"]) and not goes,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, paths
 
+from ...model import sections
 from ..base import Context, Finding
 from ..tables import Table, combined, lacking, replaced, taken_out
-from .shape import Kept, Merged
+from .shape import GivenBack, Kept, Merged
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker, Facts
@@ -163,4 +164,47 @@ def kept(context: Context, merged: list[Merged]) -> list[Kept]:
     """The file as it is, which is kept before it is written for the first time."""
     first = context.facts["containers"]["docker"]["added"] is None and _original(context.facts) == "file"
     writes = any(file["path"] == DAEMON_JSON for file in merged)
-    return [{"src": DAEMON_JSON, "dest": ORIGINAL}] if first and writes else []
+    return [{"src": DAEMON_JSON, "dest": ORIGINAL, "mode": "0600"}] if first and writes else []
+
+
+def left_behind(facts: Facts) -> list[Finding]:
+    """What is to be taken back where Docker is the engine no more."""
+    reason = f"Docker is not the engine that is wished, and {DAEMON_JSON} has what an earlier run put in"
+    return [Finding("configure", reason, files=[DAEMON_JSON])] if is_ours(facts) else []
+
+
+def is_ours(facts: Facts) -> bool:
+    """Whether something in the configuration was put in here: by the record of it, or by the seal of a version that kept none."""
+    if facts["containers"]["docker"]["added"]:
+        return True
+    return DAEMON_JSON in (sections.history(facts).get("files") or ()) and has_runtime(facts["containers"]["docker"])
+
+
+def given_back(facts: Facts) -> GivenBack:
+    """The configuration without what was put in; one that held nothing else goes, and one that cannot be read stays as it is."""
+    docker = facts["containers"]["docker"]
+    added = docker["added"]
+    if added and added["original"] == "file":
+        return {"put_back": [{"src": ORIGINAL, "dest": DAEMON_JSON}], "files": [], "absent": []}
+    content = _without_ours(docker)
+    unread = bool(docker["daemon_json_error"])
+    gone = (not content or bool(added and added["original"] == "none")) and not unread
+    file: Merged = {"path": DAEMON_JSON, "content": json.dumps(content, indent=4) + "\n"}
+    return {"put_back": [], "files": [file] if content and not gone else [], "absent": [DAEMON_JSON] if gone else []}
+
+
+def _without_ours(docker: Docker) -> Table:
+    """What is there without what was put in, by the record of it, or where none was kept, the runtime. `runtimes` that a person wrote as
+    something else than an object stay.
+    """
+    content, added = dict(docker["daemon_json"] or {}), docker["added"]
+    if added:
+        return taken_out(content, added["put"], added["had"])
+    if content.get("default-runtime") == "nvidia":
+        del content["default-runtime"]
+    runtimes = content.get("runtimes")
+    if isinstance(runtimes, Mapping):
+        others = {name: each for name, each in runtimes.items() if name != "nvidia"}
+        del content["runtimes"]
+        content |= {"runtimes": others} if others else {}
+    return content

@@ -20,41 +20,47 @@ if TYPE_CHECKING:
 class Daemon:
     """An engine with a daemon.
 
-    title: for a person. config: the file that it is configured by, service: its unit, running: the program that lists what runs in it.
-    seen: its part of the facts. findings: what its configuration lacks. refusal: why nothing can be put into it. sealed: the files of it
-    that a seal records.
+    title: for a person. config: the file that it is configured by, files: all that are written of it, service: its unit, running: the
+    program that lists what runs in it. seen: its part of the facts. findings: what its configuration lacks. refusal: why nothing can be put
+    into it. sealed: the files of it that a seal records. left_behind: what is to be taken back where the engine is another one.
     """
 
     title: str
     config: str
+    files: Sequence[str]
     service: str
     running: Sequence[str]
     seen: Callable[[Facts], Docker | Containerd]
     findings: Callable[[Context], list[Finding]]
     refusal: Callable[[Facts], str | None]
     sealed: Callable[[Facts], list[str]]
+    left_behind: Callable[[Facts], list[Finding]]
 
 
 _DAEMONS: Mapping[str, Daemon] = {
     "docker": Daemon(
         "Docker",
         docker.DAEMON_JSON,
+        (docker.DAEMON_JSON,),
         docker.SERVICE,
         docker.RUNNING,
         seen=lambda facts: facts["containers"]["docker"],
         findings=docker.findings,
         refusal=docker.refusal,
         sealed=lambda _facts: [docker.DAEMON_JSON],
+        left_behind=docker.left_behind,
     ),
     "containerd": Daemon(
         "containerd",
         containerd.CONFIG,
+        (containerd.CONFIG, containerd.DROP_IN),
         containerd.SERVICE,
         containerd.RUNNING,
         seen=lambda facts: facts["containers"]["containerd"],
         findings=containerd.findings,
         refusal=containerd.refusal,
         sealed=lambda facts: list(facts["containers"]["containerd"]["marked"]),
+        left_behind=containerd.left_behind,
     ),
 }
 
@@ -67,8 +73,14 @@ def daemon(context: Context) -> Daemon | None:
 def findings(context: Context) -> list[Finding]:
     """What the engine lacks: its configuration, and that it runs, now and after a boot."""
     engine = daemon(context)
-    behind = [] if engine is _DAEMONS["containerd"] else containerd.left_behind(context.facts)
+    behind = [found for each in left(context) for found in each.left_behind(context.facts)]
     return behind + (engine.findings(context) + _states(context.facts, engine) if engine else [])
+
+
+def left(context: Context) -> list[Daemon]:
+    """Engines that are wished no more, with something of an earlier run in their configuration."""
+    engine = daemon(context)
+    return [each for each in _DAEMONS.values() if each is not engine and each.left_behind(context.facts)]
 
 
 def _states(facts: Facts, engine: Daemon) -> list[Finding]:

@@ -19,11 +19,10 @@ class Toolkit(Work):
     reads: str | None
 
 
-class Place(TypedDict, total=False):
-    """A path and how it has to be: ``state`` is directory or absent."""
+class Place(TypedDict):
+    """A directory and its mode."""
 
     path: str
-    state: str
     mode: str
 
 
@@ -39,11 +38,20 @@ class Merged(TypedDict, total=False):
     validate: str
 
 
-class Kept(TypedDict):
-    """A file, and where a copy of it is kept."""
+class Kept(TypedDict, total=False):
+    """A file, and where a copy of it goes. Without ``mode`` one that is there keeps its own, and its owner."""
 
     src: str
     dest: str
+    mode: str
+
+
+class GivenBack(TypedDict):
+    """What makes an engine's configuration the host's own again: files that are put back, written and removed."""
+
+    put_back: list[Kept]
+    files: list[Merged]
+    absent: list[str]
 
 
 class Given(TypedDict, total=False):
@@ -54,35 +62,45 @@ class Given(TypedDict, total=False):
 
 
 class Ending(TypedDict):
-    """How the work ends. ``left``: the engine has not read its configuration, and its restart is left to a person."""
+    """The state that an engine is brought to, None where it stays as it is. ``left``: it has not read its configuration, and its restart is
+    left to a person.
+    """
 
-    units: list[Unit]
+    state: str | None
     left: bool
 
 
 class Engine(TypedDict):
-    """The engine for a person (``title``, ``config``, ``unit``), and the program that lists what runs in it (``running``)."""
+    """An engine whose configuration is looked after: for a person (``title``, ``config``, ``unit``), and the program that lists what runs
+    in it (``running``).
+
+    ``asks``: it has not read its configuration, so that it matters whether containers run. ``idle`` and ``busy``: how it ends where none
+    does, and where some do. ``enabled``: whether it is to start at boot; None where that stays as it is.
+    """
 
     title: str
     config: str
     unit: str
     running: list[str]
+    asks: bool
+    enabled: bool | None
+    idle: Ending
+    busy: Ending
 
 
 class Installed(TypedDict):
     """What is to be done once the packages are there.
 
-    ``refusal``: why nothing is to be done, as one text for a person; None where it may. ``directory``: of a setting that is taken back,
-    removed where nothing else is inside; None where the setting stays. ``asks``: the engine has not read its configuration, so that it
-    matters whether containers run. ``idle`` and ``busy``: how the work ends where none does, and where some do.
+    ``refusal``: why nothing is to be done, as one text for a person; None where it may. ``absent``: what goes, after what is written.
+    ``directory``: of a setting that is taken back, removed where nothing else is inside; None where the setting stays. ``units``: those
+    that are enabled.
     """
 
     refusal: str | None
-    engine: Engine
     places: list[Place]
     kept: list[Kept]
     files: list[Merged]
+    absent: list[str]
     directory: str | None
-    asks: bool
-    idle: Ending
-    busy: Ending
+    engines: list[Engine]
+    units: list[Unit]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
@@ -16,7 +16,7 @@ from ...model.plan import Plan
 from .. import package_calls
 from ..base import Context, Step, repository_names
 from . import cdi, containerd, docker, engines
-from .shape import Ending, Engine, Given, Installed, Merged, Place, Toolkit
+from .shape import Ending, Engine, Given, GivenBack, Installed, Merged, Place, Toolkit
 from .sources import sources
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: As YAML and Ansible say it.
 _YES = ("true", "yes", "on", "y", "t", "1")
-_NO_ENGINE: Engine = {"title": "", "config": "", "unit": "", "running": []}
+_NOTHING: GivenBack = {"put_back": [], "files": [], "absent": []}
 
 
 def begin(context: Context, plan: Plan) -> Toolkit:
@@ -46,28 +46,22 @@ def installed(context: Context, plan: Plan) -> Installed:
     """
     engine, given = engines.daemon(context), cast("Given", plan["given"])
     refusal, merged = _merged(context, engine, given)
-    setting, kept = cdi.setting(context), docker.kept(context, merged)
-    seen = engine.seen(context.facts) if engine else None
-    stale = bool(seen and seen["active"] and (merged or seen["config_loaded"] is False))
-    restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
-    always = str(restart).lower() in _YES
+    setting, back = cdi.setting(context), _given_back(context)
+    files, kept = [*merged, *setting, *back["files"]], docker.kept(context, merged)
+    absent = [*([] if setting else [cdi.SETTING]), *_gone(context, merged), *back["absent"]]
+    changed = {each["dest"] for each in back["put_back"]} | {each["path"] for each in files} | set(absent)
     return {
         "refusal": refusal,
-        "engine": _told(engine) if engine else _NO_ENGINE,
-        "places": [
-            *(
-                _place(path)
-                for path in [*(each["dest"] for each in kept), *(file["path"] for file in (*merged, *setting))]
-            ),
-            *([] if setting else [Place(path=cdi.SETTING, state="absent")]),
-            *(Place(path=path, state="absent") for path in _gone(context, merged)),
-        ],
-        "kept": kept,
-        "files": [*merged, *setting],
+        "places": [_place(path) for path in [*(each["dest"] for each in kept), *(file["path"] for file in files)]],
+        "kept": [*kept, *back["put_back"]],
+        "files": files,
+        "absent": absent,
         "directory": None if setting else _directory(cdi.SETTING),
-        "asks": stale,
-        "idle": _ending(context, engine, stale, may_restart=always or restart == "auto"),
-        "busy": _ending(context, engine, stale, may_restart=always),
+        "engines": [
+            *([_engine(context, engine, changed, wished=True)] if engine else []),
+            *(_engine(context, each, changed, wished=False) for each in engines.left(context)),
+        ],
+        "units": _units(context),
     }
 
 
@@ -107,13 +101,12 @@ def _gone(context: Context, merged: Sequence[Merged]) -> list[str]:
     return [containerd.DROP_IN] if there and containerd.DROP_IN not in [file["path"] for file in merged] else []
 
 
-def _told(engine: engines.Daemon) -> Engine:
-    return {
-        "title": engine.title,
-        "config": engine.config,
-        "unit": engine.service.removesuffix(".service"),
-        "running": list(engine.running),
-    }
+def _given_back(context: Context) -> GivenBack:
+    """Docker's configuration as the host's own where it is the engine no more. The record of what was put in goes last."""
+    if context.stack["container_toolkit"]["engine"]["name"] == "docker" or not docker.is_ours(context.facts):
+        return _NOTHING
+    back = docker.given_back(context.facts)
+    return {**back, "absent": [*back["absent"], paths.DOCKER]}
 
 
 def _calls(context: Context, plan: Plan, engine: Sequence[str], toolkit: Sequence[str]) -> list[PackageCall]:
@@ -129,21 +122,39 @@ def _calls(context: Context, plan: Plan, engine: Sequence[str], toolkit: Sequenc
 def _place(path: str) -> Place:
     """The directory of a file. What is ours alone is root's alone."""
     ours = path.startswith(f"{paths.STATE}/")
-    return {"path": _directory(path), "state": "directory", "mode": "0700" if ours else "0755"}
+    return {"path": _directory(path), "mode": "0700" if ours else "0755"}
 
 
 def _directory(path: str) -> str:
     return str(PurePosixPath(path).parent)
 
 
-def _ending(context: Context, engine: engines.Daemon | None, stale: bool, *, may_restart: bool) -> Ending:
-    """The units: the engine enabled, and started where it does not run; the toolkit's own that exist, only enabled, since systemd starts
-    them when the driver changes, and without a card they would fail.
-    """
-    units: list[Unit] = []
-    if engine and engine.seen(context.facts)["installed"]:
-        state = "restarted" if stale and may_restart else "started"
-        units.append({"name": engine.service, "enabled": True, "state": state})
+def _engine(context: Context, engine: engines.Daemon, changed: Container[str], *, wished: bool) -> Engine:
+    """An engine, and how it ends: one that is wished enabled, and started where it does not run. ``changed``: what is written or goes."""
+    seen = engine.seen(context.facts)
+    writes = any(path in changed for path in engine.files)
+    stale = bool(seen["active"] and (writes or seen["config_loaded"] is False))
+    restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
+    always = str(restart).lower() in _YES
+    runs = wished and seen["installed"]
+    return {
+        "title": engine.title,
+        "config": engine.config,
+        "unit": engine.service.removesuffix(".service"),
+        "running": list(engine.running),
+        "asks": stale,
+        "enabled": True if runs else None,
+        "idle": _ending(stale=stale, runs=runs, may_restart=always or restart == "auto"),
+        "busy": _ending(stale=stale, runs=runs, may_restart=always),
+    }
+
+
+def _ending(*, stale: bool, runs: bool, may_restart: bool) -> Ending:
+    state = "restarted" if stale and may_restart else "started" if runs else None
+    return {"state": state, "left": stale and not may_restart}
+
+
+def _units(context: Context) -> list[Unit]:
+    """The toolkit's own units that exist, only enabled: systemd starts them when the driver changes, and without a card they would fail."""
     there = [name for name in cdi.UNITS if sections.service(context.facts, name)["enabled"] not in cdi.ABSENT]
-    units += [{"name": name, "enabled": True} for name in there]
-    return {"units": units, "left": stale and not may_restart}
+    return [{"name": name, "enabled": True} for name in there]
