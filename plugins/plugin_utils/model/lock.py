@@ -54,6 +54,8 @@ class LockToolkit(TypedDict):
     version: str
     release: str | None
     packages: list[str]
+    source: NotRequired[str]
+    """Where it comes from if that is not NVIDIA's repository: runfile or distro"""
 
 
 class LockFramework(TypedDict):

@@ -169,6 +169,8 @@ def _one(version: str | None, machine: Machine, wish: Wish, system: Row, support
     mode = support.mode(cuda, log.rules)
     if wish.cuda_source == DISTRO:
         entry = cuda_distro.of_toolkit(cuda, mode, machine, log)
+        if version and len(numeric_version.key(version)) > 2:
+            entry["release"] = version
         _explain(entry, version, support, machine, system, log)
         return entry
     major, minor = cuda.split(".")[:2]
@@ -283,14 +285,21 @@ def _nearest(
 def _wants(toolkits: Sequence[LockToolkit]) -> Iterator[str]:
     for toolkit in toolkits:
         yield f"cuda={toolkit['release'] or toolkit['version']}"
+    # All of them come from one.
+    yield from dict.fromkeys(f"cuda-source={toolkit['source']}" for toolkit in toolkits if toolkit.get("source"))
 
 
-def _exactly(
-    toolkits: Sequence[CudaToolkit], _stack: Stack, _machine: Machine, rules: Rules
-) -> list[dict[str, object]]:
-    return [
-        {**toolkit, "release": toolkit.get("release") or _release(toolkit["version"], rules)} for toolkit in toolkits
-    ]
+def _exactly(toolkits: Sequence[CudaToolkit], _stack: Stack, machine: Machine, rules: Rules) -> list[dict[str, object]]:
+    return [{**toolkit, "release": _exact(toolkit, machine, rules)} for toolkit in toolkits]
+
+
+def _exact(toolkit: CudaToolkit, machine: Machine, rules: Rules) -> str | None:
+    """Return the release that a toolkit will be; a file and a distribution's archive have one alone."""
+    if "runfile" in toolkit:
+        return toolkit["runfile"]["release"]
+    if toolkit.get("source") == DISTRO:
+        return cuda_distro.release(machine.os, rules)
+    return toolkit.get("release") or _release(toolkit["version"], rules)
 
 
 def _release(cuda: str, rules: Rules) -> str | None:
@@ -306,7 +315,7 @@ def _release(cuda: str, rules: Rules) -> str | None:
 PART = Part(
     "cuda",
     "CUDA toolkit",
-    [{"version": str, "release": (str, type(None)), "packages": [str]}],
+    [{"version": str, "release": (str, type(None)), "packages": [str], "source?": str}],
     _wants,
     _exactly,
     is_open=lambda toolkit: not toolkit["release"],

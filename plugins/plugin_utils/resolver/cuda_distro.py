@@ -36,6 +36,12 @@ def version(os: str, rules: Rules) -> str | None:
     return str(row["cuda"]) if row else None
 
 
+def release(os: str, rules: Rules) -> str | None:
+    """Return its version with all numbers."""
+    row = toolkit(os, rules)
+    return str(row["release"]) if row and row["release"] else None
+
+
 def components(os: str, rules: Rules) -> list[str]:
     """Return the components of the archive that the toolkit is in."""
     row = toolkit(os, rules)

@@ -157,7 +157,7 @@ def _held(part: Part, value: Any) -> Any:
 
 
 def _only(row: Mapping[str, object], shape: Mapping[str, object]) -> dict[str, object]:
-    asked = {key: kind for key, kind in shape.items() if not key.endswith("?")}
+    asked = {key.rstrip("?"): kind for key, kind in shape.items() if not key.endswith("?") or row.get(key[:-1])}
     return {key: _copied(row.get(key)) if isinstance(kind, list) else row.get(key) for key, kind in asked.items()}
 
 
@@ -421,11 +421,11 @@ def _unlike(part: Part, theirs: Any, ours: Any, *, adopted: bool) -> Iterator[tu
                 yield f" {name}{what}", wanted, got
         return
     for key in theirs:
-        if key in part.uncompared(theirs, adopted=adopted) or theirs[key] == ours[key]:
+        if key in part.uncompared(theirs, adopted=adopted) or theirs[key] == ours.get(key):
             continue
         if isinstance(theirs[key], list) and sorted(theirs[key]) == sorted(ours[key]):
             continue
-        yield f" {key.replace('_', ' ')}", _shown(theirs[key]), _shown(ours[key])
+        yield f" {key.replace('_', ' ')}", _shown(theirs[key]), _shown(ours.get(key))
 
 
 def _by_name(rows: Sequence[Mapping[str, object]]) -> dict[str, Mapping[str, object]]:

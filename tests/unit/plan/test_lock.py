@@ -79,6 +79,8 @@ def schema() -> Any:
         (machine(system="ubuntu-24.04", secure_boot=True), ("driver",)),
         (machine("RTX 4090", desktop=True), ("pytorch>=2.7",)),
         (machine("V100", system="ubuntu-22.04"), ("cuda", "cudnn")),
+        (machine("A100"), ("driver", "cuda-source=distro")),
+        (machine("A100", system="ubuntu-24.04"), ("driver", "cuda=11.8", "cuda=12.2", "cuda-source=runfile")),
         (machine("GH200", system="ubuntu-24.04", arch="aarch64"), ("cuda", "cuda=12.9", "container-toolkit=1.19")),
     ],
 )
@@ -105,6 +107,39 @@ def test_libraries_and_every_framework_can_be_locked(schema: Any, wants: tuple[s
     stack = resolver.resolve(machine("A100", system="ubuntu-22.04"), lock.as_wish(document, {}), load_rules())
     assert stack["ok"], stack
     assert lock._stack(stack["stack"]) == document["stack"]
+
+
+@pytest.mark.parametrize(
+    ("wants", "source", "releases"),
+    [
+        (("cuda-source=distro",), "distro", ["12.4.1"]),
+        # The newest release is not the last one whose file has a checksum.
+        (("cuda=12.8", "cuda=13.0", "cuda-source=runfile"), "runfile", ["12.8.1", "13.0.2"]),
+        (("cuda=13.0",), None, ["13.0.3"]),
+    ],
+)
+def test_a_lock_has_where_toolkits_come_from_and_holds_a_node_to_it(
+    wants: tuple[str, ...], source: str | None, releases: list[str]
+) -> None:
+    where = machine("A100")
+    document = made("driver", *wants, where=where)
+    toolkits = document["stack"]["cuda"]
+    assert [each.get("source") for each in toolkits] == [source] * len(toolkits)
+    assert [each["release"] for each in toolkits] == releases
+    # A host that says another source is held to the lock's all the same.
+    asked = lock.as_wish(document, {"cuda_source": "nvidia"} if source else {})
+    assert asked.cuda_source == source
+    answer = resolver.resolve(where, asked, load_rules())
+    assert lock.differences(document, where, answer["stack"], load_rules()) == []
+
+
+def test_a_lock_of_before_names_no_source_and_is_read_as_it_was() -> None:
+    document = made("driver", "cuda=12.8", "cuda-source=runfile", where=machine("A100"))
+    for toolkit in document["stack"]["cuda"]:
+        del toolkit["source"]
+    assert lock.as_wish(lock.check(document), {"cuda_source": "runfile"}).cuda_source == "runfile"
+    answer = resolver.resolve(machine("A100"), lock.as_wish(document, {"cuda_source": "runfile"}), load_rules())
+    assert lock.differences(document, machine("A100"), answer["stack"], load_rules()) == []
 
 
 def test_what_a_lock_names_resolves_to_the_lock_again() -> None:

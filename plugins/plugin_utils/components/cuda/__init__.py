@@ -128,7 +128,8 @@ def version_prefixes(stack: Stack, _aim: str | None = None) -> dict[str, str]:
     """
     prefixes = {}
     for toolkit in _packaged(stack):
-        if toolkit.get("release"):
+        # The archive of a distribution has one release alone, and each counts it in its own way.
+        if toolkit.get("release") and "source" not in toolkit:
             prefixes.update(dict.fromkeys(toolkit["packages"], f"{toolkit['release']}-"))
     for key in _LIBRARIES:
         library = _library(stack, key)
@@ -158,7 +159,7 @@ def _start(library: Library) -> str | None:
 
 def _release_findings(context: Context, toolkit: CudaToolkit) -> list[Finding]:
     """A release that was asked for by all of its numbers, and that is not the one that is there."""
-    release = toolkit.get("release")
+    release = toolkit.get("release") if "source" not in toolkit else None
     wrong = [name for name in toolkit["packages"] if release and not continues(context.installed[name], f"{release}-")]
     if not wrong:
         return []
