@@ -154,6 +154,7 @@ class Component:
     refuse: raises :class:`..model.errors.StepRefused` where the role must not begin on the node as it is now.
     mends: whether it finishes what a cut left of a transaction, so that another transaction of the packages has to take its place.
     version_prefixes: what versions of packages have to begin with, by name. ``aim``: the version that an upgrade aims at.
+    newer: what an upgrade finds newer that is no package, where it is right.
     versioned: its packages that carry its own version.
     members: packages that are there and go to its version without being named.
     security: its name in compat/security.yaml. branch: the one of which a security floor has to be, None for any.
@@ -180,6 +181,7 @@ class Component:
     refuse: Callable[[Context, Plan], None] = _not
     mends: bool = False
     version_prefixes: Callable[[Stack, str | None], Mapping[str, str]] = _no_keys
+    newer: Callable[[Context], Finding | None] = _not
     versioned: Callable[[Context], Sequence[str]] = _none
     members: Callable[[Context], Sequence[str]] = _none
     security: str | None = None

@@ -81,7 +81,7 @@ def _newer(component: str, context: Context) -> Finding | None:
     names = _managed(component, context)
     ahead = [name for name in names if name in versions and _numbers(versions[name]) > _numbers(installed[name])]
     if not ahead:
-        return None
+        return COMPONENTS[component].newer(context)
     first, more = ahead[0], f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
     reason = f"the package index has newer: {first} {versions[first]}{more}"
     return Finding("upgrade", reason, installed[first], versions[first], packages=names)

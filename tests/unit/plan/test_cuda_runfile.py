@@ -87,6 +87,28 @@ def test_an_older_release_satisfies_a_version_and_not_a_release() -> None:
     assert file["uninstall"] == [f"{PATH}/bin/cuda-uninstaller", "--silent"]
 
 
+def upgraded(facts: Any, **request: Any) -> Any:
+    wish = Wish.from_variables({"cuda_source": "runfile", "cuda_versions": ["12.2"]})
+    asked = Request(host="node", today=date(2026, 11, 20), only=("cuda",), verb="upgrade", **request)
+    draft = make_draft(facts, wish, load_rules(), asked)
+    return finish(draft, None) if isinstance(draft, Draft) else draft
+
+
+def test_an_upgrade_moves_a_toolkit_of_ours_to_the_last_release_that_has_a_file() -> None:
+    plan = upgraded(node("12.2.0", "done"))
+    (change,) = [each for each in plan["changes"] if each["component"] == "cuda"]
+    assert (change["action"], change["from"], change["to"]) == ("upgrade", "12.2.0", "12.2.2")
+    (file,) = plan["work"]["cuda"]["runfiles"]
+    assert (file["name"], file["uninstall"]) == (NAME, [f"{PATH}/bin/cuda-uninstaller", "--silent"])
+    assert upgraded(node("12.2.2", "done"))["changes"] == []
+
+
+@pytest.mark.parametrize(("state", "request_"), [(None, {}), ("done", {"security": True})])
+def test_an_upgrade_leaves_what_is_not_ours_and_what_has_no_known_hole(state: str | None, request_: Any) -> None:
+    plan = upgraded(node("12.2.0", state), **request_)
+    assert [each for each in plan["changes"] if each["component"] == "cuda"] == []
+
+
 @pytest.mark.parametrize("there", [None, "12.2.2"])
 def test_an_installation_that_was_cut_off_is_made_anew(there: str | None) -> None:
     ((action, reason),) = changes(node(there, "begun"))

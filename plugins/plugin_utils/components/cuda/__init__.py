@@ -199,12 +199,12 @@ def begin(context: Context, plan: Plan) -> Toolkits:
     """The packages of toolkits and libraries in one call, the toolkits of files, the compilers that have to be there then, and how people
     come to them.
     """
-    names = list(dict.fromkeys([*_packages(context), *runfile.tools(context)]))
+    names = list(dict.fromkeys([*_packages(context), *runfile.tools(context, plan)]))
     back = package_calls.goes_back(plan, "cuda")
     return {
         "repositories": repository_names(context, _sources(context.stack)),
         "packages": [package_calls.call(context, plan, names, allow_downgrade=back)] if names else [],
-        "runfiles": runfile.installations(context),
+        "runfiles": runfile.installations(context, plan),
         "remnants": runfile.remnants(context),
         "compilers": [
             {
@@ -217,7 +217,7 @@ def begin(context: Context, plan: Plan) -> Toolkits:
         "files": places.files(context.stack),
         "absent": places.absent(context),
         "link": places.link(context),
-        "kept": places.kept(context),
+        "kept": places.kept(context, plan),
     }
 
 
@@ -306,6 +306,7 @@ COMPONENT = Component(
     manages,
     parts=_PARTS,
     version_prefixes=version_prefixes,
+    newer=runfile.newer,
     demands=demands,
     also=_also,
     touches=TOUCHES,

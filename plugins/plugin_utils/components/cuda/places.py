@@ -22,6 +22,7 @@ from . import runfile
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
+    from ...model.plan import Plan
     from ...model.stack import CudaToolkit, Stack
 
 LINK = "/usr/local/cuda"
@@ -184,9 +185,9 @@ def _registration(path: str, version: str) -> list[str]:
     return [_PROGRAM, "--install", LINK, ALTERNATIVE, path, "".join(version.split(".")[:2])]
 
 
-def kept(context: Context) -> list[list[str]]:
+def kept(context: Context, plan: Plan) -> list[list[str]]:
     """What leads /usr/local/cuda back that is not ours to lead: the installer of a toolkit takes it for its own."""
-    if default(context.stack) or not runfile.coming(context):
+    if default(context.stack) or not runfile.coming(context, plan):
         return []
     seen = context.facts["cuda"]["default"]
     if seen["kind"] == "alternatives":

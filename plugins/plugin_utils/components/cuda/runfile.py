@@ -22,7 +22,7 @@ from ..base import Context, Finding, Need, missing_packages
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, ToolkitRecord
 
-    from ...model.plan import Change
+    from ...model.plan import Change, Plan
     from ...model.stack import CudaToolkit, Stack, ToolkitFile
     from ...rules import Rules
 
@@ -84,14 +84,37 @@ def of_stack(stack: Stack) -> list[tuple[CudaToolkit, ToolkitFile]]:
     return [(each, each["runfile"]) for each in stack.get("cuda") or () if "runfile" in each]
 
 
-def coming(context: Context) -> list[tuple[CudaToolkit, ToolkitFile]]:
-    """Those of them that are to be brought."""
-    return [pair for pair in of_stack(context.stack) if not is_there(context.facts, pair[0])]
+def coming(context: Context, plan: Plan | None = None) -> list[tuple[CudaToolkit, ToolkitFile]]:
+    """Those of them that are to be brought: what is not there, and what a plan moves to a newer release."""
+    moved = [
+        path
+        for change in (plan["changes"] if plan else ())
+        if (change["component"], change["action"]) == ("cuda", "upgrade")
+        for path in change["files"]
+    ]
+    return [
+        pair for pair in of_stack(context.stack) if pair[0]["path"] in moved or not is_there(context.facts, pair[0])
+    ]
 
 
-def tools(context: Context) -> list[str]:
+def tools(context: Context, plan: Plan) -> list[str]:
     """What the installers need that come."""
-    return list(dict.fromkeys(name for toolkit, _file in coming(context) for name in toolkit["packages"]))
+    return list(dict.fromkeys(name for toolkit, _file in coming(context, plan) for name in toolkit["packages"]))
+
+
+def newer(context: Context) -> Finding | None:
+    """The toolkits of ours of which there is a file of a newer release: an upgrade moves them."""
+    known, old = _recorded(context.facts), []
+    for toolkit, file in of_stack(context.stack):
+        there = _there(context.facts, toolkit["path"])
+        if there and toolkit["path"] in known and not numeric_version.at_least(there, file["release"]):
+            old.append((toolkit["path"], there, file["release"]))
+    if not old:
+        return None
+    path, before, after = old[0]
+    more = f" and {len(old) - 1} more" if len(old) > 1 else ""
+    reason = f"the toolkit in {path} is {before}, NVIDIA's file has {after}{more}"
+    return Finding("upgrade", reason, before, after, files=[each[0] for each in old])
 
 
 def findings(context: Context) -> list[Finding]:
@@ -128,9 +151,9 @@ def refuse(context: Context) -> None:
             )
 
 
-def installations(context: Context) -> list[Installation]:
+def installations(context: Context, plan: Plan) -> list[Installation]:
     """What the role does, toolkit by toolkit."""
-    return [_installation(context, toolkit, file) for toolkit, file in coming(context)]
+    return [_installation(context, toolkit, file) for toolkit, file in coming(context, plan)]
 
 
 def _installation(context: Context, toolkit: CudaToolkit, file: ToolkitFile) -> Installation:
