@@ -11,7 +11,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ..model.stack import Builder, Repository, Stack
 from ..rules import Row, Rules, cite
 from ..wish import Wish
-from . import cuda_distro, foreign, keys, source_files, systems, upstreams
+from . import cuda_distro, foreign, keys, local_repository, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .naming import RPM_FAMILY
@@ -45,7 +45,8 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
         found += _signed_of_host(machine, system, log)
     found += _of_host(machine, system, _components(machine, system, installed, stack, log), log)
     # Where only NVIDIA's CUDA repository is mirrored, the mirror answers for the container toolkit too.
-    shared = "nvidia" in wish.mirrors and TOOLKIT_SOURCE not in wish.mirrors
+    mirrored = "nvidia" in wish.mirrors and local_repository.of(wish) is None
+    shared = mirrored and TOOLKIT_SOURCE not in wish.mirrors
     sources = {part.source for part in PARTS if part.key in stack and part.is_packaged(part.of(stack))}
     toolkit, libraries = TOOLKIT_SOURCE in sources, CUDA_SOURCE in sources
     barred = installed is not None and installed["source"] == "distro" and _has_cuda(machine)
@@ -71,17 +72,21 @@ def _displacing(repository: Repository, machine: Machine, driver: DriverStack | 
 
 
 def _cuda(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> Repository:
-    out = keys.obstacles(machine, wish, system, log.rules)
+    local = local_repository.of(wish)
+    out = local_repository.obstacles(local, wish, system) if local else keys.obstacles(machine, wish, system, log.rules)
     if out:
         raise Unresolved(*out)
     repository = keys.repository_of(system, log.rules) or {}
-    base = (
-        f"{upstreams.url('nvidia', wish, log.rules)}/{system['nvidia_repository']}/{repository['arch'][machine.arch]}/"
-    )
     row = keys.of_nvidia(system, log.rules)
     fingerprint = keys.fingerprint("nvidia", wish, row)
-    file = row["file"] if row else f"{(fingerprint or '')[-8:]}.pub"
-    text = f"NVIDIA's repository {system['nvidia_repository']}, signed by {fingerprint}"
+    if local:
+        base, file = local, local_repository.key_file(fingerprint or "", system)
+        text = f"NVIDIA's local repository {base}, signed by {fingerprint}"
+    else:
+        mirror = upstreams.url("nvidia", wish, log.rules)
+        base = f"{mirror}/{system['nvidia_repository']}/{repository['arch'][machine.arch]}/"
+        file = row["file"] if row else f"{(fingerprint or '')[-8:]}.pub"
+        text = f"NVIDIA's repository {system['nvidia_repository']}, signed by {fingerprint}"
     log.decided("repository.nvidia", text, log.cite("upstreams", repository))
     result = _source(CUDA_SOURCE, "nvidia", base, f"{base}{file}", fingerprint, system)
     if machine.brings_own_driver:
