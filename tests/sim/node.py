@@ -311,6 +311,7 @@ def _variables(*, wrong_key: bool) -> dict[str, Any]:
             "epel": f"{base}/epel",
             "pytorch": f"{base}/whl",
             "nvidia-runfile": f"{base}/driver",
+            "nvidia-cuda-runfile": f"{base}/compute/cuda",
         },
         # A proof is often on a simulated node, and its disk is the one of whatever machine this is.
         "validate_fio_runtime": 1,

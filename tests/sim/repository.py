@@ -91,6 +91,8 @@ def _build(folder: Path) -> int:
         count += _build_wheels(plan["wheels"], folder / "whl")
         for version in plan["runfiles"]:
             runfile.write(folder, version, compiled)
+        for release, driver in plan["toolkit_runfiles"].items():
+            runfile.write_toolkit(folder, release, driver, nvcc(".".join(release.split(".")[:2]), release))
         (folder / "build.json").write_text(
             json.dumps({"fingerprint": key.fingerprint, "wrong_fingerprint": wrong.fingerprint})
         )

@@ -1,4 +1,4 @@
-"""NVIDIA's driver as a file: a shell archive with the stand-in installer and the stand-in libraries of a version."""
+"""NVIDIA's driver and its CUDA toolkits as files: shell archives with stand-in installers, libraries and compilers of a version."""
 
 from __future__ import annotations
 
@@ -39,6 +39,25 @@ def write(folder: Path, version: str, compiled: Callable[[str, str], bytes]) -> 
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(head.encode() + _archive(members))
     target.with_name(target.name + ".sha256sum").write_text(f"{checksum(target)}  {target.name}\n")
+
+
+def toolkit_place(folder: Path, release: str, driver: str) -> Path:
+    """Where the file of a toolkit lies below the server's folder, at the place that NVIDIA's has."""
+    return folder / "compute" / "cuda" / release / "local_installers" / f"cuda_{release}_{driver}_linux.run"
+
+
+def write_toolkit(folder: Path, release: str, driver: str, nvcc: str) -> None:
+    """Write the file of a toolkit. `nvcc`: its compiler."""
+
+    def of_release(name: str) -> str:
+        return (_STUBS / name).read_text().replace("@RELEASE@", release).replace("@DRIVER@", driver)
+
+    head = of_release("cuda-runfile.sh")
+    head = head.replace("@LINES@", str(head.count("\n") + 1))
+    members = {"cuda-installer": of_release("cuda-installer.py").encode(), "nvcc": nvcc.encode()}
+    target = toolkit_place(folder, release, driver)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(head.encode() + _archive(members))
 
 
 def checksum(path: Path) -> str:

@@ -1,0 +1,112 @@
+"""CUDA toolkits as files of NVIDIA's: there, another release in its place, cut off in the middle and healed, and gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from tests.sim import repository, runfile
+
+from .conftest import Node
+from .leftovers import leftovers
+
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+
+_DRIVERS = {"11.8.0": "520.61.05", "12.2.0": "535.54.03", "12.2.2": "535.104.05"}
+_WAITS = "/etc/gpuwright-sim/toolkit-waits"
+
+
+@pytest.fixture(scope="module", params=["two-h100", "rocky"])
+def machine(request: pytest.FixtureRequest, make_shared_node: Callable[[str, str], Node]) -> Node:
+    """A bare node; the tests of this module go through the life of its toolkits in their order."""
+    return make_shared_node(f"toolkits-{request.param}", request.param).with_its_tree()
+
+
+def wish(machine: Node, release: str, checksum: str | None = None) -> None:
+    """Wish one toolkit in the inventory; the stand-in has a checksum of its own."""
+    path = runfile.toolkit_place(repository.ensure(), release, _DRIVERS[release])
+    inventory = yaml.safe_load(machine.inventory.read_text())
+    inventory["all"]["vars"] |= {
+        "cuda_source": "runfile",
+        "cuda_versions": [release],
+        "cuda_runfile_sha256": checksum or runfile.checksum(path),
+    }
+    machine.inventory.write_text(yaml.safe_dump(inventory))
+
+
+def works(machine: Node, version: str) -> None:
+    """The compiler of a version is there, whole, and the one that people get."""
+    for path in (f"/usr/local/cuda-{version}", "/usr/local/cuda"):
+        assert f"release {version}," in machine.shell(f"{path}/bin/nvcc --version")
+    assert machine.shell("readlink /usr/local/cuda").strip() == "/etc/alternatives/cuda"
+
+
+def record(machine: Node, version: str) -> dict[str, str]:
+    return dict(json.loads(machine.shell(f"cat /etc/gpuwright/cuda-{version}.json")))
+
+
+def is_tidy(machine: Node) -> None:
+    """Neither a file of NVIDIA's nor what it unpacked is left, and no driver came with it."""
+    assert machine.shell("find /var/lib/gpuwright/cuda -mindepth 1; ls -d /tmp/selfgz.* 2>/dev/null || true") == ""
+    assert machine.shell("ls /etc/gpuwright-sim/driver-of-a-toolkit 2>&1 || true").startswith("ls: ")
+
+
+def test_a_file_with_another_checksum_is_not_run(machine: Node) -> None:
+    wish(machine, "12.2.0", "0" * 64)
+    run = machine.up()
+    assert run.code == 1, str(run)
+    assert "It was not run" in str(run)
+    assert machine.shell("ls -d /usr/local/cuda-12.2 /var/log/cuda-installer.log 2>/dev/null || true") == ""
+
+
+def test_it_comes_without_its_driver_and_is_proven_by_compiling(machine: Node) -> None:
+    wish(machine, "12.2.0")
+    run = machine.up()
+    assert run.code == 0, str(run)
+    works(machine, "12.2")
+    is_tidy(machine)
+    assert record(machine, "12.2")["state"] == "done"
+    told = {check["id"]: check["status"] for check in run.host["checks"] if check["id"].startswith("cuda.")}
+    assert (told["cuda.compile"], told["cuda.kernel"]) == ("pass", "pass"), told
+    again = machine.up()
+    assert (again.code, again.host["changes"], again.changed) == (0, [], 0), str(again)
+
+
+def test_another_release_takes_its_place_by_its_own_uninstaller(machine: Node) -> None:
+    machine.shell("touch /usr/local/cuda-12.2/include/own.h; rm /usr/local/cuda-12.2/include/own.h")
+    wish(machine, "12.2.2")
+    run = machine.up()
+    assert run.code == 0, str(run)
+    (change,) = [row for row in run.host["changes"] if row["component"] == "cuda"]
+    assert (change["action"], change["from"], change["to"]) == ("upgrade", "12.2.0", "12.2.2")
+    works(machine, "12.2")
+    assert "12.2.2" in machine.shell("cat /usr/local/cuda-12.2/version.json")
+    assert "was taken away" in machine.shell("cat /var/log/cuda-uninstaller.log")
+    is_tidy(machine)
+
+
+def test_cut_off_in_the_middle_the_other_one_works_and_the_next_run_completes(machine: Node) -> None:
+    wish(machine, "11.8.0")
+    machine.shell(f"touch {_WAITS}")
+    try:
+        machine.cut_up_when("test -e /run/held")
+    finally:
+        machine.shell(f"rm -f {_WAITS} /run/held")
+    assert record(machine, "11.8")["state"] == "begun"
+    assert machine.shell("ls /usr/local/cuda-11.8").split(), "nothing was begun"
+    works(machine, "12.2")
+    healed = machine.up()
+    assert healed.code == 0, str(healed)
+    assert [row["action"] for row in healed.host["changes"] if row["component"] == "cuda"] == ["repair"]
+    works(machine, "11.8")
+    assert "release 12.2," in machine.shell("/usr/local/cuda-12.2/bin/nvcc --version")
+    is_tidy(machine)
+
+
+def test_remove_runs_their_own_uninstallers_and_leaves_the_node_as_it_was(machine: Node) -> None:
+    gone = machine.run("remove", "--yes")
+    assert gone.code == 0, str(gone)
+    assert leftovers(machine.bare, machine.tree()) == {}
