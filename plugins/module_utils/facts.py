@@ -841,6 +841,26 @@ class Podman(TypedDict):
     """Version"""
 
 
+class CdiSpecification(TypedDict):
+    """CDI specification of NVIDIA's cards."""
+
+    path: str
+    """Its file"""
+    driver: str | None
+    """Version of the driver that it was made for; null where it does not tell"""
+    devices: list[str]
+    """Names of the devices in it"""
+
+
+class Cdi(TypedDict):
+    """What engines find the cards by."""
+
+    specifications: list[CdiSpecification]
+    """CDI specifications of NVIDIA's cards"""
+    unlinked: list[str]
+    """Device nodes of cards that no link in /dev/char leads to"""
+
+
 class Containers(TypedDict):
     """Container engines and NVIDIA's toolkit for them."""
 
@@ -852,6 +872,8 @@ class Containers(TypedDict):
     """Containerd"""
     podman: Podman
     """Podman"""
+    cdi: Cdi
+    """What engines find the cards by"""
 
 
 class Interpreter(TypedDict):

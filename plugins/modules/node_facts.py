@@ -411,6 +411,10 @@ facts:
           description: "Podman."
           returned: always
           type: dict
+        cdi:
+          description: "What engines find the cards by."
+          returned: always
+          type: dict
     python:
       description: "Python interpreters."
       returned: always

@@ -47,6 +47,7 @@ def engines(make_shared_node: Callable[[str, str], Node]) -> Engines:
     engines.install("docker.io", "docker-cli")
     engines.write(_DAEMON_JSON, _DOCKERS, mode="0640", owner="root:docker")
     engines.write(_CONFIG_TOML, _CONTAINERDS, mode="0640", owner="root:adm")
+    engines.count("containerd.service", "docker.service")
     engines.machine.shell("systemctl restart containerd.service docker.service")
     engines.image()
     engines.machine.shell(f"docker import /root/image.tar {IMAGE}")

@@ -20,6 +20,7 @@ UNITS = (
     "nvidia-cdi-refresh.path",
     "nvidia-cdi-refresh.service",
     "nvidia-imex.service",
+    "gpuwright-device-links.service",
     "gpuwright-mig.service",
     "gpuwright-gpu-settings.service",
     "gpuwright-nvidia-persistence.service",

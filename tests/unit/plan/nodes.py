@@ -115,6 +115,7 @@ def bare(**changes: Any) -> Any:
                 "config_loaded": None,
             },
             "podman": {"version": None},
+            "cdi": {"specifications": [], "unlinked": []},
         },
         "python": {"interpreters": [{"path": "/usr/bin/python3.13", "version": "3.13.5", "venv": True}], "venv": True},
         "environments": {},
@@ -341,6 +342,10 @@ def provisioned(**changes: Any) -> Any:
         "config_loaded": True,
     }
     facts["containers"]["toolkit"] = {"version": "1.20.0"}
+    devices = [*map(str, range(8)), "all"]
+    facts["containers"]["cdi"]["specifications"] = [
+        {"path": "/var/run/cdi/nvidia.yaml", "driver": DRIVER, "devices": devices},
+    ]
     facts["environments"] = {
         "/opt/gpuwright/pytorch": {
             "python": "3.13.5",

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import containers
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import containerd, toml
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi, containerd, toml
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -304,7 +304,7 @@ def test_the_seal_names_the_files_that_bear_our_marks() -> None:
     managed = COMPONENTS["container_toolkit"].sealed(Context(facts=facts, stack=planned(facts)["stack"]))
     assert containerd.CONFIG in managed.files
     assert "/etc/docker/daemon.json" not in managed.files
-    assert managed.services == ["containerd.service"]
+    assert managed.services == ["containerd.service", cdi.LINKS]
 
 
 def test_remove_gives_the_file_back_and_restarts_it_where_it_stays() -> None:

@@ -418,11 +418,12 @@ def test_podman_has_no_daemon_to_configure() -> None:
     podman: Any = {**plan, "stack": {**plan["stack"], "container_toolkit": stack}, "given": {}}
     found: Any = work.of_step("container_toolkit", "installed", podman, docker(daemon_json={}, config_loaded=False), {})
     assert (found["files"], found["engines"]) == ([], [])
-    assert [row["name"] for row in found["units"]] == list(cdi.UNITS)
+    assert [row["name"] for row in found["units"]] == [*cdi.UNITS, cdi.LINKS]
 
 
 @pytest.mark.parametrize(
-    ("engine", "files", "services"), [("docker", [DAEMON_JSON], ["docker.service"]), ("podman", [], [])]
+    ("engine", "files", "services"),
+    [("docker", [DAEMON_JSON], ["docker.service", cdi.LINKS]), ("podman", [], [cdi.LINKS])],
 )
 def test_the_configuration_and_the_unit_are_sealed_where_docker_is_the_engine(
     engine: str, files: list[str], services: list[str]
@@ -442,22 +443,24 @@ def test_the_toolkits_own_units_are_enabled_where_they_exist_and_never_started(
     enabled: str | None, there: bool
 ) -> None:
     facts = nodes.provisioned(services={cdi.UNITS[0]: {"active": "inactive", "enabled": enabled}})
-    assert installed(facts)["units"] == ([{"name": cdi.UNITS[0], "enabled": True}] if there else [])
+    assert [row for row in installed(facts)["units"] if row["name"] in cdi.UNITS] == (
+        [{"name": cdi.UNITS[0], "enabled": True}] if there else []
+    )
 
 
 def test_the_unit_is_told_of_a_module_that_it_does_not_know_and_else_the_setting_goes() -> None:
     usual = installed(docker())
-    assert (usual["places"], usual["absent"]) == ([], [cdi.SETTING])
+    assert ([file["path"] for file in usual["own"]], usual["absent"]) == ([cdi.LINKS_UNIT], [cdi.SETTING])
     assert usual["directory"] == "/etc/systemd/system/nvidia-cdi-refresh.service.d"
 
     plan = planned(nodes.provisioned(), only=("container_toolkit",))
     driver = {**(plan["stack"].get("driver") or {}), "kernel_module": "nvidia-current-open"}
     other: Any = {**plan, "stack": {**plan["stack"], "driver": driver}, "given": {}}
     found: Any = work.of_step("container_toolkit", "installed", other, docker(), {})
-    (setting,) = found["files"]
+    setting, _links = found["own"]
     assert (setting["path"], setting["mode"]) == (cdi.SETTING, "0644")
     assert 'grep -qE "/nvidia-current-open[.]ko" /lib/modules/$$(uname -r)/modules.dep' in setting["content"]
-    assert found["places"] == [{"path": "/etc/systemd/system/nvidia-cdi-refresh.service.d", "mode": "0755"}]
+    assert {"path": "/etc/systemd/system/nvidia-cdi-refresh.service.d", "mode": "0755"} in found["places"]
     assert found["directory"] is None
 
 

@@ -42,7 +42,7 @@ def findings(context: Context) -> list[Finding]:
     if missing:
         found.append(_installation(context, missing))
         return found
-    return found + _version_findings(context) + engines.findings(context)
+    return found + _version_findings(context) + engines.findings(context) + cdi.findings(context)
 
 
 def _installation(context: Context, missing: Sequence[str]) -> Finding:
@@ -72,13 +72,13 @@ def manages(context: Context) -> Manages:
             *cdi.files(context),
         ],
         packages=list(context.stack["container_toolkit"]["packages"]),
-        services=[engine.service] if engine else [],
+        services=[*([engine.service] if engine else []), *([cdi.LINKS] if cdi.has_nodes(context) else [])],
     )
 
 
 def inputs(context: Context) -> Mapping[str, object]:
     toolkit = context.stack["container_toolkit"]
-    setting = {"cdi_setting": True} if cdi.files(context) else {}
+    setting = {"cdi_setting": True} if cdi.SETTING in cdi.files(context) else {}
     # An engine by its name where it is another than those that have always been: seals of earlier versions stay good.
     engine = {"engine": "containerd"} if toolkit["engine"]["name"] == "containerd" else {}
     settings = {"settings": toolkit["engine"]["settings"]} if toolkit["engine"].get("settings") else {}

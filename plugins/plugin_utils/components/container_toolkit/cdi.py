@@ -1,33 +1,143 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What keeps the CDI specification up to date: the toolkit's own units, and what they have to know of this driver."""
+"""How engines find the cards: the CDI specification that the toolkit's own units keep up to date, and links to the device nodes by their
+numbers, which runc needs: without them `systemctl daemon-reload` takes the cards from containers that run (NVIDIA/nvidia-docker, issue
+1730).
+"""
 
 from __future__ import annotations
 
-from ..base import Context
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+
+from ...model import sections
+from ..base import Context, Finding
 from .shape import Merged
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import CdiSpecification, Facts
+
+    from ...model.work import Unit
 
 SETTING = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpuwright.conf"
 #: Modules that the toolkit's unit waits for. Debian's open ones have another name, and it never writes the CDI specification there
 #: (NVIDIA/nvidia-container-toolkit, deployments/systemd/nvidia-cdi-refresh.service at v1.20.0, ExecCondition).
 _KNOWS = ("nvidia", "nvidia-current")
+REFRESH = "nvidia-cdi-refresh.service"
 #: Since 1.18 the toolkit itself keeps the CDI specification up to date; no second unit beside it.
-UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+UNITS = ("nvidia-cdi-refresh.path", REFRESH)
+_UNITS_SINCE = "1.18"
 #: States of units that nobody can enable.
 ABSENT = (None, "", "not-found", "masked")
+LINKS = "gpuwright-device-links.service"
+LINKS_UNIT = f"/etc/systemd/system/{LINKS}"
+#: The toolkit's own unit comes after all others at boot, which is too late for containers that start with their engine.
+_LINKS = """# Written by gpuwright (role container_toolkit); a change by hand is undone by the next run.
+[Unit]
+Description=Links to the device nodes of NVIDIA cards by their numbers
+After=nvidia-persistenced.service gpuwright-mig.service
+Before=docker.service containerd.service crio.service
+ConditionPathExists=/usr/bin/nvidia-ctk
+
+[Service]
+Type=oneshot
+ExecStart=-/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all
+
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def files(context: Context) -> list[str]:
-    """The setting that lets the toolkit's unit know the module of this driver, where it does not by itself."""
-    driver = context.stack.get("driver")
-    module = driver["kernel_module"] if driver else None
-    return [] if module is None or module in _KNOWS else [SETTING]
+    """The setting that lets the toolkit's unit know the module of this driver, where it does not by itself, and the unit of the links."""
+    return [file["path"] for file in written(context)]
 
 
-def setting(context: Context) -> list[Merged]:
+def written(context: Context) -> list[Merged]:
+    """The same, with what is in them."""
     driver = context.stack.get("driver")
     module = driver.get("kernel_module") if driver else None
-    return [Merged(path=path, content=text(str(module)), mode="0644") for path in files(context)]
+    setting: list[Merged] = []
+    if module is not None and module not in _KNOWS:
+        setting = [{"path": SETTING, "content": text(module), "mode": "0644"}]
+    return [*setting, *([{"path": LINKS_UNIT, "content": _LINKS, "mode": "0644"}] if has_nodes(context) else [])]
+
+
+def has_nodes(context: Context) -> bool:
+    """Whether cards have device nodes there: in WSL they have none."""
+    return context.facts["environment"]["kind"] != "wsl"
+
+
+def units(context: Context) -> list[Unit]:
+    """The units that are enabled. One is started only where what it makes is not as the cards are: systemd starts the toolkit's own ones
+    when the driver changes, and without a driver they would fail.
+    """
+    there = [name for name in UNITS if sections.service(context.facts, name)["enabled"] not in ABSENT]
+    found: list[Unit] = [{"name": name, "enabled": True} for name in there]
+    if REFRESH in there and _runs(context) and stale(context.facts):
+        found = [{**unit, "state": "restarted"} if unit["name"] == REFRESH else unit for unit in found]
+    if has_nodes(context):
+        links: Unit = {"name": LINKS, "enabled": True}
+        found.append({**links, "state": "restarted"} if context.facts["containers"]["cdi"]["unlinked"] else links)
+    return found
+
+
+def findings(context: Context) -> list[Finding]:
+    """What would keep a container from its cards, now or after the next `systemctl daemon-reload`."""
+    if not _runs(context):
+        return []
+    reason, unlinked = stale(context.facts), context.facts["containers"]["cdi"]["unlinked"]
+    found = [Finding("configure", reason, services=[REFRESH])] if reason else []
+    if unlinked and has_nodes(context):
+        found.append(Finding("configure", f"no link in /dev/char leads to {', '.join(unlinked)}", services=[LINKS]))
+    return found
+
+
+def _runs(context: Context) -> bool:
+    return context.runs_here and context.facts["driver"]["loaded_version"] is not None
+
+
+def stale(facts: Facts) -> str | None:
+    """Why the specifications do not tell the cards as they are, as a sentence; None where they do, or where it is not known."""
+    specifications = facts["containers"]["cdi"]["specifications"]
+    version = facts["containers"]["toolkit"]["version"]
+    if not specifications:
+        writes = version is not None and numeric_version.at_least(version, _UNITS_SINCE)
+        return "there is no CDI specification of the cards" if writes else None
+    return next((reason for each in specifications for reason in _differences(each, facts)), None)
+
+
+def _differences(specification: CdiSpecification, facts: Facts) -> Iterator[str]:
+    """What a specification says otherwise than the cards."""
+    path, loaded = specification["path"], facts["driver"]["loaded_version"]
+    if specification["driver"] and loaded and specification["driver"] != loaded:
+        yield f"{path} is of the driver {specification['driver']}, and {loaded} is loaded"
+    cards = {card["uuid"]: card for card in sections.cards(facts) if card["uuid"]}
+    if not cards:
+        return
+    names = set(specification["devices"])
+    told = {name for name in names if name.startswith("GPU-")}
+    gone = sorted(told - cards.keys())
+    # A card that is parted is handed out by its parts.
+    whole = {uuid for uuid, card in cards.items() if not card["mig"]["current"]}
+    lacking = sorted(whole - told) if told else []
+    if gone:
+        yield f"{path} has a card that is not there: {', '.join(gone)}"
+    if lacking:
+        yield f"{path} lacks a card: {', '.join(lacking)}"
+    if not told and len({name for name in names if name.isdecimal()}) < len(whole):
+        yield f"{path} has fewer cards than the {len(whole)} that are there"
+    yield from _parts(path, names, facts)
+
+
+def _parts(path: str, names: set[str], facts: Facts) -> Iterator[str]:
+    """A difference in the MIG devices, which are named by the card's number and their own."""
+    listed = (facts["smi"].get("mig_devices") if facts["smi"] else None) or {}
+    parts, there = sum(map(len, listed.values())), sum(":" in name for name in names)
+    if there != parts:
+        yield f"{path} has {there} MIG devices, and the cards have {parts}"
 
 
 def text(module: str) -> str:

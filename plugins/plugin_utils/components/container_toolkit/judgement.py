@@ -11,11 +11,14 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 from ...model.stack import Stack
 from ..view import UP, View, unknown
+from . import cdi as of_cdi
 from . import docker as of_docker
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, Docker
+
+_REFRESH = f"run gpuwright up, or systemctl restart {of_cdi.REFRESH}; a specification that was written by hand has to go by hand"
 
 
 def judge(view: View, stack: Stack) -> list[Check]:
@@ -29,7 +32,44 @@ def judge(view: View, stack: Stack) -> list[Check]:
             return [unknown("container.daemon_json", view, "containers", "how Docker is configured", "warning")]
         return []
     found = [_docker(cast("Docker", docker), knows=engine == "docker")]
-    return [*found, *([_containerd(view)] if engine == "containerd" else [])]
+    return [
+        *found,
+        *([_containerd(view)] if engine == "containerd" else []),
+        *([_cdi(view), _links(view)] if toolkit is not None else []),
+    ]
+
+
+def _cdi(view: View) -> Check:
+    """Whether containers get by CDI the very cards that the node has."""
+    name = "container.cdi"
+    if view.get("containers.cdi") is None or view.why_unknown("containers.cdi"):
+        return unknown(name, view, "containers.cdi", "which cards engines find", "warning")
+    if view.get("driver.loaded_version") is None:
+        return checks.skipped(name, "no driver is loaded", "warning")
+    if view.get("smi.data") is None:
+        return unknown(name, view, "smi", "which cards there are", "warning")
+    reason = of_cdi.stale(view.facts)
+    if reason:
+        return _warned(name, f"containers would get other cards than the node has: {reason}", _REFRESH)
+    if not view.get("containers.cdi.specifications"):
+        return checks.skipped(
+            name, "the toolkit is older than 1.18, which makes no CDI specification by itself", "warning"
+        )
+    return checks.passed(name, "warning")
+
+
+def _links(view: View) -> Check:
+    """Whether containers keep their cards over a `systemctl daemon-reload`."""
+    name = "container.device_links"
+    if view.get("containers.cdi") is None:
+        return unknown(name, view, "containers.cdi", "which device nodes have links", "warning")
+    if view.get("driver.loaded_version") is None or view.environment == "wsl":
+        return checks.skipped(name, "no driver with device nodes is loaded", "warning")
+    unlinked = view.get("containers.cdi.unlinked")
+    if unlinked:
+        lost = "a systemctl daemon-reload may take the cards from containers that run"
+        return _warned(name, f"{lost}: no link in /dev/char leads to {', '.join(unlinked)}", UP)
+    return checks.passed(name, "warning")
 
 
 def _docker(docker: Docker, *, knows: bool) -> Check:

@@ -91,7 +91,8 @@ class Engine(TypedDict):
 class Installed(TypedDict):
     """What is to be done once the packages are there.
 
-    ``refusal``: why nothing is to be done, as one text for a person; None where it may. ``absent``: what goes, after what is written.
+    ``refusal``: why nothing is to be done, as one text for a person; None where it may. ``files``: the engines' own configurations;
+    ``own``: files of ours for systemd. ``absent``: what goes, after what is written.
     ``directory``: of a setting that is taken back, removed where nothing else is inside; None where the setting stays. ``units``: those
     that are enabled.
     """
@@ -100,6 +101,7 @@ class Installed(TypedDict):
     places: list[Place]
     kept: list[Kept]
     files: list[Merged]
+    own: list[Merged]
     absent: list[str]
     directory: str | None
     engines: list[Engine]

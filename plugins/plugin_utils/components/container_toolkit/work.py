@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
-from ...model import sections
 from ...model.errors import StepRefused
 from ...model.plan import Plan
 from .. import package_calls
@@ -20,7 +19,7 @@ from .shape import Ending, Engine, Given, GivenBack, Installed, Merged, Place, T
 from .sources import sources
 
 if TYPE_CHECKING:
-    from ...model.work import PackageCall, Unit
+    from ...model.work import PackageCall
 
 #: As YAML and Ansible say it.
 _YES = ("true", "yes", "on", "y", "t", "1")
@@ -46,22 +45,26 @@ def installed(context: Context, plan: Plan) -> Installed:
     """
     engine, given = engines.daemon(context), cast("Given", plan["given"])
     refusal, merged = _merged(context, engine, given)
-    setting, back = cdi.setting(context), _given_back(context)
-    files, kept = [*merged, *setting, *back["files"]], docker.kept(context, merged)
+    own, back = cdi.written(context), _given_back(context)
+    setting = any(file["path"] == cdi.SETTING for file in own)
+    files, kept = [*merged, *back["files"]], docker.kept(context, merged)
     absent = [*([] if setting else [cdi.SETTING]), *_gone(context, merged), *back["absent"]]
     changed = {each["dest"] for each in back["put_back"]} | {each["path"] for each in files} | set(absent)
     return {
         "refusal": refusal,
-        "places": [_place(path) for path in [*(each["dest"] for each in kept), *(file["path"] for file in files)]],
+        "places": [
+            _place(path) for path in [*(each["dest"] for each in kept), *(file["path"] for file in [*files, *own])]
+        ],
         "kept": [*kept, *back["put_back"]],
         "files": files,
+        "own": own,
         "absent": absent,
         "directory": None if setting else _directory(cdi.SETTING),
         "engines": [
             *([_engine(context, engine, changed, wished=True)] if engine else []),
             *(_engine(context, each, changed, wished=False) for each in engines.left(context)),
         ],
-        "units": _units(context),
+        "units": cdi.units(context),
     }
 
 
@@ -152,9 +155,3 @@ def _engine(context: Context, engine: engines.Daemon, changed: Container[str], *
 def _ending(*, stale: bool, runs: bool, may_restart: bool) -> Ending:
     state = "restarted" if stale and may_restart else "started" if runs else None
     return {"state": state, "left": stale and not may_restart}
-
-
-def _units(context: Context) -> list[Unit]:
-    """The toolkit's own units that exist, only enabled: systemd starts them when the driver changes, and without a card they would fail."""
-    there = [name for name in cdi.UNITS if sections.service(context.facts, name)["enabled"] not in cdi.ABSENT]
-    return [{"name": name, "enabled": True} for name in there]

@@ -1,0 +1,69 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What engines find the cards by: the CDI specifications, and the links in /dev/char."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Cdi, CdiSpecification
+
+#: Where engines look for specifications; of a device that both have, the second one counts (cncf-tags/container-device-interface, SPEC.md).
+DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
+_LIMIT = 1 << 20
+_MOST = 20
+_KIND = re.compile(r"""^\s*["']?kind["']?:\s*["']?nvidia\.com/gpu["']?,?\s*$""", re.MULTILINE)
+#: A name on a line of its own, as nvidia-ctk writes it in YAML and in JSON.
+_NAME = re.compile(r"""^\s*(?:-\s+)?["']?name["']?:\s*["']?([A-Za-z0-9._:-]{1,64})["']?,?\s*$""", re.MULTILINE)
+#: The library of the driver, which is handed into each container, has the version in its name.
+_DRIVER = re.compile(r"/libcuda\.so\.(\d+(?:\.\d+)+)\b")
+#: Nodes that a container gets and that nvidia-ctk makes links to.
+_NODE = re.compile(r"/dev/nvidia(?:\d+|ctl|-modeset|-uvm|-uvm-tools)", re.ASCII)
+
+
+def parse(path: str, text: str) -> CdiSpecification | None:
+    """What a specification says of the cards; None where it is of another kind."""
+    if text.lstrip().startswith("{"):
+        text = _a_line_for_each(text)
+    if not _KIND.search(text):
+        return None
+    driver = _DRIVER.search(text)
+    return {"path": path, "driver": driver[1] if driver else None, "devices": _NAME.findall(text)[:1000]}
+
+
+def _a_line_for_each(text: str) -> str:
+    """A document of JSON with a line for each key; nothing where it is none."""
+    try:
+        return json.dumps(json.loads(text), indent=1)
+    except (ValueError, RecursionError):
+        return ""
+
+
+def observe(host: Host) -> Cdi:
+    """The specifications in the order in which they count, and device nodes that runc does not find by their numbers."""
+    files = [
+        path for folder in DIRECTORIES for ending in ("yaml", "json") for path in host.glob(f"{folder}/*.{ending}")
+    ]
+    texts = ((path, host.read(path, "containers.cdi.specifications", limit=_LIMIT)) for path in files[:_MOST])
+    found = (parse(path, text) for path, text in texts if text)
+    nodes = filter(_NODE.fullmatch, host.glob("/dev/nvidia*"))
+    return {
+        "specifications": [each for each in found if each],
+        "unlinked": [path for path in nodes if not _linked(host, path)],
+    }
+
+
+def _linked(host: Host, path: str) -> bool:
+    """Whether the number of a device leads to its node; what is no device needs no link."""
+    found = host.stat(path)
+    if found is None or not stat.S_ISCHR(found.st_mode):
+        return True
+    number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+    return host.link(f"/dev/char/{number}") is not None
