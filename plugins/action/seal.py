@@ -61,7 +61,7 @@ class ActionModule(NodeAction):
             raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
         plan = finish(drafted, None)
         seals = {name: self._record(name, plan, facts) for name in sealing.to_seal(plan, begun["components"], facts)}
-        self.on_node("node_seal", {"state": "sealed", "seals": seals}, look.task_vars)
+        look.keep({"state": "sealed", "seals": seals})
         told = [row for row in begun["warnings"] if row["rule"] in notices.OF_THE_INDEX]
         look.save("sealed", {**plan, "changes": begun["changes"], "warnings": told + plan["warnings"]})
         # Nothing changes between here and the proof, which goes by this look.
@@ -106,9 +106,9 @@ class ActionModule(NodeAction):
         record = records.applied(begun, verdict, checks, failure, reboot=pending)
         look.save("hosts", record)
         if failure is None:
-            self.on_node("node_seal", {"state": "removed"}, look.task_vars)
+            look.keep({"state": "removed"})
         elif arguments.get("owner"):
-            self.on_node("node_seal", {"state": "released", "owner": arguments["owner"]}, look.task_vars)
+            look.keep({"state": "released", "owner": arguments["owner"]})
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
 
     def _prove(self, look: NodeSession) -> Result:
@@ -133,15 +133,11 @@ class ActionModule(NodeAction):
             record["gpus"] = document.cards(facts)
             record["summary"] = document.summary(facts)
             record["measurements"] = dict(arguments.get("measurements") or {})
-            self.on_node(
-                "node_seal",
-                {"state": "proven", "proof": _proof(plan, checking.verdict(checks), checks, facts)},
-                look.task_vars,
-            )
+            look.keep({"state": "proven", "proof": _proof(plan, checking.verdict(checks), checks, facts)})
         look.save("hosts", record)
         if arguments.get("owner"):
             released = {"state": "released", "owner": arguments["owner"], "failed": failure is not None}
-            self.on_node("node_seal", released, look.task_vars)
+            look.keep(released)
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
 
 

@@ -1052,8 +1052,19 @@ class Sessions(TypedDict):
     """Whether a graphical session is open"""
 
 
-class Facts(TypedDict):
-    """Observation of a machine."""
+class User(TypedDict):
+    """Who works without root; only where the look is one at what is the user's own."""
+
+    name: str
+    """Name of the user"""
+    environments: str
+    """Where the user's environments are made"""
+    records: list[str]
+    """Where the user's records are"""
+
+
+class _Facts(TypedDict):
+    """Observation of a machine: keys that are always there."""
 
     schema: int
     """Version of this document"""
@@ -1117,3 +1128,10 @@ class Facts(TypedDict):
     """What the node keeps to find its way back"""
     unknown: dict[str, str]
     """Reason by fact for what could not be seen"""
+
+
+class Facts(_Facts, total=False):
+    """Observation of a machine."""
+
+    user: User
+    """Who works without root; only where the look is one at what is the user's own"""

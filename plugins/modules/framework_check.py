@@ -107,7 +107,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, TypedDict
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
@@ -157,8 +157,8 @@ def prove(
     ask: Callable[[str, str, float], Any] = framework.ask,
     ask_as_user: Callable[[str, str, float], Any] = framework.ask_as_user,
 ) -> Dict[str, object]:
-    """Run the framework and judge; ``ask`` is what runs it. As root only what is root's alone is run, and once more as a user."""
-    refused = framework.of_others(params["python"]) if os.geteuid() == 0 else None
+    """Run the framework and judge; ``ask`` is what runs it. Only what is root's or the own user's is run; by root once more as a user."""
+    refused = framework.of_others(params["python"], ownership.trusted())
     if refused:
         return {"seconds": 0.0, "checks": [refused]}
     answer = ask(params["python"], params["name"], params["timeout"])

@@ -41,6 +41,10 @@ options:
         unpacks it; the action M(gpuwright.node.plan) asks for it, the looks of the roles do not need it.
     type: bool
     default: false
+  user:
+    description: Look at the records and environments of the user who runs it, in the user's home, instead of root's.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - gpuwright.node.gate
 attributes:
@@ -536,6 +540,24 @@ facts:
           description: "Whether a graphical session is open."
           returned: always
           type: bool
+    user:
+      description: "Who works without root; only where the look is one at what is the user's own."
+      returned: where it applies
+      type: dict
+      contains:
+        name:
+          description: "Name of the user."
+          returned: always
+          type: str
+        environments:
+          description: "Where the user's environments are made."
+          returned: always
+          type: str
+        records:
+          description: "Where the user's records are."
+          returned: always
+          type: list
+          elements: str
     seals:
       description: "Seals by component."
       returned: always

@@ -61,6 +61,12 @@ options:
     description: The run failed; with O(state=released) what it left to go on after the next boot is called off.
     type: bool
     default: false
+  user:
+    description:
+      - Keep the records of the user who runs it, in the user's home, instead of root's. They are of environments alone, so that nothing is
+        remembered of drivers and packages.
+    type: bool
+    default: false
   lock_seconds:
     description: Seconds after which the lock is void.
     type: int
@@ -155,6 +161,7 @@ class Options(TypedDict):
     brings: dict[str, str]
     takes_over: str | None
     failed: bool
+    user: bool
     lock_seconds: int
     root: str
     timeout: float
@@ -192,30 +199,32 @@ def begin(
     """Take the lock, and put a mark in place of the seals of what will change; the paths that are written."""
     _refuse_newer(host, sorted(wanted))
     lock = seals.read_lock(host)
-    conflict = sealing.lock_conflict(lock, owner, time.time())
+    conflict = sealing.lock_conflict(host, lock, owner, time.time())
     if conflict:
         raise seals.SealError(conflict)
-    named = [seals.path_of(component) for component in sorted(wanted)]
+    named = [seals.path_of(component, host.places) for component in sorted(wanted)]
     if check:
-        return ([] if lock and lock.get("owner") == owner else [paths.LOCK]) + named
+        return ([] if lock and lock.get("owner") == owner else [host.places.lock]) + named
     new = sealing.take_lock(host, owner, lock_seconds)
     for component, given in sorted(wanted.items()):
         try:
             present = seals.read(host, component)
         except seals.SealError:
             present = None
-        sealing.write_object(host, seals.path_of(component), sealing.begun(component, given, present, alone))
-    return ([paths.LOCK] if new else []) + named
+        sealing.write_object(
+            host, seals.path_of(component, host.places), sealing.begun(component, given, present, alone)
+        )
+    return ([host.places.lock] if new else []) + named
 
 
 def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
     """All that comes before the first change; the paths that are written, and those that are removed."""
     drop_dead_lock(host, given["takes_over"], check)
     written = begin(host, given["seals"], given["owner"], given["lock_seconds"], check, given["alone"])
-    if not check:
+    if not check and not host.of_user:
         brings = given["brings"] if given["alone"] else None
         history_writer.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
-    removed = resume.drop(host, check)
+    removed = [] if host.of_user else resume.drop(host, check)
     if given["alone"]:
         removed += release(host, given["owner"], check)
     return written, removed
@@ -243,22 +252,22 @@ def seal(host: Host, wanted: dict[str, sealing.Wanted], check: bool) -> list[str
         except seals.SealError:
             present = None
         if not _same(present, record):
-            written.append(seals.path_of(component))
+            written.append(seals.path_of(component, host.places))
             if not check:
-                sealing.write_object(host, seals.path_of(component), record)
+                sealing.write_object(host, seals.path_of(component, host.places), record)
     return written
 
 
 def prove(host: Host, proof: Proof, check: bool) -> list[str]:
     """Write the record of the proof when it differs; its path."""
     record = dict(proof, schema=seals.SCHEMA)
-    if proof.get("verdict") == "pass" and not check:
+    if proof.get("verdict") == "pass" and not check and not host.of_user:
         history_writer.works(host, proof.get("driver"))
     if seals.read_proof(host) == record:
         return []
     if not check:
-        sealing.write_object(host, paths.PROOF, record)
-    return [paths.PROOF]
+        sealing.write_object(host, host.places.proof, record)
+    return [host.places.proof]
 
 
 def release(host: Host, owner: str, check: bool) -> list[str]:
@@ -268,7 +277,7 @@ def release(host: Host, owner: str, check: bool) -> list[str]:
         return []
     if not check:
         sealing.release_lock(host, owner)
-    return [paths.LOCK]
+    return [host.places.lock]
 
 
 def main() -> None:
@@ -285,6 +294,7 @@ def main() -> None:
             "brings": {"type": "dict", "default": {}},
             "takes_over": {"type": "str"},
             "failed": {"type": "bool", "default": False},
+            "user": {"type": "bool", "default": False},
             "lock_seconds": {"type": "int", "default": 7200},
             "root": {"type": "path", "default": "/"},
             "timeout": {"type": "float", "default": 20},
@@ -293,7 +303,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    host = Host(root=given["root"], timeout=given["timeout"])
+    places = paths.of_user() if given["user"] else paths.ROOTS
+    host = Host(root=given["root"], timeout=given["timeout"], places=places)
     written: list[str] = []
     removed: list[str] = []
     try:
@@ -301,7 +312,7 @@ def main() -> None:
             written, removed = start(host, given, module.check_mode)
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)
-            if not module.check_mode:
+            if not module.check_mode and not host.of_user:
                 history_writer.end(host, packages.installed(host))
         elif given["state"] == "proven":
             written = prove(host, given["proof"], module.check_mode)
@@ -309,13 +320,15 @@ def main() -> None:
             removed = history_writer.forget(host, module.check_mode)
         else:
             removed = release(host, given["owner"], module.check_mode)
-            if given["failed"]:
+            if given["failed"] and not host.of_user:
                 removed += resume.drop(host, module.check_mode)
     except seals.SealError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
         module.fail_json(
-            msg="The record could not be written: {0}. Run as root on a file system that is not read-only.".format(exc)
+            msg="The record could not be written: {0}. Run as {1} on a file system that is not read-only.".format(
+                exc, "the user whose home it is" if host.of_user else "root"
+            )
         )
     module.exit_json(changed=bool(written or removed), written=written, removed=removed)
 

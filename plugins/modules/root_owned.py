@@ -6,11 +6,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: root_owned
-short_description: Refuse paths that another than root may change
+short_description: Refuse paths that another than root, or the user who works without root, may change
 version_added: "0.1.0"
 description:
   - Fails where one of O(paths), a directory above it, a link on the way or something in it belongs to another user, or may be written by
-    one.
+    one. Where a user runs it who is not root, what belongs to that user is as good as what is root's.
   - What is not there yet is judged by the directories that are.
   - It only reads.
 options:
@@ -58,12 +58,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    owners = ownership.trusted()
     for path in module.params["paths"]:
         if not path.startswith("/"):
             module.fail_json(msg="{0} is no absolute path".format(path))
-        found = ownership.offence_below(path)
+        found = ownership.offence_below(path, owners)
         if found:
-            module.fail_json(msg=ownership.refusal(path, found, module.params["remedy"]))
+            module.fail_json(msg=ownership.refusal(path, found, module.params["remedy"], owners))
     module.exit_json(changed=False)
 
 

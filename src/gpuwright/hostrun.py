@@ -56,10 +56,19 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
         knowledge.refuse_templates(option, value)
     knowledge.check_wish(args.want, wish)
     knowledge.check_cards(args.gpu)
+    if args.user and getattr(args, "security", False):
+        raise BadInput(
+            "--security is about the driver and its packages, which are root's; --user is for environments of your own",
+            ["gpuwright upgrade --user moves these to the newest"],
+        )
     way = privilege.decide(
-        local=not args.inventory, needed=needs_root, ask=args.ask_become_pass, ansible_options=args.ansible_options
+        local=not args.inventory,
+        needed=needs_root,
+        ask=args.ask_become_pass,
+        user=args.user,
+        ansible_options=args.ansible_options,
     )
-    if not way.privileged:
+    if not way.privileged and not args.user:
         console.note("not root: what only root can see stays unknown and is named (run with sudo, or with -K)")
     run_dir = paths.make_run_directory(args.report)
     with _no_folder_of_a_refusal(run_dir, asked_for=args.report is not None):

@@ -171,6 +171,9 @@ def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool 
         "-i", "--inventory", metavar="INVENTORY", action="append", help="Ansible inventory (default: this machine)"
     )
     hosts.add_argument("-l", "--limit", metavar="PATTERN", help="only these hosts of the inventory")
+    hosts.add_argument(
+        "--user", action="store_true", help="without root: environments of your own, in your home, on this machine"
+    )
     hosts.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
     hosts.add_argument(
         "-e",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpuwright import console
-from gpuwright.errors import Refused
+from gpuwright.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +57,13 @@ class World:
 
 
 def decide(
-    *, local: bool, needed: bool, ask: bool, ansible_options: Sequence[str] = (), world: World | None = None
+    *,
+    local: bool,
+    needed: bool,
+    ask: bool,
+    user: bool = False,
+    ansible_options: Sequence[str] = (),
+    world: World | None = None,
 ) -> Privilege:
     """Decide how to become root.
 
@@ -65,13 +71,17 @@ def decide(
         local: the machine one sits at, not an inventory.
         needed: the verb cannot do its work without root.
         ask: `-K` was given.
+        user: `--user` was given: no way to root is looked for.
         ansible_options: what is passed to ansible-playbook; a password file there is a way to root too.
         world: this process and its user; replaceable.
 
     Raises:
-        Refused: root is needed and there is no way to it.
+        BadInput: what was given with `--user` speaks of root, or of other machines.
+        Refused: root is needed and there is no way to it; or it is root who asks for what is a user's own.
     """
     world = world or World()
+    if user:
+        return _none(local=local, ask=ask, root=world.euid() == 0)
     if local and world.euid() == 0:
         return Privilege(become=False, privileged=True)
     if ask:
@@ -80,15 +90,31 @@ def decide(
     if not local or by_file or world.sudo_is_free():
         return Privilege(become=True, privileged=True)
     if needed:
-        raise Refused(
-            "needs root: run with sudo, or with -K",
-            conflicts=[
-                {
-                    "rule": "privilege.root",
-                    "text": "this needs root, and sudo asks for a password",
-                    "source": None,
-                    "remedy": "run with sudo, or with -K",
-                }
-            ],
-        )
+        remedy = "run with sudo, or with -K; for environments of your own, without root: --user"
+        raise _refused("needs root", "this needs root, and sudo asks for a password", remedy, "privilege.root")
     return Privilege(become=False, privileged=False)
+
+
+def _none(*, local: bool, ask: bool, root: bool) -> Privilege:
+    """The way of a user who works without root.
+
+    Raises:
+        BadInput, Refused: as :func:`decide` says.
+    """
+    if not local:
+        raise BadInput(
+            "--user is for the machine you sit at, and -i names others",
+            ["log in there and run it without -i", "in the inventory: gpuwright_user: true and ansible_become: false"],
+        )
+    if ask:
+        raise BadInput("--user needs no root, and -K asks for its password", ["give one of the two"])
+    if root:
+        remedy = "run it as that user, without sudo; or leave --user out, for environments that everybody may use"
+        text = "--user is for what belongs to one user, and this is root"
+        raise _refused(text, text, remedy, "privilege.user")
+    return Privilege(become=False, privileged=False)
+
+
+def _refused(short: str, text: str, remedy: str, rule: str) -> Refused:
+    conflict = {"rule": rule, "text": text, "source": None, "remedy": remedy}
+    return Refused(f"{short}: {remedy}", conflicts=[conflict])

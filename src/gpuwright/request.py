@@ -121,6 +121,8 @@ def extra_vars(
     }
     if local:
         variables["gpuwright_local"] = True
+    if args.user:
+        variables["gpuwright_user"] = True
     if not privilege.become:
         variables["ansible_become"] = False
     if args.want:

@@ -14,6 +14,7 @@ import os
 import stat as stat_module
 from typing import Callable, Sequence, TypeVar, cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 
@@ -34,20 +35,27 @@ class Host:
         runner: Callable[..., Result] = run_module.run,
         machine: str | None = None,
         euid: int | None = None,
+        places: paths.Places = paths.ROOTS,
     ) -> None:
-        """`timeout`: seconds for each program. `full`: look deeper even where it takes longer.
+        """`timeout`: seconds for each program. `full`: look deeper even where it takes longer. `places`: whose records and environments.
 
         `runner`, `machine` (as `uname -m`) and `euid` are given by tests.
         """
         self.root = os.path.abspath(root)
         self.timeout = timeout
         self.full = full
+        self.places = places
         self.live = self.root == "/"
         self.euid = os.geteuid() if euid is None else euid
         self.machine = machine or (os.uname().machine if self.live else None)
         self.unknown_facts: dict[str, str] = {}
         self._runner = runner
         self._memory: dict[str, object] = {}
+
+    @property
+    def of_user(self) -> bool:
+        """Whether a user looks at what is the user's own, without root."""
+        return self.places != paths.ROOTS
 
     def unknown(self, fact: str, reason: str) -> None:
         """Note that `fact` (a dotted path into the observation) could not be seen. The first reason stays."""

@@ -2,8 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Whether a path is in root's hands alone: it, every directory above it, and every link on the way.
 
-Root runs, reads as its own and writes through only such paths. Whoever may write one of the directories can put something else into the
-place of what was looked at; once all of them are root's, nobody can, and a look does not age.
+Root runs, reads as its own and writes through only such paths; a user who works without root only those that are root's or the user's.
+Whoever may write one of the directories can put something else into the place of what was looked at; once all of them are root's, nobody
+can, and a look does not age.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ _ACL = "system.posix_acl_access"
 _LOCK_FILE = ".lock"
 #: What makes a directory an environment.
 _CONFIGURATION = "pyvenv.cfg"
+
+
+def trusted(euid: int | None = None) -> Sequence[int]:
+    """Whose paths this process may run and fill: root's, and those of the user that it is."""
+    mine = os.geteuid() if euid is None else euid
+    return (0,) if mine == 0 else (0, mine)
 
 
 class Offence(NamedTuple):
@@ -87,10 +94,11 @@ def offence_below(path: str, owners: Sequence[int] = (0,)) -> Offence | None:
     return found
 
 
-def refusal(path: str, found: Offence, remedy: str) -> str:
-    """Why root leaves `path` alone, for a person."""
+def refusal(path: str, found: Offence, remedy: str, owners: Sequence[int] = (0,)) -> str:
+    """Why root, or another one of the `owners`, leaves `path` alone, for a person."""
+    whose = " or ".join(map(_user, reversed(owners)))
     return (
-        f"Expected {path} to belong to root, with all directories above it and all that lies in it, and nobody else to write there. "
+        f"Expected {path} to belong to {whose}, with all directories above it and all that lies in it, and nobody else to write there. "
         f"Found {found.text}. What to do: {remedy}"
     )
 

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
+import os
+from typing import Mapping, NamedTuple
+
 #: What stays: root's alone, all of it.
 STATE = "/var/lib/gpuwright"
-HISTORY = STATE + "/history.json"
-SEALS = STATE + "/seals"
-PROOF = STATE + "/proof.json"
 #: Packages and installers that the way back to an earlier driver needs.
 PACKAGES = STATE + "/packages"
 #: Logs of drivers that failed.
@@ -22,7 +22,6 @@ RESUME = STATE + "/resume"
 RESUME_PROGRAM = RESUME + "/program"
 #: What is gone after a boot.
 RUN = "/run/gpuwright"
-LOCK = RUN + "/lock.json"
 #: Settings that programs of ours read, and these programs.
 SETTINGS = "/etc/gpuwright"
 PROGRAMS = "/usr/local/libexec/gpuwright"
@@ -30,3 +29,50 @@ PROGRAMS = "/usr/local/libexec/gpuwright"
 CUDA_BEFORE = SETTINGS + "/cuda_before.json"
 #: There on a node of the simulator, and nowhere else.
 SIMULATED = SETTINGS + "/simulated"
+#: Where environments are made unless the wish says otherwise.
+ENVIRONMENTS = "/opt/gpuwright"
+
+
+class Places(NamedTuple):
+    """Where the records of a run and its environments lie: root's, or those of a user who works without root.
+
+    ``run``: what holds for a run at work alone.
+    """
+
+    state: str
+    run: str
+    environments: str
+
+    @property
+    def seals(self) -> str:
+        """The directory of the seals."""
+        return self.state + "/seals"
+
+    @property
+    def history(self) -> str:
+        """The record of what the way back needs."""
+        return self.state + "/history.json"
+
+    @property
+    def proof(self) -> str:
+        """The record of the last proof."""
+        return self.state + "/proof.json"
+
+    @property
+    def lock(self) -> str:
+        """The lock of the run at work."""
+        return self.run + "/lock.json"
+
+
+ROOTS = Places(STATE, RUN, ENVIRONMENTS)
+
+
+def of_user(variables: Mapping[str, str] = os.environ) -> Places:
+    """A user's own, where the XDG Base Directory Specification puts state and data, below the home. Relative paths are ignored."""
+
+    def base(name: str, default: str) -> str:
+        given = variables.get(name, "")
+        return given.rstrip("/") if os.path.isabs(given) else os.path.expanduser(default)
+
+    state = base("XDG_STATE_HOME", "~/.local/state") + "/gpuwright"
+    return Places(state + "/node", state + "/at-work", base("XDG_DATA_HOME", "~/.local/share") + "/gpuwright")

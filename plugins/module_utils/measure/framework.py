@@ -186,7 +186,7 @@ _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
 
 
 def of_others(python: str, owners: Sequence[int] = (0,)) -> Optional[Check]:
-    """What stands for the proof of an environment that another than root may change: root runs nothing of it. None where it is root's."""
+    """What stands for the proof of an environment that others than the owners may change: nothing of it is run. Else None."""
     prefix = os.path.dirname(os.path.dirname(python))
     is_environment = os.path.exists(os.path.join(prefix, "pyvenv.cfg"))
     found = ownership.offence_below(prefix, owners) if is_environment else ownership.offence(python, owners)
@@ -194,7 +194,7 @@ def of_others(python: str, owners: Sequence[int] = (0,)) -> Optional[Check]:
         return None
     return checks.incomplete(
         "framework.import",
-        f"root does not run what another may change: {found.text}",
+        f"{'root does not run' if tuple(owners) == (0,) else 'nothing is run of'} what another may change: {found.text}",
         action="configure",
         remedy=f"move {prefix} away, since whoever owned it may still have its files open, and run gpuwright up, which builds it anew; "
         "where a directory above it is a user's, name one of root's in frameworks_path",

@@ -22,7 +22,6 @@ PLACES = (
     "/home",
     "/lib/modules",
     "/opt",
-    "/opt/gpuwright",
     "/tmp",  # noqa: S108 - a place to look at, not to write to
     "/usr",
     "/usr/local",

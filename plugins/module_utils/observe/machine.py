@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import time
 from typing import TYPE_CHECKING, Iterable, Mapping, TypedDict
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         Pci,
         Service,
         Smi,
+        User,
     )
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import Seal
 
@@ -86,12 +88,14 @@ class Options(TypedDict, total=False):
     environments: list[str]
     history: bool
     initramfs: bool
+    user: bool
 
 
 def answer(given: Options) -> dict[str, object]:
     """What the module node_facts answers; `given`: its options, those that are not there have their defaults."""
     root = os.path.expanduser(os.path.expandvars(given.get("root") or "/"))
-    host = Host(root=root, timeout=given.get("timeout") or TIMEOUT, full=bool(given.get("full")))
+    places = paths.of_user() if given.get("user") else paths.ROOTS
+    host = Host(root=root, timeout=given.get("timeout") or TIMEOUT, full=bool(given.get("full")), places=places)
     if not host.isdir("/"):
         text = f"The root {root} is no directory. Give the root of a mounted tree, or leave the option out."
         return {"failed": True, "msg": text}
@@ -142,7 +146,7 @@ def observe(host: Host, environments: Iterable[str] = (), *, history: bool = Fal
         "containers": containers.observe(host, shown),
         "python": python_envs.observe(host),
         "environments": python_envs.environments(host, set(environments) | set(_named_in_seals(found, "environments"))),
-        "disks": disks.observe(host, environments),
+        "disks": disks.observe(host, [*environments, host.places.environments]),
         "memory": system.memory(host),
         "cpus": system.cpus(host),
         "packages": packages.observe(host),
@@ -155,8 +159,19 @@ def observe(host: Host, environments: Iterable[str] = (), *, history: bool = Fal
         "history": earlier.observe(host, history),
         "unknown": {},
     }
+    if host.of_user:
+        facts["user"] = _user(host)
     facts["unknown"] = dict(sorted(host.unknown_facts.items()))
     return facts
+
+
+def _user(host: Host) -> User:
+    """Who works without root, and where."""
+    try:
+        name = pwd.getpwuid(host.euid).pw_name
+    except KeyError:
+        name = f"user {host.euid}"
+    return {"name": name, "environments": host.places.environments, "records": [host.places.state, host.places.run]}
 
 
 def _smi(host: Host, kernels: Kernel, where: Environment, owned: Driver) -> Smi | None:

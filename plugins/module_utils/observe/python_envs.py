@@ -24,9 +24,6 @@ if TYPE_CHECKING:
         PythonEnvironment,
     )
 
-FRAMEWORKS = "/opt/gpuwright"
-"""Where environments are made unless the wish says otherwise."""
-
 
 def _full_version(host: Host, prefix: str, short: str) -> str:
     """Version of an interpreter with its patch level where a package or a header tells it, else "3.12"."""
@@ -137,7 +134,8 @@ def _damage(host: Host, path: str) -> list[str]:
     found += [
         f"{directory} is closed to other users"
         for directory in (os.path.dirname(path), path, path + "/bin", *site_packages(host, path))
-        if _closed(host, directory)
+        # What is a user's own others need not enter.
+        if not host.of_user and _closed(host, directory)
     ]
     return found + lost(host, path)
 
@@ -161,6 +159,6 @@ def loader_path(host: Host, path: str) -> str | None:
 
 def environments(host: Host, asked: Iterable[str]) -> dict[str, PythonEnvironment]:
     """The part `environments`: those below the usual place and the `asked` ones (paths of the wish and of seals)."""
-    paths = set(asked) | set(host.glob(FRAMEWORKS + "/*", "environments"))
+    paths = set(asked) | set(host.glob(host.places.environments + "/*", "environments"))
     found = {path: environment(host, path) for path in sorted(paths)}
     return {path: seen for path, seen in found.items() if seen is not None}

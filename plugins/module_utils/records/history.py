@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """What a node keeps to find its way back: the drivers that worked before, their packages, and what gpuwright brought.
 
-One record, readable by root only; here it is read, `remembering` writes it. ``states``: the drivers that worked, newest first, each
+One record, readable by its owner only; here it is read, `remembering` writes it. ``states``: the drivers that worked, newest first, each
 with its packages and versions, or with the file of NVIDIA's that brought it; ``original``: the one that somebody else had installed.
 ``failed``: the drivers that a run returned from, newest first, each with the kernel, the reason and the place of a log.
 ``proven``: the version of the driver that was proven last.
@@ -48,7 +48,7 @@ class Kept(TypedDict):
 
 def read(host: Host) -> Kept:
     """The record; an empty one where there is none. Raises SealError for one that cannot be read."""
-    record = seals.read_object(host, paths.HISTORY) or {}
+    record = seals.read_object(host, host.places.history) or {}
     return {
         "original": record.get("original"),
         "failed": record.get("failed") or [],
@@ -83,7 +83,10 @@ def observe(host: Host, full: bool = False) -> History | None:
     names = set(record["brought"]) | (set(there) - set(before) if before is not None else set())
     # What the seals name, or named, and is there, with what the repair wrote, which has no seal.
     found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
-    repaired = {path for pattern in _REPAIR for path in host.glob(pattern) if _OURS in (host.read(path) or "")}
+    # What is root's in the system's directories is no user's to take back.
+    repairs = () if host.of_user else _REPAIR
+    repaired = {path for pattern in repairs for path in host.glob(pattern) if _OURS in (host.read(path) or "")}
+    copies = () if host.of_user else host.names(paths.PACKAGES)
     files = sealed_files(found) | set(record["files"]) | repaired
     return {
         "original": record["original"],
@@ -93,7 +96,7 @@ def observe(host: Host, full: bool = False) -> History | None:
         "brought": rpm.exact(name for name in names if name in there),
         "streams": record["streams"],
         "drivers": drivers,
-        "copies": [name for name in host.names(paths.PACKAGES) if name.endswith((".deb", ".rpm", ".run"))],
+        "copies": [name for name in copies if name.endswith((".deb", ".rpm", ".run"))],
         "files": sorted(path for path in files if host.exists(path)),
         "environments": sorted(
             {path for seal in found for path in seal.get("environments") or {} if host.exists(path) or host.link(path)}

@@ -91,7 +91,7 @@ def _keep_log(host: Host, driver: FailedDriver) -> str | None:
 
 def forget(host: Host, check: bool = False) -> list[str]:
     """Remove every record, the copies of packages and the lock; the directories that were there."""
-    there = [path for path in (paths.STATE, paths.RUN) if host.isdir(path)]
+    there = [path for path in (host.places.state, host.places.run) if host.isdir(path)]
     for path in [] if check else there:
         shutil.rmtree(host.at(path))
     return there
@@ -116,7 +116,7 @@ def end(host: Host, installed: Mapping[str, Package]) -> None:
 
 
 def _write(host: Host, record: Mapping[str, object]) -> None:
-    sealing.write_object(host, paths.HISTORY, dict(record, schema=seals.SCHEMA))
+    sealing.write_object(host, host.places.history, dict(record, schema=seals.SCHEMA))
 
 
 def _keep_copies(host: Host, states: list[DriverState]) -> None:

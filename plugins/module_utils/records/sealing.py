@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict, TypeVar
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, redact, versions
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
@@ -169,7 +169,7 @@ def remove(host: Host, named: list[str]) -> list[str]:
 # The lock
 
 
-def lock_conflict(lock: RunLock | None, owner: str, now: float) -> str | None:
+def lock_conflict(host: Host, lock: RunLock | None, owner: str, now: float) -> str | None:
     """Why this owner may not begin: the living lock of another; None when it may."""
     if lock is None or lock.get("owner") == owner:
         return None
@@ -177,7 +177,7 @@ def lock_conflict(lock: RunLock | None, owner: str, now: float) -> str | None:
     if expires is not None and from_iso(expires) <= now:
         return None
     return "this machine is being worked on by {} since {}; wait, or remove {} if that run is dead".format(
-        lock.get("owner") or "somebody unknown", lock.get("since") or "an unknown time", paths.LOCK
+        lock.get("owner") or "somebody unknown", lock.get("since") or "an unknown time", host.places.lock
     )
 
 
@@ -188,24 +188,25 @@ def take_lock(host: Host, owner: str, seconds: float) -> bool:
     """
     now = time.time()
     present = seals.read_lock(host)
-    conflict = lock_conflict(present, owner, now)
+    conflict = lock_conflict(host, present, owner, now)
     if conflict:
         raise seals.SealError(conflict)
     since = present["since"] if present and present.get("owner") == owner and present.get("since") else seals.iso(now)
     record = {"owner": owner, "since": since, "expires": seals.iso(now + seconds)}
     if present is not None and present.get("owner") == owner:
-        write_object(host, paths.LOCK, record, 0o755)
+        write_object(host, host.places.lock, record, 0o755)
         return False
     if present is not None:
-        remove(host, [paths.LOCK])
-    mine = f"{paths.LOCK}.{os.getpid()}"
+        remove(host, [host.places.lock])
+    mine = f"{host.places.lock}.{os.getpid()}"
     write_object(host, mine, record, 0o755)
     try:
-        os.link(host.at(mine), host.at(paths.LOCK))
+        os.link(host.at(mine), host.at(host.places.lock))
     except FileExistsError:
         other = seals.read_lock(host)
         raise seals.SealError(
-            lock_conflict(other, owner, now) or f"another run took the lock {paths.LOCK} just now; try again"
+            lock_conflict(host, other, owner, now)
+            or f"another run took the lock {host.places.lock} just now; try again"
         ) from None
     finally:
         os.unlink(host.at(mine))
@@ -217,4 +218,4 @@ def release_lock(host: Host, owner: str) -> bool:
     present = seals.read_lock(host)
     if present is None or present.get("owner") != owner:
         return False
-    return bool(remove(host, [paths.LOCK]))
+    return bool(remove(host, [host.places.lock]))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Seals: small records on the node of what a component manages, so that one look tells whether it is still so.
 
-Beside them lie the record of the last proof and the lock of the run at work. All are JSON, readable by root only. Here they are
+Beside them lie the record of the last proof and the lock of the run at work. All are JSON, readable by their owner only. Here they are
 read and compared; `sealing` makes and writes them. (Apart, because every look reads them and its program is compiled anew each time.)
 """
 
@@ -247,22 +247,22 @@ def read_object(host: Host, path: str) -> Record | None:
     return record
 
 
-def path_of(component: str) -> str:
+def path_of(component: str, places: paths.Places = paths.ROOTS) -> str:
     """File of a component's seal."""
     if not component or "/" in component or component.startswith("."):
         raise SealError(f"{component!r} is no name of a component")
-    return f"{paths.SEALS}/{component}.json"
+    return f"{places.seals}/{component}.json"
 
 
 def read(host: Host, component: str) -> Record | None:
     """Seal of a component; None when there is none. Raises SealError."""
-    return read_object(host, path_of(component))
+    return read_object(host, path_of(component, host.places))
 
 
 def read_all(host: Host) -> dict[str, Record | SealError]:
     """All seals of the node by component; unreadable ones as the error."""
     seals: dict[str, Record | SealError] = {}
-    for name in host.names(paths.SEALS, "seals"):
+    for name in host.names(host.places.seals, "seals"):
         if name.endswith(".json") and not name.startswith("."):
             component = name[: -len(".json")]
             try:
@@ -278,7 +278,7 @@ def read_all(host: Host) -> dict[str, Record | SealError]:
 def read_proof(host: Host) -> Proof | None:
     """Record of the last proof; None when there is none or it is unreadable (then nothing is proven)."""
     try:
-        return cast("Proof | None", read_object(host, paths.PROOF))
+        return cast("Proof | None", read_object(host, host.places.proof))
     except SealError as exc:
         host.unknown("proof", str(exc))
         return None
@@ -287,7 +287,7 @@ def read_proof(host: Host) -> Proof | None:
 def read_lock(host: Host) -> RunLock | None:
     """The lock of the run at work, expired or not; None when there is none. An unreadable one is of an unknown owner."""
     try:
-        return cast("RunLock | None", read_object(host, paths.LOCK))
+        return cast("RunLock | None", read_object(host, host.places.lock))
     except SealError as exc:
         host.unknown("lock", str(exc))
         return {"owner": None, "since": None, "expires": None}

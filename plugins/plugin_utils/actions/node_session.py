@@ -18,8 +18,10 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from .. import rules
 from ..components import sources
 from ..components.nvidia_driver import exchange
+from ..model import sections
 from ..model.proof import MAX_AGE
 from ..plan import document, index_query, python_query, removal, security_floors
+from ..plan import users as of_users
 from ..plan.draft import Draft, make_draft
 from ..plan.finish import finish
 from ..plan.request import APPLYING, WITH_HISTORY, Request
@@ -27,7 +29,7 @@ from ..report import run_directory
 from ..resolver import lock
 from ..resolver.frameworks import FRAMEWORKS
 from ..rules import hosts
-from ..wish import BadInput, Wish, credentials, settings
+from ..wish import BadInput, Wish, credentials, settings, users
 from . import script
 from .node_action import WISH_VARIABLES, NodeAction, Variables
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from ..model.lock import Lock
     from ..model.plan import Plan, StoppedBy
-    from ..model.stack import Stack
+    from ..model.stack import Refusal, Stack
 
 #: Variables of a run that are no wish.
 RUN_VARIABLES = (
@@ -50,6 +52,7 @@ RUN_VARIABLES = (
     "gpuwright_command_timeout",
     "gpuwright_security",
     "gpuwright_retry",
+    "gpuwright_user",
 )
 
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
@@ -81,6 +84,16 @@ class NodeSession:
         """What the run is for; a task of it may go back."""
         return str(self.action.verb or self.run.get("gpuwright_verb") or "up")
 
+    @property
+    def user(self) -> bool:
+        """Whether a user works without root, on what is the user's own."""
+        return bool(self.run.get("gpuwright_user"))
+
+    def keep(self, arguments: Mapping[str, object]) -> None:
+        """Have the node keep records of what was done to it: root's, or the user's own."""
+        own = {"user": True} if self.user else {}
+        self.action.on_node("node_seal", {**arguments, **own}, self.task_vars)
+
     def facts(self) -> Facts:
         """The node's facts: the one remote operation of a warm run."""
         arguments: dict[str, object] = {
@@ -90,6 +103,8 @@ class NodeSession:
             "initramfs": True,
         }
         arguments["environments"] = self._environments()
+        if self.user:
+            arguments["user"] = True
         if self.verb in WITH_HISTORY:
             arguments["history"] = True
         if self.run.get("gpuwright_command_timeout"):
@@ -120,11 +135,15 @@ class NodeSession:
         try:
             held = self._lock
             request = replace(request, lock=held)
-            wish = self._wish(held)
+            wish = self._wish(held, facts)
         except BadInput as error:
             return document.bad_input(facts, request, error)
+        refused = self._refused(facts) if self.user else []
+        if refused:
+            return document.ended(facts, request, refusals=refused)
         # A Jetson has what people want by default from its own image: there only what is asked for by name is looked at.
-        whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults()
+        wants = users.DEFAULT_WANTS if self.user else None
+        whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults(wants=wants)
         # A lock has said what is wished of each.
         whole = whole.with_roles(only if request.lock is None else ())
         return make_draft(facts, whole, RULES, request)
@@ -228,11 +247,19 @@ class NodeSession:
         given = self.action.variables(self.task_vars, ["gpuwright_lock"]).get("gpuwright_lock")
         if not given:
             return None
-        return lock.load(self.action.controller_path(given)) if isinstance(given, str) else lock.check(given)
+        found = lock.load(self.action.controller_path(given)) if isinstance(given, str) else lock.check(given)
+        return of_users.of_lock(found) if self.user else found
 
-    def _wish(self, locked: Lock | None) -> Wish:
+    def _wish(self, locked: Lock | None, facts: Facts) -> Wish:
         variables = self.action.variables(self.task_vars, WISH_VARIABLES)
-        return Wish.from_variables(variables) if locked is None else lock.as_wish(locked, variables)
+        wish = Wish.from_variables(variables) if locked is None else lock.as_wish(locked, variables)
+        user = sections.user(facts)
+        return users.placed(wish, user["environments"]) if user else wish
+
+    def _refused(self, facts: Facts) -> list[Refusal]:
+        """What a user without root cannot have, or that it is no user."""
+        variables = self.action.variables(self.task_vars, WISH_VARIABLES)
+        return of_users.of_caller(facts) or of_users.of_wish(variables)
 
     def _request(self, only: list[str], applied: Stack | None, absent: Mapping[str, Sequence[str]]) -> Request:
         run = self.run
@@ -252,6 +279,7 @@ class NodeSession:
             failure=self._failure,
             retry=bool(run.get("gpuwright_retry")),
             pending=self.pending,
+            user=self.user,
             security=bool(run.get("gpuwright_security")),
         )
 

@@ -8,8 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts, Service, SmiData
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts, Service, SmiData, User
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, History, Seal
+
+
+def user(facts: Facts) -> User | None:
+    """Return the user who works without root; None where it is root's look, or one at root's things."""
+    return facts.get("user")
 
 
 def smi_data(facts: Facts) -> SmiData | None:

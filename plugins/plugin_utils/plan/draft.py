@@ -53,7 +53,9 @@ class Draft:
 
     @property
     def packages(self) -> list[str]:
-        """Packages whose exact versions the index has to give; each name once."""
+        """Packages whose exact versions the index has to give; each name once. A user without root installs none."""
+        if self.request.user:
+            return []
         names = [name for found in self.findings.values() for finding in found for name in finding.packages]
         names += upgrading.candidates(self.context, self.request)
         proves = self.findings or proof.outdated(self.context, self.request)

@@ -25,9 +25,7 @@ def of_components(context: Context, request: Request) -> dict[str, list[Finding]
     result: dict[str, list[Finding]] = {}
     told: list[Finding] = []
     for name, component in COMPONENTS.items():
-        if request.only and name not in request.only:
-            continue
-        if not component.wanted(context):
+        if not request.covers(name) or not component.wanted(context):
             continue
         found = component.findings(context)
         # A package source that several components share is told once, where something else is left to tell.

@@ -29,6 +29,7 @@ from . import (
     sealing,
     space,
     upgrading,
+    users,
     work,
 )
 from .draft import Draft
@@ -71,7 +72,9 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
         *drafted.answer["warnings"],
     ]
     plan["digests"] = {
-        name: findings.digest(name, context, request) for name in SEALED if COMPONENTS[name].wanted(context)
+        name: findings.digest(name, context, request)
+        for name in SEALED
+        if request.covers(name) and COMPONENTS[name].wanted(context)
     }
     plan["manages"] = {name: COMPONENTS[name].sealed(context).as_dict() for name in plan["digests"]}
     sizes = {row["name"]: row for row in answer["install"]}
@@ -81,8 +84,9 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
         for finding in rows
     ]
     plan["changes"] = changes if drafted.state else _with_branch(changes, context, plan["why"])
-    plan["checks"] = judge.judge(
-        context.facts, context.stack, expectations.expectations(drafted.wish, context, request)
+    plan["checks"] = users.judged(
+        judge.judge(context.facts, context.stack, expectations.expectations(drafted.wish, context, request)),
+        context.facts,
     )
     proof.add_proof(plan, context, request, sizes)
     plan["components"] = [

@@ -88,7 +88,7 @@ class Given(TypedDict):
 class Measurements(TypedDict):
     """What is measured: None or nothing where it is left out, and ``gaps`` say why.
 
-    ``tools`` are installed first. ``module``: without a card the module can still be tried. ``log``: the kernel's.
+    ``tools`` are installed first. ``module``: without a card the module can still be tried. ``log``: the kernel's. ``storage``: by fio.
     """
 
     tools: PackageCall
@@ -99,11 +99,14 @@ class Measurements(TypedDict):
     toolkits: list[Toolkit]
     environments: list[Framework]
     gaps: list[Check]
+    storage: bool
 
 
 def measure(context: Context, plan: Plan) -> Measurements:
     """What is measured on a node as it is now, from a plan with what :func:`asked` says."""
     given = _given(plan)
+    if sections.user(context.facts) is not None:
+        return _of_user(context, plan)
     cards = not (context.provision_only or context.cpu_only or given["pending"])
     return {
         "tools": package_calls.call(context, plan, _tools(plan)),
@@ -114,6 +117,21 @@ def measure(context: Context, plan: Plan) -> Measurements:
         "toolkits": _toolkits(context, plan, cards=cards),
         "environments": [] if context.provision_only or given["pending"] else _frameworks(context, plan),
         "gaps": _gaps(context, plan, cards=cards),
+        "storage": given["storage"],
+    }
+
+
+def _of_user(context: Context, plan: Plan) -> Measurements:
+    """A user who works without root proves the environments, each with all that it needs. The machine is root's to measure."""
+    return {
+        "tools": package_calls.call(context, plan, []),
+        "module": None,
+        "smi": None,
+        "log": False,
+        "compute": [],
+        "environments": _frameworks(context, plan),
+        "gaps": [] if context.stack.get("frameworks") else [_left_out("framework.compute", "no framework is wished")],
+        "storage": False,
     }
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ...module_utils.base import paths
 from ...module_utils.observe import environment_builds
 from ..components import COMPONENTS, frameworks
+from ..model import sections
 from ..model.errors import StepRefused
 from ..model.shortfalls import MIB, Need, on_disks
 from . import space
@@ -45,15 +46,21 @@ class Begin(TypedDict):
 
 
 def begin(context: Context, plan: Plan) -> Begin:
-    """What is waited for, and what has to be root's alone: the records, and the environments, whose interpreter root runs."""
-    del context
+    """What is waited for, and what has to be root's alone, or the user's who works without root: the records, and the environments, whose
+    interpreter is run.
+    """
     taken_back = plan["remove"]
     sealed = [plan["manages"][name] for name in plan["components"] if name in plan["manages"]]
     environments = [path for each in sealed for path in each["environments"]]
     environments += taken_back["environments"] if taken_back else ()
+    user = sections.user(context.facts)
     return {
-        "wait": bool(taken_back or _touching(plan, "packages")),
-        "paths": [paths.STATE, paths.RUN, *environments, *map(environment_builds.directory, environments)],
+        "wait": user is None and bool(taken_back or _touching(plan, "packages")),
+        "paths": [
+            *(user["records"] if user else (paths.STATE, paths.RUN)),
+            *environments,
+            *map(environment_builds.directory, environments),
+        ],
     }
 
 
@@ -80,6 +87,8 @@ def _plan(_context: Context, plan: Plan) -> None:
 
 def _machine(context: Context, plan: Plan) -> None:
     facts = context.facts
+    if sections.user(facts) is not None:
+        return  # what is the user's own needs neither
     if not facts["privileged"]:
         raise StepRefused(
             f"Expected to work as root on {plan['host']}, found an ordinary user. "

@@ -40,9 +40,8 @@ def add_proof(plan: Plan, context: Context, request: Request, sizes: Mapping[str
         return
     reason = _stale(proof, plan, context, request)
     if reason:
-        plan["changes"].append(
-            change("validate", Finding("prove", reason, packages=missing_tools(context)), sizes, plan["packages"])
-        )
+        tools = [] if request.user else missing_tools(context)
+        plan["changes"].append(change("validate", Finding("prove", reason, packages=tools), sizes, plan["packages"]))
 
 
 def stack_digest(plan: Plan) -> str:

@@ -11,7 +11,7 @@ from ..components import COMPONENTS, Context, nvidia_driver
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback, secure_boot, signed_modules
 from ..model import index_answer
 from ..rules import hosts
-from . import availability, python_query, security_floors, space
+from . import availability, python_query, security_floors, space, users
 from .document import refusal
 from .draft import Draft
 from .python_query import Wheels
@@ -39,7 +39,7 @@ def of_plan(
     """Why a drafted plan is not carried out; empty where nothing stands against it."""
     context, request = drafted.context, drafted.request
     if plan["components"] and request.verb in APPLYING:
-        refused = of_privileges(context)
+        refused = of_privileges(context, request)
         if refused:
             return refused  # what else would stop the run is seen truly only as root
     floors = list(security_floors.out_of_reach(context, request, index))
@@ -65,6 +65,7 @@ def of_plan(
             index_answer.candidates(index or index_answer.NOT_ASKED),
             drafted.wish.driver_runfile,
         )
+    refusals += users.of_plan(plan, context) if request.user else []
     refusals += _of_exchange(drafted, index)
     refusals += _of_lock(plan, request) + space.refusals(plan, context) + _of_services(plan, context)
     refusals += _of_failed(plan, context, request)
@@ -79,15 +80,23 @@ def _causes(problems: Sequence[IndexProblem]) -> list[IndexProblem]:
     return known or list(problems)
 
 
-def of_privileges(context: Context) -> list[Refusal]:
+def of_privileges(context: Context, request: Request) -> list[Refusal]:
     """Why a run may not change this node: it is no live root, or the run has no privileges."""
     if context.facts["root"] != "/":
         text = f"the tree {context.facts['root']} was observed, but a change would reach the running machine"
         return [refusal("needs-live-root", text, "leave gpuwright_root out, or use plan and doctor only")]
+    if request.user:
+        return users.of_caller(context.facts)
     if context.facts["privileged"]:
         return []
     text = "changing the node needs root, and the run is not root there"
-    return [refusal("needs-root", text, "run with sudo, or give -K; in an inventory set ansible_become: true")]
+    return [
+        refusal(
+            "needs-root",
+            text,
+            "run with sudo, or give -K; in an inventory set ansible_become: true; or, for environments of your own, give --user",
+        )
+    ]
 
 
 def _of_newer_seal(context: Context) -> list[Refusal]:

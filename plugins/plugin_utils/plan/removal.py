@@ -12,13 +12,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ...module_utils.base import checks
+from ...module_utils.base import checks, paths
 from ...module_utils.records.history import file_of
 from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, reboot
 from ..components.base import not_known
 from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
+from ..wish.users import OF_USERS
 from . import document, refusals
 from .request import APPLYING, Request
 from .work import of_plan
@@ -38,7 +39,7 @@ BOOTS = re.compile(
     r"(linux-(image|modules(?!-nvidia)|base)|kernel(-64k|-rt)?(-core|-modules.*)?(-\d+[.].*)?$|grub|shim|systemd-boot|initramfs-tools|dracut)"
 )
 _OTHERS_RECORD = (
-    "nothing was removed; look who changed /var/lib/gpuwright on the node, take the name out of history.json and the seals there, "
+    "nothing was removed; look who changed {records} on the node, take the name out of history.json and the seals there, "
     "and run again"
 )
 
@@ -69,6 +70,19 @@ UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path)|(docker|containe
 NAME = re.compile(r"\w[\w.+:~^()-]*", re.ASCII)
 
 
+#: The work where nothing is taken back: of a user who works without root only the environments are.
+_NOTHING: Removal = {
+    "docker": False,
+    "containerd": None,
+    "initramfs": False,
+    "packages": [],
+    "runfile": False,
+    "files": [],
+    "environments": [],
+    "services": [],
+    "streams": {},
+    "restore": None,
+}
 #: What comes with a driver, a toolkit or a container toolkit, by name: told where nobody knows any more who brought it.
 _NVIDIA = re.compile(
     r"nvidia|cuda|cudnn|nccl|tensorrt|nsight|libcu(blas|fft|file|rand|solver|sparse)|libnv|libnpp", re.ASCII
@@ -80,6 +94,8 @@ def unrecorded(facts: Facts) -> dict[str, list[str]]:
     ``files`` (the package sources of ours, which stay, since without them nobody could mend the packages). Empty where the record
     is there, or where nothing says that gpuwright ever was.
     """
+    if sections.user(facts) is not None:
+        return {}
     history = sections.history(facts)
     drivers = (history.get("states"), history.get("original"), history["failed"], history.get("proven"))
     if history.get("brought") or any(drivers):
@@ -140,10 +156,20 @@ def take_back(facts: Facts, request: Request) -> Plan:
         plan["checks"] = [check(facts)]
     context = Context(facts=facts, stack={})
     plan["work"] = of_plan(plan, context)
-    plan["refusals"] = refusals.of_privileges(context) if (found or unread) and request.verb in APPLYING else []
-    plan["refusals"] += [document.refusal("record-foreign", text, _OTHERS_RECORD) for text in foreign(facts)]
+    plan["refusals"] = (
+        refusals.of_privileges(context, request) if (found or unread) and request.verb in APPLYING else []
+    )
+    plan["refusals"] += [
+        document.refusal("record-foreign", text, _OTHERS_RECORD.format(records=_records(facts)))
+        for text in foreign(facts)
+    ]
     plan["ok"] = not plan["refusals"]
     return document.judged(plan, request)
+
+
+def _records(facts: Facts) -> str:
+    user = sections.user(facts)
+    return user["records"][0] if user else paths.STATE
 
 
 def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding]]:
@@ -151,6 +177,8 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
     history = sections.history(facts)
     found: dict[str, list[Finding]] = {}
     for name, component in COMPONENTS.items():
+        if sections.user(facts) is not None and name not in OF_USERS:
+            continue
         by_its_role = component.take_back(facts) if component.take_back else ()
         if by_its_role:
             found[name] = list(by_its_role)
@@ -226,6 +254,8 @@ def packages(facts: Facts) -> list[str]:
 def work(facts: Facts) -> Removal:
     """What the role `remove` does."""
     history = sections.history(facts)
+    if sections.user(facts) is not None:
+        return {**_NOTHING, "environments": list(history.get("environments") or ())}
     original = history.get("original")
     files = _files(facts)
     of_components: Removes = {}

@@ -18,6 +18,7 @@ from ...module_utils.observe import environment_builds
 from ..components import COMPONENTS, nouveau_blacklist, repair
 from ..components.container_toolkit import docker
 from ..components.container_toolkit.shape import GivenBack
+from ..model import sections
 from ..model.errors import StepRefused
 
 if TYPE_CHECKING:
@@ -347,7 +348,7 @@ def _of_files(
         "absent": [*_lists(files, said), *files, *_credentials(files)],
         "reload": any(path.startswith("/etc/systemd/system/") for path in files),
         "menu": repair.BOOT_SETTING in files,
-        "directories": list(DIRECTORIES),
+        "directories": [] if sections.user(facts) is not None else list(DIRECTORIES),
         "put_back": [{"src": found[0], "dest": found[1]} for found in moved],
         "caches": [f"{name}*" for name in _repository_ids(files)],
         "rebuild": nouveau_blacklist.rebuild(facts["kernel"]) if wanted["initramfs"] else [],

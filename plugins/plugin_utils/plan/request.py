@@ -10,6 +10,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from ..model.proof import MAX_AGE
+from ..wish.users import OF_USERS
 
 if TYPE_CHECKING:
     from ..components.base import Inputs
@@ -35,6 +36,7 @@ class Request:
     ``begun``: the plan of this very run, whose driver failed and gives way to the one that was remembered; ``failure``: what stopped it.
     ``retry``: a driver that failed on this kernel is tried again.
     ``pending``: an earlier task of the run left the cards to the next boot.
+    ``user``: a user works without root, on what is the user's own.
     ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
 
@@ -54,8 +56,13 @@ class Request:
     failure: StoppedBy | None = None
     retry: bool = False
     pending: bool = False
+    user: bool = False
     security: bool = False
     aim: Mapping[str, str] | None = None
+
+    def covers(self, component: str) -> bool:
+        """Whether a component is part of what is planned here."""
+        return (not self.only or component in self.only) and (not self.user or component in OF_USERS)
 
     @property
     def returns(self) -> bool:

@@ -59,6 +59,7 @@ _GIVEN = (
     "repository.key",
     "driver.runfile-",
     "driver.preinstalled",
+    "driver.of-root",
     "cuda.cards",
     "cuda.repository",
     "cuda.default",
@@ -166,7 +167,8 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     _toolkits(machine, wish, system, support, stack, log)
     _of_host(machine, wish, system, stack, log)
     _environments(machine, wish, support, stack, log)
-    stack["repositories"] = log.attempt(repositories.choose, machine, wish, system, stack, log) or []
+    if machine.user is None:
+        stack["repositories"] = log.attempt(repositories.choose, machine, wish, system, stack, log) or []
     if log.conflicts:
         raise Unresolved(*log.conflicts)
     _floor(stack, rules)

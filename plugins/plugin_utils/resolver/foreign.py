@@ -7,10 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU
+
 from ..model.stack import Exclusion
 from ..rules import Row, hosts
-from ..wish import Wish
-from . import branch, cuda, keys
+from ..wish import FrameworkWish, Wish
+from . import branch, cuda, frameworks, keys
 from .cuda_support import CudaSupport, of_branch, reported
 from .log import Log, Unresolved, conflict
 from .machine import Machine
@@ -22,6 +24,7 @@ _HAS: dict[str, str] = {
     "jetson": "come from the board's own package source: sudo apt install nvidia-jetpack (nvidia-container for containers)",
     "container": "belong to the container's host",
 }
+_FACTS = "the machine's facts"
 # Beside the packages that NVIDIA's and the distribution's repositories name alike: what pulls a driver for Linux in.
 _PULLS_DRIVER = ("cuda", "cuda-drivers*", "cuda-runtime-*", "linux-modules-nvidia*", "linux-objects-nvidia*")
 
@@ -71,6 +74,8 @@ def support(machine: Machine, wish: Wish, system: Row, log: Log) -> CudaSupport:
         text = "this is WSL 1, which has no GPU"
         remedy = "convert the distribution in Windows: wsl --set-version <name> 2"
         raise Unresolved(conflict("host.wsl-1", text, _cited("wsl", log), remedy))
+    if machine.environment not in _OWNERS:
+        return _of_root(machine, wish, log)
     owner = _OWNERS[machine.environment]
     source = _cited(machine.environment, log)
     log.decided("driver.not-ours", f"no driver is installed: it belongs to {owner}", source)
@@ -120,6 +125,40 @@ def _of_vgpu_manager(machine: Machine, wish: Wish, log: Log) -> CudaSupport:
     log.warn("host.vgpu-manager", text, source)
     _leave_out_driver(wish, "the vGPU release", source, log)
     return _of_version(machine.driver.version, log)
+
+
+def _of_root(machine: Machine, wish: Wish, log: Log) -> CudaSupport:
+    """Return what the driver of a machine can run on which a user works without root. It is a fact: only root brings another one.
+
+    Raises Unresolved where there is none and something of the wish runs on cards.
+    """
+    installed = machine.driver
+    if installed is not None:
+        text = f"the driver {installed.version} is used as it is: it is root's to change"
+        log.decided("driver.not-ours", text, _FACTS)
+        return reported(machine.cuda_reported) if machine.cuda_reported else _of_version(installed.version, log)
+    text = f"there is no driver that works for the {machine.cards[0].name}, and only root can bring one"
+    on_cards = [each for each in wish.frameworks if each.variant != CPU and not ABOUT[each.name].cpu_only]
+    if on_cards:
+        builds = [want for each in on_cards for want in _for_processor(each, machine, wish, log)]
+        until = f"; until then the build for the processor works: --want {' --want '.join(builds)}" if builds else ""
+        remedy = f"ask root of this machine to run: sudo gpuwright up --want driver{until}"
+        raise Unresolved(conflict("driver.of-root", text, _FACTS, remedy))
+    log.warn("driver.of-root", f"{text}: the processor is used", _FACTS)
+    return of_branch(log.rules["driver_branches"]["rows"][-1])
+
+
+def _for_processor(framework: FrameworkWish, machine: Machine, wish: Wish, log: Log) -> list[str]:
+    """Return how the build for the processor is asked for by its name; nothing where it has none."""
+    about = ABOUT[framework.name]
+    if not about.local and CPU not in about.extras:
+        return []
+    other = replace(wish, frameworks=(replace(framework, variant=CPU),))
+    try:
+        found = frameworks.choose(machine, other, None, Log(log.rules, trial=True))
+    except Unresolved:
+        return []
+    return [about.pinned(each["version"], CPU) for each in found]
 
 
 def _leave_out_driver(wish: Wish, owner: str, source: str, log: Log) -> None:

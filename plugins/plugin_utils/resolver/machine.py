@@ -110,6 +110,7 @@ class Machine:
     image tells who looks after the driver where the machine is of an image that brings one (owner, evidence).
     release is the version with all its numbers, where os has only the first (rocky-9).
     module_directories are where the installed module systems look for a site's own modulefiles; None where nobody looked.
+    user is who works without root on what is the user's own: the driver, and all that is the machine's, are root's there.
     derived is the row of the derivative that the machine runs; os is then the system that it follows, where there is one.
     """
 
@@ -148,11 +149,13 @@ class Machine:
     release: str | None = None
     derived: Row | None = None
     module_directories: tuple[str, ...] | None = None
+    user: str | None = None
 
     @property
     def brings_own_driver(self) -> bool:
-        """Say whether the driver of this machine is somebody else's business: the host's, Windows', JetPack's, a hypervisor's."""
-        return self.environment in ("container", "wsl", "jetson") or self.foreign.vgpu or self.foreign.hypervisor
+        """Say whether the driver of this machine is somebody else's business: the host's, Windows', JetPack's, a hypervisor's, root's."""
+        others = self.environment in ("container", "wsl", "jetson") or self.foreign.vgpu or self.foreign.hypervisor
+        return others or self.user is not None
 
     @cached_property
     def kinds(self) -> tuple[tuple[Card, int], ...]:
@@ -222,6 +225,7 @@ def machine_from_facts(
         image=facts["driver"].get("image"),
         release=system["version"],
         module_directories=tuple(facts["cuda"]["modulefiles"]["directories"]),
+        user=user["name"] if (user := sections.user(facts)) else None,
     )
 
 

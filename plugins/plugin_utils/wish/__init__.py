@@ -127,9 +127,10 @@ class Wish:
             changes["cuda_versions"] = other.cuda_versions
         return replace(self, **changes)
 
-    def with_defaults(self, rules: Rules | None = None) -> Wish:
-        """Return DEFAULT_WANTS where nothing is wished by name, else the wish itself."""
-        return self.overlaid(Wish.from_wants(DEFAULT_WANTS, rules)) if self.nothing_wished else self
+    def with_defaults(self, rules: Rules | None = None, wants: Sequence[str] | None = None) -> Wish:
+        """Return DEFAULT_WANTS, or other `wants`, where nothing is wished by name, else the wish itself."""
+        default = DEFAULT_WANTS if wants is None else wants
+        return self.overlaid(Wish.from_wants(default, rules)) if self.nothing_wished else self
 
     def with_roles(self, components: Iterable[str], rules: Rules | None = None) -> Wish:
         """Return the wish with what roles of these names bring: who uses a role alone wishes it, whatever else is wished by name."""
@@ -137,6 +138,17 @@ class Wish:
         brought = [by_component[name] for name in components if name in by_component]
         lacking = [each.want for each in brought if each.want and not any(getattr(self, part) for part in each.brings)]
         return self.overlaid(Wish.from_wants(lacking, rules))
+
+
+def words_of(want: str) -> Words:
+    """Return the words of the component that a want names. Raises BadInput for one that names none."""
+    match = _WANT.match(want)
+    written = match["name"].lower().replace("_", "-") if match else ""
+    name, _variant = _named(_ALIASES.get(written, written))
+    found = next((words for words in WORDS if name in words.readers), _FRAMEWORKS if name in frameworks.ABOUT else None)
+    if found is None:
+        raise BadInput(f"unknown component in the want {want!r}", list(_NAMES))
+    return found
 
 
 # --want ------------------------------------------------------------------------------------------------
@@ -319,22 +331,24 @@ def _framework_variables(values: Values, variables: Variables, rules: Rules) -> 
         values["frameworks_path"] = str(variables["frameworks_path"]).rstrip("/")
 
 
+_FRAMEWORKS = Words(
+    "frameworks",
+    frameworks.DEFAULT,
+    brings=("frameworks",),
+    by_default=True,
+    readers={"python": _read_python},
+    variables=("frameworks_wanted", "frameworks_path", "frameworks_python"),
+    of_host=("frameworks_path",),
+    of_users=True,
+    read=_framework_variables,
+)
 WORDS = (
     nvidia_driver.WORDS,
     mig.WORDS,
     gpu_settings.WORDS,
     cuda.WORDS,
     container_toolkit.WORDS,
-    Words(
-        "frameworks",
-        frameworks.DEFAULT,
-        brings=("frameworks",),
-        by_default=True,
-        readers={"python": _read_python},
-        variables=("frameworks_wanted", "frameworks_path", "frameworks_python"),
-        of_host=("frameworks_path",),
-        read=_framework_variables,
-    ),
+    _FRAMEWORKS,
 )
 _READERS = {name: reader for words in WORDS for name, reader in words.readers.items()}
 _ALIASES = {alias: name for words in WORDS for alias, name in words.aliases.items()}

@@ -73,5 +73,6 @@ WORDS = Words(
         docker_settings.VARIABLE,
     ),
     of_host=("container_toolkit_engine", docker_settings.VARIABLE),
+    instead="an environment needs no container",
     read=_read_variables,
 )

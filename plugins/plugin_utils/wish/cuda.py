@@ -204,5 +204,9 @@ WORDS = Words(
         "cuda_runfile_sha256",
     ),
     of_host=("cuda_default", "cuda_modulefiles", "cuda_source", "cuda_runfile", "cuda_runfile_sha256"),
+    instead=(
+        "the wheels of a framework bring the CUDA libraries that it runs with; a compiler for CUDA 13 comes by pip "
+        "(docs: roles/cuda/README.md, Without root)"
+    ),
     read=_read_variables,
 )

@@ -99,5 +99,6 @@ WORDS = Words(
         "nvidia_driver_runfile",
         "nvidia_driver_runfile_sha256",
     ),
+    instead="the driver that is there is used as it is",
     read=_read_variables,
 )

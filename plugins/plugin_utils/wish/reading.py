@@ -34,6 +34,7 @@ class Words:
     by_default: whether that is wished where nothing is wished by name.
     readers: by name for --want. aliases: other names for these. variables: those that say what is wished of it, and ``read`` reads them
     into the fields of a wish. of_host: those of them that speak of the host and of no version, so that a lock leaves them to it.
+    of_users: whether it takes no root. instead: where it does, what a user has without it, for a person.
     """
 
     component: str
@@ -44,6 +45,8 @@ class Words:
     aliases: Mapping[str, str] = field(default_factory=dict)
     variables: Sequence[str] = ()
     of_host: Sequence[str] = ()
+    of_users: bool = False
+    instead: str = ""
     read: Callable[[Values, Variables, Rules], None] = lambda _values, _variables, _rules: None
 
 

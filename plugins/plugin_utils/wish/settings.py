@@ -69,6 +69,7 @@ RUN = {
     "gpuwright_security": "bool",
     "gpuwright_serial": "waves",
     "gpuwright_standalone": "bool",
+    "gpuwright_user": "bool",
     "gpuwright_verb": "str",
     "gpuwright_want": "raw",
     "gpuwright_wish": "dict",

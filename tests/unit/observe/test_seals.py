@@ -156,7 +156,7 @@ def begin(node: Tree, owner: str, check: bool = False, **more: Any) -> dict[str,
 def test_beginning_takes_the_lock_and_puts_a_mark_in_place_of_the_seals(node: Tree) -> None:
     seal(node)
     begin(node, "a@one:1")
-    assert (node.root / paths.LOCK.lstrip("/")).exists()
+    assert (node.root / paths.ROOTS.lock.lstrip("/")).exists()
     state, reason = verdict(node)
     assert state == "begun"
     assert "did not end" in str(reason)
@@ -186,9 +186,9 @@ def test_the_mark_of_a_role_used_alone_is_no_sign_of_a_run_that_was_cut_off(node
 def test_beginning_in_check_mode_says_so_and_writes_nothing(node: Tree) -> None:
     seal(node)
     would = begin(node, "a@one:1", check=True)
-    assert (would["changed"], would["written"]) == (True, [paths.LOCK, SEAL])
+    assert (would["changed"], would["written"]) == (True, [paths.ROOTS.lock, SEAL])
     assert verdict(node)[0] == "good"
-    assert not (node.root / paths.LOCK.lstrip("/")).exists()
+    assert not (node.root / paths.ROOTS.lock.lstrip("/")).exists()
 
 
 def test_sealing_replaces_the_mark(node: Tree) -> None:
@@ -202,7 +202,7 @@ def test_the_lock_of_a_run_that_is_known_to_be_dead_is_taken_over_and_no_other(n
     begin(node, "a@one:1")
     assert begin(node, "b@two:2", takes_over="c@three:3")["failed"] is True
     assert begin(node, "b@two:2", takes_over="a@one:1")["changed"] is True
-    assert json.loads((node.root / paths.LOCK.lstrip("/")).read_text())["owner"] == "b@two:2"
+    assert json.loads((node.root / paths.ROOTS.lock.lstrip("/")).read_text())["owner"] == "b@two:2"
 
 
 def test_the_living_lock_of_another_owner_stops_and_names_the_owner(node: Tree) -> None:
@@ -211,20 +211,20 @@ def test_the_living_lock_of_another_owner_stops_and_names_the_owner(node: Tree) 
         answer = begin(node, "b@two:2", check)
         assert answer["failed"] is True
         assert "a@one:1" in answer["msg"]
-        assert paths.LOCK in answer["msg"]
+        assert paths.ROOTS.lock in answer["msg"]
 
 
 def test_an_expired_lock_is_replaced(node: Tree) -> None:
     node.file(
-        paths.LOCK,
+        paths.ROOTS.lock,
         json.dumps({"owner": "a@one:1", "since": "2026-01-01T00:00:00Z", "expires": seals.iso(time.time() - 1)}),
     )
     assert begin(node, "b@two:2")["changed"] is True
-    assert json.loads((node.root / paths.LOCK.lstrip("/")).read_text())["owner"] == "b@two:2"
+    assert json.loads((node.root / paths.ROOTS.lock.lstrip("/")).read_text())["owner"] == "b@two:2"
 
 
 def test_an_unreadable_lock_stops(node: Tree) -> None:
-    node.file(paths.LOCK, "{")
+    node.file(paths.ROOTS.lock, "{")
     assert begin(node, "b@two:2")["failed"] is True
 
 
@@ -235,13 +235,13 @@ def test_only_the_owner_releases_the_lock(node: Tree) -> None:
     assert run_module(node_seal, check=True, owner="a@one:1", **release)["changed"] is True
     assert run_module(node_seal, owner="a@one:1", **release)["changed"] is True
     assert run_module(node_seal, owner="a@one:1", **release)["changed"] is False
-    assert not (node.root / paths.LOCK.lstrip("/")).exists()
+    assert not (node.root / paths.ROOTS.lock.lstrip("/")).exists()
 
 
 def test_the_proof_is_written_once(node: Tree) -> None:
     given: dict[str, Any] = {"state": "proven", "proof": {"verdict": "pass", "boot_id": "x"}, "root": str(node.root)}
     assert run_module(node_seal, check=True, **given)["changed"] is True
-    assert not (node.root / paths.PROOF.lstrip("/")).exists()
+    assert not (node.root / paths.ROOTS.proof.lstrip("/")).exists()
     assert run_module(node_seal, **given)["changed"] is True
     assert run_module(node_seal, **given)["changed"] is False
     assert run_module(node_seal, check=True, **given)["changed"] is False
@@ -281,7 +281,7 @@ def test_the_whole_observation_has_every_part_and_changes_nothing(node: Tree) ->
 
 def test_seals_that_may_not_be_read_are_not_known_and_not_absent(node: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     seal(node)
-    listed, directory = os.listdir, str(node.root / paths.SEALS.lstrip("/"))
+    listed, directory = os.listdir, str(node.root / paths.ROOTS.seals.lstrip("/"))
 
     def denied(path: Any = ".") -> list[str]:
         if str(path) == directory:
@@ -355,7 +355,7 @@ def pipe(node: Tree, path: str) -> None:
 
 
 @pytest.mark.parametrize("make", [huge, deep, pipe])
-@pytest.mark.parametrize("path", [paths.PROOF, paths.LOCK, "/var/lib/gpuwright/history.json"])
+@pytest.mark.parametrize("path", [paths.ROOTS.proof, paths.ROOTS.lock, "/var/lib/gpuwright/history.json"])
 def test_a_record_that_is_none_is_named_and_not_handed_on(node: Tree, make: Any, path: str) -> None:
     make(node, path)
     answer = run_module(node_facts, root=str(node.root), history=True)

@@ -378,8 +378,11 @@ def _interpreters(machine: Machine, rules: Rules) -> list[str]:
 
 
 def _beside(machine: Machine, rules: Rules) -> list[str]:
-    """Return the Pythons that a machine's repositories have beside the system's own, which is too old, the preferred one first."""
-    return [each for each in _preferred(machine, rules) if not _is_absent(each, machine)]
+    """Return the Pythons that a machine's repositories have beside the system's own, which is too old, the preferred one first. A user
+    without root has those of them that are there.
+    """
+    found = [each for each in _preferred(machine, rules) if not _is_absent(each, machine)]
+    return found if machine.user is None else [each for each in found if each in (machine.pythons or ())]
 
 
 def _preferred(machine: Machine, rules: Rules) -> list[str]:

@@ -1,0 +1,62 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a user wishes who works without root: environments in the own home. Everything else is the machine's, and root's to bring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from . import FRAMEWORKS_PATH, WORDS, Wish, words_of
+from .reading import Variables, as_list, is_no
+
+#: The components that take no root.
+OF_USERS = frozenset(words.component for words in WORDS if words.of_users)
+#: What is wished where nothing is wished by name.
+DEFAULT_WANTS = [words.want for words in WORDS if words.of_users and words.by_default and words.want]
+#: Variables of a host that speak of the machine, and what they are about.
+_OF_HOST = {
+    "gpuwright_provision_for": "cards that are yet to come are for whoever brings them",
+    "gpuwright_repository_keys": "package sources are the machine's",
+}
+
+
+class NeedsRoot(NamedTuple):
+    """A part of a wish that needs root: as it was written, and what a user has instead of it."""
+
+    text: str
+    instead: str
+
+
+def needing_root(variables: Variables) -> list[NeedsRoot]:
+    """Return what of a wish, which is one that can be read, needs root."""
+    asked = variables.get("gpuwright_wish")
+    every = {**variables, **(asked if isinstance(asked, Mapping) else {})}
+    wants = [str(want).strip() for want in as_list(every.get("gpuwright_want") or [], "gpuwright_want")]
+    found = [NeedsRoot(want, words.instead) for want in wants if not (words := words_of(want)).of_users]
+    for words in WORDS:
+        named = () if words.of_users else words.variables
+        found += [NeedsRoot(name, words.instead) for name in named if not is_no(every.get(name))]
+    return found + [NeedsRoot(name, why) for name, why in _OF_HOST.items() if every.get(name)]
+
+
+def alone(wish: Wish) -> Wish:
+    """Return of a wish, such as that of a lock, what takes no root."""
+    return replace(
+        Wish(),
+        frameworks=wish.frameworks,
+        python=wish.python,
+        frameworks_path=wish.frameworks_path,
+        gpus_ignore=wish.gpus_ignore,
+        gpus_expected=wish.gpus_expected,
+        gpus_pcie_lanes=wish.gpus_pcie_lanes,
+        mirrors=wish.mirrors,
+    )
+
+
+def placed(wish: Wish, environments: str) -> Wish:
+    """Return a wish whose environments are the user's own: where they were wished, else in the usual place of the user."""
+    place = environments if wish.frameworks_path == FRAMEWORKS_PATH else str(Path(wish.frameworks_path).expanduser())
+    return replace(wish, frameworks_path=place)
