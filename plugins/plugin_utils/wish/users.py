@@ -19,7 +19,6 @@ DEFAULT_WANTS = [words.want for words in WORDS if words.of_users and words.by_de
 #: Variables of a host that speak of the machine, and what they are about.
 _OF_HOST = {
     "gpuwright_provision_for": "cards that are yet to come are for whoever brings them",
-    "gpuwright_repository_keys": "package sources are the machine's",
 }
 
 
