@@ -1061,6 +1061,8 @@ class User(TypedDict):
     """Where the user's environments are made"""
     records: list[str]
     """Where the user's records are"""
+    obstacle: str | None
+    """Why the user cannot make environments where they are wished"""
 
 
 class _Facts(TypedDict):

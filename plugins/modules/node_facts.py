@@ -558,6 +558,10 @@ facts:
           returned: always
           type: list
           elements: str
+        obstacle:
+          description: "Why the user cannot make environments where they are wished."
+          returned: always
+          type: str
     seals:
       description: "Seals by component."
       returned: always

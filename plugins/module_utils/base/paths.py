@@ -31,6 +31,8 @@ CUDA_BEFORE = SETTINGS + "/cuda_before.json"
 SIMULATED = SETTINGS + "/simulated"
 #: Where environments are made unless the wish says otherwise.
 ENVIRONMENTS = "/opt/gpuwright"
+#: What each of ours has in it.
+ENVIRONMENT_MARK = "gpuwright-constraints.txt"
 
 
 class Places(NamedTuple):

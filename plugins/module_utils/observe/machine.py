@@ -160,18 +160,40 @@ def observe(host: Host, environments: Iterable[str] = (), *, history: bool = Fal
         "unknown": {},
     }
     if host.of_user:
-        facts["user"] = _user(host)
+        facts["user"] = _user(host, environments)
     facts["unknown"] = dict(sorted(host.unknown_facts.items()))
     return facts
 
 
-def _user(host: Host) -> User:
-    """Who works without root, and where."""
+def _user(host: Host, environments: Iterable[str]) -> User:
+    """Who works without root, and where; `environments`: the paths that the wish names."""
     try:
         name = pwd.getpwuid(host.euid).pw_name
     except KeyError:
         name = f"user {host.euid}"
-    return {"name": name, "environments": host.places.environments, "records": [host.places.state, host.places.run]}
+    places = {os.path.dirname(path) for path in environments} or {host.places.environments}
+    return {
+        "name": name,
+        "environments": host.places.environments,
+        "records": [host.places.state, host.places.run],
+        "obstacle": next((text for text in map(_obstacle, sorted(places)) if text), None),
+    }
+
+
+def _obstacle(path: str) -> str | None:
+    """Why this process makes nothing in a directory, which need not be there yet."""
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership
+
+    if not os.path.isabs(path):
+        return f"{path} is no absolute path"
+    found = ownership.offence(path, ownership.trusted())
+    if found:
+        return f"there is {found.text}, on the way to {path}"
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path):
+        return f"{path} is no directory"
+    return None if os.access(path, os.W_OK | os.X_OK) else f"{path} is not yours to write to"
 
 
 def _smi(host: Host, kernels: Kernel, where: Environment, owned: Driver) -> Smi | None:

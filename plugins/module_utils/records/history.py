@@ -86,6 +86,7 @@ def observe(host: Host, full: bool = False) -> History | None:
     # What is root's in the system's directories is no user's to take back.
     repairs = () if host.of_user else _REPAIR
     repaired = {path for pattern in repairs for path in host.glob(pattern) if _OURS in (host.read(path) or "")}
+    sealed = {path for seal in found for path in seal.get("environments") or {}}
     copies = () if host.of_user else host.names(paths.PACKAGES)
     files = sealed_files(found) | set(record["files"]) | repaired
     return {
@@ -98,12 +99,15 @@ def observe(host: Host, full: bool = False) -> History | None:
         "drivers": drivers,
         "copies": [name for name in copies if name.endswith((".deb", ".rpm", ".run"))],
         "files": sorted(path for path in files if host.exists(path)),
-        "environments": sorted(
-            {path for seal in found for path in seal.get("environments") or {} if host.exists(path) or host.link(path)}
-        ),
+        "environments": sorted(path for path in sealed | _marked(host) if host.exists(path) or host.link(path)),
         "services": sorted({unit for seal in found for unit in seal.get("services") or {}}),
         "components": sorted(str(seal.get("component")) for seal in found),
     }
+
+
+def _marked(host: Host) -> set[str]:
+    """Environments in the usual place that have our mark: the seal names those of the last wish alone."""
+    return {path.rpartition("/")[0] for path in host.glob(f"{host.places.environments}/*/{paths.ENVIRONMENT_MARK}")}
 
 
 def sealed_files(found: list[seals.Record]) -> set[str]:

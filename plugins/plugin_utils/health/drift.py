@@ -105,11 +105,16 @@ def _unknown(facts: Facts, plan: Plan) -> dict[str, str]:
 
 
 def _drift(facts: Facts, plan: Plan) -> list[str]:
-    """Why the driver is not as it was sealed or wished: what the plan would change of it, and what its checks say."""
+    """Why the driver is not as it was sealed or wished: what the plan would change of it, and what its checks say. Of a user without root:
+    why the environments are not as they were sealed.
+    """
     if plan["skipped"]:
         return []
     found = [] if not plan["error"] else [str(plan["error"])]
     found += [str(row["text"]) for row in (*plan["conflicts"], *plan["refusals"])]
+    if sections.user(facts) is not None:  # the driver is root's
+        seals = (facts["seals"] or {}).values()
+        return _without_repeats(found + [str(seal["reason"]) for seal in seals if seal["state"] != "good"])
     changes = [change for change in plan["changes"] if change["component"] == nvidia_driver.NAME]
     if facts["seals"] is None:  # that the driver is to be sealed is then no more than that nobody could look
         changes = [change for change in changes if change["action"] != "adopt"]

@@ -17,7 +17,7 @@ from ..resolver import lock, machine, repositories
 from ..resolver.machine import Machine
 from ..rules import Rules, hosts
 from ..wish import BadInput, Wish
-from . import availability, document, expectations, findings, proof, upgrading
+from . import availability, document, expectations, findings, proof, upgrading, users
 from .request import Request
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
         return ended
     state, pins = _way_back(facts, wish, request)
     if request.returns and state is None and not pins and request.applied is None:
-        return document.ended(facts, request, refusals=[rollback.nowhere(facts)])
+        nowhere = users.nowhere() if request.user else rollback.nowhere(facts)
+        return document.ended(facts, request, refusals=[nowhere])
     pins = {**_staying(facts, wish, request), **pins}
     fixed = _fixed_driver(facts, wish, request, state)
     if state is not None or fixed is not None:

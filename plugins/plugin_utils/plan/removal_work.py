@@ -250,7 +250,7 @@ def _list_question(source: str) -> list[str]:
 
 def _marks(environment: str) -> tuple[str, str]:
     """What says that an environment is ours: the role frameworks writes it; the other one beside it, where work on it was cut off."""
-    return f"{environment}/gpuwright-constraints.txt", environment_builds.mark(environment)
+    return f"{environment}/{paths.ENVIRONMENT_MARK}", environment_builds.mark(environment)
 
 
 def _refuse_unmarked(environments: Iterable[str], there: Collection[str]) -> None:

@@ -55,6 +55,25 @@ def of_caller(facts: Facts) -> list[Refusal]:
     ]
 
 
+def of_place(facts: Facts) -> list[Refusal]:
+    """Why no environment can be made where the wish, or the usual place of the user, has them."""
+    user = sections.user(facts)
+    if user is None or user["obstacle"] is None:
+        return []
+    text = f"your environments cannot be made there: {user['obstacle']}"
+    return [refusal("user-place", text, "name a directory of your own: -e frameworks_path=DIRECTORY")]
+
+
+def nowhere() -> Refusal:
+    """Why there is no way back to an environment."""
+    text = "no build of the wished environments is kept that was in use before"
+    return refusal(
+        "rollback-nowhere",
+        text,
+        "name the environment: --want jax; or a release: gpuwright up --user --want pytorch=VERSION",
+    )
+
+
 def of_lock(lock: Lock) -> Lock:
     """The part of a lock that takes no root: it says nothing of the driver that the machine has. Raises BadInput where nothing is left."""
     environments = lock["stack"].get("frameworks")
@@ -71,7 +90,8 @@ def of_plan(plan: Plan, context: Context) -> list[Refusal]:
     """What is missing on the machine that only root can bring, for what the plan changes."""
     changed = {path for change in plan["changes"] if change["component"] == frameworks.NAME for path in change["files"]}
     waiting = [each for each in context.stack.get("frameworks") or () if each["path"] in changed]
-    found = [row for each in waiting for row in _of_interpreter(each, context.facts)]
+    found = of_place(context.facts) if waiting else []
+    found += [row for each in waiting for row in _of_interpreter(each, context.facts)]
     if any(each["cuda"] for each in waiting):
         found += _of_driver(plan["checks"])
     return [row for place, row in enumerate(found) if row not in found[:place]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import environment_builds
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import environments
 
-from ...model import shortfalls
+from ...model import sections, shortfalls
 from ...model.errors import StepRefused
 from .. import package_calls
 from . import contents
@@ -123,6 +123,7 @@ class Found(TypedDict):
 def begin(context: Context, plan: Plan) -> FrameworksWork:
     """The files and packages of each environment."""
     family = context.facts["os"]["family"]
+    whose, other = ("root's", "a user's") if sections.user(context.facts) is None else ("your own", "somebody else's")
     made: dict[str, EnvironmentWork] = {}
     for framework in context.stack.get("frameworks") or ():
         path = framework["path"]
@@ -133,8 +134,8 @@ def begin(context: Context, plan: Plan) -> FrameworksWork:
             "files": [_file("gpuwright-constraints.txt", f"{limits}\n"), *_place(str(framework["interpreter"]))],
             "activation": _activation(path, framework.get("loader_path")),
             "remedy": (
-                f"move {path} away, since whoever owned it may still have its files open; where a directory above it is a user's, "
-                "name one of root's in frameworks_path; then run again."
+                f"move {path} away, since whoever owned it may still have its files open; where a directory above it is {other}, "
+                f"name one of {whose} in frameworks_path; then run again."
             ),
             "rebuild": path in plan["rebuild"],
             "time": context.facts["time"],
