@@ -252,7 +252,10 @@ def test_a_user_takes_back_environments_and_nothing_of_the_machine() -> None:
     facts["containers"]["containerd"]["marked"] = ["/etc/containerd/config.toml"]
     facts["history"] = {
         **{key: [] for key in ("drivers", "failed", "states", "files", "services", "copies")},
-        "original": None, "proven": None, "brought": {}, "streams": None,
+        "original": None,
+        "proven": None,
+        "brought": {},
+        "streams": None,
         "environments": [f"{PLACE}/pytorch"],
         "components": ["frameworks"],
     }
