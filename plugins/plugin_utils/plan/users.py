@@ -11,6 +11,7 @@ from ...module_utils.base import numeric_version
 from ..components import Context, frameworks
 from ..model import sections
 from ..model.errors import BadInput
+from ..model.lock import LockStack
 from ..wish import users
 from .document import refusal
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ..model.lock import Lock, LockStack
+    from ..model.lock import Lock
     from ..model.plan import Plan
     from ..model.stack import FrameworkEnvironment, Refusal
     from ..wish.reading import Variables
@@ -70,7 +71,7 @@ def nowhere() -> Refusal:
     return refusal(
         "rollback-nowhere",
         text,
-        "name the environment: --want jax; or a release: gpuwright up --user --want pytorch=VERSION",
+        "name the environment that you mean with --want; or a release of it: gpuwright up --user --want NAME=VERSION",
     )
 
 
@@ -82,8 +83,7 @@ def of_lock(lock: Lock) -> Lock:
             "the lock has no environment, and --user is for environments of your own",
             ["gpuwright resolve --want pytorch --lock FILE makes one that has"],
         )
-    stack: LockStack = {"repositories": [], "frameworks": environments}
-    return {**lock, "stack": stack}
+    return {**lock, "stack": LockStack(repositories=[], frameworks=environments)}
 
 
 def of_plan(plan: Plan, context: Context) -> list[Refusal]:
