@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import run
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import toolkit
 from tests.sim import repository
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="wheels")]
 
 # Of one release, as roles/cuda/README.md names them for people without root.
 _RELEASE = "13.0"
@@ -41,9 +41,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def ask(home: Path, tmp_path: Path) -> Ask:
     def prove(*capabilities: str, cards: int | None = None, **variables: str) -> list[Any]:
-        def with_its_library(words: list[str], timeout: float, env: dict[str, str], cwd: str) -> run.Result:
+        def with_its_library(
+            argv: Sequence[str], *, timeout: float, cwd: str | None, env: Mapping[str, str] | None
+        ) -> run.Result:
             # Wheels have `lib`, where nvcc looks into `lib64`.
-            return run.run(words, timeout, {**env, "LIBRARY_PATH": str(home / "lib"), **variables}, cwd=cwd)
+            return run.run(argv, timeout, {**(env or {}), "LIBRARY_PATH": str(home / "lib"), **variables}, cwd=cwd)
 
         question = toolkit.Question(str(home / "bin/nvcc"), capabilities, None, cards, _SECONDS)
         return list(toolkit.prove(question, str(tmp_path), with_its_library))

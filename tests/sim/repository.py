@@ -464,7 +464,7 @@ def _nvcc(package: deb.Package, words: dict[str, str]) -> None:
 def nvcc(release: str, version: str) -> str:
     """The stand-in compiler of a CUDA release (13.0), which compiles for what the real one compiles for."""
     rows = yaml.safe_load(_TARGETS.read_text())["targets"]
-    targets = next((row["targets"] for row in rows if row["cuda"] == release), [])
+    targets: list[str] = next((row["targets"] for row in rows if row["cuda"] == release), [])
     names = " ".join(f"sm_{each.replace('.', '')}" for each in targets)
     text = (_STUBS / "nvcc.sh").read_text().replace("@RELEASE@", release).replace("@VERSION@", version)
     return text.replace("@TARGETS@", names)

@@ -13,7 +13,7 @@ import errno
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Callable, List, NamedTuple, Optional, Sequence, Tuple, TypedDict
+from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
@@ -151,7 +151,13 @@ class Question(NamedTuple):
     timeout: float
 
 
-Runner = Callable[..., run.Result]
+class Runner(Protocol):
+    """What runs a program: :func:`run.run`, or what stands for it."""
+
+    def __call__(
+        self, argv: Sequence[str], *, timeout: float, cwd: Optional[str], env: Optional[Mapping[str, str]]
+    ) -> run.Result:
+        """Run it in ``cwd`` for at most ``timeout`` seconds."""
 
 
 def of_others(nvcc: str, owners: Sequence[int] = (0,)) -> Optional[Check]:
@@ -184,7 +190,7 @@ def prove(question: Question, folder: str, runner: Runner = run.run) -> List[Che
     with open(source, "w", encoding="ascii") as file:
         file.write(PROGRAM)
     names = [architecture(each) for each in question.capabilities]
-    for name in names or [None]:
+    for name in names or [""]:
         target = os.path.join(folder, f"{name or 'default'}.cubin")
         words = [question.nvcc, "-x", "cu", *([f"-arch={name}"] if name else []), "-cubin", "-o", target, source]
         answer = runner(words, timeout=question.timeout, cwd=folder, env=_environment(folder))
@@ -333,11 +339,16 @@ def _trouble(nvcc: str, card: Optional[str], call: str, code: int, error: str) -
     meaning, action, remedy = _KERNEL_TROUBLES.get(
         code, (error, "reboot", "read the kernel log for Xid messages, reboot the host and prove again")
     )
-    rest: checks.Rest = {"gpu": card, "evidence": f"{nvcc}: {call}: {error} ({code})", "action": None, "remedy": remedy}
+    rest: checks.Rest = {
+        "gpu": card,
+        "evidence": f"{nvcc}: {call}: {error} ({code})",
+        "action": action,
+        "remedy": remedy,
+    }
     reason = f"a kernel that {nvcc} compiled does not run: {meaning}"
     if code in _BUSY:
-        return checks.incomplete(KERNEL, reason, **{**rest, "action": action})
-    return checks.failed(KERNEL, reason=reason, **{**rest, "action": action})
+        return checks.incomplete(KERNEL, reason, **rest)
+    return checks.failed(KERNEL, reason=reason, **rest)
 
 
 def steps_of(text: str) -> List[Step]:

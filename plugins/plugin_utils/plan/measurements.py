@@ -129,6 +129,7 @@ def _of_user(context: Context, plan: Plan) -> Measurements:
         "smi": None,
         "log": False,
         "compute": [],
+        "toolkits": [],
         "environments": _frameworks(context, plan),
         "gaps": [] if context.stack.get("frameworks") else [_left_out("framework.compute", "no framework is wished")],
         "storage": False,

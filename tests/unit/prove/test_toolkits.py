@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,11 @@ class Node:
     """A machine that answers each call with the next of these; a compiler that says success leaves a file."""
 
     def __init__(self, *answers: run.Result) -> None:
-        self.answers, self.calls = list(answers), []
+        self.answers = list(answers)
+        self.calls: list[list[str]] = []
 
-    def __call__(self, words: list[str], **_rest: Any) -> run.Result:
+    def __call__(self, argv: Sequence[str], **_rest: Any) -> run.Result:
+        words = list(argv)
         self.calls.append(words)
         answer = self.answers.pop(0) if self.answers else said(0)
         if answer.ok and "-o" in words:

@@ -62,7 +62,8 @@ def written(context: Context) -> list[Merged]:
     setting: list[Merged] = []
     if module is not None and module not in _KNOWS:
         setting = [{"path": SETTING, "content": text(module), "mode": "0644"}]
-    return [*setting, *([{"path": LINKS_UNIT, "content": _LINKS, "mode": "0644"}] if has_nodes(context) else [])]
+    links: Merged = {"path": LINKS_UNIT, "content": _LINKS, "mode": "0644"}
+    return [*setting, links] if has_nodes(context) else setting
 
 
 def has_nodes(context: Context) -> bool:
