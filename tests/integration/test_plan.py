@@ -70,10 +70,11 @@ def test_the_plan_of_a_bare_node_names_every_change(planned: Planned) -> None:
         f"/boot/initrd.img-{planned.node.shell('uname -r').strip()}",
         "/etc/apt/sources.list.d/gpuwright-nvidia-container-toolkit.sources",
         "/etc/docker/daemon.json",
+        "/etc/systemd/system/gpuwright-device-links.service",
         "/opt/gpuwright/pytorch",
     }
     services = {unit for change in host["changes"] for unit in change["services"]}
-    assert services == {"nvidia-persistenced.service", "docker.service"}
+    assert services == {"nvidia-persistenced.service", "docker.service", "gpuwright-device-links.service"}
     assert host["reboot"] is True
     assert "nouveau" in host["reboot_reason"]
 

@@ -189,8 +189,9 @@ def test_where_the_toolkit_does_not_know_the_module_its_unit_is_told() -> None:
 def test_the_plan_names_the_services_and_files_that_follow_from_an_installation() -> None:
     installed = {change["component"]: change for change in plan(nodes.bare())["changes"] if change["packages"]}
     assert installed["nvidia_driver"]["services"] == ["nvidia-persistenced.service"]
-    assert installed["container_toolkit"]["services"] == ["docker.service"]
-    assert installed["container_toolkit"]["files"] == ["/etc/docker/daemon.json"]
+    links = "gpuwright-device-links.service"
+    assert installed["container_toolkit"]["services"] == ["docker.service", links]
+    assert installed["container_toolkit"]["files"] == ["/etc/docker/daemon.json", f"/etc/systemd/system/{links}"]
 
 
 def test_without_an_answer_in_time_the_versions_are_unverified_and_the_plan_says_so() -> None:

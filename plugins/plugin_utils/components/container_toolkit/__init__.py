@@ -58,7 +58,10 @@ def _installation(context: Context, missing: Sequence[str]) -> Finding:
         after,
         packages=missing,
         files=[*([engine.config] if engine and configures else []), *cdi.files(context)],
-        services=[engine.service] if engine and not engines.is_right(context, engine) else [],
+        services=[
+            *([engine.service] if engine and not engines.is_right(context, engine) else []),
+            *([cdi.LINKS] if cdi.has_nodes(context) else []),
+        ],
     )
 
 
