@@ -108,7 +108,7 @@ def test_no_container_is_ended_without_leave(engines: Engines) -> None:
     assert engines.json("docker inspect busy")[0]["State"]["Running"]
     assert (
         engines.checks("docker", container_toolkit_docker={"default-shm-size": "1g"})["container.daemon_json"]["status"]
-        == "fail"
+        == "warn"
     )
     engines.machine.shell("docker rm --force busy")
 

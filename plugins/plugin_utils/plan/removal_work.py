@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ...module_utils.base import paths
 from ...module_utils.observe import environment_builds
 from ..components import COMPONENTS, nouveau_blacklist, repair
-from ..components.container_toolkit import docker
-from ..components.container_toolkit.shape import GivenBack
+from ..components.daemon_json import GivenBack, given_back
 from ..model import sections
 from ..model.errors import StepRefused
 
@@ -382,4 +381,4 @@ def _credentials(files: Sequence[str]) -> list[str]:
 def _docker(facts: Facts, packages: Collection[str]) -> Docker:
     """Docker's configuration without what was put in."""
     restart = bool(facts["containers"]["docker"]["active"]) and "docker.io" not in packages
-    return {**docker.given_back(facts), "restart": restart}
+    return {**given_back(facts), "restart": restart}

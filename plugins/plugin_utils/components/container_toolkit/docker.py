@@ -17,15 +17,13 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 
 from ...model import sections
 from ..base import Context, Finding
+from ..daemon_json import DAEMON_JSON, ORIGINAL
 from ..tables import Table, combined, lacking, replaced, taken_out
-from .shape import GivenBack, Kept, Merged
+from .shape import Kept, Merged
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker, Facts
 
-DAEMON_JSON = "/etc/docker/daemon.json"
-#: The file as it was, root's alone.
-ORIGINAL = paths.BACKUP + DAEMON_JSON
 SERVICE = "docker.service"
 RUNNING = ("docker", "ps", "--quiet")
 #: What Docker's configuration must hold; the rest of it is the host's own.
@@ -178,33 +176,3 @@ def is_ours(facts: Facts) -> bool:
     if facts["containers"]["docker"]["added"]:
         return True
     return DAEMON_JSON in (sections.history(facts).get("files") or ()) and has_runtime(facts["containers"]["docker"])
-
-
-def given_back(facts: Facts) -> GivenBack:
-    """The configuration without what was put in; one that held nothing else goes, and one that cannot be read stays as it is."""
-    docker = facts["containers"]["docker"]
-    added = docker["added"]
-    if added and added["original"] == "file":
-        return {"put_back": [{"src": ORIGINAL, "dest": DAEMON_JSON}], "files": [], "absent": []}
-    content = _without_ours(docker)
-    unread = bool(docker["daemon_json_error"])
-    gone = (not content or bool(added and added["original"] == "none")) and not unread
-    file: Merged = {"path": DAEMON_JSON, "content": json.dumps(content, indent=4) + "\n"}
-    return {"put_back": [], "files": [file] if content and not gone else [], "absent": [DAEMON_JSON] if gone else []}
-
-
-def _without_ours(docker: Docker) -> Table:
-    """What is there without what was put in, by the record of it, or where none was kept, the runtime. `runtimes` that a person wrote as
-    something else than an object stay.
-    """
-    content, added = dict(docker["daemon_json"] or {}), docker["added"]
-    if added:
-        return taken_out(content, added["put"], added["had"])
-    if content.get("default-runtime") == "nvidia":
-        del content["default-runtime"]
-    runtimes = content.get("runtimes")
-    if isinstance(runtimes, Mapping):
-        others = {name: each for name, each in runtimes.items() if name != "nvidia"}
-        del content["runtimes"]
-        content |= {"runtimes": others} if others else {}
-    return content

@@ -46,14 +46,6 @@ class Kept(TypedDict, total=False):
     mode: str
 
 
-class GivenBack(TypedDict):
-    """What makes an engine's configuration the host's own again: files that are put back, written and removed."""
-
-    put_back: list[Kept]
-    files: list[Merged]
-    absent: list[str]
-
-
 class Given(TypedDict, total=False):
     """``check``: whether the run is in check mode. ``content``: what was read, in base64, or nothing."""
 

@@ -14,8 +14,9 @@ from ...model.errors import StepRefused
 from ...model.plan import Plan
 from .. import package_calls
 from ..base import Context, Step, repository_names
+from ..daemon_json import GivenBack, given_back
 from . import cdi, containerd, docker, engines
-from .shape import Ending, Engine, Given, GivenBack, Installed, Merged, Place, Toolkit
+from .shape import Ending, Engine, Given, Installed, Kept, Merged, Place, Toolkit
 from .sources import sources
 
 if TYPE_CHECKING:
@@ -47,15 +48,16 @@ def installed(context: Context, plan: Plan) -> Installed:
     refusal, merged = _merged(context, engine, given)
     own, back = cdi.written(context), _given_back(context)
     setting = any(file["path"] == cdi.SETTING for file in own)
-    files, kept = [*merged, *back["files"]], docker.kept(context, merged)
+    put_back = [Kept(src=each["src"], dest=each["dest"]) for each in back["put_back"]]
+    files, kept = [*merged, *(Merged(**each) for each in back["files"])], docker.kept(context, merged)
     absent = [*([] if setting else [cdi.SETTING]), *_gone(context, merged), *back["absent"]]
-    changed = {each["dest"] for each in back["put_back"]} | {each["path"] for each in files} | set(absent)
+    changed = {each["dest"] for each in put_back} | {each["path"] for each in files} | set(absent)
     return {
         "refusal": refusal,
         "places": [
             _place(path) for path in [*(each["dest"] for each in kept), *(file["path"] for file in [*files, *own])]
         ],
-        "kept": [*kept, *back["put_back"]],
+        "kept": [*kept, *put_back],
         "files": files,
         "own": own,
         "absent": absent,
@@ -108,7 +110,7 @@ def _given_back(context: Context) -> GivenBack:
     """Docker's configuration as the host's own where it is the engine no more. The record of what was put in goes last."""
     if context.stack["container_toolkit"]["engine"]["name"] == "docker" or not docker.is_ours(context.facts):
         return _NOTHING
-    back = docker.given_back(context.facts)
+    back = given_back(context.facts)
     return {**back, "absent": [*back["absent"], paths.DOCKER]}
 
 
