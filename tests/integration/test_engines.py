@@ -133,6 +133,7 @@ def test_a_file_that_somebody_broke_is_left_as_it_is(engines: Engines) -> None:
 
 
 def test_docker_is_given_back_where_containerd_takes_its_place(engines: Engines, bare: dict[str, str]) -> None:
+    engines.up("docker")
     docker, containerd = engines.starts("docker.service"), engines.starts("containerd.service")
     engines.up("containerd")
     assert engines.file(_DAEMON_JSON) == bare[_DAEMON_JSON]
