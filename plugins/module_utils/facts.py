@@ -26,6 +26,7 @@ DriverOwner = Literal["packages", "runfile", "none", "host", "unknown"]
 DriverSource = Literal["nvidia", "distro", "runfile"]
 DefaultKind = Literal["alternatives", "link", "other"]
 ToolkitState = Literal["begun", "done"]
+ArchiveState = Literal["begun", "done"]
 DockerOriginal = Literal["file", "none"]
 
 
@@ -730,6 +731,17 @@ class ToolkitRecord(TypedDict):
     """Whether its installer ended"""
 
 
+class ArchiveRecord(TypedDict):
+    """cuDNN that gpuwright put into a toolkit."""
+
+    path: str
+    """Directory of the toolkit"""
+    version: str
+    """Version of cuDNN"""
+    state: ArchiveState
+    """Whether it is whole"""
+
+
 class Modulefile(TypedDict):
     """Modulefile."""
 
@@ -759,6 +771,8 @@ class Cuda(TypedDict):
     """What /usr/local/cuda is"""
     runfiles: list[ToolkitRecord]
     """Toolkits that gpuwright brought by a file of NVIDIA's"""
+    archives: list[ArchiveRecord]
+    """Archives of cuDNN that gpuwright put into toolkits"""
     modulefiles: Modulefiles
     """Modulefiles of CUDA, for Lmod and environment-modules"""
 

@@ -390,6 +390,11 @@ facts:
           returned: always
           type: list
           elements: dict
+        archives:
+          description: "Archives of cuDNN that gpuwright put into toolkits."
+          returned: always
+          type: list
+          elements: dict
         modulefiles:
           description: "Modulefiles of CUDA, for Lmod and environment-modules."
           returned: always

@@ -15,6 +15,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import pack
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        ArchiveRecord,
         Cuda,
         Cudnn,
         DefaultKind,
@@ -160,6 +161,22 @@ def runfiles(host: Host) -> list[ToolkitRecord]:
     return found
 
 
+def archives(host: Host) -> list[ArchiveRecord]:
+    """What gpuwright wrote down of the archives of cuDNN that it put into toolkits."""
+    found: list[ArchiveRecord] = []
+    for file in host.glob(paths.SETTINGS + "/cudnn-*.json"):
+        try:
+            record = json.loads(host.read(file) or "")
+            path, version, state = record["path"], record["version"], record["state"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if isinstance(path, str) and path.startswith("/") and isinstance(version, str) and state in ("begun", "done"):
+            # Its directory may be gone with the toolkit.
+            whole = state if host.isdir(path + "/cudnn-" + version) else "begun"
+            found.append({"path": path, "version": version, "state": whole})
+    return found
+
+
 def modulefiles(host: Host) -> Modulefiles:
     """Where the module systems that are installed look for a site's own modulefiles, and those of CUDA there."""
     directories = sorted({place for file, place in _MODULE_SYSTEMS.items() if host.exists(file)})
@@ -178,4 +195,5 @@ def observe(host: Host) -> Cuda:
         "default": default(host),
         "modulefiles": modulefiles(host),
         "runfiles": runfiles(host),
+        "archives": archives(host),
     }

@@ -160,6 +160,15 @@ class ToolkitRemoval(TypedDict):
     """Whether the alternatives system knows it"""
 
 
+class ArchiveRemoval(TypedDict):
+    """A cuDNN of an archive that is taken out of a toolkit."""
+
+    path: str
+    clear: list[list[str]]
+    """Commands that take it away"""
+    record: str
+
+
 class GivenBack(TypedDict):
     """A file of the host's that is given back as it was: what matches ``patterns`` is taken out of it, on the node, since it may hold
     passwords that do not leave it. ``absent``: files beside it that go. ``unit`` reads what is left, where that is to be and nothing runs
@@ -185,6 +194,7 @@ class Removes(TypedDict, total=False):
     cuda_default: list[str]
     """Command that leads /usr/local/cuda where it led before"""
     cuda_toolkits: list[ToolkitRemoval]
+    cuda_archives: list[ArchiveRemoval]
 
 
 class Removal(Removes):

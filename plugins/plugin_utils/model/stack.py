@@ -65,12 +65,25 @@ class CudaToolkit(TypedDict):
     """The file that brings it, where no package does; ``packages`` are then what its installer needs"""
 
 
+class CudnnArchive(TypedDict):
+    """Archive of NVIDIA's with a cuDNN, for one toolkit."""
+
+    path: str
+    """Directory of the toolkit"""
+    version: str
+    name: str
+    addresses: list[str]
+    sha256: str
+
+
 class Cudnn(TypedDict):
-    """cuDNN as packages."""
+    """cuDNN as packages, or as archives."""
 
     version: str | None
     """None: the newest of the package index"""
     packages: list[str]
+    archives: NotRequired[list[CudnnArchive]]
+    """One for each toolkit, where no packages bring it"""
 
 
 class Nccl(Cudnn):

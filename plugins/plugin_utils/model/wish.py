@@ -49,6 +49,7 @@ class Values(TypedDict, total=False):
     cuda_versions: tuple[str, ...]
     cudnn: bool
     cudnn_version: str | None
+    cudnn_source: str | None
     nccl: bool
     nccl_version: str | None
     tensorrt: bool

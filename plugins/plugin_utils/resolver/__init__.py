@@ -32,6 +32,7 @@ from . import (
     container_toolkit,
     cuda,
     cudnn,
+    cudnn_archive,
     driver,
     foreign,
     forward,
@@ -49,6 +50,7 @@ from .compatibility import compatible
 from .cuda_support import CudaSupport, family_floor
 from .log import DESIGN, Entry, Log, Unresolved
 from .machine import Machine
+from .part import ARCHIVE
 from .parts import PARTS
 
 __all__ = ["compatible", "resolve", "stack_for"]
@@ -252,15 +254,25 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
     if not versions:
         best = log.attempt(cuda.best, None, machine, replace(wish, cuda_source=None), system, support, log)
         versions = [best] if best else []
-    if versions and wish.cudnn:
+    if wish.cudnn and wish.cudnn_source == ARCHIVE:
+        found = log.attempt(cudnn_archive.choose, chosen or (), machine, wish, log)
+    elif wish.cudnn and versions:
         found = log.attempt(cudnn.choose, machine, wish, system, versions, log)
-        if found is not None:
-            stack["cudnn"] = found
-    if versions and wish.nccl:
+    else:
+        found = None
+    if found is not None:
+        stack["cudnn"] = found
+    if versions:
+        _libraries(machine, wish, system, versions, stack, log)
+
+
+def _libraries(machine: Machine, wish: Wish, system: Row, versions: list[str], stack: Stack, log: Log) -> None:
+    """Put NCCL and TensorRT into the stack as far as they are wished."""
+    if wish.nccl:
         library = log.attempt(nccl.choose, machine, wish, system, versions, log)
         if library is not None:
             stack["nccl"] = library
-    if versions and wish.tensorrt:
+    if wish.tensorrt:
         engine = log.attempt(tensorrt.choose, machine, wish, system, versions, log)
         if engine is not None:
             stack["tensorrt"] = engine

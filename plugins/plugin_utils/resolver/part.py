@@ -22,6 +22,8 @@ CUDA_SOURCE = "nvidia-cuda"
 TOOLKIT_SOURCE = "nvidia-container-toolkit"
 #: Sources of CUDA toolkits other than that repository: a file of NVIDIA's each, and the distribution's archive.
 RUNFILE, DISTRO = "runfile", "distro"
+#: The source of cuDNN that is a tar archive for each toolkit.
+ARCHIVE = "archive"
 #: The shape of what is packaged in the first one. A library may be built for one CUDA major.
 PACKAGED: Shape = {"version": (str, type(None)), "packages": [str]}
 FOR_CUDA: Shape = {**PACKAGED, "cuda": str}
@@ -98,6 +100,7 @@ def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row
         exactly,
         is_open=lambda part: not part["version"],
         source=CUDA_SOURCE,
+        is_packaged=lambda part: not part.get("archives"),
         left_out=("jetson",),
     )
 

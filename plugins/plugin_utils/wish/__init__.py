@@ -52,6 +52,7 @@ class Wish:
     cuda_versions: tuple[str, ...] = ()
     cudnn: bool = False
     cudnn_version: str | None = None
+    cudnn_source: str | None = None
     nccl: bool = False
     nccl_version: str | None = None
     tensorrt: bool = False

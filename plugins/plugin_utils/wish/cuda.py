@@ -61,7 +61,16 @@ def _read_cudnn(values: Values, spec: str, want: str, rules: Rules) -> None:
     values["cudnn"] = True
     version = equals(spec, want)
     if version and version != "auto":
-        values["cudnn_version"] = _cudnn_version(version, want, rules)
+        values["cudnn_version"] = _one_version(
+            "cuDNN", values.get("cudnn_version"), _cudnn_version(version, want, rules)
+        )
+
+
+def _one_version(title: str, before: str | None, version: str) -> str:
+    """Return a version of what a machine has one of. Raises BadInput where another one was asked for before."""
+    if before and before != version:
+        raise BadInput(f"{title} is wished in two versions, {before} and {version}: name one of them")
+    return version
 
 
 def _cudnn_version(version: str, want: str, rules: Rules) -> str:
@@ -83,7 +92,9 @@ def _library(name: str) -> Reader:
         values.update(cast("Values", {name: True}))
         version = equals(spec, want)
         if version and version != "auto":
-            values.update(cast("Values", {f"{name}_version": _library_version(name, version, want, rules)}))
+            before = cast("str | None", values.get(f"{name}_version"))
+            found = _one_version(name, before, _library_version(name, version, want, rules))
+            values.update(cast("Values", {f"{name}_version": found}))
 
     return read
 
@@ -115,6 +126,9 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         _read_cuda(values, f"={version}", f"cuda_versions: {version}", rules)
     for name in ("cudnn", "nccl", "tensorrt"):
         _library_variable(values, name, variables.get(f"cuda_{name}"), rules)
+    source = variables.get("cuda_cudnn_source")
+    if source not in AUTO:
+        _READERS["cudnn-source"](values, f"={source}", f"cuda_cudnn_source={source}", rules)
     compat = variables.get("cuda_compat")
     # "auto" means here what it means on the command line: where it is useful.
     if is_yes(compat) or str(compat).lower() == "auto":
@@ -182,6 +196,7 @@ _READERS: dict[str, Reader] = {
     "tensorrt": _library("tensorrt"),
     "cuda-compat": _read_cuda_compat,
     "cuda-source": _read_source,
+    "cudnn-source": choice("cudnn_source", ("packages", "archive"), "cudnn"),
 }
 
 WORDS = Words(
@@ -194,6 +209,7 @@ WORDS = Words(
     variables=(
         "cuda_versions",
         "cuda_cudnn",
+        "cuda_cudnn_source",
         "cuda_nccl",
         "cuda_tensorrt",
         "cuda_compat",
@@ -203,7 +219,14 @@ WORDS = Words(
         "cuda_runfile",
         "cuda_runfile_sha256",
     ),
-    of_host=("cuda_default", "cuda_modulefiles", "cuda_source", "cuda_runfile", "cuda_runfile_sha256"),
+    of_host=(
+        "cuda_cudnn_source",
+        "cuda_default",
+        "cuda_modulefiles",
+        "cuda_source",
+        "cuda_runfile",
+        "cuda_runfile_sha256",
+    ),
     instead=(
         "the wheels of a framework bring the CUDA libraries that it runs with; a compiler for CUDA 13 comes by pip "
         "(docs: roles/cuda/README.md, Without root)"

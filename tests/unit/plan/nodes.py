@@ -92,6 +92,7 @@ def bare(**changes: Any) -> Any:
             "default": {"kind": None, "path": None, "manual": None, "registered": [], "before": None},
             "modulefiles": {"directories": [], "files": []},
             "runfiles": [],
+            "archives": [],
         },
         "containers": {
             "docker": {

@@ -30,7 +30,7 @@ from ..base import (
     repository_names,
 )
 from ..demand import Demand, begins, continues
-from . import places, runfile
+from . import archive, places, runfile
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -58,11 +58,15 @@ class Compiler(TypedDict):
 class Toolkits(Work):
     """The work of the role. ``runfiles``: toolkits that files bring, ``remnants``: what cuts left of others.
 
+    ``archives``: cuDNN in toolkits; ``displaced``: what takes it out of those that are made anew.
+
     ``link``: what is done to /usr/local/cuda; None where it is left alone, and then ``kept``: what leads it back where an installer took
     it.
     """
 
     runfiles: list[runfile.Installation]
+    archives: list[archive.Placing]
+    displaced: list[list[str]]
     remnants: list[ToolkitRemoval]
     compilers: list[Compiler]
     link: places.Link | None
@@ -90,6 +94,7 @@ def findings(context: Context) -> list[Finding]:
         else:
             found += _release_findings(context, toolkit)
     found += runfile.findings(context)
+    found += archive.findings(context)
     for key, name in _LIBRARIES.items():
         found += _library_findings(context, key, name)
     compat = context.stack.get("cuda_compat")
@@ -103,7 +108,13 @@ def findings(context: Context) -> list[Finding]:
 def manages(context: Context) -> Manages:
     before = [paths.CUDA_BEFORE] if context.facts["cuda"]["default"]["before"] else []
     written = [file["path"] for file in places.files(context.stack)]
-    files = [*repository_files(context, _sources(context.stack)), *written, *before, *runfile.records(context)]
+    files = [
+        *repository_files(context, _sources(context.stack)),
+        *written,
+        *before,
+        *runfile.records(context),
+        *archive.records(context),
+    ]
     return Manages(files=files, packages=_packages(context))
 
 
@@ -113,6 +124,7 @@ def inputs(context: Context) -> Mapping[str, object]:
         "packages": _packages(context),
         "default": default["path"] if default else None,
         "modulefiles": places.modulefiles(context.stack),
+        "archives": [each["name"] for each in archive.of_stack(context.stack)],
         "runfiles": [file["name"] for _toolkit, file in runfile.of_stack(context.stack)],
     }
 
@@ -199,13 +211,15 @@ def begin(context: Context, plan: Plan) -> Toolkits:
     """The packages of toolkits and libraries in one call, the toolkits of files, the compilers that have to be there then, and how people
     come to them.
     """
-    names = list(dict.fromkeys([*_packages(context), *runfile.tools(context, plan)]))
+    names = list(dict.fromkeys([*_packages(context), *runfile.tools(context, plan), *archive.tools(context, plan)]))
     back = package_calls.goes_back(plan, "cuda")
     return {
         "repositories": repository_names(context, _sources(context.stack)),
         "packages": [package_calls.call(context, plan, names, allow_downgrade=back)] if names else [],
         "runfiles": runfile.installations(context, plan),
         "remnants": runfile.remnants(context),
+        "archives": archive.placings(context, plan),
+        "displaced": archive.displaced(context, plan),
         "compilers": [
             {
                 "program": f"{toolkit['path']}/bin/nvcc",
@@ -242,11 +256,11 @@ def refuse(context: Context, _plan: Plan) -> None:
 
 def take_back(facts: Facts) -> list[Finding]:
     """What its role takes back: where /usr/local/cuda leads, and the toolkits of files."""
-    return [*places.take_back(facts), *runfile.take_back(facts)]
+    return [*places.take_back(facts), *archive.take_back(facts), *runfile.take_back(facts)]
 
 
 def _space(change: Change, _context: Context) -> list[Need]:
-    return runfile.space(change, load_rules())
+    return [*runfile.space(change, load_rules()), *archive.space(change)]
 
 
 def _present(context: Context) -> str | None:

@@ -17,7 +17,7 @@ from ...model.errors import StepRefused
 from ...model.plan import Removes
 from ...model.work import File
 from ..base import Context, Finding, missing_packages
-from . import runfile
+from . import archive, runfile
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -243,4 +243,8 @@ def take_back(facts: Facts) -> list[Finding]:
 
 def removes(facts: Facts, _files: Sequence[str]) -> Removes:
     """The work of the role `remove`."""
-    return {"cuda_default": former(facts), "cuda_toolkits": list(runfile.removals(facts))}
+    return {
+        "cuda_default": former(facts),
+        "cuda_toolkits": list(runfile.removals(facts)),
+        "cuda_archives": archive.removals(facts),
+    }
