@@ -19,7 +19,7 @@ options:
     required: true
   state:
     description:
-      - V(begun) takes away what an earlier build that was cut off left, and makes place for a new one.
+      - V(begun) takes away what an earlier build that was cut off left, but for what uv downloaded, and makes place for a new one.
       - V(swapped) has O(path) lead to O(build).
       - V(returned) has O(path) lead to the build that was in use before.
       - V(tidy) takes away what an earlier build that was cut off left.

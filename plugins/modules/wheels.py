@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: wheels
-short_description: Install wheels into a virtual environment by its own pip
+short_description: Install wheels into a virtual environment
 version_added: "0.1.0"
 description:
   - Brings an environment to hold requirements, or exactly the wheels of a lock. Only wheels are installed. No code of a source runs.
@@ -16,6 +16,9 @@ description:
   - User and password of an index are those of the variables that named the mirrors (C(gpuwright_mirrors)), unless O(credentials) is
     given.
   - It goes by the proxy of the node, that of the task's variables (E(https_proxy)), of apt or of dnf.
+  - What installs is uv where O(uv) names one and it can do the same as pip, else the pip of the environment. Left to pip are what has to be
+    built from a source, an environment that has something already, an index in a directory, and settings of the host's pip that uv does
+    not know.
   - Writes C(gpuwright-wheels.txt) into the environment, which says with hashes what it is made of.
 options:
   environment:
@@ -71,6 +74,28 @@ options:
     description: Whether C(gpuwright-wheels.txt) is written. It takes a pip of version 22.2 or newer.
     type: bool
     default: true
+  uv:
+    description:
+      - The uv that is tried first. It comes as a wheel from O(dependencies_url), else from the index of the host's pip.
+      - Without it pip installs.
+    type: dict
+    suboptions:
+      version:
+        description: Its version, the one that is known to do the same as pip.
+        type: str
+        required: true
+      sha256:
+        description: SHA-256 of each wheel that it may come as.
+        type: list
+        elements: str
+        required: true
+      directory:
+        description:
+          - Directory in which it lies, with what it downloads. It is made, for root alone, and best on the file system of the environment.
+          - One that is not absolute is beside the environment.
+          - What is there is gone on with where an installation was cut off; M(gpuwright.node.environment_build) takes C(.uv) away.
+        type: str
+        required: true
 extends_documentation_fragment:
   - gpuwright.node.gate
   - gpuwright.node.credentials
@@ -96,6 +121,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+builder:
+  description: What installed it, V(uv) or V(pip).
+  returned: success, where anything was not as it was to be
+  type: str
+  sample: uv
+declined:
+  description: Why it was pip and not uv; empty where it was uv.
+  returned: where RV(builder) is returned
+  type: str
+  sample: "uv 0.13.9 could not be had from the index of the host: ERROR: No matching distribution found for uv==0.13.9"
 as_locked:
   description: Whether the environment is made of O(wheels) and of nothing else that is known.
   returned: check mode
@@ -119,7 +154,7 @@ from typing import cast
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import uv, wheels
 
 
 def main() -> None:
@@ -136,6 +171,14 @@ def main() -> None:
             "from_source": {"type": "list", "elements": "str", "default": []},
             "pip": {"type": "str"},
             "record": {"type": "bool", "default": True},
+            "uv": {
+                "type": "dict",
+                "options": {
+                    "version": {"type": "str", "required": True},
+                    "sha256": {"type": "list", "elements": "str", "required": True},
+                    "directory": {"type": "str", "required": True},
+                },
+            },
         },
         supports_check_mode=True,
     )
@@ -145,7 +188,7 @@ def main() -> None:
         as_locked = known and wheels.as_locked(options)
         module.exit_json(changed=known and not as_locked, installed=[], as_locked=as_locked)
     try:
-        module.exit_json(**wheels.install(options))
+        module.exit_json(**wheels.install(options, other=uv.install if options["uv"] else wheels.pip_alone))
     except wheels.PipError as exc:
         module.fail_json(msg=str(exc), gave_up=exc.gave_up)
     except OSError as exc:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from typing import Mapping, NamedTuple, Sequence
 
@@ -46,6 +47,21 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     env["PATH"] = env["PATH"] + ":" + SEARCH_PATH if env.get("PATH") and os.geteuid() != 0 else SEARCH_PATH
     env.update(extra or {})
     return env
+
+
+# Asks the kernel (prctl 1, PR_SET_PDEATHSIG) for SIGKILL when the caller ends, and ends where it has ended by then.
+_BOUND = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.getppid() == int(sys.argv[1]) or sys.exit(1); "
+    "names = tuple(filter(None, sys.argv[2].split(','))); "
+    "[os.environ.pop(each) for each in list(os.environ) if names and each.startswith(names)]; os.execv(sys.argv[3], sys.argv[3:])"
+)
+
+
+def bound(argv: Sequence[str], without: Sequence[str] = ()) -> list[str]:
+    """The command line of a program, by its path, that ends with this process even where that is killed (SIGKILL), so that nothing goes on
+    to write where the next run works. `without`: how the variables begin that it is not given.
+    """
+    return [sys.executable, "-I", "-c", _BOUND, str(os.getpid()), ",".join(without), *argv]
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

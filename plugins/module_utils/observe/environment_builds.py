@@ -6,6 +6,7 @@
     .pytorch/1                  the one before, kept
     .pytorch/3                  one under way, or cut off, for there is
     .pytorch/.3.unfinished      its mark
+    .pytorch/.uv                uv with what it downloaded for it, with which the next build goes on
 
 An environment that an earlier gpuwright made is a directory at the path itself. See docs/adr/0016-environments-are-swapped.md.
 """
@@ -17,6 +18,9 @@ import re
 from typing import NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+
+ASIDE = ".uv"
+"""What uv works in beside the builds, until one is swapped in."""
 
 _NUMBER = re.compile(r"^[0-9]{1,9}$")
 _GAVE_WAY = "gave-way"

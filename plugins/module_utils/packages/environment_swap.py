@@ -8,7 +8,7 @@ import ctypes
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Sequence, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import environment_builds as builds
@@ -57,8 +57,8 @@ def bring(options: Options) -> Answer:
 
 
 def _begin(found: Builds) -> str:
-    """A place for a new build, with its mark; what a cut left is taken away first."""
-    _tidy(found)
+    """A place for a new build, with its mark; what a cut left is taken away first, but for what was downloaded."""
+    _tidy(found, stays=[builds.ASIDE])
     os.makedirs(builds.directory(found.place), mode=0o755, exist_ok=True)
     # Whatever root's own umask is: users go through it.
     for path in (os.path.dirname(found.place), builds.directory(found.place)):
@@ -67,11 +67,12 @@ def _begin(found: Builds) -> str:
     return found.at(found.following)
 
 
-def _tidy(found: Builds) -> bool:
+def _tidy(found: Builds, stays: Sequence[str] = ()) -> bool:
     """Take away what a cut left: the marks last, so that the rest of a build is never taken for a whole one."""
-    for name in sorted(found.debris, key=lambda each: each.startswith(".")):
+    names = [name for name in found.debris if name not in stays]
+    for name in sorted(names, key=lambda each: each.startswith(".")):
         _remove(found.at(name))
-    return bool(found.debris)
+    return bool(names)
 
 
 def _swap(found: Builds, number: str, options: Options) -> None:
@@ -89,6 +90,8 @@ def _swap(found: Builds, number: str, options: Options) -> None:
     os.sync()
     for path in (found.at(number), found.place):
         _remove(builds.mark(path))
+    # The files of the build are the same as those in its cache: whoever damages one must not find it there again.
+    _remove(found.at(builds.ASIDE))
     if former and not options["keep"]:
         _drop(found.at(former))
 

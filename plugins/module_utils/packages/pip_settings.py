@@ -35,6 +35,28 @@ _SECONDS = 20
 _UNKNOWN = "no index-url is configured in /etc/pip.conf, and no pip is there yet that says which index it takes then"
 
 _SECTIONS = ("global", "install")
+_READ = ("index-url", "extra-index-url", "find-links", "cert", "proxy", "trusted-host", "no-index")
+# What says nothing of which file comes from where, and what another program does by itself.
+_NO_MATTER = (
+    "break-system-packages",
+    "cache-dir",
+    "compile",
+    "default-timeout",
+    "disable-pip-version-check",
+    "log",
+    "no-cache-dir",
+    "no-color",
+    "no-input",
+    "no-warn-script-location",
+    "prefer-binary",
+    "progress-bar",
+    "quiet",
+    "retries",
+    "root-user-action",
+    "timeout",
+    "user",
+    "verbose",
+)
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 
 
@@ -57,6 +79,8 @@ class Settings(NamedTuple):
     """Whether no index may be asked, the named ones neither."""
     unknown: str | None = None
     """Why it is not known which index pip takes where none is named."""
+    others: Sequence[str] = ()
+    """What else is set that bears on what comes from where: another program than pip does not know it."""
 
     def of(self, urls: Sequence[str]) -> Settings:
         """The same where indexes are named: they are the only ones, as far as any may be asked."""
@@ -105,6 +129,7 @@ def _settings(values: Mapping[str, str], default: Callable[[], str | None]) -> S
         [each.lower() for each in (values.get("trusted-host") or "").split()],
         no_index,
         None if first or no_index else _UNKNOWN,
+        sorted(key for key, value in values.items() if value and key not in (*_READ, *_NO_MATTER)),
     )
 
 

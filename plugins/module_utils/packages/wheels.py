@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Wheels in a virtual environment, by its own pip: no source is built, and each package has one index that it may come from.
 
+Another program (uv) may be tried before; where it declines, it is pip as ever.
+
 pip takes a package from whichever of its indexes has the highest version, so it is given one at a time. Neither variables nor
 files of whoever starts it count for it, only /etc/pip.conf; a password stands in a file of root's, never in an argument. It goes by the
 node's proxy (proxies), which it is told in variables: one of its configuration it would hand on as an argument where it builds.
@@ -30,14 +32,18 @@ RECORD = "gpuwright-wheels.txt"
 _HEAD = """\
 # By gpuwright: the wheels that this environment was made of. `gpuwright resolve --lock FILE --hashes THIS` holds others to them.
 """
+BROUGHT_ALONG = ("pip", "setuptools", "wheel")
+"""They come with the environment, not from an index."""
+
+OTHER_FILES = "DO NOT MATCH THE HASHES"
+"""How pip says that a file is not the one that is named by its hash."""
+
 _DAY = 86400.0
 # The first pip that goes on with a download that was cut off (where the server hands out ranges), and how often it shall for one file.
 _RESUMES = "25.1"
 _RESUMED = "20"
 # The last pip for Python 3.8.
 _LAST_FOR_38 = "25.0"
-# They come with the environment, not from an index.
-_BROUGHT_ALONG = ("pip", "setuptools", "wheel")
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.+!_-]+)((?:\s+--hash=sha256:[0-9a-f]{64})*)$")
 _NOWHERE = re.compile(r"No matching distribution found for ([A-Za-z0-9][A-Za-z0-9._-]*)")
 # Of what an index refuses, pip tells its log alone.
@@ -75,8 +81,20 @@ class Held(TypedDict):
     wheels: list[LockedWheel]
 
 
+class Uv(TypedDict):
+    """The uv that may be brought: its version, the SHA-256 of its wheels, and the directory of ours, as seen from the one
+    above the environment, in which it lies and works.
+    """
+
+    version: str
+    sha256: list[str]
+    directory: str
+
+
 class Options(Held):
-    """The options of the module. ``pip``: the version that the environment's pip has to have at the least, None for any."""
+    """The options of the module. ``pip``: the version that the environment's pip has to have at the least, None for any. ``uv``: the one
+    that is tried before pip, None for pip alone.
+    """
 
     requirements: list[str]
     constraints: list[str]
@@ -86,13 +104,19 @@ class Options(Held):
     from_source: list[str]
     pip: str | None
     record: bool
+    uv: Uv | None
 
 
-class Answer(TypedDict):
-    """What the module answers."""
-
+class _Answer(TypedDict):
     changed: bool
     installed: list[str]
+
+
+class Answer(_Answer, total=False):
+    """What the module answers. ``builder``: what installed it, where anything had to be; ``declined``: why it was not uv, if it was not."""
+
+    builder: str
+    declined: str
 
 
 class Wheel(NamedTuple):
@@ -125,6 +149,14 @@ class PipError(Exception):
     def __init__(self, text: str, gave_up: bool) -> None:
         super().__init__(text)
         self.gave_up = gave_up
+
+
+class Declined(Exception):
+    """Another program than pip does not do this; the text says why. Nothing is installed."""
+
+
+#: Installs by another program into an environment, with a directory of this run alone. Raises Declined where it cannot do what pip would.
+Other = Callable[[Options, str, Runner], "list[Wheel]"]
 
 
 def normalise(name: str) -> str:
@@ -167,14 +199,14 @@ def configuration(urls: Sequence[str], credentials: Sequence[Mapping[str, str]])
     """A configuration of pip's that stands above the host's own: where indexes are named, they are the only ones."""
     if not urls:
         return ""
-    first, *others = (_with_credentials(url, credentials) for url in urls)
+    first, *others = (with_credentials(url, credentials) for url in urls)
     # An empty value takes back the host's. It may stand in either section.
     rows = "index-url = " + first + "\nextra-index-url = " + " ".join(others) + "\n"
     return "".join(f"[{section}]\n{rows}" for section in ("global", "install"))
 
 
-def _with_credentials(url: str, credentials: Iterable[Mapping[str, str]]) -> str:
-    """The address of an index with the user and the password that are for it."""
+def with_credentials(url: str, credentials: Iterable[Mapping[str, str]]) -> str:
+    """The address of an index with the user and the password that are for it. For a file of root's alone."""
     found = redact.access(url, credentials)
     if found is None:
         return url
@@ -182,8 +214,16 @@ def _with_credentials(url: str, credentials: Iterable[Mapping[str, str]]) -> str
     return url.replace("://", f"://{who}@", 1)
 
 
-def install(options: Options, run: Runner = run_module.run) -> Answer:
-    """Bring an environment to hold the requirements, or the locked wheels; the module's answer. Raises PipError, OSError."""
+def pip_alone(_options: Options, _directory: str, _run: Runner) -> list[Wheel]:
+    """Install by nothing but pip."""
+    raise Declined("it is not asked for")
+
+
+def install(options: Options, run: Runner = run_module.run, other: Other = pip_alone) -> Answer:
+    """Bring an environment to hold the requirements, or the locked wheels; the module's answer. Raises PipError, OSError.
+
+    `other`: what is tried before pip.
+    """
     if options["wheels"] and as_locked(options):
         return {"changed": False, "installed": []}
     # Everyone may read and run what root installs, and nobody else may write it, whatever root's own umask is.
@@ -191,17 +231,34 @@ def install(options: Options, run: Runner = run_module.run) -> Answer:
     # Where it is lost with the machine's power, if that comes in between.
     directory = tempfile.mkdtemp(prefix="gpuwright-pip-", dir="/run" if os.access("/run", os.W_OK) else None)
     try:
-        changed = _bring_pip(options, directory, run)
-        installed: list[Wheel] = []
-        for turn in turns(options):
-            if turn.requirements:
-                changed |= _turn(turn, options, directory, run)
-                installed += _reported(os.path.join(directory, "report"))
-        if options["record"]:
-            _record(options["environment"], installed)
-        return {"changed": changed, "installed": [f"{each.name}=={each.version}" for each in installed]}
+        return _installed(options, directory, run, other)
     finally:
         shutil.rmtree(directory)
+
+
+def _installed(options: Options, directory: str, run: Runner, other: Other) -> Answer:
+    builder, declined = "uv", ""
+    try:
+        installed = other(options, directory, run)
+        changed = bool(installed)
+    except Declined as exc:
+        builder, declined = "pip", str(exc)
+        changed, installed = _by_pip(options, directory, run)
+    if options["record"]:
+        _record(options["environment"], installed)
+    names = [f"{each.name}=={each.version}" for each in installed]
+    return {"changed": changed, "installed": names, "builder": builder, "declined": declined}
+
+
+def _by_pip(options: Options, directory: str, run: Runner) -> tuple[bool, list[Wheel]]:
+    """Install by the environment's pip: whether that changed anything, and what its reports say that it installed."""
+    changed = _bring_pip(options, directory, run)
+    installed: list[Wheel] = []
+    for turn in turns(options):
+        if turn.requirements:
+            changed |= _turn(turn, options, directory, run)
+            installed += _reported(os.path.join(directory, "report"))
+    return changed, installed
 
 
 def _bring_pip(options: Options, directory: str, run: Runner) -> bool:
@@ -218,24 +275,9 @@ def _bring_pip(options: Options, directory: str, run: Runner) -> bool:
 
 def _turn(turn: Turn, options: Options, directory: str, run: Runner) -> bool:
     """Run pip, where it gives up once more without its cache (a damaged file in it fails every time); whether it installed anything."""
-    files = {
-        "pip.conf": configuration(turn.urls, options["credentials"]),
-        "requirements": "\n".join(turn.requirements) + "\n",
-        "constraints": "\n".join([] if turn.hashes else options["constraints"]) + "\n",
-    }
-    for name, text in files.items():
-        with open(os.open(os.path.join(directory, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-            out.write(text)
-    pip = python_envs.distributions(Host(), options["environment"]).get("pip", "0")
-    argv = command(turn, options, directory, resumes=numeric_version.at_least(pip, _RESUMES))
-    try:
-        way = proxies.variables(turn.urls, proxies.settings())
-    except proxies.ProxyError as exc:
-        raise PipError(f"{exc}.", gave_up=True) from exc
-    variables = {**way, "PIP_CONFIG_FILE": os.path.join(directory, "pip.conf"), "XDG_CONFIG_DIRS": "/etc/xdg"}
-    done = run(argv, timeout=_DAY, env=variables)
+    done = run_pip(turn, options, directory, run)
     if done.rc in (1, 2):
-        done = run([*argv, "--no-cache-dir"], timeout=_DAY, env=variables)
+        done = run_pip(turn, options, directory, run, ["--no-cache-dir"])
     if not done.ok:
         # pip takes credentials out of most of its words; the rest is ours.
         text = redact.text(why(done, _read(os.path.join(directory, "log")), turn, options))
@@ -243,9 +285,38 @@ def _turn(turn: Turn, options: Options, directory: str, run: Runner) -> bool:
     return "Successfully installed" in done.out
 
 
+def run_pip(turn: Turn, options: Options, directory: str, run: Runner, more: Sequence[str] = ()) -> Result:
+    """Run the environment's pip once, with more arguments than a turn has by itself. Raises PipError where there is no way to an index."""
+    files = {
+        "pip.conf": configuration(turn.urls, options["credentials"]),
+        "requirements": "\n".join(turn.requirements) + "\n",
+        "constraints": "\n".join([] if turn.hashes else options["constraints"]) + "\n",
+    }
+    for name, text in files.items():
+        write_private(os.path.join(directory, name), text)
+    pip = python_envs.distributions(Host(), options["environment"]).get("pip", "0")
+    argv = command(turn, options, directory, resumes=numeric_version.at_least(pip, _RESUMES))
+    variables = {"PIP_CONFIG_FILE": os.path.join(directory, "pip.conf"), "XDG_CONFIG_DIRS": "/etc/xdg"}
+    return run([*argv, *more], timeout=_DAY, env={**way(turn.urls, proxies.settings()), **variables})
+
+
+def write_private(path: str, text: str) -> None:
+    """Write a file that only its owner reads."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+        out.write(text)
+
+
+def way(urls: Sequence[str], known: proxies.Settings) -> dict[str, str]:
+    """The variables by which a program goes to indexes as the node goes. Raises PipError."""
+    try:
+        return proxies.variables(urls, known)
+    except proxies.ProxyError as exc:
+        raise PipError(f"{exc}.", gave_up=True) from exc
+
+
 def command(turn: Turn, options: Options, directory: str, resumes: bool = False) -> list[str]:
     """The command line of one run of pip."""
-    argv = [os.path.join(options["environment"], "bin/python"), "-I", "-m", "pip", "--isolated"]
+    argv = run_module.bound([os.path.join(options["environment"], "bin/python"), "-I", "-m", "pip", "--isolated"])
     argv += ["--disable-pip-version-check", "--no-input", "--log", os.path.join(directory, "log")]
     argv += ["install", "--progress-bar", "off", "--only-binary", ":all:"]
     argv += ["--resume-retries", _RESUMED] if resumes else []
@@ -270,14 +341,14 @@ def why(done: Result, log: str, turn: Turn, options: Options) -> str:
             "code of theirs would run as root. What to do: make a wheel of it (pip wheel) and put it on an index that you name in "
             "gpuwright_mirrors, or ask for another release."
         )
-    if "DO NOT MATCH THE HASHES" in done.err:
+    if OTHER_FILES in done.err:
         files = ", ".join(" from ".join(found) for found in _OTHER_FILE.findall(done.err))
         who, then = ("the lock", "; then make the lock anew.") if turn.hashes else (where, ".")
         return (
-            f"Expected the files that {who} names by their SHA-256. Found another one: {files or _told(done)}. "
+            f"Expected the files that {who} names by their SHA-256. Found another one: {files or told(done)}. "
             f"What to do: find out who changed it before you trust it{then}"
         )
-    found = "; ".join(dict.fromkeys([_told(done), *_NOT_FETCHED.findall(log)]))
+    found = "; ".join(dict.fromkeys([told(done), *_NOT_FETCHED.findall(log)]))
     return (
         f"Expected pip to install {', '.join(options['requirements'])} into {environment}. Found: {found}. "
         f"What to do: look whether {where} can be reached from the machine and has these versions, or name a mirror in gpuwright_mirrors; "
@@ -285,7 +356,8 @@ def why(done: Result, log: str, turn: Turn, options: Options) -> str:
     )
 
 
-def _told(done: Result) -> str:
+def told(done: Result) -> str:
+    """What pip says of why it gave up."""
     lines = done.err.splitlines()
     return " ".join([line for line in lines if "ERROR" in line or "rror:" in line] or lines) or str(
         done.error or f"exit code {done.rc}"
@@ -330,7 +402,7 @@ def _record(environment: str, installed: Sequence[Wheel]) -> None:
         wheel = known.get(name)
         if wheel is None or normalise(wheel.version) != normalise(version):
             wheel = Wheel(name, version, ())
-        if wheel.sha256 or name not in _BROUGHT_ALONG:
+        if wheel.sha256 or name not in BROUGHT_ALONG:
             rows.append(wheel)
     text = _HEAD + "".join(wheel.line() + "\n" for wheel in rows)
     if text != _read(path):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import shutil
 import subprocess
+import sys
 import tarfile
 import threading
+import time
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.sim import wheels
 
 # A source that tells when code of it runs, and builds what it says it is.
@@ -38,11 +43,34 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
 """
 
 
+UV = next(row["version"] for row in load_rules()["frameworks"]["builders"])
+
+
+@functools.cache
+def _packed_uv() -> tuple[str, bytes]:
+    info, stream = f"uv-{UV}.dist-info", io.BytesIO()
+    content = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: uv\nVersion: {UV}\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n",
+        f"{info}/RECORD": b"",
+        f"uv-{UV}.data/scripts/uv": Path(sys.executable).with_name("uv").read_bytes(),
+    }
+    # Not compressed: that is most of what a test would wait for.
+    with zipfile.ZipFile(stream, "w") as archive:
+        for path, data in content.items():
+            entry = zipfile.ZipInfo(path)
+            entry.external_attr = 0o100755 << 16
+            archive.writestr(entry, data)
+    return f"uv-{UV}-py3-none-any.whl", stream.getvalue()
+
+
 class _Handler(SimpleHTTPRequestHandler):
     """Serves the folder; what is below `guarded` asks for a name and a password."""
 
     def send_head(self) -> Any:
         self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        while any(each in self.path for each in self.server.held):  # type: ignore[attr-defined]
+            time.sleep(0.02)
         wanted = "Basic " + base64.b64encode(b"reader:Pl4nted+secret/81").decode()
         if self.path.startswith("/guarded/") and self.headers.get("Authorization") != wanted:
             self.send_response(401)
@@ -73,7 +101,10 @@ class _Proxy(BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    do_HEAD = do_GET  # noqa: N815 - as the class above calls it
 
     def log_message(self, *_words: object) -> None:
         """Say nothing."""
@@ -81,11 +112,12 @@ class _Proxy(BaseHTTPRequestHandler):
 
 @dataclass
 class Site:
-    """Indexes below one address, filled with stub wheels and sources."""
+    """Indexes below one address, filled with stub wheels and sources. What has one of the words `held` in its path is not answered yet."""
 
     folder: Path
     address: str
     asked: list[str]
+    held: list[str]
     canary: Path
     files: dict[str, dict[str, list[tuple[str, bytes]]]] = field(default_factory=dict)
 
@@ -99,6 +131,12 @@ class Site:
         tag = f"{build}-py3-none-any" if build else "py3-none-any"
         made = wheels.wheel(name, version, list(requires), module, tag, {})
         self._add(index, name, made)
+        return made[1]
+
+    def uv(self, index: str) -> bytes:
+        """Add the real uv, packed anew as a wheel for any machine."""
+        made = _packed_uv()
+        self._add(index, "uv", made)
         return made[1]
 
     def source(self, index: str, name: str, version: str) -> None:
@@ -129,10 +167,10 @@ def site(tmp_path: Path) -> Iterator[Site]:
     folder = tmp_path / "site"
     folder.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder)))
-    server.asked = []  # type: ignore[attr-defined]
+    server.asked, server.held = [], []  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
-    yield Site(folder, address, server.asked, tmp_path / "canary")  # type: ignore[attr-defined]
+    yield Site(folder, address, server.asked, server.held, tmp_path / "canary")  # type: ignore[attr-defined]
     server.shutdown()
     server.server_close()
 

@@ -330,3 +330,33 @@ def test_the_lock_file_of_a_build_is_no_offence(path: Path) -> None:
 def test_the_gate_takes_what_the_module_answers() -> None:
     for answer in ('{"changed": true, "build": "/opt/gpuwright/.pytorch/1"}', '{"changed": false, "build": null}'):
         assert gate.admit("environment_build", answer) == answer
+
+
+# --- what uv works in ---------------------------------------------------------------------------------------------------
+
+
+def downloaded(path: Path) -> Path:
+    """What uv left that was cut off."""
+    aside = path.parent / f".{path.name}/.uv"
+    aside.mkdir()
+    (aside / "wheel").write_bytes(b"x" * 100_000)
+    return aside
+
+
+def test_a_build_goes_on_with_what_uv_downloaded_for_the_one_before_it_that_was_cut_off(path: Path) -> None:
+    made(path, "2.13.0")
+    begin(path, "2.14.1")
+    aside = downloaded(path)
+    build = begin(path, "2.14.1")
+    assert aside.is_dir()
+    bring(path, "swapped", build=str(build), keep=True, time=TIME)
+    # Its files are those of the build in use: whoever damages one would get it back with the next build.
+    assert not aside.exists()
+    assert look(path) == ("2.14.1", "2.13.0")
+
+
+def test_it_goes_with_what_else_a_cut_left_where_nothing_is_built(path: Path) -> None:
+    made(path, "2.13.0")
+    downloaded(path)
+    assert bring(path, "tidy")["changed"]
+    assert beside(path) == ["1"]

@@ -13,6 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import env
 
 from ...model import sections, shortfalls
 from ...model.errors import StepRefused
+from ...rules import load_rules
 from .. import package_calls
 from . import contents
 
@@ -81,6 +82,14 @@ class Activation(TypedDict):
     absent: list[str]
 
 
+class Uv(TypedDict):
+    """The uv that a node may bring from its own Python index: its version, the SHA-256 of its wheels, and its directory beside a build."""
+
+    version: str
+    sha256: list[str]
+    directory: str
+
+
 class EnvironmentWork(TypedDict):
     """The work on one environment, as far as the plan knows it. Paths are below its build.
 
@@ -98,9 +107,10 @@ class EnvironmentWork(TypedDict):
 
 
 class FrameworksWork(TypedDict):
-    """The work of the role: by the path of the environment."""
+    """The work of the role: by the path of the environment. ``uv``: what builds them where it can be had."""
 
     environments: dict[str, EnvironmentWork]
+    uv: Uv
 
 
 class Found(TypedDict):
@@ -140,7 +150,14 @@ def begin(context: Context, plan: Plan) -> FrameworksWork:
             "rebuild": path in plan["rebuild"],
             "time": context.facts["time"],
         }
-    return {"environments": made}
+    return {"environments": made, "uv": uv()}
+
+
+def uv() -> Uv:
+    """What builds environments, as the tables name it."""
+    rows = load_rules()["frameworks"]["builders"]
+    sha256 = [str(row["sha256"]) for row in rows]
+    return {"version": str(rows[0]["version"]), "sha256": sha256, "directory": environment_builds.ASIDE}
 
 
 def _file(path: str, content: str) -> File:

@@ -1,0 +1,325 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The wheels of an environment by uv, which takes a part of pip's time. Where it cannot do the same as pip, it declines and pip builds.
+
+uv comes as a wheel from the node's own Python index, by the SHA-256 that is known here. What it installs it says first: a pylock.toml
+(PEP 751) of one wheel a distribution, with its address and SHA-256; those are downloaded then and nothing else. It is told the
+settings of the host's pip, in a file of root's alone, and none of its own variables and files count. Its program and what it downloads
+lie beside the environment in a directory of ours, from which the next build goes on where this one is cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from typing import Mapping, NamedTuple, Sequence
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import pip_settings, proxies, wheels
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.wheels import (
+    Declined,
+    Options,
+    Runner,
+    Turn,
+    Uv,
+    Wheel,
+)
+
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_DAY = 86400.0
+# Of an index that does not answer; pip asks it once more for the environment itself, and waits longer.
+_SECONDS = "15"
+# uv (0.13) makes it, for everybody to write.
+_LOCK_FILE = ".lock"
+_PACKAGE = re.compile(
+    r'^\[\[packages\]\]\nname = "([^"\n]+)"\nversion = "([^"\n]+)"\n(.*(?:\n(?!\[|$).*)*)', re.MULTILINE
+)
+# A wheel of an index, and one that was asked for by its address.
+_FILE = re.compile(
+    r'^(?:wheels = \[\{|archive = \{) url = "([^"\n]+)",.*hashes = \{ sha256 = "([0-9a-f]{64})" \} \}\]?$'
+)
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)(\[[A-Za-z0-9._, -]+\])?==(\S+)$")
+
+
+class File(NamedTuple):
+    """A wheel that uv takes: the address of the one file, and its SHA-256."""
+
+    name: str
+    version: str
+    url: str
+    sha256: str
+
+
+class Work(NamedTuple):
+    """What each call of uv needs: its program, its cache, a directory of this run alone, and what it goes by."""
+
+    program: str
+    cache: str
+    directory: str
+    own: pip_settings.Settings
+    options: Options
+    run: Runner
+
+
+def install(options: Options, directory: str, run: Runner = run_module.run) -> list[Wheel]:
+    """Install the requirements, or the locked wheels, into an environment that has nothing yet; what was installed.
+
+    `directory`: one of this run alone, for what holds passwords. Raises Declined, wheels.PipError, OSError.
+    """
+    program = options["uv"]
+    if program is None:
+        raise Declined("it is not named")
+    place = os.path.join(os.path.dirname(options["environment"]), program["directory"])
+    own = _fit(options, place)
+    aside = _aside(place)
+    try:
+        path = _bring(options, program, aside, directory, run)
+        work = Work(path, os.path.join(aside, "cache"), directory, own, options, run)
+        files = _resolved(work)
+        _install(files, work)
+    except Declined:
+        # pip needs the room.
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    return [Wheel(file.name, file.version, (file.sha256,)) for file in files]
+
+
+def _fit(options: Options, place: str) -> pip_settings.Settings:
+    """The settings of the host's pip, where uv can do all that is asked as pip would. Raises Declined."""
+    if options["from_source"]:
+        raise Declined("a source is built, which is left to pip")
+    there = set(python_envs.distributions(Host(), options["environment"])) - set(wheels.BROUGHT_ALONG)
+    if there:
+        raise Declined(f"something is installed already ({', '.join(sorted(there)[:3])})")
+    found = ownership.offence(place, owners=(0, os.geteuid()))
+    if found:
+        raise Declined(f"its place is not root's alone: {found.text}")
+    # pip reads that of the environment, too.
+    files = [*pip_settings.FILES, os.path.join(options["environment"], "pip.conf")]
+    try:
+        own = pip_settings.read(files)
+    except pip_settings.PipSettingsError as exc:
+        raise Declined(str(exc)) from None
+    if own.others:
+        raise Declined(f"pip's configuration has {', '.join(own.others)}, which uv does not know")
+    return own
+
+
+def _aside(directory: str) -> str:
+    """The directory of this boot, in a place that nobody else sees. What was there before a loss of power may have lost its content."""
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    os.chmod(directory, 0o700)
+    boot = Host().line(_BOOT) or "unknown"
+    for name in os.listdir(directory):
+        if name != boot:
+            shutil.rmtree(os.path.join(directory, name))
+    os.makedirs(os.path.join(directory, boot), exist_ok=True)
+    return os.path.join(directory, boot)
+
+
+def _bring(options: Options, program: Uv, aside: str, directory: str, run: Runner) -> str:
+    """The path of uv's program: the one that is there, else from the index of the dependencies by pip. Raises Declined."""
+    place = os.path.join(aside, "uv-" + program["version"])
+    path = os.path.join(place, "bin/uv")
+    if os.path.exists(path):
+        return path
+    new = os.path.join(aside, "new")
+    shutil.rmtree(new, ignore_errors=True)
+    pin = Wheel("uv", program["version"], tuple(program["sha256"])).line()
+    urls = [options["dependencies_url"]] if options["dependencies_url"] else []
+    turn = Turn([pin], urls, False, True)
+    more = ["--target", new, "--no-compile", "--retries", "0", "--timeout", _SECONDS]
+    done = wheels.run_pip(turn, {**options, "record": False}, directory, run, more)
+    if not done.ok:
+        raise Declined(_why_not(done, program, turn))
+    os.rename(new, place)
+    return path
+
+
+def _why_not(done: Result, program: Uv, turn: Turn) -> str:
+    where = " and ".join(turn.urls) or "the index of the host"
+    if wheels.OTHER_FILES in done.err:
+        return f"{where} has another file as uv {program['version']} than the one that is known by its SHA-256"
+    return redact.text(f"uv {program['version']} could not be had from {where}: {wheels.told(done)}")
+
+
+# --- which wheels -------------------------------------------------------------------------------------------------------
+
+
+def _resolved(work: Work) -> list[File]:
+    """The files that the requirements need, or that the lock names. Raises Declined."""
+    turns = wheels.turns(work.options)
+    files = _asked(turns[0], turns[0].requirements, work)
+    if turns[0].hashes:
+        return _held(files, work.options)
+    for turn in turns[1:]:
+        # What is chosen already is named by its address, so that only what it needs is asked for.
+        own = {file.name: file for file in files}
+        more = _asked(turn, [_at_address(each, own) for each in turn.requirements], work, explicit=turns[0].urls)
+        files += [file for file in more if file.name not in own]
+    return files
+
+
+def _held(files: list[File], options: Options) -> list[File]:
+    """The files, where they are the lock's. Raises Declined."""
+    may = {wheels.normalise(each["name"]): each["sha256"] for each in options["wheels"]}
+    others = [file.name for file in files if file.sha256 not in may.get(file.name, ())]
+    if others or len(files) != len(may):
+        raise Declined(f"the index has another file first than the lock of {', '.join(others) or 'some'}")
+    return files
+
+
+def _at_address(requirement: str, files: Mapping[str, File]) -> str:
+    pin = _PIN.match(requirement)
+    file = files.get(wheels.normalise(pin[1])) if pin else None
+    if pin is None or file is None:
+        raise Declined(f"{requirement} is no pin")
+    return f"{pin[1]}{pin[2] or ''} @ {file.url}"
+
+
+def _asked(turn: Turn, requirements: Sequence[str], work: Work, explicit: Sequence[str] = ()) -> list[File]:
+    """The files that uv takes for requirements, from the indexes of a turn. ``explicit``: indexes that nothing is looked for in."""
+    limits = [] if turn.hashes else work.options["constraints"]
+    asked = [_written(work, "uv-requirements.txt", requirements)]
+    asked += ["--constraints", _written(work, "uv-constraints.txt", limits)]
+    deps = [] if turn.dependencies else ["--no-deps"]
+    said = ["--quiet", "--no-header", "--no-annotate", "--format", "pylock.toml"]
+    done = _uv(["compile", *said, *deps, *asked], turn.urls, work, explicit)
+    if not done.ok:
+        raise Declined(f"uv found no wheels: {_words(done)}")
+    return files_of(done.out)
+
+
+def files_of(pylock: str) -> list[File]:
+    """The files of a pylock.toml as uv writes it for one environment. Raises Declined where one of them is not known by its SHA-256."""
+    files = []
+    for name, version, rest in _PACKAGE.findall(pylock):
+        found = [_FILE.match(line) for line in rest.splitlines()]
+        known = [File(wheels.normalise(name), version, each[1], each[2]) for each in found if each]
+        if len(known) != 1:
+            raise Declined(f"the index names no SHA-256 of a wheel of {name} {version}")
+        files += known
+    if len(files) != pylock.count("[[packages]]"):
+        raise Declined("uv said which wheels it takes in words that are not known")
+    return files
+
+
+# --- the installation ---------------------------------------------------------------------------------------------------
+
+
+def _install(files: Sequence[File], work: Work) -> None:
+    """Download the files and install them. Raises Declined where nothing came of it, wheels.PipError where something is half done."""
+    environment = work.options["environment"]
+    before = python_envs.distributions(Host(), environment)
+    rows = ['lock-version = "1.0"', 'created-by = "gpuwright"', *(_row(file) for file in files)]
+    lock = _written(work, "pylock.toml", rows)
+    # Nobody else may write beside it, so what is compiled now is compiled once and for all.
+    how = ["--compile-bytecode", "--link-mode", "hardlink", "--no-deps", "--quiet"]
+    urls = [url for turn in wheels.turns(work.options) for url in turn.urls]
+    done = _uv(["install", "--requirements", lock, *how], list(dict.fromkeys(urls)), work)
+    _take_lock_file(environment)
+    if done.ok:
+        return
+    if python_envs.distributions(Host(), environment) == before:
+        raise Declined(f"uv installed nothing: {_words(done)}")
+    raise wheels.PipError(
+        f"Expected uv to install {', '.join(work.options['requirements'])} into {environment}. Found: {_words(done)}. "
+        "What to do: look whether there is room on the disk, and run again.",
+        gave_up=False,
+    )
+
+
+def _row(file: File) -> str:
+    quoted = [json.dumps(each) for each in file]
+    return (
+        f"\n[[packages]]\nname = {quoted[0]}\nversion = {quoted[1]}\n"
+        f"wheels = [{{ url = {quoted[2]}, hashes = {{ sha256 = {quoted[3]} }} }}]"
+    )
+
+
+def _take_lock_file(environment: str) -> None:
+    path = os.path.join(environment, _LOCK_FILE)
+    if os.path.lexists(path):
+        os.unlink(path)
+
+
+# --- a call of uv -------------------------------------------------------------------------------------------------------
+
+
+def _uv(arguments: Sequence[str], urls: Sequence[str], work: Work, explicit: Sequence[str] = ()) -> Result:
+    """Run `uv pip` for the environment with the indexes, by the settings of the host's pip. Raises Declined where it cannot have those."""
+    own = work.own.of(urls)
+    _known(own)
+    options = work.options
+    conf = _written(work, "uv.toml", [configuration(own, explicit, options["credentials"])])
+    argv = [work.program, "--config-file", conf, "--preview-features", "pylock"]
+    argv += ["pip", *arguments]
+    argv += ["--python", os.path.join(options["environment"], "bin/python"), "--cache-dir", work.cache]
+    argv += ["--only-binary", ":all:", "--no-python-downloads", "--no-progress", "--color", "never"]
+    # Whoever starts this has no say in what uv, and the Python that it asks, go by.
+    return work.run(run_module.bound(argv, ["UV_", "PYTHON"]), timeout=_DAY, env=_variables(own))
+
+
+def _known(own: pip_settings.Settings) -> None:
+    """Raise Declined where an index is one that uv reads in another way than pip, or that pip would take nothing from."""
+    if own.unknown:
+        raise Declined(own.unknown)
+    for url in [*own.indexes, *own.links]:
+        is_path = url in own.links and "://" not in url
+        if not (is_path or url.startswith(("https://", "http://"))):
+            raise Declined(f"uv reads no index at {redact.text(url)}")
+        if own.ignores(url):
+            raise Declined(f"pip takes nothing from {redact.text(url)}: it is plain HTTP, and no trusted-host")
+
+
+def configuration(own: pip_settings.Settings, explicit: Sequence[str], credentials: Sequence[Mapping[str, str]]) -> str:
+    """A uv.toml with the settings of a pip. ``explicit``: indexes whose passwords hold for their files, in which nothing is looked for."""
+    rows = [
+        # As pip: what fits best, from whichever of them.
+        'index-strategy = "unsafe-best-match"',
+        "system-certs = true",
+        f"no-index = {'true' if own.no_index else 'false'}",
+        f"find-links = {json.dumps(own.links)}",
+        f"allow-insecure-host = {json.dumps(list(own.trusted))}",
+    ]
+    for number, url in enumerate(own.indexes):
+        rows += ["[[index]]", f"url = {_address(url, credentials)}", f"default = {'false' if number else 'true'}"]
+    for number, url in enumerate(explicit):
+        rows += ["[[index]]", f'name = "own-{number}"', f"url = {_address(url, credentials)}", "explicit = true"]
+    return "\n".join(rows)
+
+
+def _address(url: str, credentials: Sequence[Mapping[str, str]]) -> str:
+    return json.dumps(wheels.with_credentials(url, credentials))
+
+
+def _variables(own: pip_settings.Settings) -> dict[str, str]:
+    """The way through the node's proxy, and what is trusted instead of the system's certificates, as pip takes them. Raises PipError."""
+    by_pip = {"http_proxy": own.proxy, "https_proxy": own.proxy} if own.proxy else None
+    known = proxies.Settings(by_pip, {}, {}) if by_pip else proxies.settings()
+    way = wheels.way(own.indexes, known)
+    if by_pip:
+        # Other than a variable's it holds for every host.
+        way = {**way, "no_proxy": ""}
+    # Of a variable in both spellings uv takes the capitals, pip the small letters.
+    way = {**way, **{name.upper(): value for name, value in way.items()}}
+    cert = own.cert or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    return {**way, **({"SSL_CERT_FILE": cert} if cert else {})}
+
+
+def _written(work: Work, name: str, lines: Sequence[str]) -> str:
+    """Write a file that nobody else reads; its path."""
+    path = os.path.join(work.directory, name)
+    wheels.write_private(path, "\n".join(lines) + "\n")
+    return path
+
+
+def _words(done: Result) -> str:
+    said = " ".join(done.err.split()) or done.error or f"exit code {done.rc}"
+    return redact.text(said)[:1000]
