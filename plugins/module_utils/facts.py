@@ -968,6 +968,8 @@ _Disk = TypedDict(
 class Disk(_Disk, total=False):  # pylint: disable=inherit-non-class
     """File system."""
 
+    reclaimed_bytes: int
+    """What builds of environments take that were cut off: the next run has that room (bytes)"""
     free_files: int | None
     """Free inodes"""
     places: list[str]

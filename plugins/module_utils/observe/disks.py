@@ -10,6 +10,7 @@ import stat
 from typing import TYPE_CHECKING, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import environment_builds
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Disk
@@ -209,6 +210,7 @@ def observe(host: Host, places: Iterable[str] = ()) -> list[Disk]:
     """The part `disks`: each file system once (by its first mount), and whatever holds one of the places that are written to, as
     `PLACES` and the wish (`places`) have them; of these also memory, overlays and images that cannot be written.
     """
+    places = list(places)
     text = host.read("/proc/self/mountinfo" if host.live else "/proc/1/mountinfo", "disks")
     if text is None:
         host.unknown("disks", "no mount table in /proc")
@@ -230,4 +232,14 @@ def observe(host: Host, places: Iterable[str] = ()) -> list[Disk]:
             continue
         seen.add(identity)
         found += _limited(host, _describe(host, mount, held.get(place, [])))
+    for path in places:
+        _count_debris(host, path, found)
     return found
+
+
+def _count_debris(host: Host, path: str, disks: Iterable[Disk]) -> None:
+    """Tell of the disk of an environment what a cut build of it takes: the next run has that room, too."""
+    size = environment_builds.debris_bytes(host, path)
+    for disk in disks:
+        if size and path in disk.get("places", ()):
+            disk["reclaimed_bytes"] = (disk.get("reclaimed_bytes") or 0) + size

@@ -23,6 +23,8 @@ ASIDE = ".uv"
 """What uv works in beside the builds, until one is swapped in."""
 
 _NUMBER = re.compile(r"^[0-9]{1,9}$")
+# Of st_blocks, whatever the file system's own are (stat(2)).
+_BLOCK = 512
 _GAVE_WAY = "gave-way"
 _MOST_LINKS = 40
 
@@ -83,6 +85,25 @@ def look(host: Host, path: str) -> Builds:
     stays = {current, kept, _GAVE_WAY}
     following = str(max([int(name) for name in numbers], default=0) + 1)
     return Builds(place, current, kept, sorted(name for name in names if name not in stays), following)
+
+
+def debris_bytes(host: Host, path: str) -> int:
+    """What a build that was cut off takes on the disk: the next run takes it away, or goes on with it."""
+    builds = look(host, path)
+    files: dict[tuple[int, int], int] = {}
+    for name in builds.debris:
+        for folder, _folders, names in os.walk(host.at(builds.at(name))):
+            for status in filter(None, (_status(os.path.join(folder, each)) for each in names)):
+                # What uv downloaded and what it made of it are the same files.
+                files[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
+    return sum(files.values())
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
 
 
 def _place(host: Host, path: str) -> str:

@@ -62,11 +62,17 @@ def holding(path: str, disks: Iterable[Disk]) -> Disk | None:
     return max(above, key=lambda disk: len(disk["mount"]), default=None)
 
 
+def room(disk: Disk) -> int | None:
+    """The bytes that a run has on a disk: what is free, and what it takes away that an earlier one left; None where that is not known."""
+    free = disk.get("free_bytes")
+    return None if free is None else free + (disk.get("reclaimed_bytes") or 0)
+
+
 def _judge(disk: Disk, needs: Sequence[Need], reserve: int) -> list[str]:
     things = " and ".join(dict.fromkeys(str(need["what"]) for need in needs))
     if disk.get("read_only"):
         return [f"Expected to write {things} to {disk['mount']}, found it read-only."]
-    free_bytes, free_files = disk.get("free_bytes"), disk.get("free_files")
+    free_bytes, free_files = room(disk), disk.get("free_files")
     if free_bytes is None:
         return [f"Expected to know the free space of {disk['mount']} for {things}, found it unknown."]
     files_needed = sum(int(need.get("files") or 1) for need in needs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context
 from ..components.base import Need
-from ..model.shortfalls import holding
+from ..model.shortfalls import holding, room
 from .document import refusal
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ def _no_space(disk: Disk, needs: Sequence[Need]) -> Refusal | None:
         text = f"{mount} takes {free_files} more files (inodes), {files} are needed"
         return refusal("no-space", text, f"remove small files on {mount}, or give it more inodes")
     needed = sum(need.size for need in needs) + (0 if mount == "/boot" else RESERVE_BYTES)
-    if disk["free_bytes"] is None or disk["free_bytes"] >= needed:
+    free = room(disk)
+    if free is None or free >= needed:
         return None
-    text = f"{mount} has {disk['free_bytes'] // mebibytes} MiB free, {needed // mebibytes} MiB are needed"
+    text = f"{mount} has {free // mebibytes} MiB free, {needed // mebibytes} MiB are needed"
     remedy = "remove old kernels (apt autoremove --purge)" if mount == "/boot" else f"make room on {mount}"
     return refusal("no-space", text, remedy)

@@ -360,3 +360,11 @@ def test_it_goes_with_what_else_a_cut_left_where_nothing_is_built(path: Path) ->
     downloaded(path)
     assert bring(path, "tidy")["changed"]
     assert beside(path) == ["1"]
+
+
+def test_what_a_cut_build_takes_is_known_and_what_is_there_twice_counts_once(path: Path) -> None:
+    made(path, "2.13.0")
+    assert environment_builds.debris_bytes(Host(), str(path)) == 0
+    build, aside = begin(path, "2.14.1"), downloaded(path)
+    os.link(aside / "wheel", build / "wheel")
+    assert 100_000 <= environment_builds.debris_bytes(Host(), str(path)) < 150_000

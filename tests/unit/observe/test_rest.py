@@ -113,6 +113,17 @@ def test_a_quota_on_a_directory_is_space_of_its_own(tree: Tree, monkeypatch: pyt
     assert (seen["/opt/gpuwright"]["free_bytes"], seen["/opt/gpuwright"]["free_files"]) == (7 * 4096, 3)
     assert "/usr" in seen["/"]["places"]
     assert "/opt/gpuwright" not in seen["/"]["places"]
+    assert "reclaimed_bytes" not in seen["/opt/gpuwright"]
+
+
+def test_what_a_cut_build_of_an_environment_takes_is_told_of_the_disk_that_has_it(tree: Tree) -> None:
+    tree.file("/proc/1/mountinfo", "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    tree.file("/opt/gpuwright/.pytorch/1/torch.so", "x" * 100_000)
+    tree.file("/opt/gpuwright/.pytorch/.1.unfinished", "")
+    disks_seen = disks.observe(tree.host(), ["/opt/gpuwright/pytorch", "/opt/gpuwright/jax"])
+    (taken,) = [disk for disk in disks_seen if disk.get("reclaimed_bytes")]
+    assert "/opt/gpuwright/pytorch" in taken["places"]
+    assert 100_000 <= taken["reclaimed_bytes"] < 150_000
 
 
 def test_a_file_system_that_its_errors_made_read_only_is_read_only(tree: Tree) -> None:

@@ -604,6 +604,13 @@ def test_a_volume_has_to_hold_what_goes_there_and_nothing_of_what_goes_elsewhere
         assert told == [f"{mount} has {needed - 1} MiB free, {needed} MiB are needed"] * short
 
 
+def test_what_a_cut_build_takes_is_room_for_the_next_one() -> None:
+    needed = (ROOM["preflight_framework_mib"] + ROOM["preflight_disk_reserve_mib"]) * 1024**2
+    assert plan(with_volume("/opt/gpuwright", free_bytes=needed - 1000, reclaimed_bytes=1000))["refusals"] == []
+    told = plan(with_volume("/opt/gpuwright", free_bytes=needed - 1001, reclaimed_bytes=1000))["refusals"]
+    assert [row["rule"] for row in told] == ["no-space"]
+
+
 def test_a_small_directory_beside_a_large_volume_in_it_is_no_shortage() -> None:
     facts = with_volume("/opt", free_bytes=10 * 1024**2)
     facts["disks"].append({**facts["disks"][0], "mount": "/opt/gpuwright", "places": ["/opt/gpuwright"]})

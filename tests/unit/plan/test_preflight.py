@@ -61,6 +61,14 @@ def refused(found: Any, variables: Any = None, **changes: Any) -> str:
     return str(stopped.value)
 
 
+def test_what_a_cut_build_takes_is_room_for_the_next_one() -> None:
+    full = facts(free_mib=1000)
+    changes = [change("frameworks")]
+    assert "MiB free on / for environments of frameworks" in refused(full, changes=changes)
+    full["disks"][0]["reclaimed_bytes"] = 100_000 * MIB
+    look(full, changes=changes)
+
+
 def test_a_node_that_is_as_the_plan_saw_it_is_not_refused() -> None:
     look(facts(), changes=[change("nvidia_driver"), change("frameworks")])
 
