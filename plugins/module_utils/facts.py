@@ -939,6 +939,8 @@ class PythonEnvironment(_PythonEnvironment, total=False):
 
     damage: list[str]
     """What is broken in it, as parts of a sentence"""
+    kernel: str
+    """SHA-256 of the file of its Jupyter kernel, where it has one"""
     kept: KeptEnvironment | None
     """The build of it that was in use before"""
 

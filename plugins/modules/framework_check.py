@@ -37,6 +37,11 @@ options:
   expected_gpus:
     description: How many cards it must find. Without it one is enough.
     type: int
+  kernel:
+    description:
+      - Directory of the environment's Jupyter kernel. It is started by its name, imports the framework and calculates
+        (C(framework.kernel)); as root it is started by an ordinary user.
+    type: path
   timeout:
     description: Seconds after which it counts as hanging. The first import from a slow disk takes a minute and more.
     type: int
@@ -109,7 +114,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework, jupyter
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
 
 if TYPE_CHECKING:
@@ -124,6 +129,7 @@ class Options(TypedDict):
     expected_version: Optional[str]
     expect_cuda: bool
     expected_gpus: Optional[int]
+    kernel: Optional[str]
     timeout: int
 
 
@@ -143,6 +149,7 @@ def main() -> None:
             "expected_version": {"type": "str"},
             "expect_cuda": {"type": "bool", "default": True},
             "expected_gpus": {"type": "int"},
+            "kernel": {"type": "path"},
             "timeout": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
@@ -177,6 +184,11 @@ def prove(
         as_user = ask_as_user(params["python"], params["name"], params["timeout"])
         result["checks"].append(framework.judge_user(params["name"], params["python"], as_user))
         result["seconds"] = round(answer.seconds + as_user.seconds, 2)
+    kernel = params.get("kernel")
+    if kernel and result["checks"][0]["status"] == "pass":
+        started = jupyter.ask(params["python"], params["name"], kernel, params["timeout"])
+        result["checks"].append(jupyter.judge(params["name"], kernel, started))
+        result["seconds"] = round(result["seconds"] + started.seconds, 2)
     path = pathlib.Path(params["python"]).parent.parent
     if (path / "pyvenv.cfg").exists():  # what the system's own Python has is its package manager's
         # A proof looks at every file; who may enter was asked above.

@@ -58,7 +58,9 @@ options:
     description: Index of the requirements and of what they need. Without it, the one that the host's pip is configured for.
     type: str
   dependencies_url:
-    description: Index of what the requirements need, where that is another one. The requirements themselves never come from it.
+    description:
+      - Index of what the requirements need, where that is another one. The requirements themselves never come from it.
+      - An empty text is the one that the host's pip is configured for.
     type: str
   from_source:
     description: Names of distributions that are built from their source all the same. This runs code of theirs.

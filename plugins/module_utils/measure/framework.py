@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MARK = "gpuwright-framework: "
 
-_HEAD = f"""
+HEAD = f"""
 import json, os, sys
 def say(step, **facts):
     sys.stdout.write("\\n" + {MARK!r} + json.dumps(dict(facts, step=step)) + "\\n")
@@ -67,7 +67,7 @@ say("start", python=sys.version.split()[0])
 # As an ordinary user: root gets in everywhere, those who will work with the environment do not. It says that it changed before it goes on,
 # so that what follows is about the environment.
 _NOBODY = 65534
-_AS_A_USER = f"""
+AS_A_USER = f"""
 import json, os, sys
 os.setgroups([]); os.setgid({_NOBODY}); os.setuid({_NOBODY}); os.chdir("/")
 sys.stdout.write({MARK!r} + json.dumps({{"step": "user"}}) + "\\n")
@@ -97,6 +97,7 @@ _FACTS: Dict[str, Dict[str, Union[type, Tuple[type, ...]]]] = {
     "import": {"version": str},
     "cuda": {"available": bool, "count": int},
     "compute": {"device": str, "sum": (float, int, str)},
+    "kernel": {"said": str},
     "end": {},
 }
 _LONGEST_STEP = 100_000
@@ -114,6 +115,7 @@ class Step(TypedDict, total=False):
     device: str
     sum: Union[float, str]
     name: str
+    said: str
     error: str
 
 
@@ -216,7 +218,7 @@ def judge_files(path: str, damage: Sequence[str]) -> Check:
 
 def program(name: str) -> str:
     """What the interpreter of a framework's environment runs to prove it."""
-    return _HEAD + ABOUT[name].program
+    return HEAD + ABOUT[name].program
 
 
 def _environment(name: str) -> Dict[str, str]:
@@ -230,7 +232,7 @@ def ask(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
 
 def ask_as_user(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
     """Import the framework in its environment as an ordinary user (nobody's number); only root may ask so."""
-    words = [sys.executable, "-I", "-c", _AS_A_USER, python, "-I", "-B", "-c", _HEAD + _IMPORT % ABOUT[name].module]
+    words = [sys.executable, "-I", "-c", AS_A_USER, python, "-I", "-B", "-c", HEAD + _IMPORT % ABOUT[name].module]
     # A user's home and scratch directory are not root's.
     return runner(words, timeout=timeout, env={**_environment(name), "HOME": "/nonexistent", "TMPDIR": "/tmp"})  # noqa: S108
 
@@ -298,8 +300,8 @@ def steps_of(text: str) -> List[Step]:
 def _whole(step: Mapping[str, object]) -> bool:
     """Whether a step has the facts that are read of it, each of its kind."""
     name = step.get("step")
-    if name in ("import", "compute") and isinstance(step.get("error"), str):
-        return name == "import" or isinstance(step.get("device"), str)
+    if name in ("import", "compute", "kernel") and isinstance(step.get("error"), str):
+        return name != "compute" or isinstance(step.get("device"), str)
     facts = _FACTS.get(name) if isinstance(name, str) else None
     return facts is not None and all(isinstance(step.get(key), kind) for key, kind in facts.items())
 

@@ -13,6 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     environment_builds,
     installed_files,
+    jupyter_kernels,
     packages,
 )
 
@@ -99,13 +100,17 @@ def environment(host: Host, path: str) -> PythonEnvironment | None:
     config = host.read(path + "/pyvenv.cfg", "environments." + path)
     if config is None:
         return None
-    return {
+    seen: PythonEnvironment = {
         "python": _python(config),
         "packages": distributions(host, path),
         "loader_path": loader_path(host, path),
         "damage": _damage(host, path),
         "kept": _kept(host, path),
     }
+    kernel = jupyter_kernels.observe(host, path)
+    if kernel is not None:
+        seen["kernel"] = kernel
+    return seen
 
 
 def _python(config: str) -> str | None:

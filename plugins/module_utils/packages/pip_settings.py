@@ -83,8 +83,11 @@ class Settings(NamedTuple):
     """What else is set that bears on what comes from where: another program than pip does not know it."""
 
     def of(self, urls: Sequence[str]) -> Settings:
-        """The same where indexes are named: they are the only ones, as far as any may be asked."""
-        return self._replace(indexes=list(urls), unknown=None) if urls and not self.no_index else self
+        """The same where indexes are named: they are the only ones, as far as any may be asked; "" stands for the machine's own."""
+        if not urls or self.no_index:
+            return self
+        indexes = [each for url in urls for each in ([url] if url else self.indexes)]
+        return self._replace(indexes=indexes, unknown=None if all(urls) else self.unknown)
 
     def ignores(self, url: str) -> bool:
         """Whether pip takes nothing from an address: it is plain HTTP to another machine, of which nobody said that it may be trusted."""

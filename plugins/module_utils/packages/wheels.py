@@ -196,10 +196,14 @@ def as_locked(options: Held) -> bool:
 
 
 def configuration(urls: Sequence[str], credentials: Sequence[Mapping[str, str]]) -> str:
-    """A configuration of pip's that stands above the host's own: where indexes are named, they are the only ones."""
+    """A configuration of pip's that stands above the host's own: where indexes are named, they are the only ones; "" is the host's own."""
     if not urls:
         return ""
-    first, *others = (with_credentials(url, credentials) for url in urls)
+    named = [with_credentials(url, credentials) for url in urls if url]
+    if len(named) < len(urls):
+        # The host's own index stays, and these come to it.
+        return f"[install]\nextra-index-url = {' '.join(named)}\n" if named else ""
+    first, *others = named
     # An empty value takes back the host's. It may stand in either section.
     rows = "index-url = " + first + "\nextra-index-url = " + " ".join(others) + "\n"
     return "".join(f"[{section}]\n{rows}" for section in ("global", "install"))
@@ -309,7 +313,7 @@ def write_private(path: str, text: str) -> None:
 def way(urls: Sequence[str], known: proxies.Settings) -> dict[str, str]:
     """The variables by which a program goes to indexes as the node goes. Raises PipError."""
     try:
-        return proxies.variables(urls, known)
+        return proxies.variables([url for url in urls if url], known)
     except proxies.ProxyError as exc:
         raise PipError(f"{exc}.", gave_up=True) from exc
 
@@ -333,7 +337,8 @@ def command(turn: Turn, options: Options, directory: str, resumes: bool = False)
 
 def why(done: Result, log: str, turn: Turn, options: Options) -> str:
     """What was expected of pip, what was found, and what to do."""
-    where, environment = " and ".join(turn.urls) or "the index of the host", options["environment"]
+    where = " and ".join(url or "the index of the host" for url in turn.urls) or "the index of the host"
+    environment = options["environment"]
     lacking = _NOWHERE.search(done.err)
     if lacking and re.search(r"No sources permitted for " + re.escape(lacking.group(1)) + r"\b", log, re.IGNORECASE):
         return (

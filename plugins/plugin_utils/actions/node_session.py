@@ -115,12 +115,19 @@ class NodeSession:
 
     def _environments(self) -> list[str]:
         """Where the wish puts the framework environments. It is needed before the wish is resolved, so each known
-        framework is looked for; what is not there costs one failed open.
+        framework is looked for, and each environment with a name; what is not there costs one failed open.
         """
         wished = self.action.variables(self.task_vars, ["frameworks_path", "gpuwright_wish"])
         asked = wished.get("gpuwright_wish") or {}
         path = (asked.get("frameworks_path") if isinstance(asked, Mapping) else None) or wished.get("frameworks_path")
-        return [f"{str(path).rstrip('/')}/{name}" for name in FRAMEWORKS] if path else []
+        return [f"{str(path).rstrip('/')}/{name}" for name in (*FRAMEWORKS, *self._named())] if path else []
+
+    def _named(self) -> list[str]:
+        """The names of environments in the wish; none where that is wrong, which is told where it is planned."""
+        try:
+            return sorted({each.environment for each in self._wish(self._lock).frameworks if each.environment})
+        except BadInput:
+            return []
 
     def draft(
         self,

@@ -70,6 +70,9 @@ class LockFramework(TypedDict):
     cuda: str | None
     cudnn: str | None
     interpreter: str
+    environment: NotRequired[str]
+    others: NotRequired[list[str]]
+    kernel: NotRequired[str]
     wheels: NotRequired[list[LockedWheel]]
 
 

@@ -209,6 +209,14 @@ class Origin(TypedDict, total=False):
     from_source: list[str]
 
 
+class Install(Origin):
+    """What one framework of several brings into an environment, and where it comes from."""
+
+    name: str
+    variant: str
+    requirements: list[str]
+
+
 class KeptFramework(TypedDict):
     """What a wish said of a framework when its environment was rolled back."""
 
@@ -227,9 +235,20 @@ class Contents(Origin):
     wheels: NotRequired[list[LockedWheel]]
     stays: NotRequired[KeptFramework]
     """Where a rollback led to it: for which wish it stays"""
+    others: NotRequired[list[str]]
+    """What is installed besides, as pip takes it: a project's requirements, and what a Jupyter kernel needs"""
+    installs: NotRequired[list[Install]]
+    """Where several frameworks are in one environment: what each of them brings"""
 
 
-class FrameworkEnvironment(Contents):
+class Named(TypedDict, total=False):
+    """Name of an environment, where it is not a framework's own, and the directory of its Jupyter kernel, where one is wished."""
+
+    environment: str
+    kernel: str
+
+
+class FrameworkEnvironment(Contents, Named):
     """Virtual environment of a framework."""
 
     name: str

@@ -22,12 +22,50 @@ class FrameworkWish:
     specifier: str = ""
     variant: str | None = None
     text: str = ""
+    environment: str | None = None
+    """The named environment that it belongs to; None: the one of its own"""
+    marker: str = ""
+    """Environment marker (PEP 508) under which it is wished, of a project's requirement"""
+    origin: str = ""
+    """File and line of a project that ask for it"""
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other frameworks of a wish, as --want takes it: pytorch, pytorch@research."""
+        return f"{self.name}@{self.environment}" if self.environment else self.name
+
+    @property
+    def directory(self) -> str:
+        """The name of its environment below the directory of all environments."""
+        return self.environment or self.name
 
     @property
     def cuda_major(self) -> str | None:
         """The CUDA major version that the variant names: 12 of cu121, of cuda12 and of cuda120."""
         named = _CUDA_OF_VARIANT.match(self.variant or "")
         return named[1] if named else None
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A requirement as pip takes it (PEP 508), and the file and line that it comes from."""
+
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Project:
+    """What a project asks of its environment besides the frameworks that gpuwright chooses.
+
+    ``requirements`` are installed, ``constraints`` hold for what is installed. ``python``: the range that it runs on, with the file that
+    says so; None for any.
+    """
+
+    environment: str
+    requirements: tuple[Requirement, ...] = ()
+    constraints: tuple[Requirement, ...] = ()
+    python: Requirement | None = None
 
 
 class Values(TypedDict, total=False):
@@ -61,6 +99,8 @@ class Values(TypedDict, total=False):
     cuda_runfile: str | None
     cuda_runfile_sha256: str | None
     frameworks: tuple[FrameworkWish, ...]
+    projects: tuple[Project, ...]
+    jupyter: bool
     python: str | None
     frameworks_path: str
     gpus_ignore: tuple[str, ...]

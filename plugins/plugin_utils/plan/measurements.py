@@ -64,6 +64,7 @@ class Framework(TypedDict, total=False):
     expected_version: str
     expect_cuda: bool
     expected_gpus: int
+    kernel: str
     environment: dict[str, str]
 
 
@@ -267,6 +268,9 @@ def _framework(framework: FrameworkEnvironment, context: Context, plan: Plan) ->
     count = _seen_by_a_program(context, plan)
     if with_cards and count:
         options["expected_gpus"] = count
+    kernel = framework.get("kernel")
+    if kernel:
+        options["kernel"] = kernel
     return options
 
 

@@ -18,7 +18,6 @@ from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver
 from ..components.base import not_known
 from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
-from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
 from . import document, refusals
 from .request import APPLYING, Request
@@ -55,14 +54,15 @@ WRITTEN = re.compile(
     r"|/etc/kernel/((header_)?postinst|postrm|install)[.]d/(zz|aa|95)-gpuwright([.]install)?"
     r"|/etc/systemd/system/(gpuwright-[\w.-]+|nvidia-(persistenced|cdi-refresh)[.]service[.]d/gpuwright[.]conf)"
     r"|/etc/profile[.]d/gpuwright-[\w.-]+|/etc/(modulefiles|(environment-modules|lmod)/modules)/cuda/\d+[.]\d+"
+    r"|/usr/local/share/jupyter/kernels/gpuwright-[\w.-]+/kernel[.]json"
     r"|/etc/gpuwright/[\w.-]+|/usr/local/libexec/gpuwright/[\w.-]+"
     r"|/etc/dkms/([\w.+~-]+[.]conf|no-autoinstall)|/etc/docker/daemon[.]json"
     r"|/etc/containerd/(config|conf[.]d/99-gpuwright)[.]toml",
     re.ASCII,
 )
-#: An environment has its framework's name, and is no system's directory nor somebody's home; the role asks for our mark in it.
+#: An environment has the name that a person gave it, and is no system's directory nor somebody's home; the role asks for our mark in it.
 ENVIRONMENT = re.compile(
-    rf"(?!/(etc|boot|dev|proc|sys|run|root|lib\w*|s?bin)/|/(home|usr|var)/[^/]+$)(/[\w.+@ -]+)+/({'|'.join(sorted(FRAMEWORKS))})",
+    r"(?!/(etc|boot|dev|proc|sys|run|root|lib\w*|s?bin)/|/(home|usr|var)/[^/]+$)(/[\w.+@ -]+)+/[A-Za-z0-9][\w.-]*",
     re.ASCII,
 )
 UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path)|(docker|containerd)[.]service)", re.ASCII)

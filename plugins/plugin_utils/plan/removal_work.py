@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
-from ...module_utils.observe import environment_builds
+from ...module_utils.observe import environment_builds, jupyter_kernels
 from ..components import COMPONENTS, nouveau_blacklist, repair
 from ..components.daemon_json import GivenBack, given_back
 from ..model import sections
@@ -347,11 +347,16 @@ def _of_files(
         "absent": [*_lists(files, said), *files, *_credentials(files)],
         "reload": any(path.startswith("/etc/systemd/system/") for path in files),
         "menu": repair.BOOT_SETTING in files,
-        "directories": [] if sections.user(facts) is not None else list(DIRECTORIES),
+        "directories": [] if sections.user(facts) is not None else [*_of_kernels(files), *DIRECTORIES],
         "put_back": [{"src": found[0], "dest": found[1]} for found in moved],
         "caches": [f"{name}*" for name in _repository_ids(files)],
         "rebuild": nouveau_blacklist.rebuild(facts["kernel"]) if wanted["initramfs"] else [],
     }
+
+
+def _of_kernels(files: Iterable[str]) -> list[str]:
+    """The directories of Jupyter kernels of ours: each has one of its own."""
+    return [str(PurePosixPath(path).parent) for path in files if path.startswith(f"{jupyter_kernels.DIRECTORY}/")]
 
 
 def _lists(files: Iterable[str], said: Mapping[tuple[str, ...], list[str]]) -> list[str]:

@@ -151,7 +151,7 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
     wish = foreign.allowed(machine, wish, log)
     foreign.name_others(machine, log)
-    if machine.environment == "jetson" and not wish.frameworks:
+    if machine.environment == "jetson" and not wish.frameworks and not wish.projects:
         return {}
     system = foreign.repository(machine, systems.find(machine, rules), log)
     systems.warn(machine, system, log)
@@ -193,7 +193,7 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
 
 def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Stack, log: Log) -> None:
     """Put the frameworks into the stack as far as they are wished, and what their CUDA needs beside the driver."""
-    if wish.frameworks:
+    if wish.frameworks or wish.projects:
         found = log.attempt(frameworks.choose, machine, wish, support, log, _built(stack))
         if found is not None:
             stack["frameworks"] = found
@@ -283,6 +283,6 @@ def _without_cards(machine: Machine, wish: Wish, log: Log) -> Stack:
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
-    if not wish.frameworks:
+    if not wish.frameworks and not wish.projects:
         return {}
     return {"frameworks": frameworks.choose(machine, wish, None, log)}

@@ -15,9 +15,9 @@ from datetime import date
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
-from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU, About
 
-from ..model.stack import Stack
+from ..model.stack import FrameworkEnvironment, Stack
 from ..rules import Row, Rules
 from ..wish import FrameworkWish, Wish, specifiers
 from . import branch
@@ -102,7 +102,7 @@ def parts(wish: Wish, machine: Machine, rules: Rules) -> list[Part]:
 
 def _framework(wished: FrameworkWish, rules: Rules) -> Part:
     def chosen(stack: Stack) -> Alternative | None:
-        entry = next((each for each in stack.get("frameworks", ()) if each["name"] == wished.name), None)
+        entry = next((each for each in stack.get("frameworks", ()) if _is_of(each, wished)), None)
         if entry is None:
             return None
         variant = entry["variant"] if wished.variant else None
@@ -112,9 +112,15 @@ def _framework(wished: FrameworkWish, rules: Rules) -> Part:
     def leave(wish: Wish) -> Wish:
         # Wheels for the processor are no variant among others: whoever asks for them wants none with CUDA.
         kept = CPU if wished.variant == CPU else None
-        return _with(wish, FrameworkWish(wished.name, variant=kept, text=wished.name))
+        free = FrameworkWish(wished.name, variant=kept, text=wished.key, environment=wished.environment)
+        return _with(wish, replace(free, marker=wished.marker))
 
-    return Part(wished.name, wished.name, leave, list(_releases(wished, rules)), chosen)
+    return Part(wished.key, wished.key, leave, list(_releases(wished, rules)), chosen)
+
+
+def _is_of(row: FrameworkEnvironment, wished: FrameworkWish) -> bool:
+    """Say whether a row of a stack is what a framework of a wish resolved to."""
+    return (row["name"], row.get("environment")) == (wished.name, wished.environment)
 
 
 def _releases(wished: FrameworkWish, rules: Rules) -> Iterator[Alternative]:
@@ -167,15 +173,27 @@ def _of_framework(wished: FrameworkWish, step: int) -> Alternative:
 def _as_asked(wished: FrameworkWish) -> str:
     """Return how a framework is asked for, in one version or in a range of them."""
     about, version = ABOUT[wished.name], wished.specifier.removeprefix("==").removesuffix(".*")
+    if wished.origin:
+        # It stands in a project's file: there it has to be changed, in the words of pip.
+        return f"{_as_required(about, wished)} in {wished.origin}"
+    if wished.environment:
+        return f"{_as_asked(replace(wished, environment=None))}@{wished.environment}"
     if _PLAIN.match(version) and wished.specifier.startswith("=="):
         return about.asked(version, wished.variant)
     local = f"+{wished.variant}" if about.local and wished.variant else ""
     return f"{about.with_variant(wished.variant)}{wished.specifier}{local}"
 
 
+def _as_required(about: About, wished: FrameworkWish) -> str:
+    """Return how pip is asked for a framework: torch==2.7.1+cu128, tensorflow[and-cuda]==2.20.0."""
+    name = about.with_variant(wished.variant)
+    local = f"+{wished.variant}" if about.local and wished.variant else ""
+    return f"{about.package if name == about.name else name}{wished.specifier}{local}"
+
+
 def _with(wish: Wish, framework: FrameworkWish) -> Wish:
     """Return the wish with another one for a framework that it holds."""
-    several = tuple(framework if each.name == framework.name else each for each in wish.frameworks)
+    several = tuple(framework if each.key == framework.key else each for each in wish.frameworks)
     return replace(wish, frameworks=several)
 
 

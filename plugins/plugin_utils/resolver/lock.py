@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,8 +21,9 @@ from ..model import shortfalls
 from ..model.errors import BadInput
 from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
 from ..model.stack import Conflict, FrameworkEnvironment, Repository, Stack
+from ..model.wish import Project, Requirement
 from ..rules import Rules
-from ..wish import VARIABLES, WORDS, Wish, plain
+from ..wish import VARIABLES, WORDS, Wish, plain, projects
 from .log import conflict
 from .machine import Machine
 from .part import Part
@@ -107,6 +109,7 @@ def make(
     if not answer["ok"] or not answer["stack"]:
         raise BadInput("there is no stack to lock: nothing is wished, or the wish cannot be met")
     exact = wish.overlaid(Wish.from_wants(as_wants(_exactly(answer["stack"], machine, rules)), rules))
+    exact = replace(exact, projects=wish.projects)
     answer = resolver.resolve(machine, exact, rules)
     if not answer["ok"]:
         reasons = "; ".join(entry["text"] for entry in answer["conflicts"])
@@ -171,11 +174,14 @@ def _hashed(stack: LockStack, hashes: Sequence[tuple[str, str]]) -> LockStack:
         found = _pins(name, content)
         versions = {wheel.name: wheel.version for wheel in found}
         unmet = {
-            framework["name"]: shortfalls.in_environment(framework["requirements"], versions, framework["constraints"])
+            _directory(framework): shortfalls.in_environment(
+                [*framework["requirements"], *framework.get("others", ())], versions, framework["constraints"]
+            )
             for framework in stack.get("frameworks") or ()
         }
-        framework = next((each for each in stack.get("frameworks") or () if not unmet[each["name"]]), None)
-        if framework is None:
+        # Several frameworks of one environment have its wheels together.
+        same = [each for each in stack.get("frameworks") or () if not unmet[_directory(each)]]
+        if not same:
             nearest = min(unmet.values(), key=len, default=["a framework"])
             raise BadInput(
                 f"{name} has the wheels of no environment of this stack: it lacks {', '.join(nearest)}",
@@ -183,10 +189,17 @@ def _hashed(stack: LockStack, hashes: Sequence[tuple[str, str]]) -> LockStack:
                     f"give it the {wheels.RECORD} of an environment with these versions, from a node that was brought up with them"
                 ],
             )
-        framework["wheels"] = [
-            {"name": wheel.name, "version": wheel.version, "sha256": sorted(wheel.sha256)} for wheel in found
-        ]
+        for framework in same:
+            if _directory(framework) == _directory(same[0]):
+                framework["wheels"] = [
+                    {"name": wheel.name, "version": wheel.version, "sha256": sorted(wheel.sha256)} for wheel in found
+                ]
     return stack
+
+
+def _directory(framework: LockFramework | FrameworkEnvironment) -> str:
+    """Return the name of an environment."""
+    return framework.get("environment") or framework["name"]
 
 
 def _pins(name: str, content: str) -> list[wheels.Wheel]:
@@ -208,9 +221,9 @@ def _pins(name: str, content: str) -> list[wheels.Wheel]:
 def with_wheels(document: Lock | None, stack: Stack) -> Stack:
     """Return a node's stack with the wheels that the lock it is held to names, where it names any."""
     frameworks: Sequence[LockFramework] = (document["stack"].get("frameworks") if document else None) or ()
-    named = {each["name"]: each["wheels"] for each in frameworks if "wheels" in each}
+    named = {_directory(each): each["wheels"] for each in frameworks if "wheels" in each}
     held: list[FrameworkEnvironment] = [
-        {**each, "wheels": named[each["name"]]} if each["name"] in named else each
+        {**each, "wheels": named[_directory(each)]} if _directory(each) in named else each
         for each in stack.get("frameworks", ())
     ]
     return {**stack, "frameworks": held} if held else stack.copy()
@@ -283,6 +296,8 @@ def check(document: Any, what: str = "gpuwright_lock") -> Lock:
     if mistake:
         raise BadInput(f"{what}: {mistake}", again)
     Wish.from_wants(as_wants(document["stack"]))
+    for project in _projects(document["stack"]):
+        projects.check(project, what)
     return cast("Lock", dict(document))
 
 
@@ -348,7 +363,16 @@ def as_wish(document: Lock, variables: Mapping[str, object]) -> Wish:
     if other:
         raise BadInput(f"gpuwright_lock and {other[0]} speak about the same versions: give one of them")
     host = {name: variables[name] for name in HOST_VARIABLES if name in variables}
-    return Wish.from_variables(host).overlaid(Wish.from_wants(as_wants(document["stack"])))
+    wish = Wish.from_variables(host).overlaid(Wish.from_wants(as_wants(document["stack"])))
+    return replace(wish, projects=_projects(document["stack"]))
+
+
+def _projects(stack: LockStack) -> tuple[Project, ...]:
+    """Return what the environments of a lock have besides their frameworks, as it was required of them."""
+    others = {_directory(each): each["others"] for each in stack.get("frameworks") or () if each.get("others")}
+    return tuple(
+        Project(name, tuple(Requirement(text, "the lock") for text in texts)) for name, texts in others.items()
+    )
 
 
 def as_wants(stack: LockStack) -> list[str]:
@@ -423,13 +447,18 @@ def _unlike(part: Part, theirs: Any, ours: Any, *, adopted: bool) -> Iterator[tu
     for key in theirs:
         if key in part.uncompared(theirs, adopted=adopted) or theirs[key] == ours.get(key):
             continue
-        if isinstance(theirs[key], list) and sorted(theirs[key]) == sorted(ours[key]):
+        if isinstance(theirs[key], list) and sorted(theirs[key]) == sorted(ours.get(key) or ()):
             continue
         yield f" {key.replace('_', ' ')}", _shown(theirs[key]), _shown(ours.get(key))
 
 
 def _by_name(rows: Sequence[Mapping[str, object]]) -> dict[str, Mapping[str, object]]:
-    return {str(row.get("name") or row["version"]): row for row in rows}
+    return {_named(row): row for row in rows}
+
+
+def _named(row: Mapping[str, object]) -> str:
+    named = row.get("environment")
+    return f"{row.get('name') or row['version']}" + (f"@{named}" if named else "")
 
 
 def _told(part: Part, value: Any) -> str:

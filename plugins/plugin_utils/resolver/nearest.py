@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ..rules import Rules
-from ..wish import Wish
+from ..wish import FrameworkWish, Wish
 from . import cuda, cudnn, nccl, tensorrt
 from .alternatives import Alternative, Part, parts
 from .machine import Machine
@@ -160,7 +160,7 @@ def _components(wish: Wish) -> dict[str, Alternative]:
         cudnn.PART.key: _without("cuDNN out (frameworks bring their own)", cudnn=False, cudnn_version=None),
         nccl.PART.key: _without("NCCL out (frameworks bring their own)", nccl=False, nccl_version=None),
         tensorrt.PART.key: _without("TensorRT out", tensorrt=False, tensorrt_version=None),
-        **{each.name: _without_framework(each.name) for each in wish.frameworks},
+        **{each.key: _without_framework(each) for each in wish.frameworks},
     }
 
 
@@ -168,8 +168,9 @@ def _without(text: str, **changes: Any) -> Alternative:
     return Alternative(f"leave {text}", lambda wish: replace(wish, **changes))
 
 
-def _without_framework(name: str) -> Alternative:
+def _without_framework(framework: FrameworkWish) -> Alternative:
     def follow(wish: Wish) -> Wish:
-        return replace(wish, frameworks=tuple(each for each in wish.frameworks if each.name != name))
+        return replace(wish, frameworks=tuple(each for each in wish.frameworks if each.key != framework.key))
 
-    return Alternative(f"leave {ABOUT[name].title} out", follow)
+    where = f" of {framework.environment}" if framework.environment else ""
+    return Alternative(f"leave {ABOUT[framework.name].title} out{where}", follow)

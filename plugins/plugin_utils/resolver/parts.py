@@ -15,6 +15,8 @@ from .part import Part
 
 def _wants(frameworks: Sequence[LockFramework]) -> Iterator[str]:
     yield from (_framework_want(framework) for framework in frameworks)
+    if any("kernel" in framework for framework in frameworks):
+        yield "jupyter"
     interpreters = {framework["interpreter"] for framework in frameworks}
     if len(interpreters) == 1:
         yield f"python={interpreters.pop()}"
@@ -23,7 +25,9 @@ def _wants(frameworks: Sequence[LockFramework]) -> Iterator[str]:
 def _framework_want(framework: LockFramework) -> str:
     """Return a framework as pip writes it; one of a later gpuwright by what a lock holds of it."""
     name, version = framework["name"], framework["version"]
-    return ABOUT[name].pinned(version, framework["variant"]) if name in ABOUT else f"{name}=={version}"
+    pinned = ABOUT[name].pinned(version, framework["variant"]) if name in ABOUT else f"{name}=={version}"
+    named = framework.get("environment")
+    return f"{pinned}@{named}" if named else pinned
 
 
 def _uncompared(_theirs: LockFramework, *, adopted: bool) -> tuple[str, ...]:
@@ -46,6 +50,9 @@ _FRAMEWORKS = Part(
             "cuda": (str, type(None)),
             "cudnn": (str, type(None)),
             "interpreter": str,
+            "environment?": str,
+            "others?": [str],
+            "kernel?": str,
             "wheels?": [{"name": str, "version": str, "sha256": [str]}],
         }
     ],

@@ -150,15 +150,14 @@ class Possible:
         base = self.running.setdefault(self._runs(driver), driver) if wish.frameworks else driver
         return any(
             all(
-                self._framework(each.name, replace(base, python=other.python), wish, changed)
-                for each in wish.frameworks
+                self._framework(each.key, replace(base, python=other.python), wish, changed) for each in wish.frameworks
             )
             for other in _probed(wish, _of("python", changed))
         )
 
     def _framework(self, name: str, base: Wish, wish: Wish, changed: Sequence[Part]) -> bool:
         return any(
-            self.trials.works(replace(base, frameworks=tuple(each for each in other.frameworks if each.name == name)))
+            self.trials.works(replace(base, frameworks=tuple(each for each in other.frameworks if each.key == name)))
             for other in _probed(wish, _of(name, changed))
         )
 
@@ -210,5 +209,5 @@ def only(wish: Wish, *components: str) -> Wish:
         nccl_version=wish.nccl_version if with_nccl else None,
         tensorrt=wish.tensorrt and with_tensorrt,
         tensorrt_version=wish.tensorrt_version if with_tensorrt else None,
-        frameworks=tuple(each for each in wish.frameworks if each.name in components),
+        frameworks=tuple(each for each in wish.frameworks if each.key in components),
     )

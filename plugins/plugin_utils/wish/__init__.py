@@ -14,22 +14,27 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 
 from ..model.errors import BadInput
 from ..model.stack import Settings
-from ..model.wish import FrameworkWish, Values
+from ..model.wish import FrameworkWish, Project, Requirement, Values
 from ..rules import Row, Rules, gpus, load_rules
-from . import container_toolkit, cuda, gpu_settings, mig, nvidia_driver, specifiers
-from .reading import AUTO, Variables, Words, around, as_list, bare, equals
+from . import container_toolkit, cuda, gpu_settings, mig, nvidia_driver, projects, specifiers
+from .reading import AUTO, Variables, Words, around, as_list, bare, equals, is_no, is_yes
 
 __all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
 
 FRAMEWORKS_PATH = "/opt/gpuwright"
 
 _WANT = re.compile(
-    r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
+    r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?:@\s*(?P<environment>[^\s=<>!~]*))?"
+    r"\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
 )
+# A name of an environment is one of a directory, and of a Jupyter kernel.
+_ENVIRONMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", re.ASCII)
+_BEHIND = re.compile(r"^(?P<spec>[^@]*?)\s*@\s*(?P<environment>[^@]*)$")
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
 # The key of gpuwright_mirrors that stands for all mirrors of a region.
 _REGION = "region"
 _LANES = ("1", "2", "4", "8", "16")
+_PROJECT = "project"
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class Wish:
     container_toolkit_engine: str | None = None
     container_toolkit_docker: Mapping[str, object] = field(default_factory=dict)
     frameworks: tuple[FrameworkWish, ...] = ()
+    projects: tuple[Project, ...] = ()
+    jupyter: bool = False
     python: str | None = None
     frameworks_path: str = FRAMEWORKS_PATH
     gpus_ignore: tuple[str, ...] = ()
@@ -126,6 +133,9 @@ class Wish:
         # Who names only where toolkits come from says nothing of their versions.
         if other.cuda and not other.cuda_source:
             changes["cuda_versions"] = other.cuda_versions
+        # Frameworks and what a project asks beside them are one list.
+        if other.frameworks:
+            changes["projects"] = other.projects
         return replace(self, **changes)
 
     def with_defaults(self, rules: Rules | None = None, wants: Sequence[str] | None = None) -> Wish:
@@ -161,16 +171,22 @@ def _add_want(values: Values, want: str, rules: Rules) -> None:
         raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", list(_NAMES))
     written = match["name"].lower().replace("_", "-")
     name, variant = _named(_ALIASES.get(written, written))
-    extras, spec = match["extras"], match["spec"].strip()
+    extras, spec, named = match["extras"], match["spec"].strip(), match["environment"]
     if name in frameworks.ABOUT:
         about = frameworks.ABOUT[name]
+        behind = _BEHIND.match(spec)
+        if behind and named is None:
+            spec, named = behind["spec"], behind["environment"]
         wished = _framework(about, _variant_of_extras(about, extras, spec, want, rules) or variant, spec, want, rules)
-        others = tuple(each for each in values.get("frameworks", ()) if each.name != name)
-        values["frameworks"] = (*others, wished)
+        _add_framework(values, replace(wished, environment=_environment(named, want, name)))
         return
     reader = _READERS.get(name)
     if reader is None:
         _unknown(name, spec, want, rules)
+    elif name == _PROJECT:
+        _add_project(values, spec, _environment(named, want), want, rules)
+    elif named is not None:
+        raise BadInput(f"{want!r}: only frameworks and projects have environments, {name} has none", [name + spec])
     elif extras:
         raise BadInput(f"{name} takes no extra: {want!r}", [name + spec])
     else:
@@ -211,6 +227,84 @@ def _next_to(instead: str, spec: str, rules: Rules) -> list[str]:
         if variant in _variants(row, about) and _offered(row) and numeric_version.belongs(row["version"], minor)
     ]
     return [about.pinned(max(found, key=numeric_version.key), variant)] if found else []
+
+
+def _environment(written: str | None, want: str, framework: str = "") -> str | None:
+    """Return the name of an environment; None where none is named, or a framework's own. Raises BadInput for what cannot be one."""
+    if written is None or written == framework:
+        return None
+    if not _ENVIRONMENT.match(written):
+        raise BadInput(
+            f"{want!r}: a name of an environment has letters, digits and . _ - in it, found {written!r}",
+            ["pytorch@research"],
+        )
+    if written in frameworks.ABOUT:
+        title = frameworks.ABOUT[written].title
+        raise BadInput(f"{want!r}: {written} is the environment of {title} alone", [f"{framework}@research"])
+    return written
+
+
+def _add_framework(values: Values, wished: FrameworkWish) -> None:
+    """Put a framework into a wish: in the place of what was wished of it before, and together with what a project asks of it."""
+    there = values.get("frameworks", ())
+    same = next((each for each in there if each.key == wished.key and not _by_turns(each, wished)), None)
+    others = tuple(each for each in there if each is not same)
+    both = same if same and (same.origin or wished.origin) else None
+    values["frameworks"] = (*others, _both(both, wished) if both else wished)
+
+
+def _by_turns(one: FrameworkWish, other: FrameworkWish) -> bool:
+    """Say whether a project asks for two versions of a framework under different markers, each on other machines."""
+    return bool(one.origin and other.origin) and one.marker != other.marker
+
+
+def _both(one: FrameworkWish, other: FrameworkWish) -> FrameworkWish:
+    """Return the wish for what satisfies two."""
+    return replace(
+        other,
+        specifier=",".join(dict.fromkeys(filter(None, [one.specifier, other.specifier]))),
+        variant=other.variant or one.variant,
+        text=" and ".join(dict.fromkeys(filter(None, [one.text, other.text]))),
+        marker=one.marker if one.marker == other.marker else "",
+        origin=other.origin or one.origin,
+    )
+
+
+def _add_project(values: Values, spec: str, environment: str | None, want: str, rules: Rules) -> None:
+    """Read a project's file: what it says of frameworks is wished of them, the rest is installed beside them."""
+    path = re.sub(r"^==?\s*", "", spec)
+    if not path:
+        raise BadInput(f"{want!r}: expected the file that says what the project requires", ["project=requirements.txt"])
+    whole = projects.read(path, environment)
+    rest = [each for each in whole.requirements if not _is_framework(values, each, whole.environment, rules)]
+    others = tuple(each for each in values.get("projects", ()) if each.environment != whole.environment)
+    values["projects"] = (*others, replace(whole, requirements=tuple(rest)))
+
+
+def _is_framework(values: Values, requirement: Requirement, environment: str, rules: Rules) -> bool:
+    """Say whether a requirement is of a framework, and wish for that then."""
+    parsed = projects.parsed(requirement)
+    name, variant = _named(_ALIASES.get(parsed.name.lower(), parsed.name.lower().replace("_", "-")))
+    about = frameworks.ABOUT.get(name)
+    if about is None:
+        return False
+    text, marker = f"{parsed.name}{parsed.specifier} ({requirement.origin})", str(parsed.marker or "")
+    extras = next((each for each in sorted(parsed.extras) if each.lower().replace("_", "-") in about.extras), None)
+    wished = _framework(about, extras or variant, str(parsed.specifier), text, rules)
+    wished = replace(wished, environment=environment, marker=marker, origin=requirement.origin)
+    _add_framework(values, wished)
+    return True
+
+
+def _read_project(values: Values, spec: str, want: str, rules: Rules) -> None:
+    _add_project(values, spec, None, want, rules)
+
+
+def _read_jupyter(values: Values, spec: str, want: str, rules: Rules) -> None:
+    del rules
+    if spec and equals(spec, want) not in ("true", "yes", "auto"):
+        raise BadInput(f"{want!r}: a Jupyter kernel has no version here, it is wished or not", ["jupyter"])
+    values["jupyter"] = True
 
 
 def _read_python(values: Values, spec: str, want: str, rules: Rules) -> None:
@@ -324,6 +418,11 @@ def _variant_exists(about: frameworks.About, variant: str, releases: Sequence[Ro
 def _framework_variables(values: Values, variables: Variables, rules: Rules) -> None:
     for want in as_list(variables.get("frameworks_wanted"), "frameworks_wanted"):
         _framework_variable(values, str(want), rules)
+    _environment_variables(values, variables, rules)
+    if not is_no(variables.get("frameworks_jupyter")):
+        if not is_yes(variables["frameworks_jupyter"]):
+            raise BadInput(f"frameworks_jupyter has to be true or false, found {variables['frameworks_jupyter']!r}")
+        values["jupyter"] = True
     if variables.get("frameworks_python") not in AUTO:
         _read_python(
             values, f"={variables['frameworks_python']}", f"frameworks_python: {variables['frameworks_python']}", rules
@@ -332,13 +431,48 @@ def _framework_variables(values: Values, variables: Variables, rules: Rules) -> 
         values["frameworks_path"] = str(variables["frameworks_path"]).rstrip("/")
 
 
+def _environment_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    """Read the project of the variables, and their named environments with what is wished of each."""
+    project = variables.get("frameworks_project")
+    if project not in AUTO:
+        _add_project(values, f"={project}", None, f"frameworks_project: {project}", rules)
+    named = variables.get("frameworks_environments") or {}
+    if not isinstance(named, Mapping):
+        raise BadInput(
+            f"frameworks_environments has to be a mapping of names to lists of wishes, found {type(named).__name__}",
+            ["frameworks_environments: {research: [pytorch, project=requirements.txt]}"],
+        )
+    for name, wants in named.items():
+        for want in as_list(wants, f"frameworks_environments of {name}"):
+            _framework_variable(values, _within(str(want), str(name)), rules, "frameworks_environments")
+
+
+def _within(want: str, environment: str) -> str:
+    """Return a wish for a named environment. Raises BadInput where it names another one."""
+    match = _WANT.match(want)
+    if not match:
+        raise BadInput(f"frameworks_environments: cannot read {want!r}", list(frameworks.ABOUT))
+    if match["environment"] is not None:
+        text = f"frameworks_environments: {want!r} stands in {environment} and names an environment itself"
+        raise BadInput(text, [want.replace(f"@{match['environment']}", "")])
+    extras = f"[{match['extras']}]" if match["extras"] else ""
+    return f"{match['name']}{extras}@{environment}{match['spec']}"
+
+
 _FRAMEWORKS = Words(
     "frameworks",
     frameworks.DEFAULT,
     brings=("frameworks",),
     by_default=True,
-    readers={"python": _read_python},
-    variables=("frameworks_wanted", "frameworks_path", "frameworks_python"),
+    readers={_PROJECT: _read_project, "jupyter": _read_jupyter, "python": _read_python},
+    variables=(
+        "frameworks_wanted",
+        "frameworks_environments",
+        "frameworks_project",
+        "frameworks_jupyter",
+        "frameworks_path",
+        "frameworks_python",
+    ),
     of_host=("frameworks_path",),
     of_users=True,
     read=_framework_variables,
@@ -388,10 +522,10 @@ def _values(variables: Variables, rules: Rules) -> Values:
     return values
 
 
-def _framework_variable(values: Values, want: str, rules: Rules) -> None:
-    written = re.split(r"[\[=<>!~]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
-    if _ALIASES.get(written, written) in _READERS:
-        raise BadInput(f"frameworks_wanted: {want!r} is no framework", list(frameworks.ABOUT))
+def _framework_variable(values: Values, want: str, rules: Rules, variable: str = "frameworks_wanted") -> None:
+    written = re.split(r"[\[=<>!~@]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
+    if _ALIASES.get(written, written) in _READERS and not (written == _PROJECT and variable != "frameworks_wanted"):
+        raise BadInput(f"{variable}: {want!r} is no framework", list(frameworks.ABOUT))
     _add_want(values, want, rules)
 
 

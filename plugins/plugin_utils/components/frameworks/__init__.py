@@ -17,7 +17,7 @@ from ...wish import Wish
 from ..base import Component, Context, Finding, Manages, Need
 from ..demand import Demand
 from ..view import View
-from . import contents, differences, returning
+from . import contents, differences, kernels, returning
 from .asked import wheels
 from .contents import interpreters
 from .work import Wished, begin, installed, look
@@ -60,10 +60,11 @@ def wanted(context: Context) -> bool:
 def findings(context: Context) -> list[Finding]:
     found = []
     environments = context.facts["environments"] or {}
-    for framework in context.stack["frameworks"]:
+    for framework in contents.environments(context.stack):
         environment = environments.get(framework["path"])
         present = environment["packages"] if environment else {}
         wrong = differences.of_contents(framework, environment) + differences.of_activation(framework, environment)
+        wrong += differences.of_kernel(framework, environment)
         broken = differences.of_health(framework["path"], environment, context)
         if wrong or broken:
             before = next(
@@ -76,9 +77,9 @@ def findings(context: Context) -> list[Finding]:
                     _action(framework, environment, before, wrong, built=built),
                     f"{framework['path']} {' and '.join(wrong + broken)}",
                     before,
-                    f"{framework['name']} {framework['version']}",
+                    contents.titles(framework["path"], context.stack),
                     packages=_interpreter(framework, context) if built else [],
-                    files=[framework["path"]],
+                    files=[framework["path"], *differences.kernel_files(framework, environment)],
                 )
             )
     return found
@@ -127,7 +128,7 @@ def condemned(facts: Facts) -> list[str]:
 def rebuilds(context: Context) -> list[str]:
     """Environments that are made anew: damaged ones, in which pip finds all that it asks for, and those that are condemned."""
     environments = context.facts["environments"] or {}
-    paths = [framework["path"] for framework in context.stack.get("frameworks") or ()]
+    paths = [framework["path"] for framework in contents.environments(context.stack)]
     return [
         path
         for path in paths
@@ -136,7 +137,11 @@ def rebuilds(context: Context) -> list[str]:
 
 
 def manages(context: Context) -> Manages:
-    return Manages(environments=[framework["path"] for framework in context.stack["frameworks"]])
+    rows = contents.environments(context.stack)
+    return Manages(
+        environments=[framework["path"] for framework in rows],
+        files=[kernels.file(framework["kernel"]) for framework in rows if framework.get("kernel")],
+    )
 
 
 def inputs(context: Context) -> Mapping[str, object]:
@@ -145,8 +150,10 @@ def inputs(context: Context) -> Mapping[str, object]:
 
 
 def _input(framework: FrameworkEnvironment, keys: Sequence[str]) -> Mapping[str, object]:
-    stays = framework.get("stays")
-    return {**{key: framework.get(key) for key in keys}, **({"stays": stays} if stays else {})}
+    # What most environments have nothing of, and so had none in the seals of before.
+    given: Mapping[str, object] = framework
+    told = {key: given[key] for key in ("stays", "environment", "others", "installs", "kernel") if given.get(key)}
+    return {**{key: framework.get(key) for key in keys}, **told}
 
 
 def needs(context: Context, plan: Plan, size: int) -> list[DiskNeed]:
@@ -184,7 +191,7 @@ def _space(change: Change, context: Context) -> list[Need]:
 def judge(view: View, stack: Stack) -> list[Check]:
     """What pip installed for each framework is still there; an environment that is not made yet has nothing to judge."""
     environments = view.get("environments") or {}
-    paths = [framework["path"] for framework in stack.get("frameworks") or ()]
+    paths = [framework["path"] for framework in contents.environments(stack)]
     return [judge_files(path, environments[path].get("damage") or ()) for path in paths if path in environments]
 
 
@@ -198,6 +205,7 @@ COMPONENT = Component(
     demands=demands,
     wheels=wheels,
     space=_space,
+    directories=kernels.DIRECTORIES,
     steps={"begin": begin},
     judge=judge,
 )

@@ -19,7 +19,7 @@ from ..demand import WheelDemand
 from . import contents, differences
 
 if TYPE_CHECKING:
-    from ...model.stack import FrameworkEnvironment
+    from ...model.stack import FrameworkEnvironment, Install
     from ...wish import Wish
     from ..base import Context
 
@@ -29,7 +29,7 @@ def wheels(context: Context) -> list[WheelDemand]:
     environments = context.facts["environments"] or {}
     return [
         demand
-        for framework in context.stack.get("frameworks") or ()
+        for framework in contents.environments(context.stack)
         if differences.is_built(framework, environments.get(framework["path"]), context)
         for demand in _of(framework)
     ]
@@ -37,20 +37,27 @@ def wheels(context: Context) -> list[WheelDemand]:
 
 def _of(framework: FrameworkEnvironment) -> list[WheelDemand]:
     locked = framework.get("wheels")
-    if not locked:
-        urls = _urls(framework, "index_url")
-        return [_demand(framework, pin, urls) for pin in dict.fromkeys(framework["requirements"])]
-    # By its hash a file is the same, whichever index it comes from.
-    urls = _urls(framework, "index_url", "dependencies_url")
-    return [_demand(framework, f"{row['name']}=={row['version']}", urls, row["sha256"]) for row in locked]
+    if locked:
+        # By its hash a file is the same, whichever index it comes from.
+        urls = contents.indexes(framework)
+        return [_demand(framework, f"{row['name']}=={row['version']}", urls, row["sha256"]) for row in locked]
+    demands = [
+        _demand(framework, pin, [install["index_url"]] if install.get("index_url") else [], of=install)
+        for install in contents.installs(framework)
+        for pin in dict.fromkeys(install["requirements"])
+    ]
+    rest = contents.public_index(framework)
+    pinned = [each for each in framework.get("others") or () if contents.is_pin(each)]
+    return demands + [_demand(framework, pin, [rest] if rest else []) for pin in pinned]
 
 
-def _urls(framework: FrameworkEnvironment, *keys: str) -> list[str]:
-    given: Mapping[str, object] = framework
-    return list(dict.fromkeys(str(given[key]) for key in keys if given.get(key)))
-
-
-def _demand(framework: FrameworkEnvironment, pin: str, urls: Sequence[str], sha256: Sequence[str] = ()) -> WheelDemand:
+def _demand(
+    framework: FrameworkEnvironment,
+    pin: str,
+    urls: Sequence[str],
+    sha256: Sequence[str] = (),
+    of: Install | None = None,
+) -> WheelDemand:
     name = contents.name(pin)
     return WheelDemand(
         environment=framework["path"],
@@ -59,25 +66,28 @@ def _demand(framework: FrameworkEnvironment, pin: str, urls: Sequence[str], sha2
         version=pin.split("==", 1)[1],
         urls=urls,
         sha256=sha256,
-        source=name in (framework.get("from_source") or ()),
-        # What a lock names is chosen when it is made.
-        others=WheelDemand.others if sha256 else partial(_others, framework),
+        source=name in ((of or framework).get("from_source") or ()),
+        # What a lock names is chosen when it is made, and what a project pins in its file.
+        others=partial(_others, framework, of) if of else WheelDemand.others,
     )
 
 
 def _others(
-    framework: FrameworkEnvironment, there: Mapping[str, Sequence[str]], wish: Wish
+    framework: FrameworkEnvironment, install: Install, there: Mapping[str, Sequence[str]], wish: Wish
 ) -> Iterator[tuple[str, Wish]]:
     """Yield the releases of a framework of which its own distribution is there, in the order in which that is told."""
-    about = ABOUT[framework["name"]]
+    about, name = ABOUT[install["name"]], framework.get("environment")
     # The first pin is the framework's own: the others go with it.
-    for found in there.get(contents.name(framework["requirements"][0]), ()):
+    for found in there.get(contents.name(install["requirements"][0]), ()):
         public, _plus, local = found.partition("+")
         if not specifiers.is_version(public):
             continue
-        variant = local if local and about.local else framework["variant"]
+        variant = local if local and about.local else install["variant"]
         frameworks = tuple(
-            replace(each, specifier=f"=={public}", variant=variant) if each.name == framework["name"] else each
+            replace(each, specifier=f"=={public}", variant=variant)
+            if (each.name, each.environment) == (about.name, name)
+            else each
             for each in wish.frameworks
         )
-        yield about.asked(public, variant), replace(wish, frameworks=frameworks)
+        asked = about.asked(public, variant)
+        yield f"{asked}@{name}" if name else asked, replace(wish, frameworks=frameworks)

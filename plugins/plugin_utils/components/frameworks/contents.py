@@ -6,8 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+
+from ...wish import specifiers
+
+if TYPE_CHECKING:
+    from ...model.stack import FrameworkEnvironment, Install, Stack
 
 # Packages of which an environment has one set: what another variant left behind is loaded too.
 _ONE_OF = re.compile("({})$".format("|".join(each.one_of for each in ABOUT.values() if each.one_of)))
@@ -17,7 +23,7 @@ _VENV = {"debian": "-venv", "redhat": ""}
 
 def name(pin: str) -> str:
     """The distribution that a requirement names, as an index spells it."""
-    return re.split(r"[\[=<>!~ ]", pin, maxsplit=1)[0].lower().replace("_", "-")
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[=<>!~ ;]", pin, maxsplit=1)[0].lower())
 
 
 def left_behind(requirements: Sequence[str], present: Iterable[str]) -> list[str]:
@@ -33,6 +39,65 @@ def satisfied(pin: str, present: Mapping[str, str]) -> bool:
     if version is None:
         return False
     return version == wished or ("+" not in wished and version.split("+", 1)[0] == wished)
+
+
+def meets(requirement: str, present: Mapping[str, str]) -> bool:
+    """Is something installed that a requirement takes? One that is no plain range is left to the role."""
+    version = present.get(name(requirement))
+    specifier = re.sub(r"^[^\[=<>!~ ]+(\[[^\]]*\])?", "", requirement).strip()
+    if version is None or not specifiers.is_range(specifier):
+        return version is not None
+    return specifiers.matches(version.split("+", 1)[0], specifier)
+
+
+def limit(requirement: str) -> str:
+    """A requirement as pip takes it for a constraint: without extras; empty where it limits nothing."""
+    found = re.sub(r"\[[^\]]*\]", "", requirement)
+    return found if re.search(r"[=<>!~]", found) else ""
+
+
+def is_pin(requirement: str) -> bool:
+    """Is a requirement one of exactly one version?"""
+    return re.fullmatch(r"[^\[=<>!~ ;]+(\[[^\]]*\])?==[^,*=<>!~]+", requirement) is not None
+
+
+def environments(stack: Stack) -> list[FrameworkEnvironment]:
+    """One row for each environment: those of several frameworks in one have the same contents."""
+    return list({row["path"]: row for row in reversed(stack.get("frameworks") or ())}.values())[::-1]
+
+
+def titles(path: str, stack: Stack) -> str:
+    """The frameworks of an environment, with their versions."""
+    rows = [row for row in stack.get("frameworks") or () if row["path"] == path]
+    return " and ".join(f"{row['name']} {row['version']}" for row in rows)
+
+
+def installs(framework: FrameworkEnvironment) -> list[Install]:
+    """What each framework of an environment brings."""
+    origin = {key: value for key, value in framework.items() if key in ("index_url", "dependencies_url", "from_source")}
+    one = {
+        "name": framework["name"],
+        "variant": framework.get("variant"),
+        "requirements": framework["requirements"],
+        **origin,
+    }
+    return framework.get("installs") or [cast("Install", one)]
+
+
+def public_index(framework: FrameworkEnvironment) -> str | None:
+    """The index of what has none of its own; None for the host's."""
+    return next((each["dependencies_url"] for each in installs(framework) if each.get("dependencies_url")), None)
+
+
+def indexes(framework: FrameworkEnvironment) -> list[str]:
+    """The indexes that the wheels of an environment come from, its own first; "" is the host's, and none at all is that too."""
+    several = installs(framework)
+    own = list(dict.fromkeys(each["index_url"] for each in several if each.get("index_url")))
+    rest = public_index(framework)
+    if rest:
+        return list(dict.fromkeys([*own, rest]))
+    beside = framework.get("others") or any(not each.get("index_url") for each in several)
+    return [*own, ""] if own and beside else own
 
 
 def interpreters(version: str) -> list[str]:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import jupyter_kernels
 
 from ...wish import specifiers
-from . import contents
+from . import contents, kernels
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import KeptEnvironment, PythonEnvironment
@@ -42,6 +43,7 @@ def of_contents(framework: FrameworkEnvironment, environment: PythonEnvironment 
     lacking = [
         pin for pin in dict.fromkeys([*framework["requirements"], *locked]) if not contents.satisfied(pin, present)
     ]
+    lacking += [each for each in framework.get("others") or () if not contents.meets(each, present)]
     if lacking:
         told.append(f"lacks {', '.join(lacking)}")
     broken = [limit for limit in framework.get("constraints") or () if not _kept(limit, present)]
@@ -61,6 +63,22 @@ def of_activation(
     if environment is None or first == wished:
         return []
     return [f"is activated with the libraries of {first or 'the driver'}, not of {wished or 'the driver'}"]
+
+
+def of_kernel(framework: FrameworkEnvironment, environment: PythonEnvironment | None) -> list[str]:
+    """Its Jupyter kernel. One that is not wished goes."""
+    there = environment.get("kernel") if environment else None
+    if not framework.get("kernel"):
+        return ["has a Jupyter kernel that is not wished"] if there is not None else []
+    if there == jupyter_kernels.digest(kernels.content(framework)):
+        return []
+    return ["lacks its Jupyter kernel" if there is None else "has another Jupyter kernel"]
+
+
+def kernel_files(framework: FrameworkEnvironment, environment: PythonEnvironment | None) -> list[str]:
+    """The file of its kernel, where that is written or goes."""
+    changes = of_kernel(framework, environment)
+    return [kernels.file(jupyter_kernels.directory(framework["path"]))] if changes else []
 
 
 def of_health(path: str, environment: PythonEnvironment | None, context: Context) -> list[str]:

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 _VARIANT = re.compile(r"[a-z0-9-]+", re.ASCII)
 
-#: Wishes for the releases of frameworks, by their names.
+#: Wishes for the releases of frameworks, by their keys (pytorch, pytorch@research).
 Pins = Mapping[str, FrameworkWish]
 
 
 def targets(facts: Facts, wish: Wish) -> dict[str, tuple[str, FrameworkWish]]:
-    """What a node can return to, by the name of the framework: when it gave way, and the wish for it."""
+    """What a node can return to, by the key of the framework: when it gave way, and the wish for it."""
     found = {}
     for framework in wish.frameworks:
-        environment = (facts["environments"] or {}).get(f"{wish.frameworks_path}/{framework.name}")
+        environment = (facts["environments"] or {}).get(f"{wish.frameworks_path}/{framework.directory}")
         kept = environment.get("kept") if environment else None
         pin = _of_kept(framework, kept) if kept else None
         if kept and pin:
-            found[framework.name] = (kept["gave_way"] or "", pin)
+            found[framework.key] = (kept["gave_way"] or "", pin)
     return found
 
 
@@ -69,14 +69,20 @@ def staying(facts: Facts, wish: Wish) -> dict[str, FrameworkWish]:
 def pinned(rows: Iterable[object], wish: Wish) -> dict[str, FrameworkWish]:
     """The releases of those rows of a stack that a rollback led to, for a wish that is the one of then."""
     found = {}
-    known = {str(row.get("name")): row for row in rows if isinstance(row, Mapping)}
+    known = {_key(row): row for row in rows if isinstance(row, Mapping)}
     for framework in wish.frameworks:
-        row = known.get(framework.name, {})
+        row = known.get(framework.key, {})
         if row.get("stays") == asked(framework):
             pin = _pin(framework, str(row.get("version")), str(row.get("variant") or ""))
             if pin is not None:
-                found[framework.name] = pin
+                found[framework.key] = pin
     return found
+
+
+def _key(row: Mapping[str, object]) -> str:
+    """The key of a framework of a stack, as that of a wish."""
+    named = row.get("environment")
+    return f"{row.get('name')}@{named}" if named else str(row.get("name"))
 
 
 def asked(framework: FrameworkWish) -> KeptFramework:
@@ -86,7 +92,7 @@ def asked(framework: FrameworkWish) -> KeptFramework:
 
 def held(wish: Wish, pins: Pins) -> Wish:
     """A wish with the releases that are returned to, or stayed at."""
-    return replace(wish, frameworks=tuple(pins.get(each.name, each) for each in wish.frameworks))
+    return replace(wish, frameworks=tuple(pins.get(each.key, each) for each in wish.frameworks))
 
 
 def marked(stack: Stack, wish: Wish, pins: Pins) -> Stack:
@@ -94,10 +100,9 @@ def marked(stack: Stack, wish: Wish, pins: Pins) -> Stack:
     rows = stack.get("frameworks")
     if not rows or not pins:
         return stack
-    stays = {each.name: asked(each) for each in wish.frameworks if each.name in pins}
+    stays = {each.key: asked(each) for each in wish.frameworks if each.key in pins}
     marked_rows = [
-        cast("FrameworkEnvironment", {**row, "stays": stays[row["name"]]}) if row["name"] in stays else row
-        for row in rows
+        cast("FrameworkEnvironment", {**row, "stays": stays[_key(row)]}) if _key(row) in stays else row for row in rows
     ]
     return {**stack, "frameworks": marked_rows}
 

@@ -15,7 +15,7 @@ from ...model import sections, shortfalls
 from ...model.errors import StepRefused
 from ...rules import load_rules
 from .. import package_calls
-from . import contents
+from . import contents, kernels
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.packages.environments import (
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
 
     from ...model.plan import Plan
+    from ...model.stack import FrameworkEnvironment, LockedWheel
     from ...model.work import File, PackageCall
     from ..base import Context
 
@@ -90,13 +91,31 @@ class Uv(TypedDict):
     directory: str
 
 
+class Installation(TypedDict):
+    """One call of the module `wheels`."""
+
+    requirements: list[str]
+    constraints: list[str]
+    wheels: list[LockedWheel]
+    index_url: str | None
+    dependencies_url: str | None
+    from_source: list[str]
+
+
 class EnvironmentWork(TypedDict):
     """The work on one environment, as far as the plan knows it. Paths are below its build.
 
-    ``owned``: what has to be root's alone. ``remedy``: what is to be done about one that is not. ``maker``: the package that makes
-    environments, where it is missing. ``time``: of the look that the change was planned from.
+    ``row``: the environment as the stack has it. ``holds``: all that it is asked for, as pip takes it. ``installs``: what pip is asked
+    for, one after the other. ``kernel``: its Jupyter kernel. ``owned``: what has to be root's alone. ``remedy``: what is to be done about
+    one that is not. ``maker``: the package that makes environments, where it is missing. ``time``: of the look that the change was planned
+    from.
     """
 
+    row: FrameworkEnvironment
+    title: str
+    holds: list[str]
+    installs: list[Installation]
+    kernel: kernels.Kernel
     owned: list[str]
     remedy: str
     maker: PackageCall
@@ -135,10 +154,15 @@ def begin(context: Context, plan: Plan) -> FrameworksWork:
     family = context.facts["os"]["family"]
     whose, other = ("root's", "a user's") if sections.user(context.facts) is None else ("your own", "somebody else's")
     made: dict[str, EnvironmentWork] = {}
-    for framework in context.stack.get("frameworks") or ():
+    for framework in contents.environments(context.stack):
         path = framework["path"]
         limits = "\n".join(framework.get("constraints") or ())
         made[path] = {
+            "row": framework,
+            "title": contents.titles(path, context.stack),
+            "holds": [*framework["requirements"], *(framework.get("others") or ())],
+            "installs": installations(framework),
+            "kernel": kernels.work(framework),
             "owned": [path, environment_builds.directory(path)],
             "maker": package_calls.call(context, plan, [contents.maker(str(framework["interpreter"]), family)]),
             "files": [_file("gpuwright-constraints.txt", f"{limits}\n"), *_place(str(framework["interpreter"]))],
@@ -158,6 +182,48 @@ def uv() -> Uv:
     rows = load_rules()["frameworks"]["builders"]
     sha256 = [str(row["sha256"]) for row in rows]
     return {"version": str(rows[0]["version"]), "sha256": sha256, "directory": environment_builds.ASIDE}
+
+
+def installations(framework: FrameworkEnvironment) -> list[Installation]:
+    """What is installed, one after the other: each framework from the index that it belongs to, then what a project requires besides.
+
+    Each is held to the pins and limits of all of them, so that none takes away what another one needs. What a lock names comes at once.
+    """
+    limits, others = list(framework.get("constraints") or ()), list(framework.get("others") or ())
+    locked, several = framework.get("wheels"), contents.installs(framework)
+    if locked:
+        first, *rest = contents.indexes(framework) or [""]
+        built = [name for each in several for name in each.get("from_source") or ()]
+        return [
+            _installation([*framework["requirements"], *others], [], first, rest[0] if rest else None, built, locked)
+        ]
+    if len(several) > 1 or others:
+        limits += [contents.limit(each) for each in (*framework["requirements"], *others) if contents.limit(each)]
+    found = [
+        _installation(
+            each["requirements"], limits, each.get("index_url"), each.get("dependencies_url"), each.get("from_source")
+        )
+        for each in several
+    ]
+    return [*found, *([_installation(others, limits, contents.public_index(framework))] if others else [])]
+
+
+def _installation(
+    requirements: list[str],
+    constraints: list[str],
+    index: str | None,
+    dependencies: str | None = None,
+    from_source: list[str] | None = None,
+    locked: list[LockedWheel] | None = None,
+) -> Installation:
+    return {
+        "requirements": requirements,
+        "constraints": constraints,
+        "wheels": locked or [],
+        "index_url": index or None,
+        "dependencies_url": dependencies,
+        "from_source": from_source or [],
+    }
 
 
 def _file(path: str, content: str) -> File:

@@ -14,16 +14,19 @@ from itertools import combinations
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU, DEFAULT
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import jupyter_kernels
 
-from ...model.stack import Contents, FrameworkEnvironment, Origin
+from ...model.stack import Contents, FrameworkEnvironment, Named, Origin
+from ...model.wish import Project
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish
 from .. import upstreams
 from ..cuda_support import CudaSupport
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..machine import Card, Machine
-from . import cupy, dali, jax, lmdb, onnxruntime, pytorch, tensorflow, vllm
+from . import cupy, dali, jax, lmdb, onnxruntime, pytorch, required, tensorflow, together, vllm
 from .offer import Framework, Offer, Platform
+from .required import Limits
 
 __all__ = ["FRAMEWORKS", "choose", "newest_for", "newest_offer"]
 
@@ -44,12 +47,14 @@ class Choice:
 def choose(
     machine: Machine, wish: Wish, support: CudaSupport | None, log: Log, toolkits: Sequence[str] = ()
 ) -> list[FrameworkEnvironment]:
-    """Return one environment for each framework that was asked for. support None means: for the CPU.
+    """Return one environment for each framework that was asked for, or for several. support None means: for the CPU.
 
     toolkits (12.8) are beside it: where extensions are compiled with one, wheels of the same CUDA major version come first.
     Raises Unresolved with the reasons of every framework that cannot be had.
     """
-    environments, reasons = [], []
+    # A trial may leave a framework out, and what a project asks beside it then asks for nothing.
+    reasons = [] if log.trial else _without_framework(wish)
+    served = []
     for framework in wish.frameworks:
         about = FRAMEWORKS[framework.name].ABOUT
         if support is None and not about.cpu_only and machine.environment == "jetson" and framework.variant != CPU:
@@ -61,8 +66,12 @@ def choose(
         if support is None and framework.variant not in (None, CPU):
             reasons.append(_no_card(framework))
             continue
+        served.append(framework)
+    environments: list[FrameworkEnvironment] = []
+    for directory in dict.fromkeys(each.directory for each in served):
+        members = [each for each in served if each.directory == directory]
         try:
-            environments.append(_environment(framework, machine, wish, support, log, toolkits))
+            environments += _of_directory(directory, members, machine, wish, support, log, toolkits)
         except Unresolved as error:
             if log.trial:
                 raise
@@ -70,6 +79,54 @@ def choose(
     if reasons:
         raise Unresolved(*reasons)
     return environments
+
+
+def _of_directory(
+    directory: str,
+    members: Sequence[FrameworkWish],
+    machine: Machine,
+    wish: Wish,
+    support: CudaSupport | None,
+    log: Log,
+    toolkits: Sequence[str],
+) -> list[FrameworkEnvironment]:
+    """Return the rows of one environment. Raises Unresolved."""
+    project = _project(directory, wish)
+    if len(members) == 1 and project is None:
+        return [_environment(members[0], machine, wish, support, log, toolkits)[0]]
+
+    def one(
+        framework: FrameworkWish, python: str, limits: Limits, *, trial: bool
+    ) -> tuple[FrameworkEnvironment, Offer]:
+        asked, told = replace(wish, python=python), Log(log.rules, trial=True) if trial else log
+        return _environment(framework, machine, asked, support, told, toolkits, limits)
+
+    pythons = [wish.python] if wish.python else _interpreters(machine, log.rules)
+    rows = together.choose(members, project, pythons, machine.arch, one)
+    return [{**row, "kernel": jupyter_kernels.directory(row["path"])} for row in rows] if wish.jupyter else rows
+
+
+def _project(directory: str, wish: Wish) -> Project | None:
+    """Return what is asked of an environment beside its frameworks; None where nothing is."""
+    found = next((each for each in wish.projects if each.environment == directory), None)
+    if not wish.jupyter:
+        return found
+    project = found or Project(directory)
+    return replace(project, requirements=(*project.requirements, together.JUPYTER))
+
+
+def _without_framework(wish: Wish) -> list[Entry]:
+    """Return why a project has no environment: neither its file nor the wish names a framework for it."""
+    there = {each.directory for each in wish.frameworks}
+    return [_no_framework(each) for each in wish.projects if each.environment not in there]
+
+
+def _no_framework(project: Project) -> Entry:
+    origin = next((row.origin for row in project.requirements), project.environment)
+    file, known = origin.partition(":")[0], ", ".join(FRAMEWORKS)
+    text = f"{file} names no framework that is served ({known}), and none is wished for the environment {project.environment}"
+    remedy = f"name the framework that goes with it: --want {DEFAULT}@{project.environment}"
+    return conflict("frameworks.project", text, file, remedy)
 
 
 def newest_for(cards: Sequence[Card], arch: str, rules: Rules, framework: str = DEFAULT) -> str | None:
@@ -106,11 +163,13 @@ def _environment(
     support: CudaSupport | None,
     log: Log,
     toolkits: Sequence[str],
-) -> FrameworkEnvironment:
+    limits: Limits = required.NONE,
+) -> tuple[FrameworkEnvironment, Offer]:
+    """Return the row of a framework, and the offer that was chosen."""
     support = None if framework.variant == CPU else support
     extended = _extended(framework, log.rules)
     beside = toolkits if extended and support else ()
-    choice = _confirmed_or_not(framework, machine, wish, support, log, beside)
+    choice = _confirmed_or_not(framework, machine, wish, support, log, beside, limits)
     offer = choice.offer
     if beside and extended and not _compiled_by(offer, beside):
         text = f"{offer.title} is built with CUDA {offer.cuda}, the toolkit beside it is CUDA {', '.join(beside)}: {extended['text']}"
@@ -133,7 +192,8 @@ def _environment(
         **_public(offer, framework, wish, log),
         **FRAMEWORKS[framework.name].contents(offer, platform, wish, log),
     }
-    return {
+    named: Named = {"environment": framework.environment} if framework.environment else {}
+    row: FrameworkEnvironment = {
         "name": framework.name,
         "version": offer.version,
         "variant": offer.variant,
@@ -141,8 +201,10 @@ def _environment(
         "cuda": offer.cuda,
         "python": list(offer.pythons),
         "interpreter": choice.python,
-        "path": f"{wish.frameworks_path}/{framework.name}",
+        "path": f"{wish.frameworks_path}/{framework.directory}",
+        **named,
     }
+    return row, offer
 
 
 def _public(offer: Offer, framework: FrameworkWish, wish: Wish, log: Log) -> Origin:
@@ -183,18 +245,20 @@ def _confirmed_or_not(
     support: CudaSupport | None,
     log: Log,
     beside: Sequence[str],
+    limits: Limits = required.NONE,
 ) -> Choice:
     """Return the newest confirmed choice that a toolkit beside it compiles for, else the newest confirmed one; where none fits, the
     newest at all. Raises Unresolved with the reasons.
     """
     if beside:
-        compiled = _search(framework, machine, wish, support, log, guesses=False, beside=beside)
+        compiled_by = replace(limits, toolkits=beside)
+        compiled = _search(framework, machine, wish, support, log, guesses=False, limits=compiled_by)
         if isinstance(compiled, Choice):
             return compiled
-    choice = _search(framework, machine, wish, support, log, guesses=False)
+    choice = _search(framework, machine, wish, support, log, guesses=False, limits=limits)
     if isinstance(choice, Choice):
         return choice
-    again = _search(framework, machine, wish, support, log, guesses=True)
+    again = _search(framework, machine, wish, support, log, guesses=True, limits=limits)
     if isinstance(again, Choice):
         return again
     raise Unresolved(*([] if log.trial else _pair(framework, machine, wish, support, log)), *choice)
@@ -208,12 +272,13 @@ def _search(
     log: Log,
     *,
     guesses: bool,
-    beside: Sequence[str] = (),
+    limits: Limits = required.NONE,
 ) -> Choice | list[Entry]:
     """Return the newest release that fits in its best variant, or every reason of the one that came nearest.
 
-    beside: only what these toolkits compile extensions for.
+    limits: what it has to fit.
     """
+    beside = limits.toolkits
     nearest: list[Entry] = []
     there = _interpreters(machine, log.rules)
     for offers in FRAMEWORKS[framework.name].offers(framework, log.rules, cpu=support is None):
@@ -224,6 +289,10 @@ def _search(
                 continue
             reasons += _index_reasons(offer, framework.name, machine, wish)
             reasons += _reasons(offer, framework, machine, support, log, guesses=guesses)
+            if python and limits.in_environment:
+                reasons += _beside_others(
+                    offer, framework, Platform(machine.cards, machine.arch, python), wish, limits, log
+                )
             if python and not reasons:
                 fitting.append(Choice(offer, python))
             elif not nearest or len(reasons) < len(nearest):
@@ -277,6 +346,14 @@ def _index_reasons(offer: Offer, name: str, machine: Machine, wish: Wish) -> lis
     text = f"the Python index, which gpuwright_mirrors names for it, has no {offer.title} for {machine.arch}"
     remedy = "use the release's variant that is there, or name a mirror of the framework's own index"
     return [conflict("frameworks.index", text, f"compat/{offer.table}.yaml (python_index)", remedy)]
+
+
+def _beside_others(
+    offer: Offer, framework: FrameworkWish, platform: Platform, wish: Wish, limits: Limits, log: Log
+) -> list[Entry]:
+    """Return why a release cannot be in one environment with what is there."""
+    contents = FRAMEWORKS[framework.name].contents(offer, platform, wish, Log(log.rules, trial=True))
+    return required.clashes(offer, contents, limits)
 
 
 def _card_reasons(name: str, offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:

@@ -17,6 +17,7 @@ from ...wish import specifiers
 from .. import cudnn, targets
 from ..log import Entry, Log, conflict
 from ..machine import Card
+from .offer import Offer
 
 Requires = Mapping[str, str]
 
@@ -40,6 +41,25 @@ def constraints(requires: Requires, major: str, cards: Sequence[Card], arch: str
             floor = _compiler_floor(major, cards, rules) if name == "nvcc" else None
             found.append(f"{package}{suffix}{_within(requires[name], major, floor)}")
     return found
+
+
+def open_range(offer: Offer, distribution: str) -> str | None:
+    """Return the range that a release itself has for what is pinned here; None where it pins it by itself, or says nothing."""
+    requires: Requires = offer.row.get("requires") or offer.release_row.get("requires") or {}
+    return next(
+        (
+            requires[name]
+            for name, package in _WITH_SUFFIX.items()
+            if distribution.startswith(f"{package}-cu") and name in requires
+        ),
+        None,
+    )
+
+
+def is_unknown(offer: Offer, distribution: str) -> bool:
+    """Say whether a release pins a library by itself, and nobody knows which one."""
+    names = [name for name, package in _WITH_SUFFIX.items() if distribution.startswith(f"{package}-cu")]
+    return any(name in offer.row and offer.row[name] is None for name in names)
 
 
 def toolkit(major: str, cards: Sequence[Card], rules: Rules) -> str:

@@ -1,0 +1,161 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What else an environment has to hold: a project's requirements, and the pins of the frameworks that are in it already.
+
+What a framework pins or limits is judged against that here; what neither names is left to the installer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+
+from ...model.stack import Contents
+from ...model.wish import Requirement
+from ...wish import specifiers
+from ..log import Entry, conflict
+from . import pins
+from .offer import Offer
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement as Parsed
+
+RULE = "frameworks.together"
+_ANOTHER = "ask for another release of one of them, or give each an environment of its own"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a release has to fit. ``required``: what else is in its environment; ``cuda``: the CUDA major version of that, None for any;
+    ``toolkits``: those of which one has to compile extensions for it, none for any.
+    """
+
+    required: Sequence[Requirement] = ()
+    cuda: str | None = None
+    cuda_of: str = ""
+    toolkits: Sequence[str] = ()
+
+    @property
+    def in_environment(self) -> bool:
+        """Whether something else is in its environment."""
+        return bool(self.required or self.cuda)
+
+
+NONE = Limits()
+
+
+def applies(marker: str, python: str, arch: str) -> bool:
+    """Say whether an environment marker holds for a Python and an architecture of Linux."""
+    if not marker:
+        return True
+    from packaging.markers import Marker
+
+    return Marker(marker).evaluate(_variables(python, arch))
+
+
+def applying(required: Iterable[Requirement], python: str, arch: str) -> list[Requirement]:
+    """Return the requirements whose markers hold, without them."""
+    found = []
+    for each in required:
+        parsed = _parsed(each.text)
+        if applies(str(parsed.marker or ""), python, arch):
+            found.append(Requirement(_without_marker(parsed), each.origin))
+    return found
+
+
+def name(text: str) -> str:
+    """Return the distribution that a requirement names, as an index spells it."""
+    from packaging.utils import canonicalize_name
+
+    return canonicalize_name(_parsed(text).name)
+
+
+def as_constraint(text: str) -> str:
+    """Return a requirement as pip takes it for a constraint: without extras."""
+    parsed = _parsed(text)
+    return f"{parsed.name}{parsed.specifier}"
+
+
+def is_limit(text: str) -> bool:
+    """Say whether a requirement says which versions will do."""
+    return bool(str(_parsed(text).specifier))
+
+
+def exact(text: str) -> str | None:
+    """Return the version that a requirement pins; None where it leaves a choice."""
+    found = [each.version for each in _parsed(text).specifier if each.operator in ("==", "===")]
+    return found[0] if len(found) == 1 and not found[0].endswith(".*") else None
+
+
+def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
+    """Return why a release cannot be beside what else has to be in its environment."""
+    found = []
+    if limits.cuda and offer.cuda and numeric_version.major(offer.cuda) != limits.cuda:
+        text = f"{offer.title} is built with CUDA {numeric_version.major(offer.cuda)}, {limits.cuda_of} with CUDA {limits.cuda}"
+        found.append(conflict(RULE, text, "the wheels of both", "give each an environment of its own"))
+    for each in limits.required:
+        held = next((text for text in _of(name(each.text), offer, contents) if not agree(each.text, text)), None)
+        if held:
+            text = f"{each.origin} asks for {each.text}, and {offer.title} goes with {held}"
+            found.append(conflict(RULE, text, each.origin, _ANOTHER))
+        elif offer.cuda and pins.is_unknown(offer, name(each.text)):
+            text = f"{each.origin} asks for {each.text}, and which one {offer.title} brings is not known"
+            found.append(conflict(RULE, text, each.origin, _ANOTHER))
+    return found
+
+
+def held(offer: Offer, contents: Contents) -> Iterator[str]:
+    """Yield what a release holds: its pins and constraints, of what was chosen here the range that it was chosen from."""
+    yield from contents["requirements"]
+    for limit in contents["constraints"]:
+        open_range = pins.open_range(offer, name(limit))
+        yield f"{name(limit)}{open_range}" if open_range else limit
+
+
+def _of(distribution: str, offer: Offer, contents: Contents) -> Iterator[str]:
+    """Yield what a release holds of one distribution."""
+    yield from (each for each in held(offer, contents) if name(each) == distribution)
+
+
+def agree(one: str, other: str) -> bool:
+    """Say whether two requirements of one distribution may be met by one version, as far as one of them pins it."""
+    pinned, specifier = exact(one), str(_parsed(other).specifier)
+    if pinned is None:
+        pinned, specifier = exact(other), str(_parsed(one).specifier)
+    if pinned is None:
+        return True
+    wished = exact(f"x{specifier}") if specifier else None
+    if wished is not None:
+        short, long = sorted((pinned, wished), key=lambda version: "+" in version)
+        return short == long or ("+" not in short and long.partition("+")[0] == short)
+    return specifiers.matches(pinned.partition("+")[0], specifier)
+
+
+def _without_marker(parsed: Parsed) -> str:
+    extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+    return f"{parsed.name}{extras}{parsed.specifier}"
+
+
+def _variables(python: str, arch: str) -> Mapping[str, str]:
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": f"{python}.0",
+        "os_name": "posix",
+        "platform_machine": arch,
+        "platform_python_implementation": "CPython",
+        "platform_system": "Linux",
+        "python_full_version": f"{python}.0",
+        "python_version": python,
+        "sys_platform": "linux",
+    }
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Parsed:
+    from packaging.requirements import Requirement as Parsed
+
+    return Parsed(text)

@@ -1,0 +1,271 @@
+"""A project's own requirements: how its file is read, what of it is a wish, and where it cannot be met beside the frameworks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.wish import Requirement
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock, machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.frameworks import required
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, projects
+
+Resolve = Callable[..., Any]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., str]:
+    """written(requirements="torch==2.7.1", more="pandas"): the files, and the path of the first one."""
+
+    def write(**files: str) -> str:
+        names = {"pyproject": "pyproject.toml"}
+        paths = [tmp_path / names.get(name, f"{name}.txt") for name in files]
+        for path, text in zip(paths, files.values(), strict=True):
+            path.write_text(text)
+        return str(paths[0])
+
+    return write
+
+
+@pytest.fixture
+def wanted(written: Callable[..., str]) -> Callable[..., str]:
+    """The same as --want takes it."""
+    return lambda **files: f"project={written(**files)}"
+
+
+def rows(answer: Any) -> list[Any]:
+    assert answer["ok"], answer
+    found: list[Any] = answer["stack"]["frameworks"]
+    return found
+
+
+# reading -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_file_names_is_followed_with_its_lines(written: Any) -> None:
+    path = written(
+        requirements="# mine\ntorch==2.7.1\nnumpy \\\n  <2.3  # old\n-r more.txt\n-c limits.txt\n",
+        more="pandas>=2\n",
+        limits="scipy<2\n",
+    )
+    found = projects.read(path, None)
+    assert found.environment == "project"
+    assert [(each.text.replace(" ", ""), each.origin) for each in found.requirements] == [
+        ("torch==2.7.1", "requirements.txt:2"),
+        ("numpy<2.3", "requirements.txt:3"),
+        ("pandas>=2", "more.txt:1"),
+    ]
+    assert found.constraints == (Requirement("scipy<2", "limits.txt:1"),)
+
+
+@pytest.mark.parametrize(
+    ("line", "told", "instead"),
+    [
+        ("--index-url https://index.example/simple", "the option --index-url", "gpuwright_mirrors"),
+        ("--extra-index-url=https://index.example", "the option --extra-index-url", "gpuwright_mirrors"),
+        ("numpy==2.2 --hash=sha256:00", "the option --hash", "--hashes FILE"),
+        ("-e .", "the option -e", "make a wheel of it"),
+        ("--pre", "the option --pre", "remove the option"),
+        ("./wheels/mine.whl", "expected a requirement such as", "make a wheel of it"),
+        ("mine @ https://files.example/mine.whl", "mine comes from an address", "make a wheel of it"),
+        ("git+https://example.org/mine", "expected a requirement such as", "make a wheel of it"),
+        ("{{ lookup('env', 'HOME') }}", "found the template", ""),
+    ],
+)
+def test_what_chooses_where_wheels_come_from_is_refused_by_its_line(
+    written: Any, line: str, told: str, instead: str
+) -> None:
+    with pytest.raises(BadInput, match=r"^requirements\.txt:2: ") as refused:
+        projects.read(written(requirements=f"numpy\n{line}\n"), None)
+    assert told in refused.value.message
+    assert instead in " ".join(refused.value.suggestions)
+
+
+def test_files_that_name_each_other_are_refused(written: Any) -> None:
+    with pytest.raises(BadInput, match=r"names requirements\.txt, which names it in turn"):
+        projects.read(written(requirements="-r more.txt\n", more="-r requirements.txt\n"), None)
+
+
+PYPROJECT = """\
+[project]
+name = "mine"
+requires-python = ">=3.12"
+dependencies = [
+  "torch>=2.6",
+  "pandas",
+]
+"""
+
+
+def test_a_pyproject_says_its_dependencies_and_its_python(written: Any) -> None:
+    found = projects.read(written(pyproject=PYPROJECT), "research")
+    assert found.environment == "research"
+    assert [each.origin for each in found.requirements] == ["pyproject.toml:5", "pyproject.toml:6"]
+    assert found.python == Requirement(">=3.12", "pyproject.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[tool.poetry]\n", "no table \\[project\\]"),
+        ('[project]\ndynamic = ["dependencies"]\n', "are dynamic"),
+        ("[project]\ndependencies = 3\n", "has to be a list, found int"),
+        ("[project\n", "is not TOML"),
+        ('[project]\nrequires-python = "new"\n', "has to be a range"),
+        ('[project]\ndependencies = ["numpy\\n--pre"]\n', "--pre|one line"),
+    ],
+)
+def test_a_pyproject_without_plain_dependencies_is_refused(written: Any, text: str, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        projects.read(written(pyproject=text), None)
+
+
+def test_a_directory_stands_for_the_one_file_in_it(written: Any, tmp_path: Path) -> None:
+    written(requirements="pandas\n")
+    assert projects.read(str(tmp_path), None).requirements[0].text == "pandas"
+    written(pyproject=PYPROJECT)
+    with pytest.raises(BadInput, match=r"has pyproject\.toml and requirements\.txt"):
+        projects.read(str(tmp_path), None)
+
+
+def test_what_was_read_is_read_again_from_its_document(written: Any, tmp_path: Path) -> None:
+    whole = projects.read(written(requirements="torch==2.7.1\npandas\n-c limits.txt\n", limits="scipy<2\n"), "x")
+    copy = tmp_path / "project-0.json"
+    copy.write_text(json.dumps(projects.document(whole)))
+    again = projects.read(str(copy), "x")
+    assert [each.text for each in again.requirements] == ["torch==2.7.1", "pandas"]
+    assert [each.text for each in again.constraints] == ["scipy<2"]
+
+
+# wishing -----------------------------------------------------------------------------------------------
+
+
+def test_its_frameworks_are_wished_and_the_rest_is_beside_them(wanted: Any) -> None:
+    wish = Wish.from_wants([wanted(requirements="torch==2.7.1\npandas>=2\n")])
+    (framework,) = wish.frameworks
+    assert (framework.key, framework.specifier, framework.origin) == (
+        "pytorch@project",
+        "==2.7.1",
+        "requirements.txt:1",
+    )
+    assert [each.text for each in wish.projects[0].requirements] == ["pandas>=2"]
+
+
+def test_a_release_that_never_existed_is_refused_by_its_line(wanted: Any) -> None:
+    with pytest.raises(BadInput, match=r"torch==9\.9\.9 \(requirements\.txt:1\)"):
+        Wish.from_wants([wanted(requirements="torch==9.9.9\n")])
+
+
+def test_a_wish_beside_the_file_holds_together_with_it(written: Any) -> None:
+    path = written(requirements="torch>=2.5\n")
+    for wants in (["pytorch@project<2.8", f"project={path}"], [f"project={path}", "pytorch@project<2.8"]):
+        (framework,) = Wish.from_wants(wants).frameworks
+        assert sorted(framework.specifier.split(",")) == ["<2.8", ">=2.5"]
+
+
+def test_the_variable_is_read_as_the_want_is(written: Any) -> None:
+    path = written(requirements="torch==2.7.1\npandas\n")
+    assert Wish.from_variables({"frameworks_project": path}) == Wish.from_wants([f"project={path}"])
+    assert Wish.from_variables({"frameworks_project": "auto"}).projects == ()
+
+
+# resolving ---------------------------------------------------------------------------------------------
+
+
+def test_the_wheels_of_its_framework_fit_the_card(resolve: Resolve, written: Any) -> None:
+    path = written(requirements="torch==2.7.1\ntorchvision\npandas>=2\n-c limits.txt\n", limits="scipy<2\n")
+    (row,) = rows(resolve("H100", "ubuntu-24.04", f"project={path}"))
+    assert row["requirements"][0] == "torch==2.7.1+cu128"
+    assert row["path"] == "/opt/gpuwright/project"
+    assert row["others"] == ["pandas>=2"]
+    assert "scipy<2" in row["constraints"]
+
+
+def test_a_release_is_chosen_that_fits_what_the_file_pins_beside_it(resolve: Resolve, written: Any) -> None:
+    path = written(requirements="torchvision==0.21.0\n")
+    (row,) = rows(resolve("H100", "ubuntu-24.04", "pytorch@project", f"project={path}"))
+    assert row["version"] == "2.6.0"
+
+
+def test_two_lines_that_do_not_go_together_are_named_with_the_nearest_that_do(resolve: Resolve, wanted: Any) -> None:
+    answer = resolve("H100", "ubuntu-24.04", wanted(requirements="torch==2.7.1\ntorchvision==0.21.0\n"))
+    (conflict,) = answer["conflicts"]
+    assert conflict["rule"] == "frameworks.together"
+    assert "requirements.txt:2 asks for torchvision==0.21.0" in conflict["text"]
+    assert "torch==2.6.0 in requirements.txt:1" in conflict["remedy"]
+
+
+def test_a_pin_without_code_for_the_card_names_the_nearest_release_and_the_line(resolve: Resolve, wanted: Any) -> None:
+    answer = resolve("RTX 5090", "ubuntu-24.04", wanted(requirements="torch==2.3.1\n"))
+    (conflict,) = answer["conflicts"]
+    assert "no code for the GeForce RTX 5090" in conflict["text"]
+    assert conflict["remedy"].startswith("ask for torch==2.7.0 in requirements.txt:1")
+
+
+def test_a_project_without_a_framework_says_how_one_is_named(resolve: Resolve, written: Any) -> None:
+    path = written(requirements="pandas\n")
+    (conflict,) = resolve("H100", "ubuntu-24.04", f"project={path}")["conflicts"]
+    assert conflict["rule"] == "frameworks.project"
+    assert conflict["remedy"].endswith("--want pytorch@project")
+    (row,) = rows(resolve("H100", "ubuntu-24.04", "lmdb@project", f"project={path}"))
+    assert row["others"] == ["pandas"]
+
+
+def test_markers_hold_for_the_python_and_the_architecture_of_the_node(resolve: Resolve, written: Any) -> None:
+    path = written(
+        requirements="torch==2.7.1; python_version < '3.12'\ntorch==2.8.0; python_version >= '3.12'\n"
+        "uvloop; platform_machine == 'x86_64'\npywin32; sys_platform == 'win32'\n"
+    )
+    (newer,) = rows(resolve("H100", "ubuntu-24.04", f"project={path}"))
+    assert (newer["version"], newer["others"]) == ("2.8.0", ["uvloop"])
+    (older,) = rows(resolve("H100", "debian-12", f"project={path}"))
+    assert older["version"] == "2.7.1"
+    (other,) = rows(resolve("GH200", "ubuntu-24.04", f"project={path}", arch="aarch64"))
+    assert "others" not in other
+
+
+def test_a_python_that_the_project_does_not_run_on_is_refused(resolve: Resolve, written: Any) -> None:
+    path = written(pyproject=PYPROJECT)
+    (conflict,) = resolve("H100", "debian-12", f"project={path}")["conflicts"]
+    assert conflict["rule"] == "frameworks.project-python"
+    assert "pyproject.toml asks for Python >=3.12, this machine has 3.11" in conflict["text"]
+    assert rows(resolve("H100", "ubuntu-24.04", f"project={path}"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        ("numpy==2.1", "numpy<2", False),
+        ("numpy==1.26", "numpy<2", True),
+        ("torch==2.7.1", "torch==2.7.1+cu128", True),
+        ("torch==2.7.1+cu126", "torch==2.7.1+cu128", False),
+        ("torch>=2.7", "torch==2.6.0+cu124", False),
+        ("numpy>=1", "numpy<3", True),
+    ],
+)
+def test_requirements_agree_as_far_as_one_is_a_pin(one: str, other: str, together: bool) -> None:
+    assert required.agree(one, other) is together
+    assert required.agree(other, one) is together
+
+
+# locking -----------------------------------------------------------------------------------------------
+
+
+def test_a_lock_holds_what_a_project_requires(rules: Any, written: Any) -> None:
+    path = written(requirements="torch==2.7.1\npandas>=2\n")
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", {}, rules)
+    wish = Wish.from_wants([f"project={path}"], rules)
+    document: Any = lock.check(lock.make(where, wish, rules, wants=[], version="1"))
+    (row,) = document["stack"]["frameworks"]
+    assert (row["environment"], row["others"]) == ("project", ["pandas>=2"])
+    held = lock.as_wish(document, {})
+    assert [each.key for each in held.frameworks] == ["pytorch@project"]
+    assert [each.text for each in held.projects[0].requirements] == ["pandas>=2"]
+    row["others"] = ["pandas --index-url https://evil.example"]
+    with pytest.raises(BadInput, match="--index-url"):
+        lock.check(document)
