@@ -5,6 +5,7 @@ What is prepared here is written on the machine by the role `reboot`, for root a
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -108,7 +109,8 @@ def _prepared(args: argparse.Namespace, wanted: Request, environment: Mapping[st
         words += ["-e", f"@{DIRECTORY / f'variables-{number}.json'}"]
     for word in variables.words:
         words += ["-e", word]
-    repeated = list(_own_options(args))
+    _refuse_projects(wanted.extra_vars.get("gpuwright_wish"), *variables.documents)
+    repeated = list(_own_options(_with_copies(args, files)))
     told = [files, words, repeated]
     if console.redact().document(told) != told:
         raise _MayHoldSecretError(
@@ -142,6 +144,33 @@ def _interpreter() -> str:
         f"the Python that runs now is not root's alone ({ownership.offence(own) or own}), and there is no {systems}; "
         "install that one by the package manager and run again, or run the same command again after the boot"
     )
+
+
+def _with_copies(args: argparse.Namespace, files: dict[str, object]) -> argparse.Namespace:
+    """The options with each project's file as it was read now: whoever may write that must not say later what root installs."""
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
+
+    wants: list[str] = []
+    for want in args.want or ():
+        project = wish.project_of(want)
+        if project is not None:
+            name = f"project-{len(files)}.json"
+            files[name] = wish.projects.document(project)
+            wants.append(f"project@{project.environment}={DIRECTORY / name}")
+        else:
+            wants.append(want)
+    return argparse.Namespace(**{**vars(args), "want": wants})
+
+
+def _refuse_projects(*variables: object) -> None:
+    """Raises _NotPreparedError where a variable names a project's file, which somebody may change until the boot."""
+    for document in variables:
+        named = document if isinstance(document, dict) else {}
+        environments = named.get("frameworks_environments")
+        if named.get("frameworks_project") or "project" in json.dumps(environments, default=str):
+            raise _NotPreparedError(
+                "a variable names a project's file, which may change until then; name it by --want project=PATH"
+            )
 
 
 def _own_options(args: argparse.Namespace) -> Iterator[str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
 
@@ -43,7 +45,7 @@ finally:
 """
 
 
-def ask(python: str, name: str, kernel: str, timeout: float, runner: Any = run.run) -> Any:
+def ask(python: str, name: str, kernel: str, timeout: float, run: Callable[..., Result] = run_module.run) -> Result:
     """Start the kernel of a directory by its name; as root, as an ordinary user would."""
     text = framework.HEAD + _PROGRAM.format(
         kernel=os.path.basename(kernel), module=ABOUT[name].module, seconds=int(timeout)
@@ -52,10 +54,10 @@ def ask(python: str, name: str, kernel: str, timeout: float, runner: Any = run.r
     if os.geteuid() == 0:
         words = [sys.executable, "-I", "-c", framework.AS_A_USER, *words]
     # The client's own patience ends before ours, so that it tells why.
-    return runner(words, timeout=2 * timeout + 30, env={"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/tmp"})  # noqa: S108
+    return run(words, timeout=2 * timeout + 30, env={"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/tmp"})  # noqa: S108
 
 
-def judge(name: str, kernel: str, answer: Any) -> Check:
+def judge(name: str, kernel: str, answer: Result) -> Check:
     """``framework.kernel`` of one run of :func:`ask`."""
     told = next((step for step in framework.steps_of(answer.out) if step["step"] == "kernel"), None)
     title = ABOUT[name].title

@@ -88,7 +88,7 @@ class Wish:
     def nothing_wished(self) -> bool:
         """Say whether no component is asked for by name: DEFAULT_WANTS is what plan and up use then."""
         named = (self.driver, self.cuda, self.cudnn, self.nccl, self.tensorrt, self.container_toolkit, self.frameworks)
-        return not any(named)
+        return not any(named) and not self.projects
 
     @property
     def cpu(self) -> bool:
@@ -296,6 +296,14 @@ def _is_framework(values: Values, requirement: Requirement, environment: str, ru
     return True
 
 
+def project_of(want: str) -> Project | None:
+    """Return what a want reads of a project's file, the frameworks among it; None where it asks for something else. Raises BadInput."""
+    match = _WANT.match(want)
+    if not match or match["name"].lower() != _PROJECT:
+        return None
+    return projects.read(re.sub(r"^==?\s*", "", match["spec"]), _environment(match["environment"], want))
+
+
 def _read_project(values: Values, spec: str, want: str, rules: Rules) -> None:
     _add_project(values, spec, None, want, rules)
 
@@ -462,7 +470,7 @@ def _within(want: str, environment: str) -> str:
 _FRAMEWORKS = Words(
     "frameworks",
     frameworks.DEFAULT,
-    brings=("frameworks",),
+    brings=("frameworks", "projects"),
     by_default=True,
     readers={_PROJECT: _read_project, "jupyter": _read_jupyter, "python": _read_python},
     variables=(

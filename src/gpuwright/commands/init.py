@@ -59,6 +59,9 @@ gpuwright_want:
   # - driver-source=distro # nvidia, distro, runfile or preinstalled
   # - cudnn # for the whole machine; each framework brings its own
 {frameworks}
+  # - pytorch@research==2.7.1 # an environment with a name of its own
+  # - project=requirements.txt # what a project requires, solved together with its frameworks
+  # - jupyter # each environment a kernel of Jupyter's
   # - python=3.12 # the interpreter of the environments
 
 # The cards that have to be there, by number or by name (a list). Fewer are a failure.

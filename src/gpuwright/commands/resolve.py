@@ -126,7 +126,9 @@ def _rows(stack: Stack) -> Iterator[tuple[str, str, str]]:
         yield "cuda-compat", str(compat["version"]), f"{compat['package']} in {compat['path']}"
     yield from (row for part, row in rows if part.has_own_source)
     for framework in stack.get("frameworks") or ():
-        yield framework["name"], str(framework["version"]), _framework(framework)
+        named = framework.get("environment")
+        title = f"{framework['name']}@{named}" if named else framework["name"]
+        yield title, str(framework["version"]), _framework(framework)
 
 
 def _driver(driver: DriverStack) -> str:

@@ -31,7 +31,12 @@ def carries(targets: Iterable[str], capability: str) -> bool:
 def faults(machine: Any, found: Mapping[str, Any], stack: Stack, warned: set[str]) -> Iterator[str]:
     looked = machine.pythons is not None and "python" not in machine.assumed
     beside: list[str] = next(
-        (each.get("pythons_beside", []) for each in rows("systems", "rows") if each["os"] == machine.os), []
+        (
+            [*each.get("pythons_beside", []), *each.get("pythons_on_wish", [])]
+            for each in rows("systems", "rows")
+            if each["os"] == machine.os
+        ),
+        [],
     )
     if looked and found["interpreter"] not in [*machine.pythons, *beside]:
         yield f"{found['name']} is to run on Python {found['interpreter']}, which is not there"

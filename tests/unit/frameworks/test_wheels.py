@@ -487,3 +487,20 @@ def test_an_index_that_lacks_a_version_is_named(site: Site, environment: Path) -
         f"Expected pip to install torch==2.0 into {environment}. Found: ERROR: Could not find"
     )
     assert f"look whether {site.url('own')} can be reached" in answer["msg"]
+
+
+def test_the_hosts_own_index_stands_beside_others_where_it_is_named_by_nothing() -> None:
+    assert wheels.configuration(["https://torch.example", ""], []) == (
+        "[install]\nextra-index-url = https://torch.example\n"
+    )
+    assert wheels.configuration([""], []) == ""
+    options: Any = {
+        "requirements": ["torch==2"], "index_url": "https://torch.example", "dependencies_url": "", "wheels": [],
+        "environment": "/opt/x",
+    }  # fmt: skip
+    own, rest = wheels.turns(options)
+    assert (own.urls, own.dependencies) == (["https://torch.example"], False)
+    assert (rest.urls, rest.dependencies) == ([""], True)
+    locked: Any = {**options, "wheels": [{"name": "torch", "version": "2", "sha256": ["0" * 64]}]}
+    (turn,) = wheels.turns(locked)
+    assert turn.urls == ["https://torch.example", ""]

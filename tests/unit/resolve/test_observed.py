@@ -317,7 +317,7 @@ def test_a_python_that_is_not_there_is_refused_with_those_that_are(
 ) -> None:
     facts["python"]["interpreters"] = [{"path": f"/usr/bin/python{each}", "version": each} for each in there]
     (entry,) = answer(facts, "pytorch", "python=3.11")["conflicts"]
-    assert entry["text"] == f"python 3.11 is asked for, this machine has {told}"
+    assert entry["text"] == f"python 3.11 is asked for, this machine has {told}; the archive of Debian 13 has no other"
 
 
 def test_the_kernel_that_boots_next_decides(facts: Facts, answer: Answer) -> None:
@@ -352,3 +352,23 @@ def test_headers_are_those_of_one_kernel_where_the_usual_ones_would_bring_anothe
     assert driver["headers"] == alone
     assert alone in driver["packages"]
     assert "linux-headers-amd64" not in driver["packages"]
+
+
+def on(facts: Facts, system: str, version: str, python: str) -> None:
+    """The same machine with another system and the Python that it comes with."""
+    facts["os"] |= {"id": system, "version": version, "family": "redhat" if system == "rocky" else "debian"}
+    facts["python"]["interpreters"] = [{"path": f"/usr/bin/python{python}", "version": python}]
+
+
+def test_a_python_of_the_archive_is_taken_where_it_is_asked_for_and_only_there(facts: Facts, answer: Answer) -> None:
+    on(facts, "ubuntu", "22.04", "3.10")
+    assert stack(answer(facts, "lmdb"))["frameworks"][0]["interpreter"] == "3.10"
+    assert stack(answer(facts, "lmdb", "python=3.11"))["frameworks"][0]["interpreter"] == "3.11"
+    (entry,) = answer(facts, "lmdb", "python=3.12")["conflicts"]
+    assert entry["text"].endswith("this machine has 3.10; the archive of Ubuntu 22.04 LTS has 3.11")
+
+
+def test_a_system_says_which_pythons_its_archive_has(facts: Facts, answer: Answer) -> None:
+    on(facts, "ubuntu", "24.04", "3.12")
+    (entry,) = answer(facts, "lmdb", "python=3.11")["conflicts"]
+    assert entry["text"].endswith("; the archive of Ubuntu 24.04 LTS has no other")

@@ -168,6 +168,18 @@ def test_a_wish_beside_the_file_holds_together_with_it(written: Any) -> None:
         assert sorted(framework.specifier.split(",")) == ["<2.8", ">=2.5"]
 
 
+def test_a_project_alone_is_a_wish_and_brings_no_defaults(written: Any) -> None:
+    wish = Wish.from_wants([f"project={written(requirements='pandas')}"])
+    assert wish.with_defaults() == wish
+    assert wish.with_roles(["frameworks"]) == wish
+
+
+def test_what_is_wanted_on_the_command_line_takes_the_place_of_a_variables_project(written: Any) -> None:
+    variables = {"frameworks_project": written(requirements="torch==2.7.1\npandas\n")}
+    wish = Wish.from_variables({**variables, "gpuwright_want": ["jax"]})
+    assert ([each.key for each in wish.frameworks], wish.projects) == (["jax"], ())
+
+
 def test_the_variable_is_read_as_the_want_is(written: Any) -> None:
     path = written(requirements="torch==2.7.1\npandas\n")
     assert Wish.from_variables({"frameworks_project": path}) == Wish.from_wants([f"project={path}"])

@@ -64,9 +64,9 @@ def findings(context: Context) -> list[Finding]:
         environment = environments.get(framework["path"])
         present = environment["packages"] if environment else {}
         wrong = differences.of_contents(framework, environment) + differences.of_activation(framework, environment)
-        wrong += differences.of_kernel(framework, environment)
         broken = differences.of_health(framework["path"], environment, context)
-        if wrong or broken:
+        kernel = differences.of_kernel(framework, environment)
+        if wrong or broken or kernel:
             before = next(
                 (present.get(contents.name(pin)) for pin in framework["requirements"] if contents.name(pin) in present),
                 None,
@@ -74,8 +74,8 @@ def findings(context: Context) -> list[Finding]:
             built = differences.is_built(framework, environment, context)
             found.append(
                 Finding(
-                    _action(framework, environment, before, wrong, built=built),
-                    f"{framework['path']} {' and '.join(wrong + broken)}",
+                    _action(framework, environment, before, wrong, built=built) if wrong or broken else "configure",
+                    f"{framework['path']} {' and '.join(wrong + broken + kernel)}",
                     before,
                     contents.titles(framework["path"], context.stack),
                     packages=_interpreter(framework, context) if built else [],

@@ -280,7 +280,7 @@ def _search(
     """
     beside = limits.toolkits
     nearest: list[Entry] = []
-    there = _interpreters(machine, log.rules)
+    there = _interpreters(machine, log.rules, wish.python)
     for offers in FRAMEWORKS[framework.name].offers(framework, log.rules, cpu=support is None):
         fitting = []
         for offer in [each for each in offers if not beside or _compiled_by(each, beside)]:
@@ -423,7 +423,7 @@ def _python(
     """Return the interpreter for a release: the one asked for, else the first of those that are there."""
     looked = machine.pythons is not None and "python" not in machine.assumed
     if wish.python and looked and wish.python not in there:
-        text = f"python {wish.python} is asked for, this machine has {', '.join(there) or 'none'}"
+        text = f"python {wish.python} is asked for, this machine has {', '.join(there) or 'none'}{_archive(machine, log.rules)}"
         remedy = f"install python{wish.python} with its venv module"
         return None, [conflict("frameworks.python-missing", text, "the machine's facts", remedy)]
     usable = [each for each in ([wish.python] if wish.python else there) if each in offer.pythons]
@@ -437,8 +437,21 @@ def _python(
     return None, [conflict("frameworks.python", text, source, f"use python={offer.pythons[-1]}")]
 
 
-def _interpreters(machine: Machine, rules: Rules) -> list[str]:
-    """Return the Pythons of a machine, the system's own first, then the newest.
+def _archive(machine: Machine, rules: Rules) -> str:
+    """Return what the archive of a system has beside its own Python, as the end of a sentence; nothing of one that is not known."""
+    row = _row(machine, rules)
+    if not row or machine.environment == "jetson":
+        return ""
+    more = [
+        each
+        for each in (*row.get("pythons_beside", ()), *row.get("pythons_on_wish", ()))
+        if not _is_absent(each, machine)
+    ]
+    return f"; the archive of {row['name']} has {', '.join(more) or 'no other'}"
+
+
+def _interpreters(machine: Machine, rules: Rules, asked: str | None = None) -> list[str]:
+    """Return the Pythons of a machine, the system's own first, then the newest; ``asked``: one that its archive may have on wish.
 
     Where the system's own is too old for what is released today, newer ones stand before it: those that are there, then those that its
     repositories have beside it, of which one is installed with the environment. What the machine's index turned out not to have is none.
@@ -451,7 +464,14 @@ def _interpreters(machine: Machine, rules: Rules) -> list[str]:
         *sorted(newer, key=lambda each: more.index(each) if each in more else len(more)),
         *(each for each in _beside(machine, rules) if each not in newer),
         *sorted(set(there) - {*newer, *more}, key=lambda each: (each != system, _newest_first(each))),
+        *(each for each in _on_wish(asked, machine, rules) if each not in there),
     ]
+
+
+def _on_wish(asked: str | None, machine: Machine, rules: Rules) -> list[str]:
+    """Return the Python that is asked for, where the archive has it and it is taken on no other account."""
+    known = _row(machine, rules).get("pythons_on_wish", ()) if machine.environment != "jetson" else ()
+    return [asked] if asked in known and not _is_absent(asked, machine) else []
 
 
 def _beside(machine: Machine, rules: Rules) -> list[str]:
