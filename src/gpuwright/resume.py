@@ -5,6 +5,7 @@ What is prepared here is written on the machine by the role `reboot`, for root a
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, TypedDict
 from gpuwright import console, paths
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
     from gpuwright.request import Request

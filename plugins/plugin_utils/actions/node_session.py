@@ -125,7 +125,7 @@ class NodeSession:
     def _named(self) -> list[str]:
         """The names of environments in the wish; none where that is wrong, which is told where it is planned."""
         try:
-            return sorted({each.environment for each in self._wish(self._lock).frameworks if each.environment})
+            return sorted({each.environment for each in self._asked(self._lock).frameworks if each.environment})
         except BadInput:
             return []
 
@@ -258,10 +258,14 @@ class NodeSession:
         return of_users.of_lock(found) if self.user else found
 
     def _wish(self, locked: Lock | None, facts: Facts) -> Wish:
-        variables = self.action.variables(self.task_vars, WISH_VARIABLES)
-        wish = Wish.from_variables(variables) if locked is None else lock.as_wish(locked, variables)
-        user = sections.user(facts)
+        """The wish for this host: where a user works without root, in the user's places."""
+        wish, user = self._asked(locked), sections.user(facts)
         return users.placed(wish, user["environments"]) if user else wish
+
+    def _asked(self, locked: Lock | None) -> Wish:
+        """The wish as it was written down."""
+        variables = self.action.variables(self.task_vars, WISH_VARIABLES)
+        return Wish.from_variables(variables) if locked is None else lock.as_wish(locked, variables)
 
     def _refused(self, facts: Facts) -> list[Refusal]:
         """What a user without root cannot have, or that it is no user."""

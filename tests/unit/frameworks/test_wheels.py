@@ -490,17 +490,17 @@ def test_an_index_that_lacks_a_version_is_named(site: Site, environment: Path) -
 
 
 def test_the_hosts_own_index_stands_beside_others_where_it_is_named_by_nothing() -> None:
-    assert wheels.configuration(["https://torch.example", ""], []) == (
+    assert pip.configuration(["https://torch.example", ""], []) == (
         "[install]\nextra-index-url = https://torch.example\n"
     )
-    assert wheels.configuration([""], []) == ""
+    assert pip.configuration([""], []) == ""
     options: Any = {
         "requirements": ["torch==2"], "index_url": "https://torch.example", "dependencies_url": "", "wheels": [],
         "environment": "/opt/x",
     }  # fmt: skip
-    own, rest = wheels.turns(options)
+    own, rest = pip.turns(options)
     assert (own.urls, own.dependencies) == (["https://torch.example"], False)
     assert (rest.urls, rest.dependencies) == ([""], True)
     locked: Any = {**options, "wheels": [{"name": "torch", "version": "2", "sha256": ["0" * 64]}]}
-    (turn,) = wheels.turns(locked)
+    (turn,) = pip.turns(locked)
     assert turn.urls == ["https://torch.example", ""]
