@@ -93,3 +93,22 @@ def test_cut_off_between_the_configuration_of_docker_and_its_restart(proven: Pro
     assert run.components == {"container_toolkit"}
     assert "nvidia-container-runtime" in machine.shell(runtimes)
     proven.put_back(machine)
+
+
+def test_cut_off_while_an_environment_is_built(proven: Proven) -> None:
+    machine = proven.take()
+    environment = "/opt/gpuwright/pytorch"
+    machine.shell(f"{environment}/bin/python -m pip uninstall -qy torchaudio")
+    machine.cut_up_when("pgrep -f -- '-m [p]ip --isolated .* install '")
+    assert ".unfinished" in machine.shell("ls -A /opt/gpuwright/.pytorch")
+    # What is in use works as it did.
+    machine.shell(f"cd / && {environment}/bin/python -c 'import torch; torch.__version__'")
+
+    run = _heal(machine)
+
+    assert run.components == {"frameworks"}
+    machine.shell(f"{environment}/bin/python -m pip show torchaudio")
+    left = set(machine.shell("ls -A /opt/gpuwright/.pytorch").split())
+    assert not [name for name in left if name.startswith(".")]
+    assert len(left - {"gave-way"}) <= len({"in use", "kept"})
+    proven.put_back(machine)
