@@ -31,7 +31,7 @@ def index(folder: Path) -> Path:
     plan = copy.deepcopy(_PLAN)
     plan["cu130"]["torch"]["versions"] = [_OLD, _NEW]
     plan["cu130"]["torchvision"]["versions"] = ["0.29.0+cu130", "0.29.1+cu130"]
-    wheels.write_index(folder / "cu130", {**wheels.projects(plan, "cu130"), **wheels.projects(plan, "pypi")})
+    wheels.write_index(folder / "cu130", {**wheels.projects(plan, "pypi"), **wheels.projects(plan, "cu130")})
     uv = work.uv()
     (folder.parent / "uv.txt").write_text(
         f"uv=={uv['version']} " + " ".join(f"--hash=sha256:{each}" for each in uv["sha256"])
