@@ -29,6 +29,7 @@ _PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "onnxruntime": ("onnxruntime", {"__init__": "onnxruntime", "_cards": "cards"}),
     "onnxruntime-gpu": ("onnxruntime", {"__init__": "onnxruntime", "_cards": "cards"}),
     "lmdb": ("lmdb", {"__init__": "lmdb"}),
+    "jupyter-client": ("jupyter_client", {"manager": "jupyter_client"}),
     "vllm": ("vllm", {"__init__": "vllm", "_C_stable_libtorch": "vllm_kernels"}),
     "cupy-cuda13x": ("cupy", {"__init__": "cupy", "_cards": "cards"}),
     "nvidia-dali-cuda120": (
