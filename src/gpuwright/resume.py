@@ -5,7 +5,7 @@ What is prepared here is written on the machine by the role `reboot`, for root a
 
 from __future__ import annotations
 
-import argparse
+import copy
 import json
 import os
 import re
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypedDict
 from gpuwright import console, paths
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
     from gpuwright.request import Request
@@ -78,9 +79,9 @@ class _Variables:
 def prepare(args: argparse.Namespace, wanted: Request, environment: Mapping[str, str]) -> Resume | None:
     """What the role `reboot` writes: the command, its files and its environment; or why there is none, as `refused`.
 
-    None where the run is none that is continued: another verb, hosts of an inventory, `--no-reboot`, `--user`.
+    None where the run is none that is continued: another verb, hosts of an inventory, `--no-reboot`.
     """
-    if args.verb not in (*_VERBS, *_ONLY_ONCE) or not wanted.local or args.no_reboot or args.user:
+    if args.verb not in (*_VERBS, *_ONLY_ONCE) or not wanted.local or args.no_reboot:
         return None
     if args.verb in _ONLY_ONCE:
         return {"refused": f"{args.verb} is done once; after the boot `gpuwright validate` says how it went"}
@@ -159,7 +160,9 @@ def _with_copies(args: argparse.Namespace, files: dict[str, object]) -> argparse
             wants.append(f"project@{project.environment}={DIRECTORY / name}")
         else:
             wants.append(want)
-    return argparse.Namespace(**{**vars(args), "want": wants})
+    repeated = copy.copy(args)
+    repeated.want = wants
+    return repeated
 
 
 def _refuse_projects(*variables: object) -> None:

@@ -60,12 +60,13 @@ gpuwright_want:
   # - cudnn # for the whole machine; each framework brings its own
 {frameworks}
   # - pytorch@research==2.7.1 # an environment with a name of its own
-  # - project=requirements.txt # what a project requires, solved together with its frameworks
   # - jupyter # each environment a kernel of Jupyter's
   # - python=3.12 # the interpreter of the environments
 
 # The cards that have to be there, by number or by name (a list). Fewer are a failure.
 # gpuwright_gpus_expected: 2
+
+# What a project requires, solved together with its frameworks: frameworks_project names its requirements.txt or pyproject.toml.
 
 # Where the environments are.
 # frameworks_path: /opt/gpuwright

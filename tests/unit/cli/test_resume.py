@@ -68,6 +68,17 @@ def test_files_are_kept_with_it_because_a_path_may_be_gone_after_the_boot(tmp_pa
     assert prepared(tmp_path, lock={"schema": 1})["files"] == {"lock.json": {"schema": 1}}
 
 
+def test_a_projects_file_is_kept_as_it_was_read_because_it_may_be_another_one_after_the_boot(tmp_path: Path) -> None:
+    project = tmp_path / "requirements.txt"
+    project.write_text("torch==2.7.1\npandas>=2\n")
+    made = prepared(tmp_path, "--want", f"project@research={project}", "--want", "jupyter")
+    assert made["files"]["project-0.json"]["project"]["dependencies"] == ["torch==2.7.1", "pandas>=2"]
+    assert "--want=project@research=/var/lib/gpuwright/resume/project-0.json" in made["command"]
+    assert str(project) not in " ".join(made["command"])
+    refused = prepared(tmp_path, wish={"frameworks_project": str(project)})
+    assert "a variable names a project's file" in refused["refused"]
+
+
 def test_variables_that_are_gpuwrights_own_are_kept_as_they_were_written(tmp_path: Path) -> None:
     mirrors = '{"gpuwright_mirrors": {"nvidia": "http://mirror/cuda"}}'
     made = prepared(tmp_path, "-e", mirrors, "-e", "nvidia_driver_persistence=false gpuwright_proof_max_age=60")
