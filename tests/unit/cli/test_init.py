@@ -60,7 +60,7 @@ def test_a_wish_for_this_machine_is_what_up_takes(
     (here / "all.yml").write_text(offered)
     assert gpuwright("plan", "--wish", "all.yml").code == 0
     asked = Wish.from_variables(ansible.requests[-1].extra_vars)
-    assert (asked.driver_branch, asked.gpus_expected, len(asked.frameworks), len(asked.mirrors)) == ("580", 2, 4, 2)
+    assert (asked.driver_branch, asked.gpus_expected, len(asked.frameworks), len(asked.mirrors)) == ("580", 2, 5, 2)
 
 
 def test_an_inventory_of_hosts_is_what_ansible_and_the_run_take(gpuwright: Callable[..., Any], here: Path) -> None:
