@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Mapping, Protocol, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
@@ -19,6 +19,14 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import fram
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+
+
+class Runner(Protocol):
+    """What runs a program, as :func:`run.run` does."""
+
+    def __call__(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str]) -> Result:
+        """What became of it."""
+
 
 # What Jupyter writes lies in a directory that goes with the program: not in a home.
 _PROGRAM = """
@@ -45,7 +53,7 @@ finally:
 """
 
 
-def ask(python: str, name: str, kernel: str, timeout: float, run: Callable[..., Result] = run_module.run) -> Result:
+def ask(python: str, name: str, kernel: str, timeout: float, run: Runner = run_module.run) -> Result:
     """Start the kernel of a directory by its name; as root, as an ordinary user would."""
     text = framework.HEAD + _PROGRAM.format(
         kernel=os.path.basename(kernel), module=ABOUT[name].module, seconds=int(timeout)

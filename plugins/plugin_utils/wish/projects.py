@@ -29,7 +29,7 @@ ENVIRONMENT = "project"
 _PYPROJECT = "pyproject.toml"
 _FILES = (_PYPROJECT, "requirements.txt")
 #: How a file with a table is read. JSON is what a run leaves for its continuation after a boot, see `document`.
-_TABLES: Mapping[str, Callable[[str], Mapping[str, object]]] = {".toml": tomllib.loads, ".json": json.loads}
+_TABLES: Mapping[str, Callable[[str], object]] = {".toml": tomllib.loads, ".json": json.loads}
 _NESTED = re.compile(r"^(?:(?P<kind>-r|-c)\s*|(?P<long>--requirement|--constraint)(?:\s+|=))(?P<file>\S.*)$")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 # The key of constraints in a table of our own; pyproject.toml has none.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -44,8 +45,10 @@ def test_it_is_started_by_its_name_and_never_as_root(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("os.geteuid", lambda: 0 if root else 1000)
     calls: list[list[str]] = []
 
-    def run(argv: list[str], **_options: Any) -> Any:
-        calls.append(argv)
+    def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str]) -> Any:
+        assert timeout > 60
+        assert "PYTHONDONTWRITEBYTECODE" in env
+        calls.append(list(argv))
         return answer()
 
     jupyter.ask("/opt/gpuwright/research/bin/python", "jax", KERNEL, 60, run)

@@ -54,7 +54,7 @@ def there(*rows: Any, **changes: Any) -> dict[str, Any]:
         "requests": "2.32.0",
         "ipykernel": "7.1",
     }
-    seen = {"python": "3.12.3", "packages": packages, "loader_path": None, "damage": [], "kept": None}
+    seen: dict[str, Any] = {"python": "3.12.3", "packages": packages, "loader_path": None, "damage": [], "kept": None}
     if rows and rows[0].get("kernel"):
         seen["kernel"] = jupyter_kernels.digest(kernels.content(rows[0]))
     return {PATH: {**seen, **changes}}
@@ -213,9 +213,10 @@ def test_the_seal_of_an_environment_without_a_name_has_no_new_key() -> None:
     alone = row()
     for key in ("installs", "others", "environment"):
         del alone[key]
-    (old,) = frameworks.inputs(context(alone))["frameworks"]  # type: ignore[misc] # a list of mappings
+    inputs: Any = frameworks.inputs
+    (old,) = inputs(context(alone))["frameworks"]
     assert set(old) == {
         "name", "requirements", "constraints", "index_url", "dependencies_url", "path", "loader_path", "wheels",
     }  # fmt: skip
-    (new,) = frameworks.inputs(context(row(kernel=KERNEL)))["frameworks"]  # type: ignore[misc] # a list of mappings
+    (new,) = inputs(context(row(kernel=KERNEL)))["frameworks"]
     assert set(new) - set(old) == {"environment", "others", "installs", "kernel"}

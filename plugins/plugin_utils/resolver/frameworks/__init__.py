@@ -471,7 +471,7 @@ def _interpreters(machine: Machine, rules: Rules, asked: str | None = None) -> l
 def _on_wish(asked: str | None, machine: Machine, rules: Rules) -> list[str]:
     """Return the Python that is asked for, where the archive has it and it is taken on no other account."""
     known = _row(machine, rules).get("pythons_on_wish", ()) if machine.environment != "jetson" else ()
-    return [asked] if asked in known and not _is_absent(asked, machine) else []
+    return [asked] if asked and asked in known and not _is_absent(asked, machine) else []
 
 
 def _beside(machine: Machine, rules: Rules) -> list[str]:

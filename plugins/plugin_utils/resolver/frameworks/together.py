@@ -8,9 +8,9 @@ newest, then in other orders, because a release that has little choice has to co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice, permutations
-from typing import cast
+from typing import Protocol, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
@@ -23,8 +23,14 @@ from .required import Limits
 
 #: A framework as it was chosen.
 Chosen = tuple[FrameworkEnvironment, Offer]
-#: How one framework is chosen for a Python beside what is there; ``trial``: it only matters whether there is an answer.
-Choose = Callable[..., Chosen]
+
+
+class Choose(Protocol):
+    """How one framework is chosen."""
+
+    def __call__(self, framework: FrameworkWish, python: str, limits: Limits, *, trial: bool) -> Chosen:
+        """Return it for a Python beside what is there; ``trial``: it only matters whether there is an answer. Raises Unresolved."""
+
 
 JUPYTER = Requirement("ipykernel", "the wish for a Jupyter kernel")
 
