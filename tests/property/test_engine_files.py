@@ -20,6 +20,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components.containe
     docker,
     toml,
 )
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.daemon_json import DAEMON_JSON
 
 CRI = {1: "cri", 2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 _names = st.sampled_from(
@@ -156,7 +157,7 @@ def test_a_broken_configuration_of_docker_is_never_written(before: dict[str, Any
     place = data.draw(st.integers(0, len(text)))
     broken = text[:place] + data.draw(st.sampled_from(["{", '"', ",", "]", "\x00", "//"])) + text[place:]
     with tempfile.TemporaryDirectory() as root:
-        path = Path(root, docker.DAEMON_JSON[1:])
+        path = Path(root, DAEMON_JSON[1:])
         path.parent.mkdir(parents=True)
         path.write_text(broken, encoding="utf-8")
         seen = containers.observe(Host(root), {})["docker"]

@@ -16,6 +16,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils import components, 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
     Context,
     base,
+    daemon_json,
     nvidia_driver,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi, containerd
@@ -813,7 +814,7 @@ def _named() -> set[str]:
         if name.strip("_").isupper()
         for path in _paths(value)
     }
-    others = {containerd.PROGRAM, docker_engine.ORIGINAL, docker_engine.DATA_ROOT}
+    others = {containerd.PROGRAM, daemon_json.ORIGINAL, docker_engine.DATA_ROOT}
     directories = {path for component in components.COMPONENTS.values() for path in component.directories}
     return found - {runfile.UNINSTALLER, paths.BACKUP, *others} - directories
 

@@ -20,6 +20,7 @@ from ..base import (
     repository_files,
     repository_findings,
 )
+from ..daemon_json import DAEMON_JSON
 from ..demand import Demand
 from . import cdi, containerd, docker, engines, judgement, work
 from .sources import sources
@@ -177,7 +178,7 @@ COMPONENT = Component(
     security="container-toolkit",
     demands=demands,
     judge=judgement.judge,
-    merged=(docker.DAEMON_JSON, containerd.CONFIG),
+    merged=(DAEMON_JSON, containerd.CONFIG),
     directories=(containerd.DIRECTORY,),
     removes=_removes,
     # dpkg's purge takes the link away, rpm leaves it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...model import sections
 from ..base import Context, Finding
+from ..daemon_json import DAEMON_JSON
 from . import containerd, docker
 
 if TYPE_CHECKING:
@@ -40,14 +41,14 @@ class Daemon:
 _DAEMONS: Mapping[str, Daemon] = {
     "docker": Daemon(
         "Docker",
-        docker.DAEMON_JSON,
-        (docker.DAEMON_JSON,),
+        DAEMON_JSON,
+        (DAEMON_JSON,),
         docker.SERVICE,
         docker.RUNNING,
         seen=lambda facts: facts["containers"]["docker"],
         findings=docker.findings,
         refusal=docker.refusal,
-        sealed=lambda _facts: [docker.DAEMON_JSON],
+        sealed=lambda _facts: [DAEMON_JSON],
         left_behind=docker.left_behind,
     ),
     "containerd": Daemon(

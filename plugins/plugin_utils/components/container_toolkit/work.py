@@ -47,16 +47,16 @@ def installed(context: Context, plan: Plan) -> Installed:
     engine, given = engines.daemon(context), cast("Given", plan["given"])
     refusal, merged = _merged(context, engine, given)
     own, back = cdi.written(context), _given_back(context)
-    setting = any(file["path"] == cdi.SETTING for file in own)
+    setting = [file["path"] for file in own if file["path"] == cdi.SETTING]
     put_back = [Kept(src=each["src"], dest=each["dest"]) for each in back["put_back"]]
-    files, kept = [*merged, *(Merged(**each) for each in back["files"])], docker.kept(context, merged)
+    files = [*merged, *(Merged(path=each["path"], content=each["content"]) for each in back["files"])]
+    kept = docker.kept(context, merged)
     absent = [*([] if setting else [cdi.SETTING]), *_gone(context, merged), *back["absent"]]
+    placed = [*(each["dest"] for each in kept), *(file["path"] for file in files), *setting]
     changed = {each["dest"] for each in put_back} | {each["path"] for each in files} | set(absent)
     return {
         "refusal": refusal,
-        "places": [
-            _place(path) for path in [*(each["dest"] for each in kept), *(file["path"] for file in [*files, *own])]
-        ],
+        "places": [_place(path) for path in placed],
         "kept": [*kept, *put_back],
         "files": files,
         "own": own,
