@@ -31,6 +31,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     bootloader,
+    cdi,
+    containers,
     disks,
     dkms,
     driver,
@@ -212,6 +214,8 @@ PARSERS: dict[str, Parser] = {
     "sources of dnf": Parser(lambda text: rpm.parse_yum_repo(text, "/a.repo")),
     "errors of dnf": Parser(dnf_question.kind_of),
     "systemctl show": Parser(lambda text: services.parse_show(text, ["a.service", "b.service"])),
+    "CDI specification": Parser(lambda text: cdi.parse("/var/run/cdi/nvidia.yaml", text)),
+    "containerd config dump": Parser(containers.parse_dump),
     "os-release": Parser(system.parse_os_release),
     "requirements": Parser(wheels.pins, (ValueError,)),
     "key file": Parser(_bytes(openpgp.fingerprints), (openpgp.KeyFileError,)),
