@@ -115,9 +115,11 @@ def _base(facts: Facts) -> Mapping[str, object]:
 
 
 def _unrecorded(facts: Facts) -> bool:
-    """Whether an earlier version was at work, which put the runtime in and kept no record of that."""
-    sealed = "container_toolkit" in (facts["seals"] or {})
-    return sealed and facts["containers"]["docker"]["added"] is None
+    """Whether an earlier version was at work, which put the runtime in and kept no record of that. By the files of earlier runs: a seal is
+    there as soon as the first run begins.
+    """
+    written = DAEMON_JSON in (sections.history(facts).get("files") or ())
+    return written and facts["containers"]["docker"]["added"] is None
 
 
 def files(context: Context, *, check: bool) -> list[Merged]:
@@ -173,6 +175,5 @@ def left_behind(facts: Facts) -> list[Finding]:
 
 def is_ours(facts: Facts) -> bool:
     """Whether something in the configuration was put in here: by the record of it, or by the seal of a version that kept none."""
-    if facts["containers"]["docker"]["added"]:
-        return True
-    return DAEMON_JSON in (sections.history(facts).get("files") or ()) and has_runtime(facts["containers"]["docker"])
+    docker = facts["containers"]["docker"]
+    return bool(docker["added"]) or (_unrecorded(facts) and has_runtime(docker))
