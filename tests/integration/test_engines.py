@@ -37,6 +37,12 @@ oom_score = -7   # not the first one to go
 """
 _RUNTIMES = "docker info --format '{{json .Runtimes}}'"
 _DOCKER = "docker run --rm --network none"
+#: Another driver than the one that Podman would take has to be given with its places.
+_STORAGE = """[storage]
+driver = "vfs"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+"""
 _PODMAN = "PODMAN_IGNORE_CGROUPSV1_WARNING=1 podman"
 
 
@@ -182,7 +188,7 @@ def test_a_broken_configuration_of_containerd_is_left_as_it_is(engines: Engines)
 
 def test_podman_sees_the_cards_of_the_host_and_containerd_is_given_back(engines: Engines, bare: dict[str, str]) -> None:
     before = engines.starts("containerd.service")
-    engines.write("/etc/containers/storage.conf", '[storage]\ndriver = "vfs"\n', mode="0644", owner="root:root")
+    engines.write("/etc/containers/storage.conf", _STORAGE, mode="0644", owner="root:root")
     engines.up("podman")
     assert engines.file(_CONFIG_TOML) == bare[_CONFIG_TOML]
     assert engines.starts("containerd.service") == before + 1

@@ -58,7 +58,7 @@ def test_a_setting_that_is_wished_is_merged_and_foreign_keys_stay() -> None:
 
 def test_the_record_is_roots_alone_and_written_before_the_file_of_which_a_copy_is_kept_first() -> None:
     step = done(node({"dns": ["10.0.0.1"]}))
-    assert step["kept"] == [{"src": DAEMON_JSON, "dest": ORIGINAL, "mode": "0600"}]
+    assert step["kept"] == [{"src": DAEMON_JSON, "dest": ORIGINAL}]
     record, file = step["files"]
     assert (record["path"], record["mode"], file["path"]) == (paths.DOCKER, "0600", DAEMON_JSON)
     assert json.loads(record["content"])["after"] == hashlib.sha256(file["content"].encode()).hexdigest()
@@ -230,7 +230,8 @@ def test_docker_is_given_back_to_the_last_byte_where_another_engine_is_wished() 
     facts["packages"]["installed"]["podman"] = "5.4.2"
     assert "Docker is not the engine that is wished" in reasons(facts, container_toolkit_engine="podman")[0]
     step = podman(facts)
-    assert (step["kept"], step["files"]) == ([{"src": ORIGINAL, "dest": DAEMON_JSON}], [])
+    assert (step["kept"], step["files"]) == ([], [])
+    assert step["put_back"] == [{"src": ORIGINAL, "dest": DAEMON_JSON}]
     # The record goes last: without it nobody would know what is left to be given back.
     assert step["absent"][-1] == paths.DOCKER
     (engine,) = step["engines"]
@@ -255,7 +256,7 @@ def test_a_runtime_that_the_host_has_itself_stays_where_another_engine_is_wished
     facts["packages"]["installed"]["podman"] = "5.4.2"
     assert reasons(facts, container_toolkit_engine="podman") == []
     step = podman(facts)
-    assert (step["kept"], step["files"], step["engines"]) == ([], [], [])
+    assert (step["put_back"], step["files"], step["engines"]) == ([], [], [])
     assert paths.DOCKER not in step["absent"]
 
 

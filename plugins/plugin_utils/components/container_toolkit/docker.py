@@ -164,7 +164,7 @@ def kept(context: Context, merged: list[Merged]) -> list[Kept]:
     """The file as it is, which is kept before it is written for the first time."""
     first = context.facts["containers"]["docker"]["added"] is None and _original(context.facts) == "file"
     writes = any(file["path"] == DAEMON_JSON for file in merged)
-    return [{"src": DAEMON_JSON, "dest": ORIGINAL, "mode": "0600"}] if first and writes else []
+    return [{"src": DAEMON_JSON, "dest": ORIGINAL}] if first and writes else []
 
 
 def left_behind(facts: Facts) -> list[Finding]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from ...model.work import Unit, Work
+from ..daemon_json import PutBack
 
 
 class Toolkit(Work):
@@ -38,12 +39,11 @@ class Merged(TypedDict, total=False):
     validate: str
 
 
-class Kept(TypedDict, total=False):
-    """A file, and where a copy of it goes. Without ``mode`` one that is there keeps its own, and its owner."""
+class Kept(TypedDict):
+    """A file, and where a copy of it is kept."""
 
     src: str
     dest: str
-    mode: str
 
 
 class Given(TypedDict, total=False):
@@ -84,7 +84,7 @@ class Installed(TypedDict):
     """What is to be done once the packages are there.
 
     ``refusal``: why nothing is to be done, as one text for a person; None where it may. ``files``: the engines' own configurations;
-    ``own``: files of ours for systemd. ``absent``: what goes, after what is written.
+    ``put_back``: copies that were kept, to their places; ``own``: files of ours for systemd. ``absent``: what goes, after what is written.
     ``directory``: of a setting that is taken back, removed where nothing else is inside; None where the setting stays. ``units``: those
     that are enabled.
     """
@@ -92,6 +92,7 @@ class Installed(TypedDict):
     refusal: str | None
     places: list[Place]
     kept: list[Kept]
+    put_back: list[PutBack]
     files: list[Merged]
     own: list[Merged]
     absent: list[str]

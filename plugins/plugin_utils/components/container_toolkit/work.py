@@ -16,7 +16,7 @@ from .. import package_calls
 from ..base import Context, Step, repository_names
 from ..daemon_json import GivenBack, given_back
 from . import cdi, containerd, docker, engines
-from .shape import Ending, Engine, Given, Installed, Kept, Merged, Place, Toolkit
+from .shape import Ending, Engine, Given, Installed, Merged, Place, Toolkit
 from .sources import sources
 
 if TYPE_CHECKING:
@@ -48,16 +48,16 @@ def installed(context: Context, plan: Plan) -> Installed:
     refusal, merged = _merged(context, engine, given)
     own, back = cdi.written(context), _given_back(context)
     setting = [file["path"] for file in own if file["path"] == cdi.SETTING]
-    put_back = [Kept(src=each["src"], dest=each["dest"]) for each in back["put_back"]]
     files = [*merged, *(Merged(path=each["path"], content=each["content"]) for each in back["files"])]
     kept = docker.kept(context, merged)
     absent = [*([] if setting else [cdi.SETTING]), *_gone(context, merged), *back["absent"]]
     placed = [*(each["dest"] for each in kept), *(file["path"] for file in files), *setting]
-    changed = {each["dest"] for each in put_back} | {each["path"] for each in files} | set(absent)
+    changed = {each["dest"] for each in back["put_back"]} | {each["path"] for each in files} | set(absent)
     return {
         "refusal": refusal,
         "places": [_place(path) for path in placed],
-        "kept": [*kept, *put_back],
+        "kept": kept,
+        "put_back": back["put_back"],
         "files": files,
         "own": own,
         "absent": absent,
