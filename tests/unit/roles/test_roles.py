@@ -160,6 +160,13 @@ def test_only_modules_of_ansible_and_of_this_collection_are_used() -> None:
         assert module is None or module.startswith(("ansible.builtin.", "gpuwright.node.")), (path, module)
 
 
+def test_a_copy_of_a_file_on_the_node_says_its_mode() -> None:
+    """Without it the copy has that of its source, also where another file was there (Ansible's copy with remote_src)."""
+    for path, task in all_tasks():
+        copied = task.get("ansible.builtin.copy") or {}
+        assert not copied.get("remote_src") or "mode" in copied, (path, task["name"])
+
+
 def test_no_error_is_ignored() -> None:
     for path, task in all_tasks():
         assert "ignore_errors" not in task, path
