@@ -42,10 +42,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(home: Path, tmp_path: Path) -> Ask:
     def prove(*capabilities: str, cards: int | None = None, **variables: str) -> list[Any]:
         def with_its_library(
-            argv: Sequence[str], *, timeout: float, cwd: str | None, env: Mapping[str, str] | None
+            words: Sequence[str], /, *, timeout: float, env: Mapping[str, str], cwd: str
         ) -> run.Result:
             # Wheels have `lib`, where nvcc looks into `lib64`.
-            return run.run(argv, timeout, {**(env or {}), "LIBRARY_PATH": str(home / "lib"), **variables}, cwd=cwd)
+            return run.run(words, timeout, {**env, "LIBRARY_PATH": str(home / "lib"), **variables}, cwd=cwd)
 
         question = toolkit.Question(str(home / "bin/nvcc"), capabilities, None, cards, _SECONDS)
         return list(toolkit.prove(question, str(tmp_path), with_its_library))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from tests.sim import repository, runfile
+from tests.sim import repository, runfile, settings
 
 from .conftest import Node
 from .leftovers import leftovers
@@ -26,12 +26,14 @@ def machine(request: pytest.FixtureRequest, make_shared_node: Callable[[str, str
 
 
 def wish(machine: Node, release: str, checksum: str | None = None) -> None:
-    """Wish one toolkit in the inventory; the stand-in has a checksum of its own."""
-    path = runfile.toolkit_place(repository.ensure(), release, _DRIVERS[release])
+    """Wish one toolkit in the inventory; the stand-in has a checksum of its own, and the rules know no address of an older release."""
+    served = repository.ensure()
+    path = runfile.toolkit_place(served, release, _DRIVERS[release])
     inventory = yaml.safe_load(machine.inventory.read_text())
     inventory["all"]["vars"] |= {
         "cuda_source": "runfile",
         "cuda_versions": [release],
+        "cuda_runfile": f"{settings.REPOSITORY_URL}/{path.relative_to(served)}",
         "cuda_runfile_sha256": checksum or runfile.checksum(path),
     }
     machine.inventory.write_text(yaml.safe_dump(inventory))

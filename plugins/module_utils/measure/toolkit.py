@@ -152,12 +152,10 @@ class Question(NamedTuple):
 
 
 class Runner(Protocol):
-    """What runs a program: :func:`run.run`, or what stands for it."""
+    """What runs a program: :func:`run.run`, or a test in its place."""
 
-    def __call__(
-        self, argv: Sequence[str], *, timeout: float, cwd: Optional[str], env: Optional[Mapping[str, str]]
-    ) -> run.Result:
-        """Run it in ``cwd`` for at most ``timeout`` seconds."""
+    def __call__(self, argv: Sequence[str], /, *, timeout: float, env: Mapping[str, str], cwd: str) -> run.Result:
+        """Run it in a directory, for at most so many seconds."""
 
 
 def of_others(nvcc: str, owners: Sequence[int] = (0,)) -> Optional[Check]:
@@ -190,7 +188,8 @@ def prove(question: Question, folder: str, runner: Runner = run.run) -> List[Che
     with open(source, "w", encoding="ascii") as file:
         file.write(PROGRAM)
     names = [architecture(each) for each in question.capabilities]
-    for name in names or [""]:
+    targets: Sequence[Optional[str]] = names or [None]
+    for name in targets:
         target = os.path.join(folder, f"{name or 'default'}.cubin")
         words = [question.nvcc, "-x", "cu", *([f"-arch={name}"] if name else []), "-cubin", "-o", target, source]
         answer = runner(words, timeout=question.timeout, cwd=folder, env=_environment(folder))
@@ -339,12 +338,8 @@ def _trouble(nvcc: str, card: Optional[str], call: str, code: int, error: str) -
     meaning, action, remedy = _KERNEL_TROUBLES.get(
         code, (error, "reboot", "read the kernel log for Xid messages, reboot the host and prove again")
     )
-    rest: checks.Rest = {
-        "gpu": card,
-        "evidence": f"{nvcc}: {call}: {error} ({code})",
-        "action": action,
-        "remedy": remedy,
-    }
+    said = f"{nvcc}: {call}: {error} ({code})"
+    rest: checks.Rest = {"gpu": card, "evidence": said, "action": action, "remedy": remedy}
     reason = f"a kernel that {nvcc} compiled does not run: {meaning}"
     if code in _BUSY:
         return checks.incomplete(KERNEL, reason, **rest)

@@ -172,8 +172,8 @@ def archives(host: Host) -> list[ArchiveRecord]:
             continue
         if isinstance(path, str) and path.startswith("/") and isinstance(version, str) and state in ("begun", "done"):
             # Its directory may be gone with the toolkit.
-            whole = state if host.isdir(path + "/cudnn-" + version) else "begun"
-            found.append({"path": path, "version": version, "state": whole})
+            whole = state == "done" and host.isdir(path + "/cudnn-" + version)
+            found.append({"path": path, "version": version, "state": "done" if whole else "begun"})
     return found
 
 

@@ -66,9 +66,8 @@ class Node:
         self.answers = list(answers)
         self.calls: list[list[str]] = []
 
-    def __call__(self, argv: Sequence[str], **_rest: Any) -> run.Result:
-        words = list(argv)
-        self.calls.append(words)
+    def __call__(self, words: Sequence[str], /, **_rest: Any) -> run.Result:
+        self.calls.append(list(words))
         answer = self.answers.pop(0) if self.answers else said(0)
         if answer.ok and "-o" in words:
             Path(words[words.index("-o") + 1]).write_text("code")
@@ -112,7 +111,7 @@ def test_what_a_compiler_says_is_told_and_never_taken_for_a_pass(
 
 
 def test_a_compiler_that_says_success_and_makes_nothing_has_not_compiled(tmp_path: Path) -> None:
-    (check,) = prove(tmp_path, lambda _words, **_rest: said(0))  # type: ignore[arg-type]
+    (check,) = prove(tmp_path, lambda _words, /, **_rest: said(0))  # type: ignore[arg-type]
     assert (check["status"], "made nothing" in str(check["reason"])) == ("fail", True)
 
 
