@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_probe, smi
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -91,38 +91,21 @@ _HOST_TROUBLES: Tuple[Tuple[str, str, str], ...] = (
     ),
 )
 
-# Numbers of cudaError_t in driver_types.h, with what a person does.
-_KERNEL_TROUBLES = {
-    2: ("the card's memory is full", "restart_app", "end what uses the card (nvidia-smi names it), then prove again"),
-    35: (
-        "the driver is too old for this toolkit",
+# What the runtime's own errors mean (cudaError_t of driver_types.h); the others have the numbers and the meaning of the driver's.
+_ERRORS = {
+    35: cuda_probe.CudaError(
+        "cudaErrorInsufficientDriver",
+        "the driver is too old for this toolkit, or there is none",
         "install",
         "install a newer driver, or an older toolkit (gpuwright plan names both)",
     ),
-    46: (
-        "the card is taken by another process alone",
-        "restart_app",
-        "end that process, or set the compute mode to Default with 'nvidia-smi -c 0'",
-    ),
-    100: (
-        "the driver finds no card",
-        "check_hardware",
-        "compare with the checks gpu.*, and with cuda.init",
-    ),
-    209: (
+    209: cuda_probe.CudaError(
+        "cudaErrorNoKernelImageForDevice",
         "the program has no code for this card",
         "install",
         "ask for a toolkit that has code for it: gpuwright plan names one",
     ),
-    802: (
-        "the NVSwitch fabric is not ready",
-        "restart_service",
-        "start nvidia-fabricmanager of exactly the driver's version",
-    ),
-    803: ("libcuda and the loaded kernel module have different versions", "reboot", "reboot the host"),
 }
-#: Of these the toolkit is not to blame.
-_BUSY = (2, 46)
 
 
 class Step(TypedDict, total=False):
@@ -335,13 +318,11 @@ def _judge_card(nvcc: str, step: Step) -> Check:
 
 
 def _trouble(nvcc: str, card: Optional[str], call: str, code: int, error: str) -> Check:
-    meaning, action, remedy = _KERNEL_TROUBLES.get(
-        code, (error, "reboot", "read the kernel log for Xid messages, reboot the host and prove again")
-    )
+    meaning = _ERRORS.get(code) or cuda_probe.explain(code, error)
     said = f"{nvcc}: {call}: {error} ({code})"
-    rest: checks.Rest = {"gpu": card, "evidence": said, "action": action, "remedy": remedy}
-    reason = f"a kernel that {nvcc} compiled does not run: {meaning}"
-    if code in _BUSY:
+    rest: checks.Rest = {"gpu": card, "evidence": said, "action": meaning.action, "remedy": meaning.remedy}
+    reason = f"a kernel that {nvcc} compiled does not run: {meaning.cause}"
+    if meaning.status == "incomplete":
         return checks.incomplete(KERNEL, reason, **rest)
     return checks.failed(KERNEL, reason=reason, **rest)
 
