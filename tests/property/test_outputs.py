@@ -28,6 +28,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     module_load,
     smi_judge,
     smi_messages,
+    toolkit,
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     bootloader,
@@ -164,6 +165,11 @@ def _kernel_log(text: str) -> Any:
     return judge_kernel_log.judge(log, RULES)
 
 
+def _toolkit(text: str) -> Any:
+    question = toolkit.Question("nvcc", ("9.0",), None, 1, 10)
+    return toolkit.judge_kernel(question, run.Result(0, text, "", 1.0, None))
+
+
 def _framework(text: str) -> Any:
     answer = run.Result(0, text, text[-500:], 1.0, None)
     return [framework.judge(name, "python", answer, "2.9.0", True, 1) for name in ("pytorch", "jax")]
@@ -196,6 +202,7 @@ PARSERS: dict[str, Parser] = {
     "fio": Parser(_fio, (fio_json.FioError,), ("fio-json", "fio-errors", "fio-local")),
     "kernel log": Parser(_kernel_log, samples=("dmesg",)),
     "framework": Parser(_framework),
+    "toolkit": Parser(_toolkit),
     "modprobe": Parser(_modprobe),
     "DKMS": Parser(_build),
     "grub.cfg": Parser(bootloader.parse_grub),
