@@ -203,6 +203,14 @@ def cudnn(machine: Any, stack: Stack) -> Iterator[str]:
     found = stack.get("cudnn")
     if not found:
         return
+    if found.get("archives"):
+        for each in found["archives"]:
+            major = each["path"].rpartition("-")[2].split(".")[0]
+            known = [(row["version"], row["cuda_major"], row[machine.arch]) for row in rows("cudnn", "archives")]
+            if (each["version"], major, each["sha256"]) not in known:
+                yield f"no archive of cuDNN {each['version']} for CUDA {major} has this checksum"
+            yield from cudnn_serves(f"cuDNN {each['version']}", each["version"], {major}, machine)
+        return
     # Without a version the newest is taken: it has to stand every limit that an unreachable number stands.
     version = found["version"] or "9999.0.0.0"
     majors = {name.rsplit("-", 1)[1] for name in found["packages"] if re.search(r"-cuda-\d+$", name)}

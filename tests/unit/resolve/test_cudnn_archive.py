@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import BadInput, Wish
+from tests.property.naive import cuda as naive
+from tests.unit.resolve.conftest import TODAY
 
 Resolve = Callable[..., dict[str, Any]]
 
@@ -78,6 +82,18 @@ def test_archives_alone_need_no_repository_of_nvidia(resolve: Resolve) -> None:
         "A100", "ubuntu-24.04", "driver-source=distro", "cuda=12.2", ARCHIVE, wish={"cuda_source": "runfile"}
     )
     assert "nvidia-cuda" not in {row["name"] for row in answer["stack"]["repositories"]}
+
+
+@pytest.mark.parametrize("card", ["V100", "A100", "H100", "RTX 5090"])
+@pytest.mark.parametrize("version", ["11.8", "12.2", "12.8", "13.0"])
+def test_an_answer_satisfies_the_tables_when_it_is_judged_from_them_alone(rules: Any, card: str, version: str) -> None:
+    where = machine.machine_from_options([card], "ubuntu-22.04", "x86_64", {}, rules, today=TODAY)
+    wish = Wish.from_variables({"gpuwright_want": ["driver", f"cuda={version}", ARCHIVE]}, rules)
+    answer = resolver.resolve(where, wish, rules)
+    if answer["ok"]:
+        assert list(naive.cudnn(where, answer["stack"])) == []
+    else:
+        assert {entry["rule"] for entry in answer["conflicts"]} & {"cudnn.archive", "cuda.card"}
 
 
 @pytest.mark.parametrize("name", ["cudnn", "nccl", "tensorrt"])
