@@ -114,7 +114,9 @@ def test_a_life_of_a_users_environments(alice: Alice) -> None:
 
     gone = alice.run("remove --yes")
     assert (gone.code, gone.json["verdict"]) == (0, "pass"), str(gone)
-    assert set(alice.shell(f"ls -A {_HOME}/.local/share {_RECORDS}").split()) & {"gpuwright", "node", "at-work"} == set()
+    assert (
+        set(alice.shell(f"ls -A {_HOME}/.local/share {_RECORDS}").split()) & {"gpuwright", "node", "at-work"} == set()
+    )
     assert alice.run("remove --yes").host["changes"] == []
     assert alice.outside() == before
 

@@ -93,8 +93,16 @@ def test_both_read_the_record_of_an_environment_and_make_the_same_of_it(
     made = frozen()
     python = str(environment / "bin/python")
     subprocess.run([python, "-m", "pip", "uninstall", "-q", "--yes", "torch", "filelock"], check=True)
-    sync = [Path(sys.executable).with_name("uv"), "pip", "sync", "--no-config", "--require-hashes", "--python", python]
-    again = {
+    sync: list[str | Path] = [
+        Path(sys.executable).with_name("uv"),
+        "pip",
+        "sync",
+        "--no-config",
+        "--require-hashes",
+        "--python",
+        python,
+    ]
+    again: dict[str, list[str | Path]] = {
         "pip": [python, "-m", "pip", "install", "--no-deps", "--require-hashes", "--index-url", site.url("own"), "-r"],
         "uv": [*sync, "--cache-dir", environment.parent / "cache", "--default-index", site.url("own")],
     }
