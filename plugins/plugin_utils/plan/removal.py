@@ -18,6 +18,7 @@ from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver
 from ..components.base import not_known
 from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
+from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
 from . import document, refusals
 from .request import APPLYING, Request
@@ -60,9 +61,11 @@ WRITTEN = re.compile(
     r"|/etc/containerd/(config|conf[.]d/99-gpuwright)[.]toml",
     re.ASCII,
 )
-#: An environment has the name that a person gave it, and is no system's directory nor somebody's home; the role asks for our mark in it.
+#: An environment has its framework's name or one that a person gave it, and is no system's directory nor somebody's home; what lies directly
+#: in a directory for programs and data of one's own may hold more than one. The role asks for our mark in it.
 ENVIRONMENT = re.compile(
-    r"(?!/(etc|boot|dev|proc|sys|run|root|lib\w*|s?bin)/|/(home|usr|var)/[^/]+$)(/[\w.+@ -]+)+/[A-Za-z0-9][\w.-]*",
+    r"(?!/(etc|boot|dev|proc|sys|run|root|lib\w*|s?bin)/|/(home|usr|var)/[^/]+$)(/[\w.+@ -]+)+/"
+    rf"({'|'.join(sorted(FRAMEWORKS))}|(?<!^/opt/)(?<!^/srv/)(?<!^/mnt/)[A-Za-z0-9][\w.-]*)",
     re.ASCII,
 )
 UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path)|(docker|containerd)[.]service)", re.ASCII)
