@@ -61,8 +61,8 @@ WRITTEN = re.compile(
     r"|/etc/containerd/(config|conf[.]d/99-gpuwright)[.]toml",
     re.ASCII,
 )
-#: An environment has its framework's name or one that a person gave it, and is no system's directory nor somebody's home. What lies directly
-#: in /opt and its like may be the directory of several. The role asks for our mark in it.
+#: An environment has its framework's name or one that a person gave it, and is no system's directory nor somebody's home. What lies
+#: directly in /opt and its like may be the directory of several. The role asks for our mark in it.
 ENVIRONMENT = re.compile(
     r"(?!/(etc|boot|dev|proc|sys|run|root|lib\w*|s?bin)/|/(home|usr|var)/[^/]+$)(/[\w.+@ -]+)+/"
     rf"({'|'.join(sorted(FRAMEWORKS))}|(?<!^/opt/)(?<!^/srv/)(?<!^/mnt/)[A-Za-z0-9][\w.-]*)",
