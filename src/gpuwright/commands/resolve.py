@@ -147,7 +147,9 @@ def _framework(framework: FrameworkEnvironment) -> str:
     where = framework.get("index_url")
     pins = framework.get("constraints") or ()
     text = python + " ".join(framework["requirements"]) + (f" from {where}" if where else "")
-    return f"{text}; held to {' '.join(pins)}" if pins else text
+    others = framework.get("others")
+    beside = f"; beside them {' '.join(others)}" if others else ""
+    return (f"{text}; held to {' '.join(pins)}" if pins else text) + beside
 
 
 def _packages(part: DriverStack | CudaToolkit | Cudnn | Specified) -> str:

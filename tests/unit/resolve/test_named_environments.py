@@ -105,6 +105,10 @@ def test_two_in_one_have_one_cuda_and_one_cudnn(resolve: Resolve, wants: tuple[s
     assert one["requirements"] == other["requirements"]
     assert {each["name"] for each in one["installs"]} == {"pytorch", "tensorflow"}
     assert sum(limit.startswith("nvidia-cudnn-cu12") for limit in one["constraints"]) == 1
+    answer = resolve("H100", "ubuntu-24.04", *wants)
+    texts = [each["text"] for each in answer["why"] if each["rule"] in ("frameworks.together", "frameworks.cudnn")]
+    assert len(texts) == 1
+    assert texts[0].endswith("agree in one environment: CUDA 12, cuDNN 9.10.2.21")
     torch = next(each for each in one["installs"] if each["name"] == "pytorch")
     assert torch["index_url"].endswith(torch["variant"])
 

@@ -95,15 +95,31 @@ def _of_directory(
     if len(members) == 1 and project is None:
         return [_environment(members[0], machine, wish, support, log, toolkits)[0]]
 
+    told = Log(log.rules, trial=log.trial)
+
     def one(
         framework: FrameworkWish, python: str, limits: Limits, *, trial: bool
     ) -> tuple[FrameworkEnvironment, Offer]:
-        asked, told = replace(wish, python=python), Log(log.rules, trial=True) if trial else log
-        return _environment(framework, machine, asked, support, told, toolkits, limits)
+        asked, where = replace(wish, python=python), Log(log.rules, trial=True) if trial else told
+        return _environment(framework, machine, asked, support, where, toolkits, limits)
 
     pythons = [wish.python] if wish.python else _interpreters(machine, log.rules)
     rows = together.choose(members, project, pythons, machine.arch, one)
+    _told(rows, told, log)
     return [{**row, "kernel": jupyter_kernels.directory(row["path"])} for row in rows] if wish.jupyter else rows
+
+
+def _told(rows: Sequence[FrameworkEnvironment], told: Log, log: Log) -> None:
+    """Remember what was decided for one environment; of several frameworks it is the cuDNN of all that counts, not that of each alone."""
+    several = len(rows) > 1
+    log.why += [each for each in told.why if not (several and each["rule"] == "frameworks.cudnn")]
+    for each in told.warnings:
+        log.warn(each["rule"], each["text"], each["source"])
+    if several:
+        names = " and ".join(f"{row['name']} {row['version']}" for row in rows)
+        cudnn = next((f", cuDNN {row['cudnn']}" for row in rows if row["cudnn"]), "")
+        cuda = next((f": CUDA {numeric_version.major(row['cuda'])}{cudnn}" for row in rows if row["cuda"]), "")
+        log.decided(required.RULE, f"{names} agree in one environment{cuda}", DESIGN)
 
 
 def _project(directory: str, wish: Wish) -> Project | None:
