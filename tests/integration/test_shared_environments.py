@@ -79,7 +79,7 @@ def test_what_the_project_asks_anew_is_built_and_a_clash_is_refused(
     done = machine.plan("--want", "tensorflow@research", "--want", f"project@research={clash}")
     assert done.code == 3, str(done)
     (conflict,) = done.host["conflicts"]
-    assert "tensorflow 2.21.0 is built with CUDA 12" in conflict["text"]
+    assert conflict["text"] == "torch 2.14.1+cu130 is built with CUDA 13, tensorflow 2.21.0 with CUDA 12"
     assert "in requirements.txt:1" in conflict["remedy"]
     clash.write_text("torch>=2.14\npandas>=3\n")
     done = machine.plan(
