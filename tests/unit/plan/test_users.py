@@ -215,7 +215,7 @@ def test_the_environments_are_measured_and_nothing_of_the_machine_is() -> None:
     facts = machine()
     drafted = make_draft(facts, asked("pytorch"), RULES, request(user=True, local=True))
     assert isinstance(drafted, Draft)
-    plan = finish(drafted, None)
+    plan: Any = finish(drafted, None)
     given = measurements.asked({}, (), pending=False)
     found = measurements.measure(drafted.context, {**plan, "given": given})
     assert [row["python"] for row in found["environments"]] == [f"{PLACE}/pytorch/bin/python"]
@@ -229,8 +229,9 @@ def test_before_the_first_change_records_and_environments_have_to_be_the_users_o
     found = preflight.begin(Context(facts=facts, stack=plan["stack"]), plan)
     assert found["paths"] == [*RECORDS, f"{PLACE}/pytorch", f"{PLACE}/.pytorch"]
     assert found["wait"] is False
-    plan["given"] = {"reserve": 1, "boot": 1, "framework": 1}
-    preflight.look(Context(facts=facts, stack=plan["stack"]), plan)
+    preflight.look(
+        Context(facts=facts, stack=plan["stack"]), {**plan, "given": {"reserve": 1, "boot": 1, "framework": 1}}
+    )
 
 
 def test_status_tells_of_the_users_environments_and_not_of_roots_driver() -> None:
@@ -262,8 +263,7 @@ def test_a_user_takes_back_environments_and_nothing_of_the_machine() -> None:
     assert plan["ok"], rules(plan)
     assert plan["components"] == ["remove"]
     assert [row["files"] for row in plan["changes"] if row["component"] == "frameworks"] == [[f"{PLACE}/pytorch"]]
-    to_do = plan["remove"]
-    assert to_do
+    to_do: Any = plan["remove"]
     left = {key: value for key, value in to_do.items() if value not in (None, False, [], {})}
     assert left == {"environments": [f"{PLACE}/pytorch"]}
     given = {"answers": [], "there": [{"item": f"{PLACE}/pytorch/gpuwright-constraints.txt", "stat": {"exists": True}}]}
