@@ -229,9 +229,8 @@ def test_before_the_first_change_records_and_environments_have_to_be_the_users_o
     found = preflight.begin(Context(facts=facts, stack=plan["stack"]), plan)
     assert found["paths"] == [*RECORDS, f"{PLACE}/pytorch", f"{PLACE}/.pytorch"]
     assert found["wait"] is False
-    preflight.look(
-        Context(facts=facts, stack=plan["stack"]), {**plan, "given": {"reserve": 1, "boot": 1, "framework": 1}}
-    )
+    given: Any = {**plan, "given": {"reserve": 1, "boot": 1, "framework": 1}}
+    preflight.look(Context(facts=facts, stack=plan["stack"]), given)
 
 
 def test_status_tells_of_the_users_environments_and_not_of_roots_driver() -> None:
