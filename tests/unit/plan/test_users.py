@@ -71,6 +71,12 @@ def test_the_environments_are_the_users_own_and_nothing_else_is_in_the_plan() ->
     assert not plan["way_back"]
 
 
+def test_what_is_wrong_with_the_packages_of_the_machine_is_not_the_users_to_repair() -> None:
+    facts = machine()
+    facts["packages"]["interrupted"] = True
+    assert planned(facts, "pytorch")["components"] == ["frameworks", "validate"]
+
+
 def test_where_nothing_is_wished_it_is_what_needs_no_root() -> None:
     assert wishes.DEFAULT_WANTS == ["pytorch"]
     assert [row["name"] for row in planned(machine())["stack"]["frameworks"]] == ["pytorch"]
@@ -128,11 +134,11 @@ def test_a_python_that_cannot_make_environments_is_roots_to_complete() -> None:
 
 def test_a_python_of_the_archive_is_not_taken_for_one_that_is_there() -> None:
     facts = machine()
-    facts["os"] |= {"id": "ubuntu", "version": "22.04", "codename": "jammy", "glibc": "2.35"}
-    facts["python"]["interpreters"] = [{"path": "/usr/bin/python3.10", "version": "3.10.12", "venv": True}]
+    facts["os"] |= {"id": "rocky", "version": "9.6", "family": "redhat", "glibc": "2.34"}
+    facts["python"]["interpreters"] = [{"path": "/usr/bin/python3.9", "version": "3.9.21", "venv": True}]
     plan = planned(facts, "pytorch")
     assert plan["ok"], rules(plan)
-    assert plan["stack"]["frameworks"][0]["interpreter"] == "3.10"
+    assert plan["stack"]["frameworks"][0]["interpreter"] == "3.9"
 
 
 def test_a_place_where_the_user_cannot_write_is_refused() -> None:
