@@ -223,7 +223,8 @@ def test_the_environments_are_measured_and_nothing_of_the_machine_is() -> None:
     assert isinstance(drafted, Draft)
     plan: Any = finish(drafted, None)
     given = measurements.asked({}, (), pending=False)
-    found = measurements.measure(drafted.context, {**plan, "given": given})
+    whole: Any = {**plan, "given": given}
+    found = measurements.measure(drafted.context, whole)
     assert [row["python"] for row in found["environments"]] == [f"{PLACE}/pytorch/bin/python"]
     assert (found["smi"], found["log"], found["compute"], found["storage"]) == (None, False, [], False)
     assert found["tools"]["names"] == []
