@@ -11,6 +11,8 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import containers
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 from tests.unit.observe.trees import Tree
 from tests.unit.plan import nodes
@@ -265,3 +267,13 @@ def test_the_runtime_that_a_version_without_a_record_put_in_is_given_back_too() 
     facts["history"] = {**(facts["history"] or {"drivers": [], "failed": []}), "files": [DAEMON_JSON]}
     (file,) = podman(facts)["files"]
     assert json.loads(file["content"]) == {"dns": ["10.0.0.1"]}
+
+
+def test_a_configuration_that_cannot_be_merged_is_refused_before_the_first_change() -> None:
+    good = node({"dns": []})
+    plan = planned(good)
+    room = COMPONENTS["container_toolkit"]
+    room.refuse(Context(facts=good, stack=plan["stack"]), plan)
+    broken = node(None, daemon_json_error="/etc/docker/daemon.json is no valid JSON")
+    with pytest.raises(StepRefused, match="correct the file by hand"):
+        room.refuse(Context(facts=broken, stack=plan["stack"]), plan)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...model import sections
-from ...model.plan import Removes
+from ...model.errors import StepRefused
+from ...model.plan import Plan, Removes
 from ...model.stack import Stack
 from ...wish import Wish
 from ..base import (
@@ -164,6 +165,14 @@ def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
     return {"docker": ours and docker.is_ours(facts), "containerd": containerd.given_back(facts)}
 
 
+def refuse(context: Context, _plan: Plan) -> None:
+    """Raise StepRefused where the engine's configuration cannot be added to: before the driver changes, not after."""
+    engine = engines.daemon(context)
+    reason = engine.refusal(context.facts) if engine else None
+    if reason:
+        raise StepRefused(reason)
+
+
 COMPONENT = Component(
     NAME,
     wanted,
@@ -173,6 +182,7 @@ COMPONENT = Component(
     parts=(NAME,),
     touches=TOUCHES,
     steps=work.STEPS,
+    refuse=refuse,
     version_prefixes=version_prefixes,
     versioned=toolkit_packages,
     security="container-toolkit",
