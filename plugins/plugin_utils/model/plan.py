@@ -164,7 +164,7 @@ class ArchiveRemoval(TypedDict):
     """A cuDNN of an archive that is taken out of a toolkit."""
 
     path: str
-    clear: list[list[str]]
+    take_out: list[list[str]]
     """Commands that take it away"""
     record: str
 

@@ -132,7 +132,7 @@ def test_its_commands_put_it_among_the_toolkits_files_and_take_it_out_again(tool
     )
     unpack = [f"--file={toolkit.parent}/cudnn.tar.xz" if "--file" in each else each for each in placing["unpack"]]
     for _again in range(2):
-        for command in placing["clear"]:
+        for command in placing["take_out"]:
             subprocess.run(command, check=True)
         Path(placing["directory"]).mkdir()
         for command in [unpack, *placing["link"]]:
@@ -140,7 +140,7 @@ def test_its_commands_put_it_among_the_toolkits_files_and_take_it_out_again(tool
         assert (toolkit / "include/cudnn.h").exists()
         assert (toolkit / "lib64/libcudnn.so").resolve().name == "libcudnn.so.9.27.0"
         assert (toolkit / "include/cuda.h").exists()
-    for command in placing["clear"]:
+    for command in placing["take_out"]:
         subprocess.run(command, check=True)
     assert sorted(str(each) for each in toolkit.rglob("*")) == before
 
@@ -153,6 +153,6 @@ def test_a_cudnn_of_somebody_elses_is_not_replaced(toolkit: Path) -> None:
     Path(placing["directory"], "include").mkdir(parents=True)
     Path(placing["directory"], "include/cudnn.h").write_text("ours")
     assert subprocess.run(placing["link"][0], check=False, capture_output=True).returncode != 0
-    for command in placing["clear"]:
+    for command in placing["take_out"]:
         subprocess.run(command, check=True)
     assert (toolkit / "include/cudnn.h").read_text() == "somebody else's"

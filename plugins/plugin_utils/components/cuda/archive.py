@@ -39,7 +39,7 @@ _FILE, _UNPACKED = 1 * _GIB, 3 * _GIB
 class Placing(TypedDict):
     """An archive that the role puts into a toolkit.
 
-    ``file``: where it is fetched to. ``clear``: commands that take away what was there of ours; ``directory``: where it is unpacked by
+    ``file``: where it is fetched to. ``take_out``: commands that take away what was there of ours; ``directory``: where it is unpacked by
     ``unpack``; ``link``: commands that lead to its files from the toolkit's; ``places``: where nothing of somebody else's may be.
     """
 
@@ -48,7 +48,7 @@ class Placing(TypedDict):
     file: str
     addresses: list[str]
     sha256: str
-    clear: list[list[str]]
+    take_out: list[list[str]]
     directory: str
     unpack: list[str]
     places: list[str]
@@ -88,7 +88,7 @@ def _made_anew(context: Context, plan: Plan | None) -> list[str]:
 def displaced(context: Context, plan: Plan) -> list[list[str]]:
     """What takes ours out of toolkits that files make anew: their place has to be empty."""
     anew = _made_anew(context, plan)
-    return [command for path in _recorded(context.facts) if path in anew for command in _clear(path)]
+    return [command for path in _recorded(context.facts) if path in anew for command in _taking_out(path)]
 
 
 def _is_there(known: ArchiveRecord | None, archive: CudnnArchive) -> bool:
@@ -132,7 +132,7 @@ def _placing(archive: CudnnArchive) -> Placing:
         "file": file,
         "addresses": list(archive["addresses"]),
         "sha256": archive["sha256"],
-        "clear": _clear(path),
+        "take_out": _taking_out(path),
         "directory": directory,
         "unpack": ["tar", "--extract", "--xz", f"--file={file}", f"--directory={directory}", "--strip-components=1", "--no-same-owner"],
         "places": [f"{path}/{folder}/" for folder in _FOLDERS.values()],
@@ -150,7 +150,7 @@ def _directory(path: str, version: str) -> str:
     return f"{path}/cudnn-{version}"
 
 
-def _clear(path: str) -> list[list[str]]:
+def _taking_out(path: str) -> list[list[str]]:
     """Commands that take away the links that lead to ours, then the directories that they lead to."""
     places = [f"{path}/{folder}/" for folder in _FOLDERS.values()]
     return [
@@ -192,4 +192,4 @@ def take_back(facts: Facts) -> list[Finding]:
 
 def removals(facts: Facts) -> list[ArchiveRemoval]:
     """How each of them goes."""
-    return [{"path": path, "clear": _clear(path), "record": record(path)} for path in _recorded(facts)]
+    return [{"path": path, "take_out": _taking_out(path), "record": record(path)} for path in _recorded(facts)]
