@@ -31,7 +31,8 @@ def index(folder: Path) -> Path:
     plan = copy.deepcopy(_PLAN)
     plan["cu130"]["torch"]["versions"] = [_OLD, _NEW]
     plan["cu130"]["torchvision"]["versions"] = ["0.29.0+cu130", "0.29.1+cu130"]
-    wheels.write_index(folder / "cu130", {**wheels.projects(plan, "pypi"), **wheels.projects(plan, "cu130")})
+    files = {**wheels.projects(plan, "pypi"), **wheels.projects(plan, "cu130")}
+    wheels.write_index(folder / "cu130", files)
     uv = work.uv()
     (folder.parent / "uv.txt").write_text(
         f"uv=={uv['version']} " + " ".join(f"--hash=sha256:{each}" for each in uv["sha256"])
@@ -39,7 +40,7 @@ def index(folder: Path) -> Path:
     fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
     subprocess.run([*fetch, "-d", folder.parent / "uv", "-r", folder.parent / "uv.txt"], check=True)
     found = [(path.name, path.read_bytes()) for path in (folder.parent / "uv").iterdir()]
-    wheels.write_index(folder / "pypi", {**wheels.projects(plan, "pypi"), "uv": found})
+    wheels.write_index(folder / "pypi", {**files, "uv": found})
     return folder
 
 
@@ -83,6 +84,10 @@ def test_uv_builds_what_the_mirror_has(machine: Node) -> None:
 
 def test_an_upgrade_that_is_cut_off_leaves_the_old_one_and_the_next_run_completes(machine: Node) -> None:
     wishes(machine, _NEW)
+    planned = machine.plan()
+    assert [(row["component"], row["action"]) for row in planned.host["changes"]][:1] == [("frameworks", "upgrade")], (
+        str(planned)
+    )
     machine.cut_up_when("pgrep -f '[/]bin/uv --config-file'")
     assert ".uv" in machine.shell(f"ls -A {_BUILDS}").split()
     assert machine.shell("pgrep -f '[/]bin/uv --config-file' || true") == ""
