@@ -45,11 +45,22 @@ def index(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def machine(make_shared_node: Callable[[str, str], Node], tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """A node with that mirror on it; the tests of this module go through the life in their order."""
-    made = make_shared_node("environments", "two-h100")
-    serve(made, index(tmp_path_factory.mktemp("index") / "mirror"))
-    return made
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its files."""
+    return index(tmp_path_factory.mktemp("index") / "mirror")
+
+
+@pytest.fixture(scope="module")
+def rebooting(make_shared_node: Callable[[str, str], Node]) -> Node:
+    """The node; the tests of this module go through the life in their order."""
+    return make_shared_node("environments", "two-h100")
+
+
+@pytest.fixture
+def machine(rebooting: Node, mirror: Path) -> Node:
+    """The node with the mirror on it, which a reboot ends."""
+    serve(rebooting, mirror)
+    return rebooting
 
 
 def wishes(machine: Node, version: str) -> None:
