@@ -20,6 +20,8 @@ _MAX_LINKS = 40
 _ACL = "system.posix_acl_access"
 #: uv (0.13) leaves this file in each environment that it installs into, and everybody may write it. It is locked; nobody reads or runs it.
 _LOCK_FILE = ".lock"
+#: Where our uv works, a directory of root's that nobody else enters (observe.environment_builds): its cache has such files too.
+_ASIDE = "/.uv/"
 #: What makes a directory an environment.
 _CONFIGURATION = "pyvenv.cfg"
 
@@ -84,7 +86,10 @@ def offence_below(path: str, owners: Sequence[int] = (0,)) -> Offence | None:
         for name in folders + files:
             entry = os.path.join(folder, name)
             status = os.lstat(entry)
-            if name == _LOCK_FILE and (folder == path or _CONFIGURATION in files) and _is_plain(status, owners):
+            ours = _ASIDE in folder and name.endswith(_LOCK_FILE)
+            if (ours or _is_environments_lock(name, folder == path or _CONFIGURATION in files)) and _is_plain(
+                status, owners
+            ):
                 continue
             found = found or _fault(entry, status, owners)
             if not found and (stat.S_ISLNK(status.st_mode) or _is_shared(status)):
@@ -112,6 +117,10 @@ def _fault(path: str, status: os.stat_result, owners: Sequence[int]) -> Offence 
     if status.st_mode & 0o002:
         return Offence(path, f"{path}, which everybody may write")
     return None if _has_no_others(path, status.st_gid, owners) else Offence(path, f"{path}, which a group may write")
+
+
+def _is_environments_lock(name: str, inside: bool) -> bool:
+    return inside and name == _LOCK_FILE
 
 
 def _is_plain(status: os.stat_result, owners: Sequence[int]) -> bool:

@@ -368,3 +368,18 @@ def test_what_a_cut_build_takes_is_known_and_what_is_there_twice_counts_once(pat
     build, aside = begin(path, "2.14.1"), downloaded(path)
     os.link(aside / "wheel", build / "wheel")
     assert 100_000 <= environment_builds.debris_bytes(Host(), str(path)) < 150_000
+
+
+def test_a_lock_file_that_a_cut_uv_left_in_its_cache_is_in_nobodys_way(path: Path) -> None:
+    made(path, "2.13.0")
+    cache = downloaded(path) / "boot/cache"
+    cache.mkdir(parents=True)
+    for each in (cache / ".lock", cache / "other"):
+        each.touch()
+    (cache / ".lock").chmod(0o666)
+    builds, mine = str(path.parent / f".{path.name}"), (0, os.geteuid())
+    assert ownership.offence_below(builds, owners=mine) is None
+    (cache / "other").chmod(0o666)
+    found = ownership.offence_below(builds, owners=mine)
+    assert found is not None
+    assert found.path == str(cache / "other")
