@@ -79,9 +79,9 @@ class _Variables:
 def prepare(args: argparse.Namespace, wanted: Request, environment: Mapping[str, str]) -> Resume | None:
     """What the role `reboot` writes: the command, its files and its environment; or why there is none, as `refused`.
 
-    None where the run is none that is continued: another verb, hosts of an inventory, `--no-reboot`.
+    None where the run is none that is continued: another verb, hosts of an inventory, `--no-reboot`, `--user`.
     """
-    if args.verb not in (*_VERBS, *_ONLY_ONCE) or not wanted.local or args.no_reboot:
+    if args.verb not in (*_VERBS, *_ONLY_ONCE) or not wanted.local or args.no_reboot or args.user:
         return None
     if args.verb in _ONLY_ONCE:
         return {"refused": f"{args.verb} is done once; after the boot `gpuwright validate` says how it went"}

@@ -80,7 +80,7 @@ def test_whatever_holds_a_place_that_is_written_to_is_told_with_its_places(tree:
     for place in ("data", "opt/gpuwright", "var/cache/apt", "var/lib/docker", "usr", "run/user/0", "scratch/a"):
         tree.directory(place)
     tree.link("/var/cache/dnf", "/data/dnf")
-    seen = {disk["mount"]: disk for disk in disks.observe(tree.host(), ["/scratch/a/pytorch"])}
+    seen = {disk["mount"]: disk for disk in disks.observe(tree.host(), ["/scratch/a/pytorch", paths.ENVIRONMENTS])}
     assert set(seen) == {"/", "/data", "/opt/gpuwright", "/var/cache/apt", "/var/lib/docker", "/usr", "/scratch/a"}
     assert seen["/data"]["places"] == ["/var/cache/dnf"]
     assert seen["/opt/gpuwright"]["places"] == ["/opt/gpuwright"]
@@ -107,9 +107,9 @@ def test_a_quota_on_a_directory_is_space_of_its_own(tree: Tree, monkeypatch: pyt
         )
 
     monkeypatch.setattr(os, "statvfs", statvfs)
-    seen = {disk["mount"]: disk for disk in disks.observe(tree.host(), ["/opt/gpuwright/pytorch"])}
+    seen = {disk["mount"]: disk for disk in disks.observe(tree.host(), ["/opt/gpuwright/pytorch", paths.ENVIRONMENTS])}
     assert set(seen) == {"/", "/opt/gpuwright"}
-    assert seen["/opt/gpuwright"]["places"] == ["/opt/gpuwright", "/opt/gpuwright/pytorch"]
+    assert seen["/opt/gpuwright"]["places"] == ["/opt/gpuwright/pytorch", "/opt/gpuwright"]
     assert (seen["/opt/gpuwright"]["free_bytes"], seen["/opt/gpuwright"]["free_files"]) == (7 * 4096, 3)
     assert "/usr" in seen["/"]["places"]
     assert "/opt/gpuwright" not in seen["/"]["places"]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, docker_settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.container_toolkit import docker as docker_settings
 
 Resolve = Callable[..., dict[str, Any]]
 MEMLOCK = {"Name": "memlock", "Hard": -1, "Soft": -1}

@@ -80,7 +80,7 @@ def test_everything_in_an_environment_is_its_program(
 def test_an_ordinary_user_may_prove_an_environment_of_their_own(
     environment: Path, tmp_path: Path, to_mallory: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: MALLORY)
     to_mallory(environment)
     run_module(framework_check, python=str(environment / "bin/python"))
     assert (tmp_path / "ran").exists()

@@ -53,7 +53,7 @@ ASSUMED = {
 #: Of which only that it is there counts.
 COSTUME = {
     "bash", "bison", "coreutils", "cpio", "elfutils-libelf-devel", "file", "findutils", "fio", "flex", "gawk",
-    "gcc", "grep", "gzip", "kmod", "libglvnd", "libglvnd-egl", "libglvnd-gles", "libglvnd-glx", "libglvnd-opengl",
+    "gcc", "grep", "gzip", "kmod", "libglvnd", "libglvnd-egl", "libglvnd-gles", "libglvnd-glx", "libglvnd-opengl", "libxml2",
     "linux-firmware", "make", "openssl", "openssl-devel", "patch", "perl-interpreter",
     "python3-dnf-plugin-versionlock", "rocky-release", "sed", "systemd", "tar", "vulkan-loader", "which",
     "xorg-x11-server-Xorg",

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict, cast
 
-from ..model.errors import BadInput
-from ..model.wish import Values
-from ..rules import Rules
-from . import docker_settings
-from .reading import AUTO, VERSION, Variables, Words, choice, equals, is_yes
+from ...model.errors import BadInput
+from ...model.wish import Values
+from ...rules import Rules
+from ..reading import AUTO, VERSION, Variables, Words, choice, equals, is_yes
+from . import docker
 
 
 class Fields(TypedDict, total=False):
@@ -54,9 +54,9 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     engine = variables.get("container_toolkit_engine")
     if engine not in AUTO:
         _read_engine(values, f"={engine}", f"container_toolkit_engine={engine}", rules)
-    settings = variables.get(docker_settings.VARIABLE)
+    settings = variables.get(docker.VARIABLE)
     if settings not in (*AUTO, {}):
-        _put(values, {"container_toolkit_docker": docker_settings.read(settings)})
+        _put(values, {"container_toolkit_docker": docker.read(settings)})
 
 
 WORDS = Words(
@@ -70,9 +70,9 @@ WORDS = Words(
         "container_toolkit_wanted",
         "container_toolkit_version",
         "container_toolkit_engine",
-        docker_settings.VARIABLE,
+        docker.VARIABLE,
     ),
-    of_host=("container_toolkit_engine", docker_settings.VARIABLE),
+    of_host=("container_toolkit_engine", docker.VARIABLE),
     instead="an environment needs no container",
     read=_read_variables,
 )

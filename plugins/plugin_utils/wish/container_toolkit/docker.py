@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 
-from ..model.errors import BadInput
+from ...model.errors import BadInput
 
 VARIABLE = "container_toolkit_docker"
 _EXAMPLE = "container_toolkit_docker: {log-driver: local, log-opts: {max-size: 50m}}"
