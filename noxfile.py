@@ -205,7 +205,7 @@ SOAK: dict[str, Callable[[nox.Session], None]] = {
     "driver": _soak_nodes("driver"),
     "systems": _soak_nodes("systems"),
     "lines": _soak_lines,
-    "wheels": _soak_nodes("wheels"),
+    "environments": _soak_nodes("environments"),
 }
 
 

@@ -18,7 +18,7 @@ from tests.sim import repository, wheels
 from .conftest import Node, Run
 from .test_supply_chain import serve
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
 
 _MIRROR = "http://127.0.0.1:8099"
 _PLAN = yaml.safe_load((Path(repository.__file__).parent / "packages.yaml").read_text())["wheels"]

@@ -19,7 +19,7 @@ from tests.sim import settings
 from .conftest import Node
 from .test_hosts import install
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="wheels")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
 
 #: What computes without a card. PyTorch's form for the processor is on an index of its own, which nothing here may depend on: the form
 #: that the Python index has brings CUDA, and computes on the processor too.

@@ -15,7 +15,7 @@ import yaml
 from .conftest import Node, Run
 from .test_hosts import install
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
 
 _HOME = "/home/alice"
 _PLACE = f"{_HOME}/.local/share/gpuwright"
