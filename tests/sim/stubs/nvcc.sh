@@ -13,6 +13,7 @@ case "$1" in
     ;;
 esac
 
+targets=" @TARGETS@ "
 output="" source="" codes="" cubin=""
 while [ $# -gt 0 ]; do
     case "$1" in
@@ -28,7 +29,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$source" ] || { echo "nvcc fatal   : No input files specified; use option --help for more information" >&2 && exit 1; }
 for code in $codes; do
-    case " @TARGETS@ " in
+    case "$targets" in
     *" $code "*) ;;
     *) echo "nvcc fatal   : Unsupported gpu architecture '$code'" >&2 && exit 1 ;;
     esac
