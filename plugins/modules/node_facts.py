@@ -662,6 +662,7 @@ def main() -> None:
             "environments": {"type": "list", "elements": "path", "default": []},
             "history": {"type": "bool", "default": False},
             "initramfs": {"type": "bool", "default": False},
+            "user": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

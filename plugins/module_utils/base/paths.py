@@ -69,11 +69,12 @@ class Places(NamedTuple):
 ROOTS = Places(STATE, RUN, ENVIRONMENTS)
 
 
-def of_user(variables: Mapping[str, str] = os.environ) -> Places:
+def of_user(variables: Mapping[str, str] | None = None) -> Places:
     """A user's own, where the XDG Base Directory Specification puts state and data, below the home. Relative paths are ignored."""
+    known = os.environ if variables is None else variables
 
     def base(name: str, default: str) -> str:
-        given = variables.get(name, "")
+        given = known.get(name, "")
         return given.rstrip("/") if os.path.isabs(given) else os.path.expanduser(default)
 
     state = base("XDG_STATE_HOME", "~/.local/state") + "/gpuwright"

@@ -350,4 +350,7 @@ def _is_step(step: object) -> bool:
     if not isinstance(step, dict):
         return False
     shape = _SHAPES.get(str(step.get("step")))
-    return shape is not None and all(type(step.get(key)) is kind for key, kind in shape.items())
+    # A truth value would be a number, too.
+    return shape is not None and all(
+        isinstance(step.get(key), kind) and not isinstance(step.get(key), bool) for key, kind in shape.items()
+    )

@@ -182,7 +182,8 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
 
 def _way_back(facts: Facts, wish: Wish, request: Request) -> tuple[DriverState | None, frameworks.returning.Pins]:
     """What a node returns to: what gave way last. That is the driver, or environments, or both where one run changed them."""
-    if not request.returns or request.applied is not None:
+    if not request.returns or request.applied is not None or "history" in facts["unknown"]:
+        # Without the record of the drivers it is not known what gave way last.
         return None, {}
     remembered = request.begun["remember"] if request.begun else None
     state = remembered or rollback.target(facts)

@@ -128,6 +128,23 @@ def test_links_that_are_missing_are_made_by_a_unit_that_comes_before_the_engines
     assert "ExecStart=-/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all" in file["content"]
 
 
+def test_before_the_driver_runs_no_link_is_missed() -> None:
+    facts = unasked(*GOOD, unlinked=["/dev/nvidia0"])
+    facts["driver"]["loaded_version"] = None
+    assert units(facts)[cdi.LINKS] is None
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_in_check_mode_only_a_unit_that_is_there_is_asked_for(there: bool) -> None:
+    facts = unasked(*GOOD)
+    if there:
+        facts["services"][cdi.LINKS] = {"active": "inactive", "enabled": "enabled"}
+    plan = planned(facts)
+    plan["given"] = {"check": True}
+    told: Any = work.of_step("container_toolkit", "installed", plan, facts, {})
+    assert (cdi.LINKS in [unit["name"] for unit in told["units"]]) is there
+
+
 def test_cards_without_device_nodes_need_no_links() -> None:
     facts = unasked(*GOOD, unlinked=["/dev/nvidia0"])
     facts["environment"]["kind"] = "wsl"

@@ -69,6 +69,11 @@ def test_the_build_that_was_in_use_before_comes_back_and_nothing_is_built() -> N
     assert version(plan) == "2.13.0"
 
 
+def test_nothing_comes_back_where_it_is_not_known_whether_the_driver_gave_way_later() -> None:
+    plan = drafted(nodes.merged(upgraded(), nodes.unseen()), verb="rollback")
+    assert [row["rule"] for row in plan["refusals"]] == ["rollback-unknown"]
+
+
 def test_it_stays_there_and_the_plan_says_so() -> None:
     facts = rolled_back(upgraded())
     plan = planned(facts)

@@ -71,18 +71,23 @@ def has_nodes(context: Context) -> bool:
     return context.facts["environment"]["kind"] != "wsl"
 
 
-def units(context: Context) -> list[Unit]:
+def units(context: Context, *, check: bool = False) -> list[Unit]:
     """The units that are enabled. One is started only where what it makes is not as the cards are: systemd starts the toolkit's own ones
-    when the driver changes, and without a driver they would fail.
+    when the driver changes, and without a driver they would fail. ``check``: nothing was written, so that only what is there can be asked.
     """
-    there = [name for name in UNITS if sections.service(context.facts, name)["enabled"] not in ABSENT]
+    there = [name for name in UNITS if _is_there(context.facts, name)]
     found: list[Unit] = [{"name": name, "enabled": True} for name in there]
     if REFRESH in there and _runs(context) and stale(context.facts):
         found = [{**unit, "state": "restarted"} if unit["name"] == REFRESH else unit for unit in found]
-    if has_nodes(context):
+    if has_nodes(context) and not (check and not _is_there(context.facts, LINKS)):
         links: Unit = {"name": LINKS, "enabled": True}
-        found.append({**links, "state": "restarted"} if context.facts["containers"]["cdi"]["unlinked"] else links)
+        unlinked = _runs(context) and context.facts["containers"]["cdi"]["unlinked"]
+        found.append({**links, "state": "restarted"} if unlinked else links)
     return found
+
+
+def _is_there(facts: Facts, name: str) -> bool:
+    return sections.service(facts, name)["enabled"] not in ABSENT
 
 
 def findings(context: Context) -> list[Finding]:

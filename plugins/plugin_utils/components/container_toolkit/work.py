@@ -66,7 +66,7 @@ def installed(context: Context, plan: Plan) -> Installed:
             *([_engine(context, engine, changed, wished=True)] if engine else []),
             *(_engine(context, each, changed, wished=False) for each in engines.left(context)),
         ],
-        "units": cdi.units(context),
+        "units": cdi.units(context, check=bool(given.get("check"))),
     }
 
 
