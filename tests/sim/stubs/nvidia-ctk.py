@@ -60,13 +60,30 @@ def configure_toml(runtime, path):
     return 0
 
 
-def cards():
-    """UUIDs of the cards by their minor number."""
-    done = subprocess.run(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True, check=False)
+def smi(*words):
+    """The lines that nvidia-smi says; the program ends where it says none."""
+    done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print('time="2026-11-20T12:00:00Z" level=error msg="failed to generate CDI spec: failed to initialize NVML: %s"' % done.stdout.strip(), file=sys.stderr)
         raise SystemExit(1)
-    return dict(enumerate(done.stdout.split()))
+    return done.stdout.splitlines()
+
+
+def cards():
+    """UUIDs of the cards by their minor number."""
+    return dict(enumerate(line.strip() for line in smi("--query-gpu=uuid", "--format=csv,noheader")))
+
+
+def parts():
+    """UUIDs of the MIG devices by the number of their card, for each card that is in MIG mode: as a whole it is no device (nvcdi)."""
+    modes = smi("--query-gpu=mig.mode.current", "--format=csv,noheader")
+    found = {number: [] for number, mode in enumerate(modes) if mode.strip() == "Enabled"}
+    card = -1
+    for line in smi("-L"):
+        card += line.startswith("GPU ")
+        if line.strip().startswith("MIG ") and card in found:
+            found[card].append(line.rsplit("UUID: ", 1)[1].rstrip(")"))
+    return found
 
 
 def edits(numbers, found):
@@ -85,9 +102,12 @@ def library():
 
 
 def specification():
-    """The CDI specification: each card by its number and by its UUID, and all of them."""
-    found = cards()
-    names = [(name, [number]) for number, uuid in found.items() for name in (str(number), uuid)] + [("all", sorted(found))]
+    """The CDI specification: each card, or each of its MIG devices (0:1), by its number and by its UUID, and all of them."""
+    found, parted = cards(), parts()
+    names = [(name, [number]) for number, uuid in found.items() if number not in parted for name in (str(number), uuid)]
+    for number, uuids in parted.items():
+        names += [(name, [number]) for index, uuid in enumerate(uuids) for name in ("%d:%d" % (number, index), uuid)]
+    names += [("all", sorted(found))]
     paths = [("/usr/lib/gpuwright-sim-container/nvidia-smi", "/usr/bin/nvidia-smi"), (library(), library())]
     mounts = [{"containerPath": inside, "hostPath": outside, "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"]}
               for outside, inside in paths if outside]
@@ -109,7 +129,7 @@ def as_yaml(value, indent=""):
                 inner = as_yaml(item, indent + "  ") if isinstance(item, dict) else ["%s  %s" % (indent, item)]
                 lines += [indent + "- " + inner[0].lstrip(), *inner[1:]]
         else:
-            lines.append("%s%s: %s" % (indent, key, json.dumps(each) if each.isdigit() else each))
+            lines.append("%s%s: %s" % (indent, key, json.dumps(each) if each.replace(":", "").isdigit() else each))
     return lines
 
 

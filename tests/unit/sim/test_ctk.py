@@ -15,11 +15,24 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import cdi
 _STAND_IN = Path(__file__).resolve().parents[2] / "sim/stubs/nvidia-ctk.py"
 
 
-def generated(folder: Path, *options: str) -> str:
+_SMI = """#!/bin/sh
+case "$1" in
+--query-gpu=uuid) printf 'GPU-a\\nGPU-b\\n' ;;
+--query-gpu=mig.mode.current) printf '%s\\nDisabled\\n' "$MIG" ;;
+-L)
+    echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a)"
+    [ "$MIG" = Disabled ] || echo "  MIG 3g.40gb     Device  0: (UUID: MIG-a)"
+    echo "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-b)"
+    ;;
+esac
+"""
+
+
+def generated(folder: Path, *options: str, mig: str = "Disabled") -> str:
     smi = folder / "nvidia-smi"
-    smi.write_text("#!/bin/sh\nprintf 'GPU-a\\nGPU-b\\n'\n")
+    smi.write_text(_SMI)
     smi.chmod(0o755)
-    path = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    path = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "MIG": mig}
     command = [sys.executable, str(_STAND_IN), "cdi", "generate", *options]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=path).stdout
 
@@ -28,6 +41,13 @@ def test_each_card_is_there_by_its_number_and_by_its_uuid(tmp_path: Path) -> Non
     found = cdi.parse("/var/run/cdi/nvidia.yaml", generated(tmp_path))
     assert found
     assert found["devices"] == ["0", "GPU-a", "1", "GPU-b", "all"]
+
+
+def test_a_card_in_mig_mode_is_there_by_its_parts(tmp_path: Path) -> None:
+    found = cdi.parse("/var/run/cdi/nvidia.yaml", generated(tmp_path, mig="Enabled"))
+    assert found
+    assert found["devices"] == ["1", "GPU-b", "0:0", "MIG-a", "all"]
+    assert cdi.parse("x.json", generated(tmp_path, "--format=json", mig="Enabled")) == {**found, "path": "x.json"}
 
 
 def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
