@@ -55,13 +55,8 @@ def source(name: str, version: str) -> tuple[str, bytes]:
 
 def hostile(folder: Path, *without: str) -> None:
     """A mirror of the public index that has all that PyTorch needs, and what an attacker put beside it."""
-    variant, public = wheels.projects(_PLAN, "cu130"), wheels.projects(_PLAN, "pypi")
-    # Of what both have, it has the releases of both.
-    files = {
-        name: list(dict([*variant.get(name, []), *public.get(name, [])]).items())
-        for name in {**variant, **public}
-        if name not in without
-    }
+    files = {**wheels.projects(_PLAN, "cu130"), **wheels.projects(_PLAN, "pypi")}
+    files = {name: made for name, made in files.items() if name not in without}
     # The same version with a build number, and a version that sorts after the real one.
     for name, version, build in (("torch", "2.14.1+cu130", "9-"), ("torchaudio", "2.11.0+evil", "")):
         tag = f"{build}py3-none-any"

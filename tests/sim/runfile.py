@@ -50,6 +50,7 @@ def write_toolkit(folder: Path, release: str, driver: str, nvcc: str) -> None:
     """Write the file of a toolkit. `nvcc`: its compiler."""
 
     def of_release(name: str) -> str:
+        """A stand-in, which says itself what it was read in, for this release."""
         return (_STUBS / name).read_text().replace("@RELEASE@", release).replace("@DRIVER@", driver)
 
     head = of_release("cuda-runfile.sh")

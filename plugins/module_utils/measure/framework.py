@@ -341,7 +341,7 @@ def _not_imported(framework: About, python: str, answer: Any, steps: Mapping[str
         missing = "ModuleNotFoundError" in error and "'{}'".format(framework.module.split(".", 1)[0]) in error
         return checks.failed(
             "framework.import",
-            # The planner reads here which environment it is that has to be built anew (components/frameworks.py).
+            # The planner reads here which environment it is that has to be built anew (components/frameworks).
             expected=os.path.dirname(os.path.dirname(python)),
             reason=f"{framework.title} is not in the environment" if missing else "importing it failed",
             evidence=error,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Iterator
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -149,32 +149,31 @@ def _before(host: Host) -> FormerToolkit | None:
 
 def runfiles(host: Host) -> list[ToolkitRecord]:
     """What gpuwright wrote down of the toolkits that it brought by a file of NVIDIA's."""
-    found: list[ToolkitRecord] = []
-    for file in host.glob(paths.SETTINGS + "/cuda-*.json"):
-        try:
-            record = json.loads(host.read(file) or "")
-            path, release, state = record["path"], record["release"], record["state"]
-        except (ValueError, KeyError, TypeError):
-            continue
-        if isinstance(path, str) and path.startswith("/") and isinstance(release, str) and state in ("begun", "done"):
-            found.append({"path": path, "release": release, "state": state})
-    return found
+    return [
+        {"path": path, "release": release, "state": "done" if done else "begun"}
+        for path, release, done in _records(host, "cuda", "release")
+    ]
 
 
 def archives(host: Host) -> list[ArchiveRecord]:
-    """What gpuwright wrote down of the archives of cuDNN that it put into toolkits."""
-    found: list[ArchiveRecord] = []
-    for file in host.glob(paths.SETTINGS + "/cudnn-*.json"):
+    """What gpuwright wrote down of the archives of cuDNN that it put into toolkits. Their directories may be gone with these."""
+    return [
+        {"path": path, "version": version, "state": "done" if whole else "begun"}
+        for path, version, done in _records(host, "cudnn", "version")
+        for whole in [done and host.isdir(f"{path}/cudnn-{version}")]
+    ]
+
+
+def _records(host: Host, name: str, key: str) -> Iterator[tuple[str, str, bool]]:
+    """Of each record of a kind: the path, what it says under `key`, and whether it was done and not only begun. Others are left out."""
+    for file in host.glob(f"{paths.SETTINGS}/{name}-*.json"):
         try:
             record = json.loads(host.read(file) or "")
-            path, version, state = record["path"], record["version"], record["state"]
+            path, version, state = record["path"], record[key], record["state"]
         except (ValueError, KeyError, TypeError):
             continue
         if isinstance(path, str) and path.startswith("/") and isinstance(version, str) and state in ("begun", "done"):
-            # Its directory may be gone with the toolkit.
-            whole = state == "done" and host.isdir(path + "/cudnn-" + version)
-            found.append({"path": path, "version": version, "state": "done" if whole else "begun"})
-    return found
+            yield path, version, state == "done"
 
 
 def modulefiles(host: Host) -> Modulefiles:

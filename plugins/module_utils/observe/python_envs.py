@@ -107,7 +107,8 @@ def environment(host: Host, path: str) -> PythonEnvironment | None:
         "damage": _damage(host, path),
         "kept": _kept(host, path),
     }
-    kernel = jupyter_kernels.observe(host, path)
+    # One of the same name there is root's, and none of a user's.
+    kernel = None if host.of_user else jupyter_kernels.observe(host, path)
     if kernel is not None:
         seen["kernel"] = kernel
     return seen

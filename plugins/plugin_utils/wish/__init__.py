@@ -467,6 +467,8 @@ def _within(want: str, environment: str) -> str:
     return f"{match['name']}{extras}@{environment}{match['spec']}"
 
 
+#: What a user has without root in place of a kernel that all users see.
+_OWN_KERNEL = "in the environment: pip install ipykernel, then python -m ipykernel install --user"
 _FRAMEWORKS = Words(
     "frameworks",
     frameworks.DEFAULT,
@@ -483,6 +485,7 @@ _FRAMEWORKS = Words(
     ),
     of_host=("frameworks_path",),
     of_users=True,
+    of_root=dict.fromkeys(("jupyter", "frameworks_jupyter"), _OWN_KERNEL),
     read=_framework_variables,
 )
 WORDS = (

@@ -34,7 +34,8 @@ class Words:
     by_default: whether that is wished where nothing is wished by name.
     readers: by name for --want. aliases: other names for these. variables: those that say what is wished of it, and ``read`` reads them
     into the fields of a wish. of_host: those of them that speak of the host and of no version, so that a lock leaves them to it.
-    of_users: whether it takes no root. instead: where it does, what a user has without it, for a person.
+    of_users: whether it takes no root. instead: where it does, what a user has without it, for a person. of_root: names for --want and
+    variables that take root all the same, each with what a user has instead.
     """
 
     component: str
@@ -47,6 +48,7 @@ class Words:
     of_host: Sequence[str] = ()
     of_users: bool = False
     instead: str = ""
+    of_root: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[Values, Variables, Rules], None] = lambda _values, _variables, _rules: None
 
 

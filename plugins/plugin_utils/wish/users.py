@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import FRAMEWORKS_PATH, WORDS, Wish, words_of
-from .reading import Variables, as_list, is_no
+from .reading import Variables, Words, as_list, is_no
 
 #: The components that take no root.
 OF_USERS = frozenset(words.component for words in WORDS if words.of_users)
@@ -34,25 +34,19 @@ def needing_root(variables: Variables) -> list[NeedsRoot]:
     asked = variables.get("gpuwright_wish")
     every = {**variables, **(asked if isinstance(asked, Mapping) else {})}
     wants = [str(want).strip() for want in as_list(every.get("gpuwright_want") or [], "gpuwright_want")]
-    found = [NeedsRoot(want, words.instead) for want in wants if not (words := words_of(want)).of_users]
+    found = [NeedsRoot(want, why) for want in wants if (why := _why(want, words_of(want))) is not None]
     for words in WORDS:
-        named = () if words.of_users else words.variables
-        found += [NeedsRoot(name, words.instead) for name in named if not is_no(every.get(name))]
+        found += [
+            NeedsRoot(name, why)
+            for name in words.variables
+            if not is_no(every.get(name)) and (why := _why(name, words)) is not None
+        ]
     return found + [NeedsRoot(name, why) for name, why in _OF_HOST.items() if every.get(name)]
 
 
-def alone(wish: Wish) -> Wish:
-    """Return of a wish, such as that of a lock, what takes no root."""
-    return replace(
-        Wish(),
-        frameworks=wish.frameworks,
-        python=wish.python,
-        frameworks_path=wish.frameworks_path,
-        gpus_ignore=wish.gpus_ignore,
-        gpus_expected=wish.gpus_expected,
-        gpus_pcie_lanes=wish.gpus_pcie_lanes,
-        mirrors=wish.mirrors,
-    )
+def _why(name: str, words: Words) -> str | None:
+    """Return what a user has instead of what a word or variable of a component asks for; None where it takes no root."""
+    return words.of_root.get(name) if words.of_users else words.instead
 
 
 def placed(wish: Wish, environments: str) -> Wish:

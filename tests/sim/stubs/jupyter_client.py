@@ -1,5 +1,6 @@
 """A stand-in for Jupyter's client: it finds a kernel by its name where that of all users is, and runs what it is given in the Python that the
-kernel's file names. Names are those of the wheel jupyter_client 8.10.0.
+kernel's file names. Names are those of the wheel jupyter_client 8.10.0; a reply has the shape that Jupyter's documentation
+gives it (Messaging in Jupyter, execute_reply with user_expressions). The words of an error are assumed.
 """
 import json as _json
 import os as _os

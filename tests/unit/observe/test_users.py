@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership, paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import machine, python_envs
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import jupyter_kernels, machine, python_envs
 from ansible_collections.gpuwright.node.plugins.module_utils.records import history, seals
 from ansible_collections.gpuwright.node.plugins.modules import node_seal
 from tests.unit.modules import run_module
@@ -59,6 +59,16 @@ def test_the_look_at_a_users_own_finds_the_users_environments_and_seals(home: Pa
     assert found.keys() == {str(made)}
     assert found[str(made)]["damage"] == [], "others need not enter"
     assert seals.read_all(host) == {}
+
+
+def test_a_kernel_where_all_users_are_is_none_of_a_users(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jupyter_kernels, "DIRECTORY", str(home / "kernels"))
+    kernel = home / "kernels/gpuwright-pytorch/kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text("{}")
+    made = str(environment(Path(paths.of_user().environments, "pytorch")))
+    assert "kernel" in python_envs.environments(Host(), [made])[made]
+    assert "kernel" not in python_envs.environments(Host(places=paths.of_user()), [made])[made]
 
 
 def test_who_it_is_and_where_is_told_only_of_a_users_look(home: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import (
@@ -169,6 +169,8 @@ def test_root_is_no_user() -> None:
         ({"gpuwright_wish": {"cuda_versions": ["12.8"], "gpuwright_want": ["jax"]}}, ["cuda_versions"]),
         ({"nvidia_driver_branch": "580", "frameworks_wanted": ["jax"]}, ["nvidia_driver_branch"]),
         ({"gpuwright_provision_for": ["H100"]}, ["gpuwright_provision_for"]),
+        ({"gpuwright_want": ["pytorch", "jupyter"]}, ["jupyter"]),
+        ({"frameworks_jupyter": True, "frameworks_wanted": ["jax"]}, ["frameworks_jupyter"]),
     ],
 )
 def test_what_needs_root_is_refused_by_the_name_that_was_written(variables: Any, told: list[str]) -> None:
@@ -184,11 +186,19 @@ def test_what_needs_root_is_refused_by_the_name_that_was_written(variables: Any,
         {"gpuwright_want": ["torch==2.14.1+cpu", "py-lmdb", "nvidia-dali-cuda120", "python=3.12", "jax[cuda12]"]},
         {"cuda_versions": "auto", "container_toolkit_wanted": False, "nvidia_driver_source": "auto"},
         {"gpuwright_mirrors": {"pytorch": "https://mirror.example/whl"}, "gpuwright_repository_keys": {"nvidia": "A"}},
+        {"frameworks_jupyter": False, "gpuwright_want": ["pytorch@research", "jax@research"]},
         {"frameworks_path": "/data/alice", "gpuwright_gpus_ignore": ["0000:18:00.0"]},
     ],
 )
 def test_what_needs_no_root_is_not(variables: Any) -> None:
     assert users.of_wish(variables) == []
+
+
+def test_a_kernel_of_roots_of_the_same_name_is_left_where_it_is() -> None:
+    plan = planned(machine(), "pytorch")
+    begun: Any = COMPONENTS["frameworks"].steps["begin"](Context(facts=machine(), stack=plan["stack"]), plan)
+    (made,) = begun["environments"].values()
+    assert made["kernel"] == {"directories": [], "files": [], "absent": []}
 
 
 def test_of_a_lock_a_user_takes_the_environments() -> None:

@@ -23,6 +23,7 @@ class Kernel(TypedDict):
     absent: list[str]
 
 
+NOTHING: Kernel = {"directories": [], "files": [], "absent": []}
 #: They go with the last kernel, where nothing else is inside.
 DIRECTORIES = tuple(
     str(each)

@@ -152,7 +152,8 @@ class Found(TypedDict):
 def begin(context: Context, plan: Plan) -> FrameworksWork:
     """The files and packages of each environment."""
     family = context.facts["os"]["family"]
-    whose, other = ("root's", "a user's") if sections.user(context.facts) is None else ("your own", "somebody else's")
+    user = sections.user(context.facts)
+    whose, other = ("root's", "a user's") if user is None else ("your own", "somebody else's")
     made: dict[str, EnvironmentWork] = {}
     for framework in contents.environments(context.stack):
         path = framework["path"]
@@ -162,7 +163,8 @@ def begin(context: Context, plan: Plan) -> FrameworksWork:
             "title": contents.titles(path, context.stack),
             "holds": [*framework["requirements"], *(framework.get("others") or ())],
             "installs": installations(framework),
-            "kernel": kernels.work(framework),
+            # Where all users' kernels are, a user without root has none.
+            "kernel": kernels.work(framework) if user is None else kernels.NOTHING,
             "owned": [path, environment_builds.directory(path)],
             "maker": package_calls.call(context, plan, [contents.maker(str(framework["interpreter"]), family)]),
             "files": [_file("gpuwright-constraints.txt", f"{limits}\n"), *_place(str(framework["interpreter"]))],
