@@ -118,6 +118,15 @@ def test_before_the_driver_runs_nothing_is_made() -> None:
     assert units(facts)[cdi.REFRESH] is None
 
 
+def test_between_a_new_driver_and_its_boot_nothing_is_made() -> None:
+    """The toolkit's unit asks nvidia-smi first, which says "Driver/library version mismatch" until then."""
+    facts = unasked(specifications=[])
+    facts["driver"]["user_version"] = "999.1"
+    assert units(facts)[cdi.REFRESH] is None
+    facts["driver"]["user_version"] = facts["driver"]["loaded_version"]
+    assert units(facts)[cdi.REFRESH] == "restarted"
+
+
 def test_links_that_are_missing_are_made_by_a_unit_that_comes_before_the_engines() -> None:
     facts = unasked(*GOOD, unlinked=["/dev/nvidia0"])
     assert reasons(facts) == ["no link in /dev/char leads to /dev/nvidia0"]

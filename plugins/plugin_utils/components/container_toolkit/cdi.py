@@ -102,7 +102,10 @@ def findings(context: Context) -> list[Finding]:
 
 
 def _runs(context: Context) -> bool:
-    return context.runs_here and context.facts["driver"]["loaded_version"] is not None
+    """Whether nvidia-smi, which the toolkit's unit asks first, can answer: between a change of the driver and the next boot it cannot."""
+    driver = context.facts["driver"]
+    loaded, libraries = driver["loaded_version"], driver["user_version"]
+    return context.runs_here and loaded is not None and libraries in (None, loaded)
 
 
 def stale(facts: Facts) -> str | None:
