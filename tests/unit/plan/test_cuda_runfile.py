@@ -126,6 +126,14 @@ def test_what_a_cut_left_goes_also_where_that_toolkit_is_no_longer_wished() -> N
     assert work(node("12.2.2", "done"), version="12.3")["remnants"] == []
 
 
+def test_what_a_cut_left_needs_no_room_to_go() -> None:
+    facts = node(None, "begun")
+    facts["cuda"]["toolkits"] = [{"path": "/usr/local/cuda-12.3", "version": "12.3.2"}]
+    for disk in facts["disks"]:
+        disk["free_bytes"] = 2 * 1024**3
+    assert not [row for row in made(facts, version="12.3")["refusals"] if "space" in row["rule"]]
+
+
 def test_a_toolkit_of_somebody_else_is_never_replaced() -> None:
     facts = node("12.2.0")
     plan = made(facts, version="12.2.2")

@@ -60,6 +60,27 @@ def test_another_version_takes_its_place_and_a_cut_is_made_anew() -> None:
     assert changes(node(VERSION, "begun")) == [("repair", None, VERSION)]
 
 
+def test_what_a_cut_left_goes_also_where_it_is_no_longer_wished() -> None:
+    facts = node("9.10.0.56", "begun")
+    facts["cuda"]["archives"][0]["path"] = other = "/usr/local/cuda-12.8"
+    facts["cuda"]["archives"].append({"path": PATH, "version": VERSION, "state": "done"})
+    assert changes(facts) == [("repair", None, None)]
+    (gone,) = made(facts)["work"]["cuda"]["undone"]
+    assert (gone["path"], gone["record"]) == (other, "/etc/gpuwright/cudnn-12.8.json")
+    facts["cuda"]["archives"][0]["state"] = "done"
+    assert changes(facts) == []
+    assert made(facts)["work"]["cuda"]["undone"] == []
+
+
+def test_what_a_cut_left_needs_no_room_to_go() -> None:
+    facts = node("9.10.0.56", "begun")
+    facts["cuda"]["archives"][0]["path"] = "/usr/local/cuda-12.8"
+    facts["cuda"]["archives"].append({"path": PATH, "version": VERSION, "state": "done"})
+    for disk in facts["disks"]:
+        disk["free_bytes"] = 2 * 1024**3
+    assert not [row for row in made(facts)["refusals"] if "space" in row["rule"]]
+
+
 def test_what_unpacks_it_comes_with_it() -> None:
     facts = node()
     del facts["packages"]["installed"]["xz-utils"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
-from ...model.plan import Plan, ToolkitRemoval
+from ...model.plan import ArchiveRemoval, Plan, ToolkitRemoval
 from ...model.stack import CudaToolkit, Library, Stack
 from ...model.work import Work
 from ...resolver.naming import component
@@ -58,7 +58,8 @@ class Compiler(TypedDict):
 class Toolkits(Work):
     """The work of the role. ``runfiles``: toolkits that files bring, ``remnants``: what cuts left of others.
 
-    ``archives``: cuDNN in toolkits; ``displaced``: what takes it out of those that are made anew.
+    ``archives``: cuDNN in toolkits; ``displaced``: what takes it out of those that are made anew; ``undone``: what cuts left of it where it
+    is no longer wished. ``fetched``: the directory of the files, which goes in the end.
 
     ``link``: what is done to /usr/local/cuda; None where it is left alone, and then ``kept``: what leads it back where an installer took
     it.
@@ -67,6 +68,8 @@ class Toolkits(Work):
     runfiles: list[runfile.Installation]
     archives: list[archive.Placing]
     displaced: list[list[str]]
+    undone: list[ArchiveRemoval]
+    fetched: str
     remnants: list[ToolkitRemoval]
     compilers: list[Compiler]
     link: places.Link | None
@@ -220,6 +223,8 @@ def begin(context: Context, plan: Plan) -> Toolkits:
         "remnants": runfile.remnants(context),
         "archives": archive.placings(context, plan),
         "displaced": archive.displaced(context, plan),
+        "undone": archive.remnants(context),
+        "fetched": runfile.DIRECTORY,
         "compilers": [
             {
                 "program": f"{toolkit['path']}/bin/nvcc",
@@ -259,8 +264,8 @@ def take_back(facts: Facts) -> list[Finding]:
     return [*places.take_back(facts), *archive.take_back(facts), *runfile.take_back(facts)]
 
 
-def _space(change: Change, _context: Context) -> list[Need]:
-    return [*runfile.space(change, load_rules()), *archive.space(change)]
+def _space(change: Change, context: Context) -> list[Need]:
+    return [*runfile.space(change, context, load_rules()), *archive.space(change, context)]
 
 
 def _present(context: Context) -> str | None:

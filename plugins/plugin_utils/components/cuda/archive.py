@@ -102,7 +102,10 @@ def tools(context: Context, plan: Plan | None = None) -> list[str]:
 
 
 def findings(context: Context) -> list[Finding]:
-    return [_finding(context, each) for each in coming(context)]
+    found = [_finding(context, each) for each in coming(context)]
+    left = _left(context)
+    reason = "what is left of a cuDNN that was cut off is no longer wished"
+    return found + ([Finding("repair", reason, files=left)] if left else [])
 
 
 def _finding(context: Context, archive: CudnnArchive) -> Finding:
@@ -170,14 +173,31 @@ def records(context: Context) -> list[str]:
     return [record(each["path"]) for each in of_stack(context.stack) if each["path"] in known]
 
 
-def space(change: Change) -> list[Need]:
+def space(change: Change, context: Context) -> list[Need]:
     """What an archive takes, and its file for a while."""
-    found = [path for path in change["files"] if _TOOLKIT.fullmatch(path.rpartition("/cudnn-")[0])]
+    left = _left(context)
+    found = [path for path in change["files"] if _TOOLKIT.fullmatch(path.rpartition("/cudnn-")[0]) and path not in left]
     needs = [Need(path, _UNPACKED) for path in found]
     return [*needs, Need(runfile.DIRECTORY, _FILE)] if needs else []
 
 
 # Taking back
+
+
+def remnants(context: Context) -> list[ArchiveRemoval]:
+    """What cuts left in toolkits of those that are no longer wished."""
+    known = _recorded(context.facts)
+    wished = [each["path"] for each in of_stack(context.stack)]
+    return [
+        each
+        for each in removals(context.facts)
+        if known[each["path"]]["state"] == "begun" and each["path"] not in wished
+    ]
+
+
+def _left(context: Context) -> list[str]:
+    known = _recorded(context.facts)
+    return [_directory(each["path"], known[each["path"]]["version"]) for each in remnants(context)]
 
 
 def take_back(facts: Facts) -> list[Finding]:

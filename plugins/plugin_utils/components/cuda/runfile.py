@@ -194,10 +194,11 @@ def records(context: Context) -> list[str]:
     return [record(toolkit["path"]) for toolkit, _file in of_stack(context.stack) if toolkit["path"] in known]
 
 
-def space(change: Change, rules: Rules) -> list[Need]:
+def space(change: Change, context: Context, rules: Rules) -> list[Need]:
     """What a toolkit takes, and its file with what it unpacks for a while."""
     (size,) = rules["cuda_runfile"]["sizes"]
-    toolkits = [path for path in change["files"] if _TOOLKIT.fullmatch(path)]
+    left = [each["path"] for each in remnants(context)]
+    toolkits = [path for path in change["files"] if _TOOLKIT.fullmatch(path) and path not in left]
     needs = [Need(path, size["toolkit"] * _GIB) for path in toolkits]
     return [*needs, Need(DIRECTORY, (size["file"] + size["unpacked"]) * _GIB)] if needs else []
 
