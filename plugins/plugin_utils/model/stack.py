@@ -54,6 +54,8 @@ class CudaToolkit(TypedDict):
     """All numbers, where these were asked for"""
     capabilities: NotRequired[list[str]]
     """Compute capabilities of the cards, for which it has to compile"""
+    host_compiler: NotRequired[str]
+    """Package of the C++ compiler that its nvcc takes; absent where its own packages bring one, or where none of the system's will do"""
     unable: NotRequired[str]
     """Why it does not compile with the gcc or the C library of the machine, where that is known"""
     default: NotRequired[bool]

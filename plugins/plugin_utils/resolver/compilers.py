@@ -30,13 +30,21 @@ def warn(cuda: str, machine: Machine, system: Row, log: Log) -> list[str]:
         more = f", and CUDA from {first} on compiles" if first else ""
         log.warn("cuda.glibc", text + more, log.cite("systems", limit))
         said.append(text + more)
-    row = limits(cuda, log.rules)
-    gcc = _gcc(machine, system)
-    if row is not None and row["gcc"] and not numeric_version.at_least(row["gcc"], gcc):
+    row, gcc = limits(cuda, log.rules), _gcc(machine, system)
+    if row is not None and not _takes(row, gcc):
         text = f"the nvcc of CUDA {cuda} takes gcc up to {row['gcc']}, this machine has {gcc}: {instead(row, system, log.rules)}"
         log.warn("cuda.gcc", text, log.cite("cuda", row))
         said.append(text)
     return said
+
+
+def host_compiler(cuda: str, machine: Machine, system: Row, rules: Rules) -> str | None:
+    """Return the package of the system's C++ compiler; None where the toolkit does not take that one."""
+    row = limits(cuda, rules)
+    if row is not None and not _takes(row, _gcc(machine, system)):
+        return None
+    packages = [each["package"] for each in rules["cuda"]["host_compilers"] if each["family"] == system["family"]]
+    return str(packages[0]) if packages else None
 
 
 def instead(row: Row, system: Row, rules: Rules) -> str:
@@ -69,6 +77,10 @@ def _glibc(cuda: str, machine: Machine, rules: Rules) -> list[Row]:
         if numeric_version.at_least(machine.glibc, each["glibc"])
         and numeric_version.at_least(each["toolkit_up_to"], cuda)
     ]
+
+
+def _takes(row: Row, gcc: str) -> bool:
+    return not row["gcc"] or numeric_version.at_least(row["gcc"], gcc)
 
 
 def _reaches(row: Row, glibc: str) -> bool:

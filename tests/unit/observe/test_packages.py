@@ -160,3 +160,8 @@ def test_a_machine_without_package_manager_is_unknown_not_empty(tree: Tree) -> N
     host = tree.host()
     assert packages.observe(host)["manager"] is None
     assert "packages" in host.unknown_facts
+
+
+def test_what_toolkits_need_of_the_system_is_listed(tree: Tree) -> None:
+    tree.packages({"g++": "1", "g++-14": "1", "xz-utils": "1", "libxml2": "1", "bash": "1"})
+    assert set(packages.observe(tree.host())["installed"] or ()) == {"g++", "xz-utils", "libxml2"}

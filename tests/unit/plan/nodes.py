@@ -287,6 +287,7 @@ def provisioned(**changes: Any) -> Any:
         "docker.io": "26.1.5+dfsg1-9",
         "docker-cli": "26.1.5+dfsg1-9",
         "fio": "3.39-1",
+        "g++": "4:14.2.0-1",
         **dict.fromkeys(toolkit, "1.20.0-1"),
     }
     own = [

@@ -79,6 +79,21 @@ def test_a_toolkit_that_is_there_is_left_alone_whoever_brought_it(state: str | N
     assert work(node("12.2.2", state, tools=False))["packages"] == []
 
 
+@pytest.mark.parametrize("source", ["runfile", "nvidia"])
+def test_the_compiler_that_nvcc_works_with_comes_alone_where_the_toolkit_is_there(source: str) -> None:
+    asked = {"version": "13.0", "cuda_source": source}
+    facts = node()
+    facts["cuda"]["toolkits"] = [{"path": "/usr/local/cuda-13.0", "version": "13.0.2"}]
+    facts["cuda"]["default"] = nodes.provisioned()["cuda"]["default"]
+    assert changes(facts, **asked) == []
+    del facts["packages"]["installed"]["g++"]
+    ((action, reason),) = changes(facts, **asked)
+    assert (action, reason) == ("install", "nvcc has no C++ compiler to work with: g++ is missing")
+    (call,) = work(facts, **asked)["packages"]
+    assert "g++" in call["names"]
+    assert "g++" not in made(facts, **asked)["manages"]["cuda"]["packages"]
+
+
 def test_an_older_release_satisfies_a_version_and_not_a_release() -> None:
     assert changes(node("12.2.0", "done")) == []
     ((action, reason),) = changes(node("12.2.0", "done"), version="12.2.2")

@@ -139,6 +139,7 @@ def test_a_debian_workstation_gets_the_open_modules_of_nvidia() -> None:
             "linux-headers-amd64",
             "nvidia-open",
             "cuda-toolkit-13-0",
+            "g++",
             "docker-cli",
             *TOOLKIT,
             *PROOF,
@@ -186,6 +187,7 @@ def test_ubuntu_26_04_gets_its_own_long_lived_branch_and_wheels_that_it_runs_nat
             "libnvidia-decode-580-server",
             "libnvidia-encode-580-server",
             "cuda-toolkit-13-2",
+            "g++",
             *TOOLKIT,
             *PROOF,
         ]
@@ -199,7 +201,7 @@ def test_a_virtual_machine_with_a_run_file_keeps_it() -> None:
     )  # an A100
     facts = with_driver(facts, "570.133.20", [], "Dual MIT/GPL")
     made = planned(facts)
-    assert installed(made) == sorted(["cuda-toolkit-12-8", *TOOLKIT, *PROOF])
+    assert installed(made) == sorted(["cuda-toolkit-12-8", "g++", *TOOLKIT, *PROOF])
     assert frameworks(made)[0] == "torch==2.14.1+cu126"
     assert not made["reboot"]
     # To change it is asked for, and its own uninstaller comes first.

@@ -90,3 +90,22 @@ def test_the_gcc_of_a_machine_comes_from_its_facts(facts: Any, rules: Any) -> No
     assert machine.machine_from_facts(facts, Wish(), rules).gcc is None
     facts["kernel"]["compiler"] = {"built_with": "gcc 14", "available": "14.2"}
     assert machine.machine_from_facts(facts, Wish(), rules).gcc == "14.2"
+
+
+@pytest.mark.parametrize(("os", "package"), [("debian-13", "g++"), ("ubuntu-24.04", "g++"), ("rocky-9", "gcc-c++")])
+def test_the_systems_own_compiler_comes_with_a_toolkit(resolve: Resolve, os: str, package: str) -> None:
+    for want in (["cuda"], ["cuda=12.8", "cuda-source=runfile"]):
+        (toolkit, *_others) = resolve("H100", os, *want)["stack"]["cuda"]
+        assert toolkit["host_compiler"] == package
+
+
+def test_a_compiler_that_the_toolkit_does_not_take_is_not_brought(rules: Any) -> None:
+    (toolkit,) = with_gcc("14.2", "ubuntu-24.04", "cuda=12.6", rules)["stack"]["cuda"]
+    assert "host_compiler" not in toolkit
+    (toolkit,) = with_gcc("14.2", "ubuntu-24.04", "cuda=12.8", rules)["stack"]["cuda"]
+    assert toolkit["host_compiler"] == "g++"
+
+
+def test_the_distributions_toolkit_brings_its_own(resolve: Resolve) -> None:
+    (toolkit,) = resolve("H100", "ubuntu-24.04", "cuda", "cuda-source=distro", "driver-source=distro")["stack"]["cuda"]
+    assert "host_compiler" not in toolkit

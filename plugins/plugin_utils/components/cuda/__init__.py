@@ -96,6 +96,7 @@ def findings(context: Context) -> list[Finding]:
             found.append(Finding("install", reason, _present(context), toolkit["version"], packages=missing))
         else:
             found += _release_findings(context, toolkit)
+    found += _compiler_findings(context)
     found += runfile.findings(context)
     found += archive.findings(context)
     for key, name in _LIBRARIES.items():
@@ -183,6 +184,18 @@ def _release_findings(context: Context, toolkit: CudaToolkit) -> list[Finding]:
     return [Finding("upgrade", reason, before, release, packages=toolkit["packages"])]
 
 
+def _compiler_findings(context: Context) -> list[Finding]:
+    """A C++ compiler of the system that is not there: without one nvcc compiles nothing."""
+    missing = _missing_compilers(context)
+    reason = f"nvcc has no C++ compiler to work with: {', '.join(missing)} is missing"
+    return [Finding("install", reason, packages=missing)] if missing else []
+
+
+def _missing_compilers(context: Context) -> list[str]:
+    wished = [each["host_compiler"] for each in context.stack.get("cuda") or () if "host_compiler" in each]
+    return missing_packages(context, list(dict.fromkeys(wished)))
+
+
 def _library_findings(context: Context, key: str, name: str) -> list[Finding]:
     library = _library(context.stack, key)
     if library is None:
@@ -214,7 +227,8 @@ def begin(context: Context, plan: Plan) -> Toolkits:
     """The packages of toolkits and libraries in one call, the toolkits of files, the compilers that have to be there then, and how people
     come to them.
     """
-    names = list(dict.fromkeys([*_packages(context), *runfile.tools(context, plan), *archive.tools(context, plan)]))
+    beside = [*_missing_compilers(context), *runfile.tools(context, plan), *archive.tools(context, plan)]
+    names = list(dict.fromkeys([*_packages(context), *beside]))
     back = package_calls.goes_back(plan, "cuda")
     return {
         "repositories": repository_names(context, _sources(context.stack)),
