@@ -1007,6 +1007,8 @@ class _PackageSource(TypedDict):
 class PackageSource(_PackageSource, total=False):
     """Package source."""
 
+    key_missing: bool
+    """That the file of its key is not there (apt)"""
     name: str
     """Id of the repository (dnf)"""
 

@@ -363,6 +363,10 @@ def apt_sources(host: Host) -> list[PackageSource]:
         text = host.read(path, "packages.sources")
         if text:
             sources += (parse_deb822 if path.endswith(".sources") else parse_one_line)(text, path)
+    for source in sources:
+        key = source["signed_by"] or ""
+        if key.startswith("/") and not host.exists(key):
+            source["key_missing"] = True
     return sources
 
 

@@ -57,11 +57,15 @@ def _plain(uri: str) -> str:
 
 
 def _of_same_place(each: Source, same: Sequence[Source], *, ours: bool) -> str | None:
-    """Why a source at the very address is in the way: several with different keys stop all of apt, one without a key trusts any."""
+    """Why a source at the very address is in the way: several with different keys stop all of apt, one without a key trusts any, and
+    of one whose key is not there nothing is taken (NVIDIA's local repository, before somebody copied its key).
+    """
     if each["signed_by"] is None:
         return (
             "it names the same repository without Signed-By, so that every key of the machine may sign for it (apt-key)"
         )
+    if each.get("key_missing"):
+        return f"it names the same repository with a key that is not there ({each['signed_by']}), so that apt takes nothing from it"
     if ours:
         return "it names the same repository as gpuwright's own file with another Signed-By, which stops all of apt"
     if len({source["signed_by"] for source in same}) > 1:

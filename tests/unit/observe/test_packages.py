@@ -92,6 +92,9 @@ def test_sources_of_both_formats_are_read_and_other_files_are_not(tree: Tree) ->
     )
     tree.file("/etc/apt/sources.list.d/d.list.save", "deb http://d.example x main\n")
     first, second, third = packages.observe(tree.host())["sources"]
+    assert first.pop("key_missing")
+    tree.file("/k.gpg", "")
+    assert "key_missing" not in packages.observe(tree.host())["sources"][0]
     assert first == {
         "file": "/etc/apt/sources.list",
         "types": ["deb"],

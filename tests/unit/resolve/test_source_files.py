@@ -42,6 +42,12 @@ def test_a_source_of_the_host_with_a_key_of_its_own_is_used() -> None:
     assert files(source("cuda.list", CUDA.rstrip("/"), "inline")) == {}
 
 
+def test_a_source_whose_key_is_not_there_goes() -> None:
+    """NVIDIA's local repository names a keyring that a person has to copy."""
+    assert "not there" in files(source("cuda.list") | {"key_missing": True})["cuda.list"]
+    assert files(source("own.list", "file:/srv/mirror") | {"key_missing": True}) == {}
+
+
 def test_two_keys_for_one_place_stop_apt() -> None:
     found = files(source("a.list"), source("b.list", signed_by="/etc/apt/keyrings/nvidia.asc"))
     assert set(found) == {"a.list", "b.list"}
