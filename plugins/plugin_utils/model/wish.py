@@ -88,6 +88,7 @@ class Values(TypedDict, total=False):
     cudnn: bool
     cudnn_version: str | None
     cudnn_source: str | None
+    cudnn_sha256: str | None
     nccl: bool
     nccl_version: str | None
     tensorrt: bool

@@ -58,6 +58,7 @@ class Wish:
     cudnn: bool = False
     cudnn_version: str | None = None
     cudnn_source: str | None = None
+    cudnn_sha256: str | None = None
     nccl: bool = False
     nccl_version: str | None = None
     tensorrt: bool = False

@@ -129,6 +129,9 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     source = variables.get("cuda_cudnn_source")
     if source not in AUTO:
         _READERS["cudnn-source"](values, f"={source}", f"cuda_cudnn_source={source}", rules)
+    checksum = variables.get("cuda_cudnn_sha256")
+    if checksum not in AUTO:
+        values["cudnn_sha256"] = sha256(checksum, "cuda_cudnn_sha256")
     compat = variables.get("cuda_compat")
     # "auto" means here what it means on the command line: where it is useful.
     if is_yes(compat) or str(compat).lower() == "auto":
@@ -210,6 +213,7 @@ WORDS = Words(
         "cuda_versions",
         "cuda_cudnn",
         "cuda_cudnn_source",
+        "cuda_cudnn_sha256",
         "cuda_nccl",
         "cuda_tensorrt",
         "cuda_compat",
@@ -221,6 +225,7 @@ WORDS = Words(
     ),
     of_host=(
         "cuda_cudnn_source",
+        "cuda_cudnn_sha256",
         "cuda_default",
         "cuda_modulefiles",
         "cuda_source",

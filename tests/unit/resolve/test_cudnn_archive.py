@@ -72,6 +72,21 @@ def test_what_has_no_known_checksum_or_no_place_is_refused_with_what_has(
     assert entry["remedy"]
 
 
+def test_one_with_a_checksum_that_is_given_comes_where_it_serves(resolve: Resolve) -> None:
+    wish = {"cuda_cudnn_sha256": "A" * 64}
+    answer = resolve("H100", "ubuntu-22.04", ARCHIVE, "cuda=12.8", "cudnn=9.5.1", wish=wish)
+    (archive,) = answer["stack"]["cudnn"]["archives"]
+    assert (archive["version"], archive["sha256"]) == ("9.5.1.17", "a" * 64)
+    (entry,) = resolve("H100", "ubuntu-22.04", ARCHIVE, "cuda=13.0", "cudnn=8.9.7", wish=wish)["conflicts"]
+    assert (entry["rule"], "does not serve CUDA 13.0" in entry["text"]) == ("cudnn.archive", True)
+
+
+@pytest.mark.parametrize("wants", [["cuda=12.8"], ["cuda=11.8", "cuda=12.8", "cudnn=9.5.1"]])
+def test_a_checksum_is_of_one_archive(resolve: Resolve, wants: list[str]) -> None:
+    (entry,) = resolve("H100", "ubuntu-22.04", ARCHIVE, *wants, wish={"cuda_cudnn_sha256": "a" * 64})["conflicts"]
+    assert entry["rule"] == "cudnn.archive-several"
+
+
 def test_a_toolkit_in_usr_has_no_directory_for_it(resolve: Resolve) -> None:
     (entry,) = resolve("A100", "debian-13", "cuda-source=distro", ARCHIVE)["conflicts"]
     assert entry["rule"] == "cudnn.archive-place"
