@@ -54,6 +54,8 @@ class CudaToolkit(TypedDict):
     """All numbers, where these were asked for"""
     capabilities: NotRequired[list[str]]
     """Compute capabilities of the cards, for which it has to compile"""
+    compiler: NotRequired[str]
+    """Package of its nvcc, which ``packages`` bring"""
     host_compiler: NotRequired[str]
     """Package of the C++ compiler that its nvcc takes; absent where its own packages bring one, or where none of the system's will do"""
     unable: NotRequired[str]

@@ -186,6 +186,8 @@ def _one(version: str | None, machine: Machine, wish: Wish, system: Row, support
         entry["packages"] = cuda_runfile.packages(system, log.rules)
         text = f"CUDA {cuda} comes from NVIDIA's file {entry['runfile']['name']}, without its driver"
         log.decided("cuda.runfile", text, "compat/cuda_runfile.yaml (files)")
+    else:
+        entry["compiler"] = _filled(row["compiler"], fill)
     compiler = compilers.host_compiler(cuda, machine, system, log.rules)
     if compiler:
         entry["host_compiler"] = compiler

@@ -284,6 +284,7 @@ def provisioned(**changes: Any) -> Any:
         **driver,
         "linux-headers-amd64": "6.12.94-1",
         "cuda-toolkit-13-0": "13.0.3-1",
+        "cuda-nvcc-13-0": "13.0.88-1",
         "docker.io": "26.1.5+dfsg1-9",
         "docker-cli": "26.1.5+dfsg1-9",
         "fio": "3.39-1",

@@ -28,7 +28,7 @@ MODULES = "/etc/lmod/modules"
 def node(*, path: str | None = NEW, **seen: Any) -> Any:
     """A host with two toolkits, of which the alternatives system has taken one, and Lmod."""
     facts = nodes.provisioned()
-    facts["packages"]["installed"] |= {"cuda-toolkit-13-1": "13.1.1-1"}
+    facts["packages"]["installed"] |= {"cuda-toolkit-13-1": "13.1.1-1", "cuda-nvcc-13-1": "13.1.80-1"}
     facts["cuda"]["toolkits"] = [{"path": OLD, "version": "13.0.3"}, {"path": NEW, "version": "13.1.1"}]
     facts["cuda"]["default"] |= {"path": path, "registered": [OLD, NEW], **seen}
     facts["cuda"]["modulefiles"]["directories"] = [MODULES]

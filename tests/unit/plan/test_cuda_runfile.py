@@ -88,10 +88,19 @@ def test_the_compiler_that_nvcc_works_with_comes_alone_where_the_toolkit_is_ther
     assert changes(facts, **asked) == []
     del facts["packages"]["installed"]["g++"]
     ((action, reason),) = changes(facts, **asked)
-    assert (action, reason) == ("install", "nvcc has no C++ compiler to work with: g++ is missing")
+    assert (action, reason) == ("install", "no CUDA program compiles without g++")
     (call,) = work(facts, **asked)["packages"]
     assert "g++" in call["names"]
     assert "g++" not in made(facts, **asked)["manages"]["cuda"]["packages"]
+
+
+def test_an_nvcc_that_was_taken_out_of_its_toolkit_comes_back() -> None:
+    facts, asked = nodes.provisioned(), {"version": "13.0", "cuda_source": "nvidia"}
+    del facts["packages"]["installed"]["cuda-nvcc-13-0"]
+    assert changes(facts, **asked) == [("install", "no CUDA program compiles without cuda-nvcc-13-0")]
+    del facts["packages"]["installed"]["cuda-toolkit-13-0"]
+    ((_action, reason),) = changes(facts, **asked)
+    assert reason == "the toolkit's packages are missing: cuda-toolkit-13-0"
 
 
 def test_an_older_release_satisfies_a_version_and_not_a_release() -> None:

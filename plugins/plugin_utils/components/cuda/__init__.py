@@ -185,14 +185,19 @@ def _release_findings(context: Context, toolkit: CudaToolkit) -> list[Finding]:
 
 
 def _compiler_findings(context: Context) -> list[Finding]:
-    """A C++ compiler of the system that is not there: without one nvcc compiles nothing."""
+    """What compiles and is not there: a C++ compiler of the system, or an nvcc that somebody took out of its toolkit."""
     missing = _missing_compilers(context)
-    reason = f"nvcc has no C++ compiler to work with: {', '.join(missing)} is missing"
+    reason = f"no CUDA program compiles without {' and '.join(missing)}"
     return [Finding("install", reason, packages=missing)] if missing else []
 
 
 def _missing_compilers(context: Context) -> list[str]:
-    wished = [each["host_compiler"] for each in context.stack.get("cuda") or () if "host_compiler" in each]
+    wished: list[str] = []
+    for toolkit in context.stack.get("cuda") or ():
+        # One that comes brings its own.
+        there = not missing_packages(context, toolkit["packages"])
+        wished += [toolkit["compiler"]] if there and "compiler" in toolkit else []
+        wished += [toolkit["host_compiler"]] if "host_compiler" in toolkit else []
     return missing_packages(context, list(dict.fromkeys(wished)))
 
 
