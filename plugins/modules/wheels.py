@@ -20,6 +20,7 @@ description:
     built from a source, an environment that has something already, an index in a directory, and settings of the host's pip that uv does
     not know.
   - Writes C(gpuwright-wheels.txt) into the environment, which says with hashes what it is made of.
+  - While uv downloads, the file C(progress) in its directory has two numbers, the bytes that came and those of all.
 options:
   environment:
     description: Directory of the virtual environment.

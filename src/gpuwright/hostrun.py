@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from gpuwright import (
@@ -81,7 +82,7 @@ def execute(wanted: Request, title: str, *, verbosity: int) -> Outcome:
     """Run the playbook and show its progress."""
     with (
         _no_folder_of_a_refusal(wanted.run_dir, asked_for=wanted.report_asked_for),
-        progress.choose(title, verbosity=verbosity) as shown,
+        progress.choose(title, verbosity=verbosity, read=partial(records.downloaded, wanted.run_dir)) as shown,
     ):
         return runner.run(wanted, shown.take)
 

@@ -22,6 +22,7 @@ OWN_ENTRIES = (
     "plans",
     "sealed",
     "hosts",
+    "progress",
     "ansible",
     "run.json",
     "inventory.json",
@@ -186,7 +187,7 @@ def clear_records(run_dir: Path) -> None:
     """Drop what an earlier pass of the same run wrote about hosts, so that nothing stale is read as a result."""
     import shutil
 
-    for name in ("facts", "plans", "sealed", "hosts"):
+    for name in ("facts", "plans", "sealed", "hosts", "progress"):
         shutil.rmtree(run_dir / name, ignore_errors=True)
 
 

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
 from gpuwright import console, reasons
@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from gpuwright.events import Event, EventData, TaskResult
+    from gpuwright.records import Downloaded
+
+    #: How far a host is with what it downloads now; None where that is not known.
+    Read = Callable[[str], Downloaded | None]
 
 # Lines of hosts on a terminal; the rest of a fleet is one line of numbers.
 MOST_HOSTS = 12
 # Seconds after which a host at work of which nothing was said is told to be alive, where nobody sees a moving line.
 SILENCE = 30.0
+# Seconds that a download has to be watched before it is said how long it will take.
+_WATCHED = 15.0
 # Seconds between two looks at who was silent.
 _LOOK = 1.0
 # Hosts that are told one by one then; the rest of a fleet is one line of numbers.
@@ -48,6 +54,33 @@ _RESULTS = {
 }
 
 
+def _unknown(_host: str) -> None:
+    """How far a host is, where nobody knows."""
+
+
+@dataclass(frozen=True)
+class Meter:
+    """How far a download is.
+
+    Attributes:
+        done: the bytes that came.
+        total: the bytes of all.
+        since: when it was looked at first (monotonic seconds).
+        before: the bytes that had come then.
+    """
+
+    done: int
+    total: int
+    since: float
+    before: int
+
+    def words(self, now: float) -> str:
+        """It for people: what came, of how much, and how long the rest will take by what came until now."""
+        came, watched = self.done - self.before, now - self.since
+        left = f", {_rough((self.total - self.done) * watched / came)} left" if came > 0 and watched > _WATCHED else ""
+        return f"about {console.size(self.done)} of {console.size(self.total)}{left}"
+
+
 @dataclass
 class HostState:
     """Where one host is.
@@ -61,6 +94,7 @@ class HostState:
         said: when something was said about the host last.
         waits: what it waits for, empty while it does not.
         downloads: bytes that each component downloads, where the plan knows them.
+        meter: how far the task is with what it downloads, as it was seen first and last.
         ended: `unreachable` or `failed`, empty while the host works.
         reason: of the end.
     """
@@ -73,6 +107,7 @@ class HostState:
     said: float = 0.0
     waits: str = ""
     downloads: dict[str, int] = field(default_factory=dict)
+    meter: Meter | None = None
     ended: str = ""
     reason: str = ""
 
@@ -84,6 +119,7 @@ class State:
     clock: Callable[[], float] = time.monotonic
     say: Callable[[str], None] = lambda _line: None
     tell: Callable[[str], None] = lambda _line: None
+    read: Read = _unknown
     hosts: dict[str, HostState] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
@@ -101,12 +137,25 @@ class State:
             state.component, state.since, state.answered, state.ended, state.reason = component, now, now, "", ""
         state.task = str(data.get("task") or state.task)
         if name == "runner_on_start":
-            state.working = True
+            state.working, state.meter = True, None
         elif name == "runner_retry":
             self._wait(host, state, data.get("res") or {})
         elif name in _RESULTS:
             state.working, state.answered, state.waits = False, now, ""
             self._result(host, state, _RESULTS[name], data)
+
+    def look(self) -> None:
+        """Look how far the hosts at work are with what they download."""
+        now = self.clock()
+        for host, state in list(self.hosts.items()):  # a copy at one go: events arrive meanwhile
+            found = self.read(host) if state.working else None
+            first = state.meter
+            if found is None:
+                state.meter = None
+            elif first and first.total == found["total"] and first.done <= found["done"]:
+                state.meter = replace(first, done=found["done"])
+            else:
+                state.meter = Meter(found["done"], found["total"], now, found["done"])
 
     def signs(self) -> list[str]:
         """That the hosts of which nothing was said for a while are alive: what each does, since when, and how much it downloads."""
@@ -201,8 +250,15 @@ def _sign(state: HostState, now: float) -> str:
     """What a host does, since when, and how many bytes its component downloads."""
     size = state.downloads.get(state.component)
     downloads = f" ({console.size(size)} to download)" if size else ""
+    if state.meter:
+        downloads = f" ({state.meter.words(now)})"
     doing = state.waits or state.task
     return f"{state.component or 'start'}: at work for {seconds(now - state.since)}{downloads}: {doing}"
+
+
+def _rough(value: float) -> str:
+    """A duration that nobody knows better, for people."""
+    return f"{value:.0f} s" if value < 60 else f"{value / 60:.0f} min"
 
 
 def seconds(value: float) -> str:
@@ -225,11 +281,11 @@ class Progress(Protocol):
         """Show one event."""
 
 
-def choose(title: str, *, verbosity: int) -> Progress:
-    """The way to show progress that fits the terminal and the wish."""
+def choose(title: str, *, verbosity: int, read: Read = _unknown) -> Progress:
+    """The way to show progress that fits the terminal and the wish. `read`: how far a host is with what it downloads now."""
     if verbosity == 0 and sys.stderr.isatty():
-        return LiveProgress(title)
-    return PlainProgress(title, with_output=verbosity > 0)
+        return LiveProgress(title, read)
+    return PlainProgress(title, read, with_output=verbosity > 0)
 
 
 def _note(line: str) -> None:
@@ -246,10 +302,10 @@ def _shown(line: str, style: str = "") -> Text:
 class PlainProgress:
     """Lines for a log; with `-v` Ansible's own words too."""
 
-    def __init__(self, title: str, *, with_output: bool = False) -> None:
+    def __init__(self, title: str, read: Read = _unknown, *, with_output: bool = False) -> None:
         self._title = title
         self._with_output = with_output
-        self._state = State(say=_note, tell=_note)
+        self._state = State(say=_note, tell=_note, read=read)
         self._over = threading.Event()
         # A daemon: no run hangs because somebody waits for a sign.
         self._watch = threading.Thread(target=self._give_signs, name="signs of life", daemon=True)
@@ -269,6 +325,7 @@ class PlainProgress:
 
     def _give_signs(self) -> None:
         while not self._over.wait(_LOOK):
+            self._state.look()
             for line in self._state.signs():
                 _note(line)
 
@@ -283,10 +340,11 @@ class PlainProgress:
 class LiveProgress:
     """One moving line a host, gone when the run is over."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, read: Read = _unknown) -> None:
         self._title = title
         self._began = time.monotonic()
-        self._state = State(tell=self._tell)
+        self._state = State(tell=self._tell, read=read)
+        self._looked = self._began
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -321,6 +379,9 @@ class LiveProgress:
         from rich.text import Text
 
         now = time.monotonic()
+        if now - self._looked > _LOOK:
+            self._looked = now
+            self._state.look()
         self._spinner.update(text=Text(f" {self._title}  {seconds(now - self._began)}"))
         lines: list[RenderableType] = [self._spinner]
         known = list(self._state.hosts.items())  # a copy at one go: events arrive while the screen is drawn
@@ -336,7 +397,8 @@ class LiveProgress:
 def _line(host: str, state: HostState, now: float) -> str:
     if state.ended:
         return f"  {host:<24} {state.ended}: {state.reason}"
-    return f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {state.waits or state.task}"
+    far = f"{state.meter.words(now)}: " if state.meter else ""
+    return f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {far}{state.waits or state.task}"
 
 
 def _style(state: HostState) -> str:

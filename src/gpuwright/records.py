@@ -26,6 +26,13 @@ class Unproven(TypedDict):
     failure: Failure
 
 
+class Downloaded(TypedDict):
+    """How many bytes of how many came, of what a host downloads now."""
+
+    done: int
+    total: int
+
+
 # The contract's keys of one host in the JSON of `plan`, and those of the other verbs.
 PLAN_KEYS = ("changes", "reboot", "download_bytes", "disk_bytes", "stack", "warnings", "why")
 RESULT_KEYS = ("verdict", "checks", "changes", "reboot")
@@ -76,6 +83,18 @@ def results(run_dir: Path) -> dict[str, Record]:
         host: records.ended_in_plan(cast("Plan", plan)) for host, plan, packed in plans if packed
     }
     return staying | {host: cast("Record", record) for host, record, _ in _read_all(run_dir / "hosts")}
+
+
+def downloaded(run_dir: Path, host: str) -> Downloaded | None:
+    """How far a host is with what it downloads now; None where it downloads nothing, or nobody knows."""
+    folder = run_dir / "progress"
+    if not folder.is_dir():
+        return None
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
+
+    path = run_directory.document(folder, host)
+    return cast("Downloaded | None", run_directory.read_json(path) if path else None)
 
 
 def plan_document(plan: Plan) -> dict[str, object]:

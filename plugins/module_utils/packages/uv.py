@@ -5,7 +5,8 @@
 uv comes as a wheel from the node's own Python index, by the SHA-256 that is known here. What it installs it says first: a pylock.toml
 (PEP 751) of one wheel a distribution, with its address and SHA-256; those are downloaded then and nothing else. It is told the
 settings of the host's pip, in a file of root's alone, and none of its own variables and files count. Its program and what it downloads
-lie beside the environment in a directory of ours, from which the next build goes on where this one is cut off.
+lie beside the environment in a directory of ours, from which the next build goes on where this one is cut off. How far it is stands in a
+file there (meter): uv unpacks what it downloads at once, so that the bytes of what is not whole yet are an estimate.
 """
 
 from __future__ import annotations
@@ -14,14 +15,21 @@ import json
 import os
 import re
 import shutil
-from typing import Mapping, NamedTuple, Sequence
+from functools import partial
+from typing import Callable, Mapping, NamedTuple, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import ownership, redact
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import pip_settings, proxies, wheels
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
+    meter,
+    pip_settings,
+    proxies,
+    python_index,
+    wheels,
+)
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.wheels import (
     Declined,
     Options,
@@ -44,16 +52,25 @@ _PACKAGE = re.compile(
 _FILE = re.compile(
     r'^(?:wheels = \[\{|archive = \{) url = "([^"\n]+)",.*hashes = \{ sha256 = "([0-9a-f]{64})" \} \}\]?$'
 )
+_SIZE = re.compile(r", size = ([0-9]{1,15}), ")
+# In the cache of uv (0.13): what is whole, a directory a wheel, and what is not yet.
+_WHOLE = "archive-v0"
+_UNDER_WAY = ".tmp"
+# Bytes on the disk for one of a wheel: those of PyTorch 2.15.0 with the libraries that it needs (1.79; of 1.1 to 3.7 each).
+_UNPACKED = 1.8
+# As much of what is not whole is told to be there at most: it is not whole.
+_AT_MOST = 0.95
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)(\[[A-Za-z0-9._, -]+\])?==(\S+)$")
 
 
 class File(NamedTuple):
-    """A wheel that uv takes: the address of the one file, and its SHA-256."""
+    """A wheel that uv takes: the address of the one file, its SHA-256, and its bytes, where the index says them."""
 
     name: str
     version: str
     url: str
     sha256: str
+    size: int | None = None
 
 
 class Work(NamedTuple):
@@ -82,7 +99,8 @@ def install(options: Options, directory: str, run: Runner = run_module.run) -> l
         path = _bring(options, program, aside, directory, run)
         work = Work(path, os.path.join(aside, "cache"), directory, own, options, run)
         files = _resolved(work)
-        _install(files, work)
+        with meter.told(os.path.join(place, meter.FILE), _progress(files, work)):
+            _install(files, work)
     except Declined:
         # pip needs the room.
         shutil.rmtree(place, ignore_errors=True)
@@ -118,9 +136,16 @@ def _aside(directory: str) -> str:
     boot = Host().line(_BOOT) or "unknown"
     for name in os.listdir(directory):
         if name != boot:
-            shutil.rmtree(os.path.join(directory, name))
+            _remove(os.path.join(directory, name))
     os.makedirs(os.path.join(directory, boot), exist_ok=True)
     return os.path.join(directory, boot)
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
 
 
 def _bring(options: Options, program: Uv, aside: str, directory: str, run: Runner) -> str:
@@ -201,13 +226,78 @@ def files_of(pylock: str) -> list[File]:
     files = []
     for name, version, rest in _PACKAGE.findall(pylock):
         found = [_FILE.match(line) for line in rest.splitlines()]
-        known = [File(wheels.normalise(name), version, each[1], each[2]) for each in found if each]
+        known = [File(wheels.normalise(name), version, each[1], each[2], _size(each[0])) for each in found if each]
         if len(known) != 1:
             raise Declined(f"the index names no SHA-256 of a wheel of {name} {version}")
         files += known
     if len(files) != pylock.count("[[packages]]"):
         raise Declined("uv said which wheels it takes in words that are not known")
     return files
+
+
+def _size(line: str) -> int | None:
+    found = _SIZE.search(line)
+    return int(found[1]) if found else None
+
+
+# --- how far it is ------------------------------------------------------------------------------------------------------
+
+
+def _progress(files: Sequence[File], work: Work) -> Callable[[], meter.Meter | None]:
+    """What looks how far the download of the files is; it says nothing where their sizes are known to nobody."""
+    sizes: dict[str, int | None] = {}
+
+    def look() -> meter.Meter | None:
+        if not sizes:
+            sizes.update(_sizes(files, work))
+        known = {name: size for name, size in sizes.items() if size is not None}
+        return arrived(work.cache, known) if len(known) == len(files) else None
+
+    return look
+
+
+def _sizes(files: Sequence[File], work: Work) -> dict[str, int | None]:
+    """The bytes of each file: as the index says, else as its server does when it is asked."""
+    budget = python_index.Budget(float(_SECONDS))
+    server = python_index.Look(work.own, work.options["credentials"], budget)
+    asked: dict[object, Callable[[], int | None]] = {
+        file.name: partial(server.size, file.url) for file in files if file.size is None
+    }
+    said = python_index.at_once(asked, budget)
+    return {file.name: said.get(file.name) if file.size is None else file.size for file in files}
+
+
+def arrived(cache: str, sizes: Mapping[str, int]) -> meter.Meter:
+    """How much of some wheels is there, by the cache of uv: of those that are whole all, of the others what their files suggest."""
+    whole = sum(sizes.get(name, 0) for name in _whole(os.path.join(cache, _WHOLE)))
+    total = sum(sizes.values())
+    unpacked = sum(_bytes(os.path.join(cache, name)) for name in _names(cache) if name.startswith(_UNDER_WAY))
+    return meter.Meter(whole + int(min(unpacked / _UNPACKED, (total - whole) * _AT_MOST)), total)
+
+
+def _whole(directory: str) -> set[str]:
+    """The names of the distributions that are unpacked whole: the last that is written of a wheel is what it is."""
+    infos = (name for each in _names(directory) for name in _names(os.path.join(directory, each)))
+    return {wheels.normalise(name.partition("-")[0]) for name in infos if name.endswith(".dist-info")}
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _bytes(directory: str) -> int:
+    """The bytes of all files below a directory, which may go meanwhile."""
+    return sum(_length(os.path.join(folder, name)) for folder, _folders, names in os.walk(directory) for name in names)
+
+
+def _length(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 # --- the installation ---------------------------------------------------------------------------------------------------
@@ -236,7 +326,7 @@ def _install(files: Sequence[File], work: Work) -> None:
 
 
 def _row(file: File) -> str:
-    quoted = [json.dumps(each) for each in file]
+    quoted = [json.dumps(each) for each in file[:4]]
     return (
         f"\n[[packages]]\nname = {quoted[0]}\nversion = {quoted[1]}\n"
         f"wheels = [{{ url = {quoted[2]}, hashes = {{ sha256 = {quoted[3]} }} }}]"

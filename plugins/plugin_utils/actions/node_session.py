@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -30,7 +31,7 @@ from ..resolver import lock
 from ..resolver.frameworks import FRAMEWORKS
 from ..rules import hosts
 from ..wish import BadInput, Wish, credentials, settings, users
-from . import script
+from . import script, watching
 from .node_action import WISH_VARIABLES, NodeAction, Variables
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from ..model.plan import Plan, StoppedBy
     from ..model.stack import Refusal, Stack
 
+#: The documents of a run that say how far each host is with what it downloads now.
+METER = "progress"
 #: Variables of a run that are no wish.
 RUN_VARIABLES = (
     "gpuwright_local",
@@ -223,6 +226,22 @@ class NodeSession:
         if document is None:
             raise AnsibleActionFail(f"{path}, which this run wrote, cannot be read")
         return document
+
+    @contextlib.contextmanager
+    def watched(self, path: str) -> Iterator[None]:
+        """Keep how far something on the node is, by a file of it, as a document of the run while the body runs."""
+        if self.run_dir is None:
+            yield
+            return
+        try:
+            with watching.watched(
+                self.action, path, lambda done, total: self.save(METER, {"done": done, "total": total})
+            ):
+                yield
+        finally:
+            kept = run_directory.document(self.run_dir / METER, self.host)
+            if kept:
+                kept.unlink(missing_ok=True)
 
     @cached_property
     def run_dir(self) -> Path | None:

@@ -68,7 +68,8 @@ class _Handler(SimpleHTTPRequestHandler):
     """Serves the folder; what is below `guarded` asks for a name and a password."""
 
     def send_head(self) -> Any:
-        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        if self.command == "GET":
+            self.server.asked.append(self.path)  # type: ignore[attr-defined]
         while any(each in self.path for each in self.server.held):  # type: ignore[attr-defined]
             time.sleep(0.02)
         wanted = "Basic " + base64.b64encode(b"reader:Pl4nted+secret/81").decode()

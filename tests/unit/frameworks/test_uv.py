@@ -21,7 +21,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import ownersh
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import installed_files
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import uv, wheels
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import meter, uv, wheels
 from ansible_collections.gpuwright.node.plugins.modules import wheels as module
 from tests.unit.frameworks.conftest import UV, Proxy, Site
 from tests.unit.frameworks.test_wheels import SECRET, digest, locked
@@ -400,6 +400,47 @@ def test_a_password_of_an_index_is_in_no_argument_no_variable_no_message_and_no_
     kept = [path for path in (environment.parent / ".uv").rglob("*") if path.is_file() and path.name != "uv"]
     told = answer + json.dumps(seen) + "".join(path.read_bytes().decode(errors="replace") for path in kept)
     assert "Pl4nted" not in told
+
+
+# --- how far it is ------------------------------------------------------------------------------------------------------
+
+
+def test_while_it_downloads_a_file_says_how_far_it_is_and_goes_with_it(
+    site: Site, environment: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meter, "SECONDS", 0.05)
+    torch, filelock = site.wheel("own", "torch", "1.0", "filelock"), site.wheel("own", "filelock", "3.0")
+    place, installs = environment.parent / ".uv" / meter.FILE, uv._install
+    seen: list[str] = []
+
+    def installed(files: Any, work: Any) -> None:
+        installs(files, work)
+        wait(lambda: place.exists() and not place.read_text().startswith("0 "))
+        seen.append(place.read_text())
+
+    monkeypatch.setattr(uv, "_install", installed)
+    by(install("torch==1.0", index_url=site.url("own")), "uv")
+    # The page of this index names no sizes, its server does.
+    assert seen == [f"{len(torch + filelock)} {len(torch + filelock)}\n"]
+    assert not place.exists()
+
+
+def test_of_what_is_whole_all_bytes_are_there_and_of_the_rest_what_its_files_suggest(tmp_path: Path) -> None:
+    sizes = {"nvidia-cublas": 600, "torch": 400, "numpy": 50}
+    assert uv.arrived(str(tmp_path / "none"), sizes) == (0, 1050)
+    for path, count in {"archive-v0/a/nvidia_cublas-1.dist-info/RECORD": 9, ".tmpB/torch/lib.so": 180}.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_bytes(b"0" * count)
+    assert uv.arrived(str(tmp_path), sizes) == (700, 1050)
+    (tmp_path / ".tmpB/torch/large.so").write_bytes(b"0" * 10000)
+    assert uv.arrived(str(tmp_path), sizes) == (600 + int(450 * 0.95), 1050)
+
+
+def test_the_sizes_of_wheels_are_read_where_the_index_says_them() -> None:
+    row = '[[packages]]\nname = "a"\nversion = "1.0"\nwheels = [{{ url = "http://x/a.whl", {0}hashes = {{ sha256 = "{1}" }} }}]\n'
+    said = "upload-time = 2026-02-23T00:16:49Z, size = 35349300, "
+    assert [file.size for file in uv.files_of(row.format(said, "a" * 64))] == [35349300]
+    assert [file.size for file in uv.files_of(row.format("", "a" * 64))] == [None]
 
 
 # --- cut off ------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpuwright.node.plugins.action import environment_info, wheels
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import watching
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
 from tests.unit.roles.test_environments import nothing, seen
 
@@ -73,3 +76,85 @@ def test_pip_gets_the_users_and_passwords_of_its_indexes_alone(monkeypatch: pyte
     assert asked["credentials"][0]["login"] == "first"
     _, asked = run(monkeypatch, wheels, {**given, "credentials": []}, {}, gpuwright_mirrors=mirrors)
     assert asked["credentials"] == []
+
+
+# --- how far it is ------------------------------------------------------------------------------------------------------
+
+
+class Connection:
+    """What an action has to a node: with a way to root that keeps what it was asked last, as Ansible's own."""
+
+    def __init__(self) -> None:
+        self.become = SimpleNamespace()
+
+    def set_become_plugin(self, become: Any) -> None:
+        self.become = become
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, said: str, run_dir: Path | None, end: Any = None) -> list[str]:
+    """The commands that are run beside the module on a node whose file has these words."""
+    asked: list[str] = []
+    main = Connection()
+
+    def command(self: Any, words: str) -> dict[str, str]:
+        assert self._connection is not main
+        assert self._connection.become is not main.become
+        asked.append(words)
+        return {"stdout": said}
+
+    def ask(_self: Any, _name: str, _arguments: Any, _variables: Any) -> Any:
+        patience = time.monotonic() + 5
+        while run_dir and len(asked) < 3 and time.monotonic() < patience:
+            time.sleep(0.01)
+        return end() if end else {}
+
+    monkeypatch.setattr(watching, "SECONDS", 0.01)
+    monkeypatch.setattr(NodeAction, "ask", ask)
+    monkeypatch.setattr(ActionBase, "run", lambda *_, **__: {})
+    monkeypatch.setattr(wheels.ActionModule, "_low_level_execute_command", command)
+    action = wheels.ActionModule.__new__(wheels.ActionModule)
+    given = {"environment": "/opt/gpu wright/.x/2", "requirements": [], "uv": {"directory": ".uv"}}
+    action._task = SimpleNamespace(args=given, action="gpuwright.node.wheels", check_mode=False)
+    action._templar = SimpleNamespace(template=lambda value: value)
+    action._connection = main
+    variables = {"inventory_hostname": "gpu01", **({"gpuwright_run_dir": str(run_dir)} if run_dir else {})}
+    action.run(None, variables)
+    return asked
+
+
+def documents(monkeypatch: pytest.MonkeyPatch, said: str, run_dir: Path) -> set[str]:
+    """What the run's directory has while the module runs."""
+    seen: set[str] = set()
+
+    def end() -> dict[str, Any]:
+        seen.update(path.read_text() for path in run_dir.glob("progress/gpu01.json"))
+        return {}
+
+    watch(monkeypatch, said, run_dir, end)
+    return seen
+
+
+def test_how_far_a_node_is_lies_in_the_runs_directory_for_as_long_as_the_module_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert documents(monkeypatch, "12 34\n", tmp_path) == {'{"done":12,"total":34}\n'}
+    assert not list(tmp_path.glob("progress/*"))
+    assert set(watch(monkeypatch, "12 34\n", tmp_path)) == {"cat '/opt/gpu wright/.x/.uv/progress'"}
+
+
+@pytest.mark.parametrize("said", ["", "12 34", "12 -4\n", '{"done": 1}\n', "1 2\n3 4\n", "9" * 16 + " 1\n", "٣ 4\n"])
+def test_what_a_node_says_otherwise_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str) -> None:
+    assert documents(monkeypatch, said, tmp_path) == set()
+
+
+def test_a_node_that_fails_leaves_nothing_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail() -> None:
+        raise AnsibleActionFail("the node is gone")
+
+    with pytest.raises(AnsibleActionFail):
+        watch(monkeypatch, "12 34\n", tmp_path, fail)
+    assert not list(tmp_path.glob("progress/*"))
+
+
+def test_without_a_runs_directory_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watch(monkeypatch, "12 34\n", None) == []
