@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..model.errors import BadInput
 from ..model.wish import Project, Requirement
@@ -49,6 +49,11 @@ _INSTEAD = {
     "--editable": "make a wheel of it (pip wheel), put that on an index, and require it by its name",
 }
 _WHEEL = _INSTEAD["-e"]
+# What may stand behind a path: extras as PEP 508 writes them, groups as pip does (--group PATH:NAME).
+_PARTS = re.compile(r"^(?P<path>.*?)(?:\[(?P<extras>[^\[\]/]*)\])?(?::(?P<groups>[\w.,\s-]+))?$", re.ASCII | re.DOTALL)
+_EXTRAS, _GROUPS = "optional-dependencies", "dependency-groups"
+# The first version of packaging that reads dependency groups (PEP 735).
+_READS_GROUPS = "26.1"
 
 
 @dataclass(frozen=True)
@@ -60,13 +65,30 @@ class _Line:
     limits: bool = False
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a project besides what it always requires: its extras, and its dependency groups."""
+
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
 def read(name: str, environment: str | None) -> Project:
-    """Return what a file requires, the frameworks among it. Raises BadInput where it is not there, or has what is not served."""
-    path = _file(Path(name).expanduser())
+    """Return what a file requires, the frameworks among it. ``name``: its path, with extras and groups: PATH[cli,web]:dev,test.
+
+    Raises BadInput where it is not there, or has what is not served.
+    """
+    place, asked = _parts(name)
+    path = _file(place, asked)
     python = None
     if path.suffix in _TABLES:
-        table = _table(path)
-        lines = list(_dependencies(path, table))
+        document = _document(path)
+        table = _table(path, document, asked)
+        lines = [
+            *_dependencies(path, table),
+            *_of_extras(path, table, asked.extras),
+            *_of_groups(path, document, asked),
+        ]
         wanted = table.get("requires-python")
         python = Requirement(_range(str(wanted), path), path.name) if wanted else None
     else:
@@ -164,32 +186,94 @@ def _requirement(line: str, origin: str, *, limits: bool = False) -> _Line:
 # pyproject.toml ----------------------------------------------------------------------------------------
 
 
-def _table(path: Path) -> Mapping[str, object]:
-    """Return the table [project] of a file. Raises BadInput where it says no dependencies that stay as they are."""
+def _document(path: Path) -> Mapping[str, object]:
+    """Return the tables of a file."""
     kind = path.suffix
     try:
         document = _TABLES[kind](_text(path))
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise BadInput(f"{path.name} is not {kind[1:].upper()}: {error}") from None
-    table = document.get("project") if isinstance(document, Mapping) else None
+    return document if isinstance(document, Mapping) else {}
+
+
+def _table(path: Path, document: Mapping[str, object], asked: _Asked) -> Mapping[str, object]:
+    """Return the table [project] of a file. Raises BadInput where it says no dependencies that stay as they are."""
+    table = document.get("project")
     again = ["write the requirements into a requirements.txt, and name that"]
+    if table is None and asked.groups and not asked.extras:
+        # Groups may be all that a file has (PEP 735).
+        return {}
     if not isinstance(table, Mapping):
         raise BadInput(f"{path.name} has no table [project], which PEP 621 describes", again)
     dynamic = table.get("dynamic")
-    if isinstance(dynamic, list) and "dependencies" in dynamic:
-        raise BadInput(f"{path.name}: its dependencies are dynamic, only its build tool can tell them", again)
+    for key in ("dependencies", *([_EXTRAS] if asked.extras else [])):
+        if isinstance(dynamic, list) and key in dynamic:
+            raise BadInput(f"{path.name}: its {key} are dynamic, only its build tool can tell them", again)
     return table
 
 
 def _dependencies(path: Path, table: Mapping[str, object]) -> Iterator[_Line]:
-    lines = _text(path).splitlines()
     for key, limits in (("dependencies", False), (_LIMITS, True)):
-        rows = table.get(key, [])
-        if not isinstance(rows, list):
-            raise BadInput(f"{path.name}: {key} has to be a list, found {type(rows).__name__}")
-        for row in rows:
-            number = next((place for place, line in enumerate(lines, start=1) if str(row) in line), None)
-            yield _requirement(str(row), f"{path.name}:{number}" if number else path.name, limits=limits)
+        yield from _listed(path, key, table.get(key, []), limits=limits)
+
+
+def _listed(path: Path, key: str, rows: object, *, limits: bool = False) -> Iterator[_Line]:
+    """Yield the requirements of a list, with the first line of the file that has each."""
+    if not isinstance(rows, list):
+        raise BadInput(f"{path.name}: {key} has to be a list, found {type(rows).__name__}")
+    lines = _text(path).splitlines()
+    for row in rows:
+        number = next((place for place, line in enumerate(lines, start=1) if str(row) in line), None)
+        yield _requirement(str(row), f"{path.name}:{number}" if number else path.name, limits=limits)
+
+
+def _of_extras(path: Path, table: Mapping[str, object], extras: tuple[str, ...]) -> Iterator[_Line]:
+    """Yield what extras of a project require. One may take others in, as its own name with them: all = ["mine[cli,web]"]."""
+    known = table.get(_EXTRAS, {})
+    named = {_normal(str(name)): rows for name, rows in known.items()} if isinstance(known, Mapping) else {}
+    waiting, own = [_normal(each) for each in extras], _normal(str(table.get("name", "")))
+    for extra in waiting:  # it grows meanwhile
+        _there(path, "extra", extra, named)
+        for line in _listed(path, f"{_EXTRAS} of {extra}", named[extra]):
+            found = parsed(Requirement(line.text, line.origin))
+            if _normal(found.name) == own and found.extras:
+                waiting += [each for each in map(_normal, sorted(found.extras)) if each not in waiting]
+            else:
+                yield line
+
+
+def _of_groups(path: Path, document: Mapping[str, object], asked: _Asked) -> Iterator[_Line]:
+    """Yield what dependency groups require, those with it that they include (PEP 735)."""
+    if not asked.groups:
+        return
+    try:
+        from packaging.dependency_groups import resolve_dependency_groups
+    except ImportError:
+        text = f"{path.name}: dependency groups are read by the library packaging {_READS_GROUPS} or newer, found an older one"
+        raise BadInput(text, [f"pip install 'packaging>={_READS_GROUPS}'"]) from None
+    known = document.get(_GROUPS, {})
+    groups = cast("Mapping[str, list[str | Mapping[str, str]]]", known if isinstance(known, Mapping) else {})
+    for group in asked.groups:
+        _there(path, "group", _normal(group), {_normal(str(name)): name for name in groups})
+        try:
+            rows = resolve_dependency_groups(groups, group)
+        except ExceptionGroup as found:
+            told = "; ".join(map(str, found.exceptions))
+            raise BadInput(f"{path.name}: the dependency group {group} cannot be read: {told}") from None
+        yield from _listed(path, f"{_GROUPS} of {group}", list(rows))
+
+
+def _there(path: Path, what: str, name: str, known: Mapping[str, object]) -> None:
+    """Raise BadInput where a file has no extra, or group, of a name; the suggestions are those that it has."""
+    if name not in known:
+        ends = [f"[{each}]" if what == "extra" else f":{each}" for each in sorted(known)]
+        there = ", ".join(sorted(known)) or "none"
+        raise BadInput(f"{path.name} has no {what} {name}, it has {there}", [f"project={path}{end}" for end in ends])
+
+
+def _normal(name: str) -> str:
+    """Return the name of an extra, a group or a distribution as it is compared (PEP 503, PEP 685)."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def _range(written: str, path: Path) -> str:
@@ -204,8 +288,24 @@ def _range(written: str, path: Path) -> str:
 # files -------------------------------------------------------------------------------------------------
 
 
-def _file(path: Path) -> Path:
+def _parts(written: str) -> tuple[Path, _Asked]:
+    """Return the path of a project as it is written, and what is asked of it; a path that is there as a whole is no more than that."""
+    whole = Path(written).expanduser()
+    found = None if whole.exists() else _PARTS.match(written)
+    if found is None:
+        return whole, _Asked()
+    extras, groups = (
+        [each.strip() for each in (found[key] or "").split(",") if each.strip()] for key in ("extras", "groups")
+    )
+    return Path(found["path"]).expanduser(), _Asked(tuple(extras), tuple(groups))
+
+
+def _file(path: Path, asked: _Asked) -> Path:
     """Return the file that is meant: itself, or the one of a directory that says what a project requires."""
+    if asked.extras or asked.groups:
+        path = path / _PYPROJECT if path.is_dir() else path
+        if path.suffix not in _TABLES:
+            raise BadInput(f"{path.name} has no extras and no groups: a {_PYPROJECT} has", [f"project={path}"])
     if not path.is_dir():
         return path
     there = [path / name for name in _FILES if (path / name).is_file()]

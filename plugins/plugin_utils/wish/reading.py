@@ -120,8 +120,8 @@ def as_list(value: object, name: str) -> list[Any]:
     if value in AUTO:
         return []
     if isinstance(value, str):
-        # Not every comma parts two wishes: "pytorch>=2.7,<2.10" is one.
-        return [part.strip() for part in re.split(r",\s*(?=[A-Za-z])", value) if part.strip()]
+        # Not every comma parts two wishes: "pytorch>=2.7,<2.10" is one, "project=.[cli,web]" too.
+        return [part.strip() for part in re.split(r",\s*(?=[A-Za-z])(?![^\[]*\])", value) if part.strip()]
     if isinstance(value, (int, float)):
         return [value]
     if isinstance(value, Sequence):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.wish import Requirement
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock, machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.frameworks import required
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, projects
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, project_of, projects
 
 Resolve = Callable[..., Any]
 
@@ -140,6 +142,114 @@ def test_what_was_read_is_read_again_from_its_document(written: Any, tmp_path: P
     again = projects.read(str(copy), "x")
     assert [each.text for each in again.requirements] == ["torch==2.7.1", "pandas"]
     assert [each.text for each in again.constraints] == ["scipy<2"]
+
+
+# extras and groups -------------------------------------------------------------------------------------
+
+PARTS = """\
+[project]
+name = "My.Project"
+dependencies = ["torch>=2.6"]
+
+[project.optional-dependencies]
+cli = ["rich>=13"]
+Web_UI = ["flask"]
+all = ["my-project[cli,web-ui]", "pandas"]
+
+[dependency-groups]
+Test = ["pytest >=8", {include-group = "lint"}]
+lint = ["ruff"]
+broken = [{include-group = "round"}]
+round = [{include-group = "broken"}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "more"),
+    [
+        ("", []),
+        ("[cli]", ["rich>=13"]),
+        ("[cli,web.ui]", ["rich>=13", "flask"]),
+        ("[all]", ["pandas", "rich>=13", "flask"]),
+        (":lint", ["ruff"]),
+        (":test", ["pytest>=8", "ruff"]),
+        (":test, lint", ["pytest>=8", "ruff", "ruff"]),
+        ("[cli]:lint", ["rich>=13", "ruff"]),
+    ],
+)
+def test_its_extras_and_groups_are_asked_for_behind_its_path(written: Any, asked: str, more: list[str]) -> None:
+    path = written(pyproject=PARTS)
+    found = projects.read(f"{path}{asked}", None)
+    assert [each.text for each in found.requirements] == ["torch>=2.6", *more]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "instead"),
+    [
+        ("[docs]", "has no extra docs, it has all, cli, web-ui", "[web-ui]"),
+        (":docs", "has no group docs, it has broken, lint, round, test", ":test"),
+        (":broken", "the dependency group broken cannot be read: Cyclic", ""),
+    ],
+)
+def test_one_that_is_not_there_is_refused_with_those_that_are(
+    written: Any, asked: str, told: str, instead: str
+) -> None:
+    path = written(pyproject=PARTS)
+    with pytest.raises(BadInput, match=re.escape(told)) as refused:
+        projects.read(f"{path}{asked}", None)
+    assert not instead or f"project={path}{instead}" in refused.value.suggestions
+
+
+def test_a_directory_with_extras_or_groups_stands_for_its_pyproject(written: Any, tmp_path: Path) -> None:
+    written(pyproject=PARTS, requirements="numpy\n")
+    assert [each.text for each in projects.read(f"{tmp_path}[cli]", None).requirements] == ["torch>=2.6", "rich>=13"]
+    with pytest.raises(BadInput, match=r"requirements\.txt has no extras and no groups"):
+        projects.read(f"{tmp_path}/requirements.txt[cli]", None)
+
+
+def test_a_file_of_groups_alone_is_read_where_one_is_asked_for(written: Any) -> None:
+    path = written(pyproject='[dependency-groups]\ngpu = ["torch"]\n')
+    assert [(each.text, each.origin) for each in projects.read(f"{path}:gpu", None).requirements] == [
+        ("torch", "pyproject.toml:2")
+    ]
+    for without in ("", "[cli]", "[cli]:gpu"):
+        with pytest.raises(BadInput, match="no table"):
+            projects.read(f"{path}{without}", None)
+
+
+def test_extras_that_only_a_build_tool_can_tell_are_refused_where_one_is_asked_for(written: Any) -> None:
+    path = written(pyproject='[project]\nname = "mine"\ndynamic = ["optional-dependencies"]\n')
+    assert projects.read(path, None).requirements == ()
+    with pytest.raises(BadInput, match="its optional-dependencies are dynamic"):
+        projects.read(f"{path}[cli]", None)
+
+
+def test_what_looks_like_extras_is_a_path_where_that_is_there(tmp_path: Path) -> None:
+    odd = tmp_path / "a[cli]:test"
+    odd.write_text("numpy\n")
+    assert [each.text for each in projects.read(str(odd), None).requirements] == ["numpy"]
+
+
+def test_an_older_packaging_is_told_to_whoever_asks_for_groups(written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "packaging.dependency_groups", None)
+    path = written(pyproject=PARTS)
+    assert len(projects.read(f"{path}[cli]", None).requirements) == 2
+    with pytest.raises(BadInput, match=r"packaging 26\.1 or newer") as refused:
+        projects.read(f"{path}:test", None)
+    assert refused.value.suggestions == ["pip install 'packaging>=26.1'"]
+
+
+def test_extras_and_groups_are_wished_in_every_way_that_a_project_is(written: Any) -> None:
+    path = f"{written(pyproject=PARTS)}[cli,web-ui]:lint"
+    wished = Wish.from_wants([f"project={path}"])
+    assert [each.text for each in wished.projects[0].requirements] == ["rich>=13", "flask", "ruff"]
+    assert Wish.from_variables({"frameworks_project": path}) == wished
+    assert Wish.from_variables({"gpuwright_want": f"project={path}, cuda"}).projects == wished.projects
+    (named,) = Wish.from_variables({"frameworks_environments": {"vision": [f"project={path}"]}}).projects
+    assert named.environment == "vision"
+    read = project_of(f"project@vision={path}")
+    assert read
+    assert [each.text for each in read.requirements] == ["torch>=2.6", "rich>=13", "flask", "ruff"]
 
 
 # wishing -----------------------------------------------------------------------------------------------
