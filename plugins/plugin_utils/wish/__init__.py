@@ -16,7 +16,7 @@ from ..model.errors import BadInput
 from ..model.stack import Settings
 from ..model.wish import FrameworkWish, Project, Requirement, Values
 from ..rules import Row, Rules, gpus, load_rules
-from . import container_toolkit, cuda, gpu_settings, mig, nvidia_driver, projects, specifiers
+from . import container_toolkit, contradiction, cuda, gpu_settings, mig, nvidia_driver, projects, specifiers
 from .reading import AUTO, Variables, Words, around, as_list, bare, equals, is_no, is_yes
 
 __all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
@@ -98,11 +98,13 @@ class Wish:
 
     @classmethod
     def from_wants(cls, wants: Iterable[str], rules: Rules | None = None) -> Wish:
-        """Read what --want gives, each as people write it. Raises BadInput for what does not exist."""
+        """Read what --want gives, each as people write it. Raises BadInput for what does not exist, and for what says two things of one."""
         known = rules or load_rules()
         values: Values = {}
+        said = contradiction.Said()
         for want in wants:
             _add_want(values, str(want), known)
+            said.take(values, str(want))
         return cls(**values)
 
     @classmethod
@@ -246,12 +248,16 @@ def _environment(written: str | None, want: str, framework: str = "") -> str | N
 
 
 def _add_framework(values: Values, wished: FrameworkWish) -> None:
-    """Put a framework into a wish: in the place of what was wished of it before, and together with what a project asks of it."""
+    """Put a framework into a wish, together with what was wished of it before. Raises BadInput where a person says different things of it;
+    what a project asks has to hold besides.
+    """
     there = values.get("frameworks", ())
     same = next((each for each in there if each.key == wished.key and not _by_turns(each, wished)), None)
     others = tuple(each for each in there if each is not same)
-    both = same if same and (same.origin or wished.origin) else None
-    values["frameworks"] = (*others, _both(both, wished) if both else wished)
+    error = contradiction.of_framework(same, wished) if same and not (same.origin or wished.origin) else None
+    if error:
+        raise error
+    values["frameworks"] = (*others, _both(same, wished) if same else wished)
 
 
 def _by_turns(one: FrameworkWish, other: FrameworkWish) -> bool:
@@ -277,9 +283,14 @@ def _add_project(values: Values, spec: str, environment: str | None, want: str, 
     if not path:
         raise BadInput(f"{want!r}: expected the file that says what the project requires", ["project=requirements.txt"])
     whole = projects.read(path, environment)
+    before = values.get("projects", ())
+    if any(each.environment == whole.environment for each in before):
+        raise BadInput(
+            f"{want!r}: the environment {whole.environment} has a project already",
+            [f"project@research={path}", "one requirements.txt that names both files by -r"],
+        )
     rest = [each for each in whole.requirements if not _is_framework(values, each, whole.environment, rules)]
-    others = tuple(each for each in values.get("projects", ()) if each.environment != whole.environment)
-    values["projects"] = (*others, replace(whole, requirements=tuple(rest)))
+    values["projects"] = (*before, replace(whole, requirements=tuple(rest)))
 
 
 def _is_framework(values: Values, requirement: Requirement, environment: str, rules: Rules) -> bool:

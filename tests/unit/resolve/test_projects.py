@@ -144,6 +144,14 @@ def test_what_was_read_is_read_again_from_its_document(written: Any, tmp_path: P
     assert [each.text for each in again.constraints] == ["scipy<2"]
 
 
+def test_a_second_project_in_one_environment_is_refused(wanted: Any) -> None:
+    want = wanted(requirements="torch\n")
+    with pytest.raises(BadInput, match="the environment project has a project already") as refused:
+        Wish.from_wants([want, want])
+    assert refused.value.suggestions[0].startswith("project@research=")
+    assert len(Wish.from_wants([want, want.replace("project=", "project@vision=")]).projects) == 2
+
+
 # extras and groups -------------------------------------------------------------------------------------
 
 PARTS = """\

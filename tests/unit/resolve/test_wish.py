@@ -185,9 +185,60 @@ def test_a_release_without_wheels_is_told_from_one_that_never_was() -> None:
         Wish.from_wants(["dali=9.9"])
 
 
-def test_the_later_of_two_wishes_for_a_framework_counts() -> None:
-    wish = Wish.from_wants(["jax", "tensorflow", "jax[cuda12]"])
-    assert [(each.name, each.variant) for each in wish.frameworks] == [("tensorflow", None), ("jax", "cuda12")]
+def test_two_wishes_for_a_framework_that_agree_are_one() -> None:
+    wish = Wish.from_wants(["jax>=0.7", "tensorflow", "jax[cuda12]", "jax", "jax>=0.7"])
+    assert [(each.name, each.specifier, each.variant) for each in wish.frameworks] == [
+        ("tensorflow", "", None),
+        ("jax", ">=0.7", "cuda12"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("torch==2.15.0", "torch==2.14.1"),
+        ("pytorch>=2.7", "pytorch<2.10"),
+        ("torch==2.14.1+cu126", "torch==2.14.1+cu130"),
+        ("jax[cuda12]@research", "jax[cuda13]@research"),
+        ("driver=580", "driver=595"),
+        ("driver=580.159.03", "driver=580.95.05"),
+        ("driver-modules=open", "driver-modules=proprietary"),
+        ("driver-source=nvidia", "driver-source=distro"),
+        ("cuda-source=nvidia", "cuda-source=runfile"),
+        ("cudnn-source=packages", "cudnn-source=archive"),
+        ("container-engine=docker", "container-engine=podman"),
+        ("container-toolkit=1.18.2", "container-toolkit=1.19.1"),
+        ("power-limit=350", "power-limit=300"),
+        ("power-limit=default", "power-limit=300"),
+        ("python=3.11", "python=3.12"),
+    ],
+)
+def test_two_wants_that_say_different_things_are_refused_with_both_named(one: str, other: str) -> None:
+    for first, second in ((one, other), (other, one)):
+        with pytest.raises(BadInput) as refused:
+            Wish.from_wants([first, "cuda", second])
+        assert repr(first) in refused.value.message
+        assert repr(second) in refused.value.message
+    assert Wish.from_wants([one, one]) == Wish.from_wants([one])
+
+
+def test_wants_that_say_more_of_the_same_are_no_contradiction() -> None:
+    wish = Wish.from_wants(
+        ["driver", "driver=580", "driver=580.159.03", "driver-modules=open", "cuda=12.8", "cuda=13.0"]
+    )
+    assert (wish.driver_version, wish.driver_modules, wish.cuda_versions) == ("580.159.03", "open", ("12.8", "13.0"))
+    assert len(Wish.from_wants(["torch==2.14.1", "torch@research==2.7.1"]).frameworks) == 2
+
+
+def test_variables_that_say_different_things_of_a_framework_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"'torch==2\.15\.0' and 'torch==2\.14\.1'"):
+        Wish.from_variables({"frameworks_wanted": ["torch==2.15.0", "torch==2.14.1"]})
+    named = {"research": ["jax==0.12.0"]}
+    with pytest.raises(BadInput, match=r"say different things"):
+        Wish.from_variables({"frameworks_wanted": ["jax@research==0.7.2"], "frameworks_environments": named})
+    # A want goes before the variables of the host, as ever.
+    wish = Wish.from_variables({"frameworks_wanted": ["torch==2.15.0"], "gpuwright_want": ["torch==2.14.1"]})
+    assert [each.specifier for each in wish.frameworks] == ["==2.14.1"]
 
 
 def test_forward_compatibility_alone_is_no_wish_for_a_component() -> None:
