@@ -31,6 +31,8 @@ _WANT = re.compile(
 _ENVIRONMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", re.ASCII)
 _BEHIND = re.compile(r"^(?P<spec>[^@]*?)\s*@\s*(?P<environment>[^@]*)$")
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
+# What apt, dnf, pip, uv and we fetch from alike; a path alone is an address to none of them.
+_ADDRESS = re.compile(r"^(?:https?://[^/\s]+|file:///)", re.IGNORECASE)
 # The key of gpuwright_mirrors that stands for all mirrors of a region.
 _REGION = "region"
 _LANES = ("1", "2", "4", "8", "16")
@@ -593,14 +595,40 @@ def _mirrors(variables: Variables, rules: Rules) -> dict[str, str]:
     name = "gpuwright_mirrors"
     given = variables.get(name)
     if not isinstance(given, Mapping) or _REGION not in given:
-        return _of_upstreams(variables, name, rules)
+        return _addresses(variables, rules)
     region, rows = given[_REGION], rules["upstreams"]["mirrors"]
     regions = sorted({row["region"] for row in rows})
     if region not in regions:
         raise BadInput(f"{name}: no mirrors are known for the region {region!r}, expected one of {', '.join(regions)}")
     named = {key: value for key, value in given.items() if key != _REGION}
     known = {row["upstream"]: row["url"] for row in rows if row["region"] == region}
-    return known | _of_upstreams({name: named}, name, rules)
+    return known | _addresses({name: named}, rules)
+
+
+def _addresses(variables: Variables, rules: Rules) -> dict[str, str]:
+    """Return the mirrors that are named. Raises BadInput for one that is no address."""
+    name = "gpuwright_mirrors"
+    found = _of_upstreams(variables, name, rules)
+    images = {str(row["name"]) for row in rules["upstreams"]["rows"] if row["kind"] == "images"}
+    for upstream, value in found.items():
+        is_file = value.lower().startswith("file:")
+        if value and value != "pypi" and (not _ADDRESS.match(value) or (is_file and upstream in images)):
+            kinds = "https://… or http://…" if upstream in images else "https://…, http://… or file:///…"
+            # What stands before the last @ may be a password.
+            bare_value = value.rpartition("@")[2]
+            told = f"{name} of {upstream}: expected an address ({kinds}), found {bare_value!r}"
+            raise BadInput(told, _as_address(upstream, bare_value, of_images=upstream in images))
+    return found
+
+
+def _as_address(upstream: str, value: str, *, of_images: bool) -> list[str]:
+    """Return what was meant by what is no address, as it is written: a directory, or a host."""
+    rest = value.partition("://")[2] or value
+    is_path = value.lower().startswith("file:") or value.startswith(("/", "~", "."))
+    if is_path and of_images:
+        return []
+    place = f"file:///{rest.lstrip('/~.')}" if is_path else f"https://{rest}"
+    return [f"{upstream}: {place}"]
 
 
 def _of_upstreams(variables: Variables, name: str, rules: Rules) -> dict[str, str]:

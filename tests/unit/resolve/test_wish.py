@@ -396,6 +396,40 @@ def test_a_region_without_mirrors_is_refused_with_those_that_have_some(region: o
         Wish.from_variables({"gpuwright_mirrors": {"region": region}})
 
 
+@pytest.mark.parametrize("upstream", [row["name"] for row in load_rules()["upstreams"]["rows"]] + ["pypi"])
+def test_a_mirror_that_is_no_address_is_refused_whatever_it_is_of(upstream: str) -> None:
+    images = upstream in ("docker-hub", "ngc")
+    for value, instead in {
+        "/var/mirror": None if images else "file:///var/mirror",
+        "file://var/mirror": None if images else "file:///var/mirror",
+        "mirror.example/packages": "https://mirror.example/packages",
+        "registry.example:5000": "https://registry.example:5000",
+        "ftp://mirror.example": "https://mirror.example",
+        **({"file:///var/mirror": None} if images else {}),
+    }.items():
+        for variables in ({upstream: value}, {"region": "cn", upstream: value}):
+            with pytest.raises(BadInput, match=f"gpuwright_mirrors of {upstream}: expected an address") as refused:
+                Wish.from_variables({"gpuwright_mirrors": variables})
+            assert refused.value.suggestions == ([f"{upstream}: {instead}"] if instead else [])
+
+
+def test_a_mirror_that_is_an_address_is_taken() -> None:
+    for value in (
+        "https://mirror.example/a",
+        "HTTP://mirror.example:81",
+        "file:///var/mirror",
+        "https://[2001:db8::1]/a",
+    ):
+        assert Wish.from_variables({"gpuwright_mirrors": {"nvidia": f"{value}/"}}).mirrors == {"nvidia": value}
+
+
+def test_a_password_is_in_no_message_about_an_address() -> None:
+    for value in ("ftp://me:secret@mirror.example", "me:secret@mirror.example/x"):
+        with pytest.raises(BadInput) as refused:
+            Wish.from_variables({"gpuwright_mirrors": {"nvidia": value}})
+        assert "secret" not in refused.value.message + str(refused.value.suggestions)
+
+
 def test_mirrors_have_to_be_a_mapping() -> None:
     with pytest.raises(BadInput, match="mapping"):
         Wish.from_variables({"gpuwright_mirrors": ["http://mirror"]})
