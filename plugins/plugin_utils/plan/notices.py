@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 #: Warnings that only an answer of the package index gives: the look after the work asks it no more.
 OF_THE_INDEX = ("foreign-source", "repository.builder", "versions-unverified", "wheels-unverified", "wheel-yanked")
 
+_UNVERIFIED = (
+    "What to do: have it answer this machine (its address and proxy, as pip has them), or name a mirror in gpuwright_mirrors, "
+    "and plan again; an environment whose wheels do not come stays as it is"
+)
+
 
 def without_card(context: Context) -> list[Why]:
     """What a person has to know first of a machine whose bus carries no card."""
@@ -67,7 +72,7 @@ def of_wheels(wheels: Wheels) -> list[Why]:
     texts = [
         (
             "wheels-unverified",
-            f"it is not known whether the Python index has {', '.join(dict.fromkeys(pins))}: {reason}",
+            f"it is not known whether the Python index has {', '.join(dict.fromkeys(pins))}: {reason}. {_UNVERIFIED}",
         )
         for reason, pins in reasons.items()
     ]

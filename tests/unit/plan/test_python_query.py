@@ -330,7 +330,8 @@ def test_an_index_that_does_not_answer_is_a_warning_and_no_refusal(more: Any) ->
     assert plan["ok"]
     assert told["text"] == (
         "it is not known whether the Python index has torch==2.14.1+cu130, torchvision==0.29.1: https://mirror.example/simple did not "
-        "answer within 60 s"
+        "answer within 60 s. What to do: have it answer this machine (its address and proxy, as pip has them), or name a mirror in "
+        "gpuwright_mirrors, and plan again; an environment whose wheels do not come stays as it is"
     )
     rows = {row["name"]: row["version"] for change in plan["changes"] for row in change["wheels"]}
     assert rows == {"torch": None, "torchvision": None, "torchaudio": AUDIO}

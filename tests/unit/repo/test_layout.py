@@ -82,6 +82,13 @@ def test_runtime_and_package_ask_for_the_same_ansible_core() -> None:
     assert runtime.removesuffix(".0") == core.removeprefix("ansible-core")
 
 
+def test_tests_and_nodes_have_one_uv() -> None:
+    ours = project()["project"]["optional-dependencies"]["test"]
+    (pinned,) = [each for each in ours if each.startswith("uv")]
+    builders = yaml.safe_load((ROOT / "compat/frameworks.yaml").read_text())["builders"]
+    assert {f"{row['package']}=={row['version']}" for row in builders} == {pinned}
+
+
 def test_every_top_level_entry_is_shipped_or_ignored_by_galaxy_on_purpose() -> None:
     """A new folder must be put on one of the two sides; a folder that is forgotten here would be in everybody's tarball."""
     shipped = {"LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "changelogs", "docs", *ENTRIES}
