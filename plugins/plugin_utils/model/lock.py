@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from .stack import CudaCompat, Cudnn, LockedToolkit, LockedWheel, Nccl
+from .stack import CudaCompat, LockedToolkit, LockedWheel, Nccl
 
 
 class LockRules(TypedDict):
@@ -58,6 +58,17 @@ class LockToolkit(TypedDict):
     """Where it comes from if that is not NVIDIA's repository: runfile or distro"""
 
 
+class LockCudnn(TypedDict):
+    """cuDNN of a lock."""
+
+    version: str | None
+    packages: list[str]
+    source: NotRequired[str]
+    """Where it comes from if that are no packages: archive"""
+    archives: NotRequired[list[str]]
+    """Names of NVIDIA's archives, one for each toolkit"""
+
+
 class LockFramework(TypedDict):
     """Framework environment of a lock."""
 
@@ -93,7 +104,7 @@ class LockStack(LockedToolkit):
     driver: NotRequired[LockDriver]
     cuda: NotRequired[list[LockToolkit]]
     cuda_compat: NotRequired[CudaCompat]
-    cudnn: NotRequired[Cudnn]
+    cudnn: NotRequired[LockCudnn]
     nccl: NotRequired[Nccl]
     tensorrt: NotRequired[Nccl]
     frameworks: NotRequired[list[LockFramework]]

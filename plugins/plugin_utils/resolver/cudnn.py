@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import Cudnn
-from ..rules import Row
+from ..model.lock import LockCudnn
+from ..model.stack import Cudnn, Stack
+from ..rules import Row, Rules
 from ..wish import Wish
 from . import part
 from .log import Log, Unresolved, conflict, offered
@@ -109,4 +112,31 @@ def _check(version: str, majors: Sequence[str], machine: Machine, last: Row | No
         raise Unresolved(*entries)
 
 
-PART = part.library("cudnn", "cuDNN", part.PACKAGED, lambda rules: rules["cudnn"]["versions"])
+def _as_locked(found: Cudnn) -> LockCudnn:
+    """Return cuDNN as a lock has it: of archives their names, in which their versions and CUDA major versions are."""
+    row: LockCudnn = {"version": found["version"], "packages": found["packages"]}
+    archives = [each["name"] for each in found.get("archives") or ()]
+    return {**row, "source": part.ARCHIVE, "archives": archives} if archives else row
+
+
+def _wants(found: LockCudnn) -> Iterator[str]:
+    # Archives of several versions are each the newest for its toolkit: no one version could be wished.
+    several = len({name.partition("_cuda")[0] for name in found.get("archives") or ()}) > 1
+    yield f"cudnn={found['version']}" if found["version"] and not several else "cudnn"
+    if found.get("source"):
+        yield f"cudnn-source={found['source']}"
+
+
+def _exactly(found: Cudnn, stack: Stack, machine: Machine, rules: Rules) -> LockCudnn:
+    exact = cast("Cudnn", _LIBRARY.exactly(found, stack, machine, rules))
+    return _as_locked(exact)
+
+
+_LIBRARY = part.library("cudnn", "cuDNN", part.PACKAGED, lambda rules: rules["cudnn"]["versions"])
+PART = replace(
+    _LIBRARY,
+    shape={**part.PACKAGED, "source?": str, "archives?": [str]},
+    wants=_wants,
+    exactly=_exactly,
+    as_locked=_as_locked,
+)

@@ -153,7 +153,7 @@ def _held(part: Part, value: Any) -> Any:
     """Return of a part what a lock holds of it."""
     if isinstance(part.shape, list):
         return [_only(row, part.shape[0]) for row in value]
-    found: Any = _only(value, part.shape)
+    found: Any = _only(part.as_locked(value), part.shape)
     if part.of_kernel:
         found["packages"] = [name for name in value["packages"] if not name.startswith(part.of_kernel)]
     return found

@@ -45,6 +45,7 @@ class Part:
     key: in the stack, and the field of a wish that says whether it is wished. title: for a person.
     shape: what a lock holds of it, as in lock.SHAPE. wants: the part of a lock as --want takes it.
     exactly: the part of a stack with the newest version that the rules know, where it is left open.
+    as_locked: the part of a stack by the keys of a lock, where a lock says it otherwise.
     version_key: what tells its version. is_open: whether one of its rows has no exact version.
     uncompared: keys of a lock that may differ on a node; ``adopted``: the node's driver is another one's.
     of_kernel: beginnings of packages that follow a node's kernel, and of which a lock says nothing.
@@ -58,6 +59,7 @@ class Part:
     shape: Any
     wants: Callable[[Any], Iterator[str]]
     exactly: Callable[[Any, Stack, Machine, Rules], object] = _as_it_is
+    as_locked: Callable[[Any], Any] = lambda part: part
     version_key: str = "version"
     is_open: Callable[[Any], bool] = lambda _row: False
     uncompared: Callable[..., Sequence[str]] = _all_alike

@@ -142,6 +142,40 @@ def test_a_lock_of_before_names_no_source_and_is_read_as_it_was() -> None:
     assert lock.differences(document, machine("A100"), answer["stack"], load_rules()) == []
 
 
+@pytest.mark.parametrize(
+    ("wants", "archives"),
+    [
+        (("cuda=13.0", "cudnn-source=archive"), 1),
+        # Each toolkit has the newest that serves it: no one version could be wished.
+        (("cuda=11.8", "cuda=13.0", "cudnn-source=archive", "cuda-source=runfile"), 2),
+        (("cuda=13.0", "cudnn"), 0),
+    ],
+)
+def test_a_lock_has_where_cudnn_comes_from_and_holds_a_node_to_it(
+    schema: Any, wants: tuple[str, ...], archives: int
+) -> None:
+    where = machine("A100", system="ubuntu-24.04")
+    document = made("driver", *wants, where=where)
+    jsonschema.Draft202012Validator(schema).validate(document)
+    held = document["stack"]["cudnn"]
+    assert held.get("source") == ("archive" if archives else None)
+    assert len({name.partition("_cuda")[0] for name in held.get("archives", ())}) == archives
+    # A host that says another source is held to the lock's all the same.
+    asked = lock.as_wish(lock.check(document), {"cuda_cudnn_source": "packages"} if archives else {})
+    assert asked.cudnn_source == ("archive" if archives else None)
+    answer = resolver.resolve(where, asked, load_rules())
+    assert lock.differences(document, where, answer["stack"], load_rules()) == []
+
+
+def test_another_archive_than_the_locks_is_refused() -> None:
+    where = machine("A100", system="ubuntu-24.04")
+    document = made("driver", "cuda=13.0", "cudnn-source=archive", where=where)
+    answer = resolver.resolve(where, lock.as_wish(document, {}), load_rules())
+    document["stack"]["cudnn"]["archives"] = ["cudnn-linux-x86_64-9.1.0.70_cuda13-archive.tar.xz"]
+    told = [entry["text"] for entry in lock.differences(document, where, answer["stack"], load_rules())]
+    assert any(text.startswith("cuDNN archives: the lock has cudnn-linux-x86_64-9.1.0.70_cuda13") for text in told)
+
+
 def test_what_a_lock_names_resolves_to_the_lock_again() -> None:
     document = made()
     again = resolver.resolve(machine(), lock.as_wish(document, {}), load_rules())
