@@ -38,6 +38,9 @@ _LEAVE_OUT = {
     "ONNX Runtime": "onnxruntime",
 }
 
+# What says where a component comes from asks for the component too.
+_WITH = {"cuda": ("cuda", "cuda-source"), "cudnn": ("cudnn", "cudnn-source")}
+
 
 def proposed(wants: Sequence[str], conflicts: Iterable[Conflict]) -> list[tuple[str, ...]]:
     """The wishes that the conflicts' remedies propose in place of one, the nearest first; a remedy in other words proposes none."""
@@ -66,7 +69,8 @@ def _changed(wants: Sequence[str], steps: Sequence[str]) -> tuple[str, ...] | No
             spec = "" if asked["spec"] == " without a version" else asked["spec"] or ""
             result = list(_replaced(result, asked["name"], spec))
         elif left_out and left_out.group(1) in _LEAVE_OUT:
-            result = [want for want in result if naive.component(want) != _LEAVE_OUT[left_out.group(1)]]
+            name = _LEAVE_OUT[left_out.group(1)]
+            result = [want for want in result if naive.component(want) not in _WITH.get(name, (name,))]
         else:
             return None
     return tuple(result)

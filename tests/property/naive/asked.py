@@ -14,7 +14,7 @@ Stack = Mapping[str, Any]
 def leaves_out(machine: Any) -> set[str]:
     """The components that are left out on purpose: without a card, and where the driver is somebody else's."""
     driver = {"driver", "driver-modules", "driver-source", "driver-set"}
-    toolkits = {"cuda", "cuda-compat", "cudnn", "nccl", "tensorrt", "container-toolkit"}
+    toolkits = {"cuda", "cuda-source", "cuda-compat", "cudnn", "cudnn-source", "nccl", "tensorrt", "container-toolkit"}
     if not machine.cards:
         return driver | toolkits | {"dali", "cupy", "vllm"}
     elsewhere = {"container": {"container-toolkit"}, "wsl": set(), "jetson": toolkits}
@@ -43,6 +43,10 @@ def _met(want: str, stack: Stack) -> bool:
         key = name.removeprefix("driver-")
         # Of a driver that is there and stays, some things are not known.
         return bool(driver) and (driver[key] == version or (driver["adopted"] and key == "set"))
+    if name == "cuda-source":
+        return bool(stack.get("cuda")) and all(each.get("source", "nvidia") == version for each in stack["cuda"])
+    if name == "cudnn-source":
+        return "cudnn" in stack and bool(stack["cudnn"].get("archives")) == (version == "archive")
     if name == "cuda":
         return any(
             not version or within(each.get("release", each["version"]), version) or within(version, each["version"])
