@@ -60,6 +60,12 @@ options:
     description: Whether it is made anew whatever is in it.
     type: bool
     default: false
+  user:
+    description:
+      - Whether it is made without root. No package is installed for it then; where its Python has no ensurepip it is made without pip,
+        which M(gpuwright.node.wheels) brings.
+    type: bool
+    default: false
   installed:
     description: Whether it has just been brought to what it is to be. The task then fails where it is not.
     type: bool
@@ -141,6 +147,7 @@ def main() -> None:
             "index_url": {"type": "str"},
             "loader_path": {"type": "str"},
             "rebuild": {"type": "bool", "default": False},
+            "user": {"type": "bool", "default": False},
             "installed": {"type": "bool", "default": False},
         },
         supports_check_mode=True,

@@ -225,6 +225,10 @@ class Look:
         except fetch.FetchError:
             return None
 
+    def content(self, url: str, limit: int) -> bytes:
+        """What a file has, of at most `limit` bytes. Raises FetchError."""
+        return self._files.page(url, "*/*", self._budget.left, limit).content
+
     def _of_server(self, url: str) -> Sequence[Link]:
         page = self._pages.page(url, simple_page.ACCEPT, self._budget.silent(), _PAGE)
         self._budget.take(len(page.content))

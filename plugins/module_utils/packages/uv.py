@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The wheels of an environment by uv, which takes a part of pip's time. Where it cannot do the same as pip, it declines and pip builds.
 
-uv comes as a wheel from the node's own Python index, by the SHA-256 that is known here. What it installs it says first: a pylock.toml
+uv comes as a wheel from the node's own Python index, by the SHA-256 that is known here; where there is no pip to bring it, it is
+fetched, and brings pip. What it installs it says first: a pylock.toml
 (PEP 751) of one wheel a distribution, with its address and SHA-256; those are downloaded then and nothing else. It is told the
 settings of the host's pip, in a file of root's alone, and none of its own variables and files count. Its program and what it downloads
 lie beside the environment in a directory of ours, from which the next build goes on where this one is cut off. How far it is stands in a
@@ -11,10 +12,14 @@ file there (meter): uv unpacks what it downloads at once, so that the bytes of w
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
+import platform
 import re
 import shutil
+import zipfile
 from functools import partial
 from typing import Callable, Mapping, NamedTuple, Sequence
 
@@ -24,6 +29,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import python_envs
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
+    fetch,
     meter,
     pip_settings,
     proxies,
@@ -43,6 +49,9 @@ _BOOT = "/proc/sys/kernel/random/boot_id"
 _DAY = 86400.0
 # Of an index that does not answer; pip asks it once more for the environment itself, and waits longer.
 _SECONDS = "15"
+# Seconds and bytes that its wheel may take where there is no pip to bring it.
+_FETCHED = 600.0
+_LARGEST = 128 << 20
 # uv (0.13) makes it, for everybody to write.
 _LOCK_FILE = ".lock"
 _PACKAGE = re.compile(
@@ -96,11 +105,13 @@ def install(options: Options, directory: str, run: Runner = run_module.run) -> l
     own = _fit(options, place)
     aside = _aside(place)
     try:
-        path = _bring(options, program, aside, directory, run)
+        path = _bring(options, program, aside, directory, own, run)
         work = Work(path, os.path.join(aside, "cache"), directory, own, options, run)
+        if not wheels.has_pip(options["environment"]):
+            _seed(work)
         files = _resolved(work)
         with meter.told(os.path.join(place, meter.FILE), _progress(files, work)):
-            _install(files, work)
+            _install(files, work, [url for turn in wheels.turns(options) for url in turn.urls])
     except Declined:
         # pip needs the room.
         shutil.rmtree(place, ignore_errors=True)
@@ -148,8 +159,8 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _bring(options: Options, program: Uv, aside: str, directory: str, run: Runner) -> str:
-    """The path of uv's program: the one that is there, else from the index of the dependencies by pip. Raises Declined."""
+def _bring(options: Options, program: Uv, aside: str, directory: str, own: pip_settings.Settings, run: Runner) -> str:
+    """The path of uv's program: the one that is there, else from the index of the tools, by pip where there is one. Raises Declined."""
     place = os.path.join(aside, "uv-" + program["version"])
     path = os.path.join(place, "bin/uv")
     if os.path.exists(path):
@@ -157,7 +168,11 @@ def _bring(options: Options, program: Uv, aside: str, directory: str, run: Runne
     new = os.path.join(aside, "new")
     shutil.rmtree(new, ignore_errors=True)
     pin = Wheel("uv", program["version"], tuple(program["sha256"])).line()
-    urls = [options["dependencies_url"]] if options["dependencies_url"] else []
+    urls = _index_of_tools(options)
+    if not wheels.has_pip(options["environment"]):
+        _fetch(options, program, new, own)
+        os.rename(new, place)
+        return path
     turn = Turn([pin], urls, False, True)
     more = ["--target", new, "--no-compile", "--retries", "0", "--timeout", _SECONDS]
     done = wheels.run_pip(turn, {**options, "record": False}, directory, run, more)
@@ -165,6 +180,59 @@ def _bring(options: Options, program: Uv, aside: str, directory: str, run: Runne
         raise Declined(_why_not(done, program, turn))
     os.rename(new, place)
     return path
+
+
+def _index_of_tools(options: Options) -> list[str]:
+    return [options["dependencies_url"]] if options["dependencies_url"] else []
+
+
+def _fetch(options: Options, program: Uv, new: str, own: pip_settings.Settings) -> None:
+    """Unpack uv into a directory without pip, which an environment lacks whose Python has no ensurepip. Raises Declined."""
+    urls, version = _index_of_tools(options), program["version"]
+    _known(own.of(urls))
+    look = python_index.Look(own.of(urls), options["credentials"], python_index.Budget(_FETCHED))
+    question: python_index.Question = {
+        "name": "uv",
+        "version": version,
+        "interpreter": "",
+        "urls": urls,
+        "source": False,
+    }
+    for place in python_index.places_of(question, own):
+        for link in look.project(place, "uv").links:
+            content = _content(look, link.url) if _suits(link.name, version) else b""
+            if hashlib.sha256(content).hexdigest() in program["sha256"]:
+                _unpack(content, f"uv-{version}.data/scripts/uv", os.path.join(new, "bin/uv"))
+                return
+    where = " and ".join(urls) or "the index of the host"
+    raise Declined(f"{where} has no wheel of uv {version} that is known by its SHA-256")
+
+
+def _suits(name: str, version: str) -> bool:
+    """Whether a file is a wheel of uv's for this machine, by its name."""
+    system = platform.machine()
+    return name.startswith(f"uv-{version}-") and name.endswith((f"_{system}.whl", "-any.whl"))
+
+
+def _content(look: python_index.Look, url: str) -> bytes:
+    try:
+        return look.content(url, _LARGEST)
+    except fetch.FetchError:
+        return b""
+
+
+def _unpack(content: bytes, name: str, path: str) -> None:
+    os.makedirs(os.path.dirname(path))
+    with zipfile.ZipFile(io.BytesIO(content)) as wheel, open(path, "wb") as out:
+        shutil.copyfileobj(wheel.open(name), out)
+    os.chmod(path, 0o700)
+
+
+def _seed(work: Work) -> None:
+    """Bring pip into an environment that was made without one: whoever looks after it later uses that. Raises Declined, PipError."""
+    turn = Turn(wheels.pip_requirements(work.options["pip"] or "0"), _index_of_tools(work.options), False, False)
+    plain: Options = {**work.options, "constraints": []}
+    _install(_asked(turn, turn.requirements, work._replace(options=plain)), work, turn.urls)
 
 
 def _why_not(done: Result, program: Uv, turn: Turn) -> str:
@@ -303,15 +371,16 @@ def _length(path: str) -> int:
 # --- the installation ---------------------------------------------------------------------------------------------------
 
 
-def _install(files: Sequence[File], work: Work) -> None:
-    """Download the files and install them. Raises Declined where nothing came of it, wheels.PipError where something is half done."""
+def _install(files: Sequence[File], work: Work, urls: Sequence[str]) -> None:
+    """Download the files, which come from these indexes, and install them. Raises Declined where nothing came of it, wheels.PipError
+    where something is half done.
+    """
     environment = work.options["environment"]
     before = python_envs.distributions(Host(), environment)
     rows = ['lock-version = "1.0"', 'created-by = "gpuwright"', *(_row(file) for file in files)]
     lock = _written(work, "pylock.toml", rows)
     # Nobody else may write beside it, so what is compiled now is compiled once and for all.
     how = ["--compile-bytecode", "--link-mode", "hardlink", "--no-deps", "--quiet"]
-    urls = [url for turn in wheels.turns(work.options) for url in turn.urls]
     done = _uv(["install", "--requirements", lock, *how], list(dict.fromkeys(urls)), work)
     _take_lock_file(environment)
     if done.ok:

@@ -38,6 +38,10 @@ BROUGHT_ALONG = ("pip", "setuptools", "wheel")
 OTHER_FILES = "DO NOT MATCH THE HASHES"
 """How pip says that a file is not the one that is named by its hash."""
 
+_WITHOUT_PIP = (
+    "Expected pip in {0}, or a uv that brings one. Found neither: its Python has no ensurepip, and {1}. What to do: have the package of "
+    "that Python that brings ensurepip installed (python3.X-venv on Debian and Ubuntu), or name an index that has uv in gpuwright_mirrors."
+)
 _DAY = 86400.0
 # The first pip that goes on with a download that was cut off (where the server hands out ranges), and how often it shall for one file.
 _RESUMES = "25.1"
@@ -247,11 +251,18 @@ def _installed(options: Options, directory: str, run: Runner, other: Other) -> A
         changed = bool(installed)
     except Declined as exc:
         builder, declined = "pip", str(exc)
+        if not has_pip(options["environment"]):
+            raise PipError(_WITHOUT_PIP.format(options["environment"], declined), gave_up=True) from None
         changed, installed = _by_pip(options, directory, run)
     if options["record"]:
         _record(options["environment"], installed)
     names = [f"{each.name}=={each.version}" for each in installed]
     return {"changed": changed, "installed": names, "builder": builder, "declined": declined}
+
+
+def has_pip(environment: str) -> bool:
+    """Whether an environment has a pip of its own."""
+    return "pip" in python_envs.distributions(Host(), environment)
 
 
 def _by_pip(options: Options, directory: str, run: Runner) -> tuple[bool, list[Wheel]]:
@@ -271,10 +282,15 @@ def _bring_pip(options: Options, directory: str, run: Runner) -> bool:
     there = python_envs.distributions(Host(), options["environment"]).get("pip", "0")
     if not least or numeric_version.at_least(there, least):
         return False
-    requirements = [f"pip>={least}; python_version >= '3.9'", f"pip>={_LAST_FOR_38}; python_version < '3.9'"]
+    requirements = pip_requirements(least)
     urls = [options["dependencies_url"]] if options["dependencies_url"] else []
     plain: Options = {**options, "requirements": requirements, "constraints": [], "from_source": [], "record": False}
     return _turn(Turn(requirements, urls, True, False), plain, directory, run)
+
+
+def pip_requirements(least: str) -> list[str]:
+    """What a pip of a version, or the nearest that its Python has, is asked for by."""
+    return [f"pip>={least}; python_version >= '3.9'", f"pip>={_LAST_FOR_38}; python_version < '3.9'"]
 
 
 def _turn(turn: Turn, options: Options, directory: str, run: Runner) -> bool:

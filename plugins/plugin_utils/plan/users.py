@@ -98,20 +98,15 @@ def of_plan(plan: Plan, context: Context) -> list[Refusal]:
 
 
 def _of_interpreter(framework: FrameworkEnvironment, facts: Facts) -> list[Refusal]:
-    """An environment is made by a Python that is there and has what it takes."""
+    """An environment is made by a Python that is there. One without ensurepip gets its pip by uv."""
     wished = str(framework["interpreter"])
-    there = [each for each in facts["python"]["interpreters"] if numeric_version.belongs(str(each["version"]), wished)]
-    if any(each["venv"] for each in there):
+    versions = [str(each["version"]) for each in facts["python"]["interpreters"]]
+    if any(numeric_version.belongs(each, wished) for each in versions):
         return []
-    lacking = (
-        f"Python {wished} here cannot make environments (it has no ensurepip)"
-        if there
-        else f"there is no Python {wished} here"
-    )
+    lacking = f"there is no Python {wished} here"
     package = frameworks.contents.maker(wished, facts["os"]["family"])
-    others = [str(each["version"]) for each in facts["python"]["interpreters"] if each["venv"]]
-    minor = ".".join(map(str, numeric_version.key(others[-1])[:2])) if others else ""
-    instead = f"; or use one that can: --want python={minor}" if minor else ""
+    minor = ".".join(map(str, numeric_version.key(versions[-1])[:2])) if versions else ""
+    instead = f"; or use one that is there: --want python={minor}" if minor else ""
     remedy = f"ask root of this machine to install {package}{instead}"
     return [refusal("user-python", f"{lacking}, which {framework['path']} needs", remedy)]
 

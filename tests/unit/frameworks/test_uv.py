@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ensurepip
 import json
 import os
 import re
@@ -402,6 +403,66 @@ def test_a_password_of_an_index_is_in_no_argument_no_variable_no_message_and_no_
     assert "Pl4nted" not in told
 
 
+# --- without a pip ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bare(environment: Path) -> Path:
+    """An environment of a Python that has no ensurepip: without pip."""
+    conf = (environment / "pip.conf").read_text()
+    shutil.rmtree(environment)
+    subprocess.run(["python3", "-m", "venv", "--without-pip", str(environment)], check=True)
+    (environment / "pip.conf").write_text(conf)
+    return environment
+
+
+def the_real_pip(site: Site, index: str) -> None:
+    """Has an index serve the pip that Python itself brings along."""
+    (wheel,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    site._add(index, "pip", (wheel.name, wheel.read_bytes()))
+
+
+def test_where_there_is_no_pip_uv_is_fetched_and_brings_it(
+    site: Site, frozen: Frozen, install: Install, bare: Path
+) -> None:
+    the_real_pip(site, "tools")
+    site.wheel("own", "torch", "1.0")
+    answer = install("torch==1.0", index_url=site.url("own"), pip="20.0")
+    assert by(answer, "uv") == ""
+    assert answer["installed"] == ["torch==1.0"]
+    assert frozen() == {"torch==1.0": "own"}
+    pip = [str(bare / "bin/python"), "-I", "-m", "pip", "--isolated"]
+    assert subprocess.run([*pip, "check"], check=False).returncode == 0
+    # What is installed later goes as ever.
+    assert by(install("torch==1.0", index_url=site.url("own")), "pip") == "something is installed already (torch)"
+
+
+@pytest.mark.parametrize(
+    ("tools", "why"),
+    [
+        ("empty", "has no wheel of uv [0-9.]+ that is known"),
+        ("changed", "has no wheel of uv"),
+        ("no pip", "uv found no wheels"),
+    ],
+)
+def test_where_neither_can_be_had_the_run_says_what_to_do(
+    site: Site, frozen: Frozen, install: Install, bare: Path, tools: str, why: str
+) -> None:
+    site.wheel("own", "torch", "1.0")
+    if tools == "empty":
+        configured(bare, site.url("own"))
+    if tools == "changed":
+        (wheel,) = (site.folder / "tools").rglob("uv-*.whl")
+        wheel.write_bytes(b"something else")
+    answer = install("torch==1.0", index_url=site.url("own"), pip="20.0")
+    assert answer["failed"]
+    assert answer["gave_up"]
+    assert re.search(why, answer["msg"]), answer["msg"]
+    assert "python3.X-venv on Debian" in answer["msg"]
+    assert frozen() == {}
+    assert not list((bare.parent / ".uv").glob("*/*/bin/uv"))
+
+
 # --- how far it is ------------------------------------------------------------------------------------------------------
 
 
@@ -413,8 +474,8 @@ def test_while_it_downloads_a_file_says_how_far_it_is_and_goes_with_it(
     place, installs = environment.parent / ".uv" / meter.FILE, uv._install
     seen: list[str] = []
 
-    def installed(files: Any, work: Any) -> None:
-        installs(files, work)
+    def installed(files: Any, work: Any, urls: Any) -> None:
+        installs(files, work, urls)
         wait(lambda: place.exists() and not place.read_text().startswith("0 "))
         seen.append(place.read_text())
 

@@ -26,7 +26,7 @@ PIP = {"rc": 0, "out": f"pip 25.1 from {PATH}/lib/python3.12/site-packages/pip (
 def wished(**changes: Any) -> frameworks.Wished:
     asked: Any = {
         "path": PATH, "interpreter": "3.12", "requirements": [PIN], "constraints": ["numpy<3"], "index_url": None,
-        "loader_path": None, "rebuild": False, **changes,
+        "loader_path": None, "rebuild": False, "user": False, **changes,
     }  # fmt: skip
     return asked
 
@@ -66,6 +66,15 @@ def test_one_that_is_not_there_is_built_for_everyone_under_its_own_name() -> Non
         "/bin/sh", "-c", 'umask 022; exec "$@"', "sh", "/usr/bin/python3.12", "-I", "-m", "venv", "--prompt", "pytorch",
     ]  # fmt: skip
     assert (found["lacks_maker"], found["keep"]) == (False, False)
+
+
+def test_a_user_needs_no_package_for_a_python_without_ensurepip() -> None:
+    lacking = nothing(maker={"rc": 1, "out": "No module named 'ensurepip'"})
+    assert frameworks.look(wished(), lacking)["lacks_maker"]
+    found = frameworks.look(wished(user=True), lacking)
+    assert not found["lacks_maker"]
+    assert found["command"][-1] == "--without-pip"
+    assert "--without-pip" not in frameworks.look(wished(user=True), nothing())["command"]
 
 
 WORKS = [

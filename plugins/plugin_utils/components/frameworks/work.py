@@ -57,7 +57,9 @@ _LACKS = (1, None)
 
 
 class Wished(TypedDict):
-    """What an environment is to be. ``rebuild``: it is made anew whatever is in it."""
+    """What an environment is to be. ``rebuild``: it is made anew whatever is in it. ``user``: it is made without root, so no package is
+    installed for it: where its Python has no ensurepip, uv brings pip into it.
+    """
 
     path: str
     interpreter: str
@@ -66,6 +68,7 @@ class Wished(TypedDict):
     index_url: str | None
     loader_path: str | None
     rebuild: bool
+    user: bool
 
 
 class Line(TypedDict):
@@ -107,8 +110,8 @@ class EnvironmentWork(TypedDict):
 
     ``row``: the environment as the stack has it. ``holds``: all that it is asked for, as pip takes it. ``installs``: what pip is asked
     for, one after the other. ``kernel``: its Jupyter kernel. ``owned``: what has to be root's alone. ``remedy``: what is to be done about
-    one that is not. ``maker``: the package that makes environments, where it is missing. ``time``: of the look that the change was planned
-    from.
+    one that is not. ``user``: whether it is a user's. ``maker``: the package that makes environments, where it is missing. ``time``: of
+    the look that the change was planned from.
     """
 
     row: FrameworkEnvironment
@@ -122,6 +125,7 @@ class EnvironmentWork(TypedDict):
     files: list[File]
     activation: Activation
     rebuild: bool
+    user: bool
     time: str
 
 
@@ -174,6 +178,7 @@ def begin(context: Context, plan: Plan) -> FrameworksWork:
                 f"name one of {whose} in frameworks_path; then run again."
             ),
             "rebuild": path in plan["rebuild"],
+            "user": user is not None,
             "time": context.facts["time"],
         }
     return {"environments": made, "uv": uv()}
@@ -267,11 +272,14 @@ def look(wished: Wished, seen: Environment) -> Found:
     unmet = _unmet(wished, seen)
     action = _action(wished, seen, met=not wished["rebuild"] and _sound(wished, seen) and not unmet)
     makes = [*_OPEN, seen["interpreter"], "-I", "-m", "venv", "--prompt", PurePosixPath(path).name]
+    lacks = action == "build" and _lacks(seen["maker"], f"{seen['interpreter']} to make environments")
+    if lacks and wished["user"]:
+        makes.append("--without-pip")
     return {
         "action": action,
         "unmet": unmet,
         "command": makes if action == "build" else [],
-        "lacks_maker": action == "build" and _lacks(seen["maker"], f"{seen['interpreter']} to make environments"),
+        "lacks_maker": lacks and not wished["user"],
         # One that is broken is nothing to return to.
         "keep": _works(path, seen) and not wished["rebuild"],
         # A new build begins with it.
