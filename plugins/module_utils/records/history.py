@@ -6,9 +6,9 @@ One record, readable by its owner only; here it is read, `remembering` writes it
 with its packages and versions, or with the file of NVIDIA's that brought it; ``original``: the one that somebody else had installed.
 ``failed``: the drivers that a run returned from, newest first, each with the kernel, the reason and the place of a log.
 ``proven``: the version of the driver that was proven last.
-``brought``: packages that appeared while runs were at work, by version; ``files``: what the seals of those runs named. ``before``: the
-packages that were there when a run began that has not ended yet. ``streams``: dnf's module streams that were enabled before the first
-run.
+``brought``: packages that appeared while runs were at work, by version; ``files`` and ``environments``: what the seals of those runs
+named. ``before``: the packages that were there when a run began that has not ended yet. ``streams``: dnf's module streams that were enabled
+before the first run.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Kept(TypedDict):
     states: list[DriverState]
     brought: dict[str, str]
     files: list[str]
+    environments: list[str]
     before: list[str] | None
     streams: dict[str, str] | None
 
@@ -56,6 +57,7 @@ def read(host: Host) -> Kept:
         "states": record.get("states") or [],
         "brought": record.get("brought") or {},
         "files": record.get("files") or [],
+        "environments": record.get("environments") or [],
         "before": record.get("before"),
         "streams": record.get("streams"),
     }
@@ -86,7 +88,9 @@ def observe(host: Host, full: bool = False) -> History | None:
     # What is root's in the system's directories is no user's to take back.
     repairs = () if host.of_user else _REPAIR
     repaired = {path for pattern in repairs for path in host.glob(pattern) if _OURS in (host.read(path) or "")}
-    sealed = {path for seal in found for path in seal.get("environments") or {}}
+    sealed = sealed_environments(found)
+    # One of another frameworks_path than that of the last wish. What somebody put in its place since then is not ours.
+    earlier = {path for path in record["environments"] if host.exists(f"{path}/{paths.ENVIRONMENT_MARK}")}
     copies = () if host.of_user else host.names(paths.PACKAGES)
     files = sealed_files(found) | set(record["files"]) | repaired
     return {
@@ -99,7 +103,9 @@ def observe(host: Host, full: bool = False) -> History | None:
         "drivers": drivers,
         "copies": [name for name in copies if name.endswith((".deb", ".rpm", ".run"))],
         "files": sorted(path for path in files if host.exists(path)),
-        "environments": sorted(path for path in sealed | _marked(host) if host.exists(path) or host.link(path)),
+        "environments": sorted(
+            path for path in sealed | earlier | _marked(host) if host.exists(path) or host.link(path)
+        ),
         "services": sorted({unit for seal in found for unit in seal.get("services") or {}}),
         "components": sorted(str(seal.get("component")) for seal in found),
     }
@@ -113,6 +119,11 @@ def _marked(host: Host) -> set[str]:
 def sealed_files(found: list[seals.Record]) -> set[str]:
     """Paths of the files that seals name."""
     return {path for seal in found for path in seal.get("files") or {}}
+
+
+def sealed_environments(found: list[seals.Record]) -> set[str]:
+    """Paths of the environments that seals name."""
+    return {path for seal in found for path in seal.get("environments") or {}}
 
 
 def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:

@@ -103,7 +103,9 @@ def _ours(state: DriverState) -> bool:
 
 
 def end(host: Host, installed: Mapping[str, Package]) -> None:
-    """Note which packages the run brought, and the files that are sealed now: another driver's seal names others."""
+    """Note which packages the run brought, and the files and environments that are sealed now: another driver's seal names others, and so
+    does that of another place of environments.
+    """
     record = history.read(host)
     if record["before"] is None:
         return
@@ -112,7 +114,9 @@ def end(host: Host, installed: Mapping[str, Package]) -> None:
     brought.update({name: package.version for name, package in installed.items() if name not in before})
     sealed = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
     files = sorted(history.sealed_files(sealed) | set(record["files"]))
-    _write(host, dict(record, brought=brought, files=files, before=None))
+    environments = history.sealed_environments(sealed) | set(record["environments"])
+    there = sorted(path for path in environments if host.exists(path))
+    _write(host, dict(record, brought=brought, files=files, environments=there, before=None))
 
 
 def _write(host: Host, record: Mapping[str, object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -140,6 +141,26 @@ def test_files_of_a_driver_that_another_one_took_the_place_of_are_not_forgotten(
     end(node)
     node.file(seals.path_of("nvidia_driver"), json.dumps({"component": "nvidia_driver", "files": {}}))
     assert seen(node)["files"] == ["/etc/apt/sources.list.d/gpuwright.sources"]
+
+
+def test_environments_of_another_place_are_not_forgotten_where_they_bear_our_mark(node: Tree) -> None:
+    ours, others, gone = (f"/srv/envs/{name}" for name in ("pytorch", "jax", "lmdb"))
+    for path in (ours, others, gone):
+        node.file(f"{path}/{paths.ENVIRONMENT_MARK}")
+    sealed = {path: {} for path in (ours, others, gone)}
+    node.file(seals.path_of("frameworks"), json.dumps({"component": "frameworks", "environments": sealed}))
+    begin(node)
+    end(node)
+    node.file("/data/envs/pytorch/" + paths.ENVIRONMENT_MARK)
+    now = json.dumps({"component": "frameworks", "environments": {"/data/envs/pytorch": {}}})
+    node.file(seals.path_of("frameworks"), now)
+    shutil.rmtree(node.root / gone.lstrip("/"))
+    (node.root / others.lstrip("/") / paths.ENVIRONMENT_MARK).unlink()
+    begin(node)
+    end(node)
+    # What somebody put in the place of one is not taken away.
+    assert seen(node)["environments"] == ["/data/envs/pytorch", ours]
+    assert history.read(node.host())["environments"] == ["/data/envs/pytorch", others, ours]
 
 
 def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_proven(node: Tree) -> None:
