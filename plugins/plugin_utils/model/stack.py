@@ -176,6 +176,8 @@ class Engine(_Engine, total=False):
 
     settings: dict[str, object]
     """What is wished of daemon.json, as Docker takes it; absent where nothing is"""
+    source: str
+    """docker where it comes from Docker's own repository; absent where it is the distribution's, or is there and kept"""
 
 
 class Specified(TypedDict):

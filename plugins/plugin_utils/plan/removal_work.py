@@ -41,7 +41,10 @@ _BY_ROLE = tuple(name for name, component in COMPONENTS.items() if component.tak
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 #: What packages made for themselves, by package. Nothing of a user is in it: an engine with containers, images or volumes stays. DKMS made
 #: a key to sign modules with.
-_MADE = (("docker.io", "/var/lib/docker"), ("docker.io", "/var/lib/containerd"), ("dkms", "/var/lib/dkms"))
+_MADE = (
+    *product(("docker.io", "docker-ce"), ("/var/lib/docker", "/var/lib/containerd")),
+    ("dkms", "/var/lib/dkms"),
+)
 #: What goes by other ways than a removal of packages.
 _ENGINE_SERVICES = ("docker.service", "containerd.service")
 _KEY = "gpg-pubkey-"
@@ -52,9 +55,13 @@ _HOLDINGS = (
     ["docker", "image", "ls", "--quiet"],
     ["docker", "volume", "ls", "--quiet"],
 )
-_ENGINE = ("docker.io", "docker-cli")
-#: What the engine needs: names of packages begin a line, everything else is indented.
-_NEEDS = [
+#: The engine as the distributions and as Docker itself has it, each with what only goes with it.
+_ENGINES: Mapping[str, Sequence[str]] = {
+    "docker.io": ("docker.io", "docker-cli"),
+    "docker-ce": ("docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "docker-compose-plugin"),
+}
+#: What the engine needs: names of packages begin a line, everything else that apt tells is indented.
+_APT_NEEDS = [
     *(
         "apt-cache",
         "depends",
@@ -65,7 +72,11 @@ _NEEDS = [
         "--no-conflicts",
         "--no-breaks",
     ),
-    *("--no-replaces", "--no-enhances", "docker.io"),
+    *("--no-replaces", "--no-enhances"),
+]
+_DNF_NEEDS = [
+    *("dnf", "--quiet", "--cacheonly", "--disablerepo=*", "repoquery", "--installed", "--requires", "--resolve"),
+    *("--recursive", "--queryformat", "%{name}"),
 ]
 #: No module tells what apt would remove besides. It prints "Purg NAME [VERSION]" or "Remv NAME [VERSION]" for each package.
 _TRIAL = ["apt-get", "--simulate", "--allow-change-held-packages", "purge"]
@@ -204,7 +215,8 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     _refuse_unmarked(wanted["environments"], there)
     held = [line for question in _HOLDINGS for line in said.get(tuple(question), ())]
     if held and not given["kept"]:
-        engine = {*_ENGINE, *_needs(said.get(tuple(_NEEDS), ()))}
+        needs = _needs_question(facts, wanted["packages"])
+        engine = {*_engine(wanted["packages"]), *_needs(said.get(tuple(needs), ()))}
         kept = [name for name in wanted["packages"] if name in engine]
         ask = _questions(facts, wanted, _without(wanted["packages"], kept))
         return {"ask": ask, "again": True, "kept": kept, "held": len(held)}
@@ -225,8 +237,8 @@ STEPS: Mapping[str, Step] = {"begin": begin, "goes": goes}
 
 def _questions(facts: Facts, wanted: Removal, packages: Sequence[str]) -> Questions:
     manager = facts["packages"]["manager"]
-    engine = "docker.io" in wanted["packages"] and facts["containers"]["docker"]["active"]
-    commands = [*_HOLDINGS, _NEEDS] if engine else []
+    engine = _engine(wanted["packages"]) and facts["containers"]["docker"]["active"]
+    commands = [*_HOLDINGS, _needs_question(facts, wanted["packages"])] if engine else []
     if manager == "apt":
         commands += [_list_question(path) for path in wanted["files"] if path.startswith(_APT_SOURCES)]
         commands += [[*_TRIAL, *packages]] if packages else []
@@ -236,6 +248,17 @@ def _questions(facts: Facts, wanted: Removal, packages: Sequence[str]) -> Questi
         "there": [*marks, *([LOCKS] if manager == "dnf" else [])],
         "rpms": _rpms(packages) if manager == "dnf" else [],
     }
+
+
+def _engine(packages: Collection[str]) -> Sequence[str]:
+    """The engine among packages, with what only goes with it; nothing where none of them is one."""
+    return next((names for name, names in _ENGINES.items() if name in packages), ())
+
+
+def _needs_question(facts: Facts, packages: Collection[str]) -> list[str]:
+    """What the engine among packages needs."""
+    asked = _DNF_NEEDS if facts["packages"]["manager"] == "dnf" else _APT_NEEDS
+    return [*asked, *_engine(packages)[:1]]
 
 
 def _list_question(source: str) -> list[str]:
@@ -277,7 +300,7 @@ def _going(lines: Iterable[str]) -> list[str]:
 
 
 def _needs(lines: Iterable[str]) -> list[str]:
-    """Packages in what apt-cache says, without their architectures."""
+    """Packages in what the package manager says, without their architectures."""
     return [line.partition(":")[0] for line in lines if re.match(r"[a-z0-9]", line)]
 
 
@@ -325,7 +348,7 @@ def _of_packages(
         "streams": {name: stream for name, stream in streams.items() if stream},
         "stream_files": ["".join(pair) for pair in product(left, (".module", ":*"))],
         "made": [path for package, path in _MADE if package in packages],
-        "engine": "docker.io" in packages,
+        "engine": bool(_engine(packages)),
     }
 
 
@@ -385,5 +408,5 @@ def _credentials(files: Sequence[str]) -> list[str]:
 
 def _docker(facts: Facts, packages: Collection[str]) -> Docker:
     """Docker's configuration without what was put in."""
-    restart = bool(facts["containers"]["docker"]["active"]) and "docker.io" not in packages
+    restart = bool(facts["containers"]["docker"]["active"]) and not _engine(packages)
     return {**given_back(facts), "restart": restart}

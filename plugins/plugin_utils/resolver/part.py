@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
@@ -27,6 +27,19 @@ ARCHIVE = "archive"
 #: The shape of what is packaged in the first one. A library may be built for one CUDA major.
 PACKAGED: Shape = {"version": (str, type(None)), "packages": [str]}
 FOR_CUDA: Shape = {**PACKAGED, "cuda": str}
+
+
+class Place(NamedTuple):
+    """A vendor's package source: its name, which is that of its upstream too, its address, for apt the suites and their components, and its
+    key.
+    """
+
+    name: str
+    uri: str
+    suites: Sequence[str]
+    components: Sequence[str]
+    key_url: str
+    fingerprint: str | None
 
 
 def _as_it_is(part: object, _stack: Stack, _machine: Machine, _rules: Rules) -> object:
@@ -50,6 +63,7 @@ class Part:
     uncompared: keys of a lock that may differ on a node; ``adopted``: the node's driver is another one's.
     of_kernel: beginnings of packages that follow a node's kernel, and of which a lock says nothing.
     source: the vendor's package source that it comes from. is_packaged: whether it comes from there, as the stack has it.
+    places: package sources that something of it comes from besides, as the stack has it.
     left_out: kinds of machines on which another one brings it.
     cards: whether a machine without a card is without it.
     """
@@ -66,6 +80,7 @@ class Part:
     of_kernel: tuple[str, ...] = ()
     source: str | None = None
     is_packaged: Callable[[Any], bool] = lambda _part: True
+    places: Callable[..., Sequence[Place]] = lambda *_arguments: ()
     left_out: Sequence[str] = ()
     cards: bool = True
 

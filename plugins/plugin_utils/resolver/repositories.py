@@ -15,7 +15,7 @@ from . import cuda_distro, foreign, keys, local_repository, source_files, system
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .naming import RPM_FAMILY
-from .part import CUDA_SOURCE, DISTRO, TOOLKIT_SOURCE
+from .part import CUDA_SOURCE, DISTRO, TOOLKIT_SOURCE, Place
 from .parts import PARTS
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
         found.append(_cuda(machine, wish, system, driver, log))
     if toolkit and not shared:
         found.append(_toolkit(machine, wish, system, log))
+    for part in PARTS:
+        places = part.places(part.of(stack), machine, wish, system, log) if part.key in stack else ()
+        found += [_of_place(place, system) for place in places]
     if installed and installed.get("build") == "dkms" and system.get("epel") and not _has_epel(machine):
         found.append(_epel(machine, wish, system, log))
     return [_displacing(each, machine, installed, log) for each in found]
@@ -61,7 +64,7 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
 
 def _displacing(repository: Repository, machine: Machine, driver: DriverStack | None, log: Log) -> Repository:
     """Add the files of the host that are in a vendor's repository's way; without any, the repository as it is."""
-    if repository["components"]:
+    if repository.get("from_host"):
         return repository
     offers = repository["name"] == CUDA_SOURCE and driver is not None and driver["source"] == "nvidia"
     found = source_files.in_the_way(repository, machine.package_sources, driver=offers)
@@ -112,6 +115,11 @@ def _toolkit(machine: Machine, wish: Wish, system: Row, log: Log) -> Repository:
     arch = machine.arch if rpm else _DEBIAN_ARCH[machine.arch]
     # Of its rpm repository the index is signed and the packages are not.
     return _source(TOOLKIT_SOURCE, "nvidia", f"{base}/{arch}/", url, fingerprint, system, signed="index")
+
+
+def _of_place(place: Place, system: Row) -> Repository:
+    source = _source(place.name, place.name, place.uri, place.key_url, place.fingerprint, system)
+    return {**source, "suites": list(place.suites), "components": list(place.components)}
 
 
 def _has_epel(machine: Machine) -> bool:

@@ -74,6 +74,7 @@ class Wish:
     container_toolkit: bool = False
     container_toolkit_version: str | None = None
     container_toolkit_engine: str | None = None
+    container_toolkit_engine_source: str | None = None
     container_toolkit_docker: Mapping[str, object] = field(default_factory=dict)
     frameworks: tuple[FrameworkWish, ...] = ()
     projects: tuple[Project, ...] = ()

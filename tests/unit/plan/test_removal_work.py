@@ -104,7 +104,13 @@ def test_dnf_tries_the_removal_without_the_keys_and_its_list_of_locks_is_looked_
 
 @pytest.mark.parametrize(
     ("packages", "active", "questions"),
-    [(["docker.io"], True, 4), (["docker.io"], False, 0), (["docker.io"], None, 0), (["fio"], True, 0)],
+    [
+        (["docker.io"], True, 4),
+        (["docker-ce"], True, 4),
+        (["docker.io"], False, 0),
+        (["docker.io"], None, 0),
+        (["fio"], True, 0),
+    ],
 )
 def test_an_engine_is_asked_where_it_runs_and_would_go(
     packages: list[str], active: bool | None, questions: int
@@ -173,6 +179,22 @@ def test_an_engine_with_something_in_it_stays_with_all_that_it_needs(kind: str) 
     assert (second["again"], second["packages"], second["engine"], second["made"]) == (False, ["libcuda1"], False, [])
     with pytest.raises(StepRefused, match="only the 1 packages"):
         goes(_ENGINE, *rules[::2], facts=engine(), ask=first["ask"], kept=first["kept"])
+
+
+def test_an_engine_of_dockers_own_repository_stays_with_all_that_rpm_needs_for_it() -> None:
+    names = ["docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "container-selinux"]
+    facts = nodes.merged(engine(), {"packages": {"manager": "dnf"}})
+    first = goes(
+        wanted(packages=[*names, "nvidia-driver"]), ("ps", ["a"]), ("repoquery", ["container-selinux"]), facts=facts
+    )
+    assert first["kept"] == names
+    assert first["ask"]["rpms"] == ["nvidia-driver"]
+
+
+def test_an_engine_of_dockers_own_repository_goes_with_what_it_made() -> None:
+    found = goes(wanted(packages=["docker-ce"]), facts=engine())
+    assert found["made"] == ["/var/lib/docker", "/var/lib/containerd"]
+    assert (found["engine"], found["docker"]["restart"]) == (True, False)
 
 
 def test_an_engine_that_is_all_that_would_go_leaves_nothing_to_try() -> None:

@@ -20,11 +20,15 @@ class Fields(TypedDict, total=False):
     container_toolkit: bool
     container_toolkit_version: str | None
     container_toolkit_engine: str | None
+    container_toolkit_engine_source: str | None
     container_toolkit_docker: Mapping[str, object]
 
 
 ENGINES = ("docker", "podman", "containerd")
+#: The distribution's, or Docker's own repository.
+SOURCES = ("distro", "docker")
 _read_engine = choice("container_toolkit_engine", ENGINES, "container_toolkit")
+_read_source = choice("container_toolkit_engine_source", SOURCES, "container_toolkit")
 
 
 def _read_toolkit(values: Values, spec: str, want: str, rules: Rules) -> None:
@@ -54,6 +58,9 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     engine = variables.get("container_toolkit_engine")
     if engine not in AUTO:
         _read_engine(values, f"={engine}", f"container_toolkit_engine={engine}", rules)
+    source = variables.get("container_toolkit_engine_source")
+    if source not in AUTO:
+        _read_source(values, f"={source}", f"container_toolkit_engine_source={source}", rules)
     settings = variables.get(docker.VARIABLE)
     if settings not in (*AUTO, {}):
         _put(values, {"container_toolkit_docker": docker.read(settings)})
@@ -64,15 +71,20 @@ WORDS = Words(
     "container-toolkit",
     brings=("container_toolkit",),
     by_default=True,
-    readers={"container-toolkit": _read_toolkit, "container-engine": _read_engine},
+    readers={
+        "container-toolkit": _read_toolkit,
+        "container-engine": _read_engine,
+        "container-engine-source": _read_source,
+    },
     aliases={"nvidia-container-toolkit": "container-toolkit"},
     variables=(
         "container_toolkit_wanted",
         "container_toolkit_version",
         "container_toolkit_engine",
+        "container_toolkit_engine_source",
         docker.VARIABLE,
     ),
-    of_host=("container_toolkit_engine", docker.VARIABLE),
+    of_host=("container_toolkit_engine", "container_toolkit_engine_source", docker.VARIABLE),
     instead="an environment needs no container",
     read=_read_variables,
 )

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import ContainerToolkit, Engine, Specified, Stack
-from ..rules import Row, Rules
-from ..wish import Wish
-from .log import Log, Unresolved, conflict
-from .machine import Machine
-from .part import TOOLKIT_SOURCE, Part
+from ...model.stack import ContainerToolkit, Engine, Specified, Stack
+from ...rules import Row, Rules
+from ...wish import Wish
+from ..log import Log, Unresolved, conflict
+from ..machine import Machine
+from ..part import TOOLKIT_SOURCE, Part, Place
+from . import docker_repository
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
@@ -46,6 +47,9 @@ def _engine(machine: Machine, wish: Wish, system: Row, log: Log) -> Engine:
     if asked:
         log.decided("container-toolkit.engine", f"{asked}: asked for", "the wish")
         name = asked
+    elif wish.container_toolkit_engine_source == docker_repository.DOCKER:
+        log.decided("container-toolkit.engine", "docker: its own repository is asked for", "the wish")
+        name = "docker"
     else:
         name = _found(machine, system, log)
     if name == "containerd" and machine.containerd and not machine.containerd.cri:
@@ -60,13 +64,24 @@ def _engine(machine: Machine, wish: Wish, system: Row, log: Log) -> Engine:
                 "take cri out of that list, or use container-engine=docker",
             )
         )
-    engine: Engine = {"name": name, "packages": _packages(name, machine, system, log)}
+    engine = _sourced(name, machine, wish, system, log)
     settings = dict(wish.container_toolkit_docker)
     if settings:
         _check_settings(settings, name, _version_of(name, machine, system), log)
         log.decided("container-toolkit.settings", f"Docker's {', '.join(settings)}: asked for", "the wish")
         engine["settings"] = settings
     return engine
+
+
+def _sourced(name: str, machine: Machine, wish: Wish, system: Row, log: Log) -> Engine:
+    """Return an engine with its packages, from the place that is asked for. Raises Unresolved."""
+    source = wish.container_toolkit_engine_source
+    if source == docker_repository.DOCKER:
+        own = docker_repository.packages(name, machine, system, log)
+        return {"name": name, "packages": own, "source": docker_repository.DOCKER}
+    if source and name == "docker":
+        docker_repository.refuse_in_place_of(machine, system)
+    return {"name": name, "packages": _packages(name, machine, system, log)}
 
 
 def _check_settings(settings: Mapping[str, object], engine: str, version: str | None, log: Log) -> None:
@@ -177,6 +192,12 @@ def _version(specifier: str, rules: Rules) -> str:
     return max((row["version"] for row in rows), key=numeric_version.key, default=asked.removesuffix(".*"))
 
 
+def _places(toolkit: ContainerToolkit, machine: Machine, wish: Wish, system: Row, log: Log) -> list[Place]:
+    """Return the package source of the engine where it is Docker's own."""
+    own = toolkit["engine"].get("source") == docker_repository.DOCKER
+    return [docker_repository.place(machine, wish, system, log)] if own else []
+
+
 PART = Part(
     "container_toolkit",
     "container toolkit",
@@ -185,5 +206,6 @@ PART = Part(
     _exactly,
     version_key="version_spec",
     source=TOOLKIT_SOURCE,
+    places=_places,
     left_out=("jetson", "container"),
 )
