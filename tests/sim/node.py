@@ -309,13 +309,16 @@ def _variables(*, wrong_key: bool) -> dict[str, Any]:
             "nvidia": f"{base}{prefix}/compute/cuda/repos",
             "nvidia-container-toolkit": f"{base}/libnvidia-container/stable/deb",
             "epel": f"{base}/epel",
+            "docker": f"{base}/docker/linux",
             "pytorch": f"{base}/whl",
             "nvidia-runfile": f"{base}/driver",
             "nvidia-cuda-runfile": f"{base}/compute/cuda",
         },
         # A proof is often on a simulated node, and its disk is the one of whatever machine this is.
         "validate_fio_runtime": 1,
-        "gpuwright_repository_keys": dict.fromkeys(("nvidia", "nvidia-container-toolkit", "epel"), fingerprint),
+        "gpuwright_repository_keys": dict.fromkeys(
+            ("nvidia", "nvidia-container-toolkit", "epel", "docker"), fingerprint
+        ),
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from . import deb, rpm, runfile, settings, wheels
+from . import deb, docker_ce, rpm, runfile, settings, wheels
 from .engine import docker
 from .onnode.gpuwright_sim import elf
 from .shell import SimulationError, run, say
@@ -56,7 +56,7 @@ def ensure() -> Path:
 @functools.cache
 def digest() -> str:
     """Twelve hex digits over the list of packages, the stubs and the code that builds them."""
-    code = (settings.HERE / f"{name}.py" for name in ("repository", "deb", "rpm", "wheels", "runfile"))
+    code = (settings.HERE / f"{name}.py" for name in ("repository", "deb", "docker_ce", "rpm", "wheels", "runfile"))
     lists = (PACKAGES, settings.HERE / "packages-rpm.yaml", _TARGETS)
     return settings.recipe(*lists, *sorted(_STUBS.iterdir()), _ONNODE / "gpuwright_sim/elf.py", *code)
 
@@ -551,6 +551,17 @@ def _container_hook(package: deb.Package, words: dict[str, str]) -> None:
     package.executables.add("/usr/bin/nvidia-container-runtime-hook")
 
 
+def _docker_ce(package: deb.Package, words: dict[str, str]) -> None:
+    docker_ce.engine(package, words)
+    _unit(package, "docker.service", docker_ce.DOCKER_UNIT)
+    package.scripts["postinst"] = package.scripts["postinst"].replace("set -e\n", f"set -e\n{docker_ce.GROUP}\n")
+
+
+def _containerd_io(package: deb.Package, words: dict[str, str]) -> None:
+    docker_ce.containerd(package, words)
+    _unit(package, "containerd.service", docker_ce.CONTAINERD_UNIT)
+
+
 def _release_of(package: deb.Package) -> str:
     """linux-image-6.8.0-134-generic is about 6.8.0-134-generic."""
     return package.name.split("-", 2)[2]
@@ -617,7 +628,8 @@ _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     "pin_branch": _pin("{branch}.*"), "pin_build": _pin("{build}-*"),
     "pin_branch_suffixed": _pin("{branch}.*", _SUFFIXED_NAMES), "pin_build_suffixed": _pin("{build}-*", _SUFFIXED_NAMES),
     "toolkit": _toolkit, "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn,
-    "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "kernel": _kernel, "headers": _headers,
+    "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "docker_ce": _docker_ce,
+    "docker_cli": docker_ce.command, "containerd_io": _containerd_io, "kernel": _kernel, "headers": _headers,
 }  # fmt: skip
 
 

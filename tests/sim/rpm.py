@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from . import deb, image, settings
+from . import deb, docker_ce, image, settings
 from .engine import docker
 from .onnode.gpuwright_sim import elf
 from .shell import SimulationError, say
@@ -49,6 +49,7 @@ _SCRIPTS: dict[str, dict[str, str]] = {
         "post": "nvidia-boot-update post || :",
         "preun": "if [ $1 -eq 0 ]; then nvidia-boot-update preun || :; fi",
     },
+    "docker_ce": {"pre": docker_ce.GROUP},
     "ctk": {"posttrans": "systemctl --system start nvidia-cdi-refresh.service || :"},
     "dkms_open": {
         "post": "dkms add nvidia/{build} || :\ndkms build nvidia/{build} || :\ndkms install nvidia/{build} || :",
@@ -188,7 +189,8 @@ def _spec(
     version, release = words["version"].split("-", 1)
     lines = [f"Name: {package.name}", f"Version: {version}", f"Release: {release}", "License: none"]
     lines += [f"Epoch: {group['epoch']}"] if "epoch" in group else []
-    lines += ["Vendor: NVIDIA Corporation" if "epoch" in group else "Vendor: gpuwright simulation"]
+    vendor = group.get("vendor", "NVIDIA Corporation" if "epoch" in group else "gpuwright simulation")
+    lines += [f"Vendor: {vendor}"]
     lines += [f"Summary: stand-in of the simulated node, not {package.name}", "AutoReqProv: no"]
     if entry.get("architecture") == "noarch":
         lines.append("BuildArch: noarch")

@@ -15,11 +15,13 @@ from tests.sim import repository, rpm, scenario
 PLAN = yaml.safe_load((Path(rpm.__file__).parent / "packages-rpm.yaml").read_text())
 #: Whose fields could not all be read. A row that is added here is kinder or harsher than the world in a way that nobody knows.
 ASSUMED = {
+    "container-selinux",
     "cuda-cudart-{major}-{minor}",
     "cuda-drivers",
     "cuda-nvcc-{major}-{minor}",
     "cuda-toolkit-{major}-{minor}",
     "displaylink",
+    "docker-compose-plugin",
     "dkms",
     "egl-gbm",
     "egl-wayland",
