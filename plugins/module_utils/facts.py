@@ -855,6 +855,47 @@ class Podman(TypedDict):
     """Version"""
 
 
+class IdRange(TypedDict):
+    """Range of subordinate ids."""
+
+    owner: str
+    """Whose it is: a name, or an id; _ where that is no name that can be told"""
+    first: int
+    """First id"""
+    count: int
+    """How many"""
+
+
+class RootlessAdded(TypedDict):
+    """Those of them that gpuwright gave, by its record."""
+
+    uids: list[IdRange]
+    """In /etc/subuid"""
+    gids: list[IdRange]
+    """In /etc/subgid"""
+
+
+class Rootless(TypedDict):
+    """What containers of users without root need."""
+
+    max_namespaces: int | None
+    """Most user namespaces that the kernel allows (user.max_user_namespaces)"""
+    clone: bool | None
+    """Whether users may make them (kernel.unprivileged_userns_clone); null where the kernel does not ask"""
+    apparmor: bool | None
+    """Whether AppArmor asks for a profile (kernel.apparmor_restrict_unprivileged_userns); null where it cannot"""
+    profile: bool
+    """Whether AppArmor has a profile for Podman"""
+    users: dict[str, int]
+    """Ids of the machine's own people by name"""
+    uids: list[IdRange]
+    """Ranges in /etc/subuid"""
+    gids: list[IdRange]
+    """Ranges in /etc/subgid"""
+    added: RootlessAdded
+    """Those of them that gpuwright gave, by its record"""
+
+
 class CdiSpecification(TypedDict):
     """CDI specification of NVIDIA's cards."""
 
@@ -886,6 +927,8 @@ class Containers(TypedDict):
     """Containerd"""
     podman: Podman
     """Podman"""
+    rootless: Rootless
+    """What containers of users without root need"""
     cdi: Cdi
     """What engines find the cards by"""
 

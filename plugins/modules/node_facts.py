@@ -420,6 +420,10 @@ facts:
           description: "Podman."
           returned: always
           type: dict
+        rootless:
+          description: "What containers of users without root need."
+          returned: always
+          type: dict
         cdi:
           description: "What engines find the cards by."
           returned: always

@@ -17,6 +17,8 @@ FAILED = STATE + "/failed"
 BACKUP = STATE + "/backup"
 #: What was put into Docker's configuration, and what stood there before.
 DOCKER = STATE + "/docker.json"
+#: The ranges of subordinate ids that were given to users.
+ROOTLESS = STATE + "/rootless.json"
 #: What goes on after a boot, and the copy of the program that does.
 RESUME = STATE + "/resume"
 RESUME_PROGRAM = RESUME + "/program"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import cdi, packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import cdi, packages, rootless
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
@@ -234,5 +234,6 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> Containers:
         "toolkit": {"version": _version(host, "nvidia-container-toolkit", "nvidia-container-toolkit-base")},
         "containerd": _containerd(host, shown, docker=there),
         "podman": {"version": _version(host, "podman")},
+        "rootless": rootless.observe(host),
         "cdi": cdi.observe(host),
     }

@@ -25,7 +25,7 @@ DPKG_JOURNAL = "/var/lib/dpkg/updates"
 INTERESTING = re.compile(
     r"nvidia|cuda|cudnn|nccl|libnv|nvlsm|^infiniband-diags$|datacenter-gpu-manager|tensorrt"
     r"|linux-(?:image|headers|modules|objects|generic)|^kernel(?:-|$)|^kmod-"
-    r"|docker|containerd|podman|^runc$|dkms|dnf-plugin-versionlock|^gcc|^g\+\+$|^make$|^libc6-dev$|^build-essential"
+    r"|docker|containerd|podman|^runc$|^uidmap$|^passt$|dkms|dnf-plugin-versionlock|^gcc|^g\+\+$|^make$|^libc6-dev$|^build-essential"
     r"|^libxml2$|^xz(?:-utils)?$|^python3(?:\.\d+)?(?:-minimal|-venv|-pip)?$|initramfs|dracut|^fio$|ubuntu-drivers|mokutil|unattended-upgrades"
 )
 """Names of the packages that an observation lists."""

@@ -291,5 +291,5 @@ def wanted_repositories(context: Context, names: Sequence[str]) -> list[Reposito
     return [
         repository
         for repository in wanted
-        if repository.get("from_host") or not {uri.rstrip("/") for uri in repository["uris"]} <= hosts
+        if not repository.get("key") or not {uri.rstrip("/") for uri in repository["uris"]} <= hosts
     ]

@@ -189,6 +189,8 @@ class Removes(TypedDict, total=False):
     mig: list[WholeCard]
     docker: bool
     containerd: GivenBack | None
+    rootless: list[list[str]]
+    """Commands that take back ranges of subordinate ids"""
     initramfs: bool
     gpu_settings: list[CardSettings]
     cuda_default: list[str]

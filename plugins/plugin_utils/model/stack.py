@@ -187,10 +187,19 @@ class Specified(TypedDict):
     packages: list[str]
 
 
+class Rootless(TypedDict):
+    """Containers of users without root."""
+
+    users: list[str]
+    packages: list[str]
+
+
 class ContainerToolkit(Specified):
     """Container toolkit and engine."""
 
     engine: Engine
+    rootless: NotRequired[Rootless]
+    """Absent where no user is named"""
 
 
 class LockedToolkit(TypedDict, total=False):

@@ -77,6 +77,7 @@ NAME = re.compile(r"\w[\w.+:~^()-]*", re.ASCII)
 _NOTHING: Removal = {
     "docker": False,
     "containerd": None,
+    "rootless": [],
     "initramfs": False,
     "packages": [],
     "runfile": False,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Facts,
         PackageSource,
         PciGpu,
+        Rootless,
     )
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
@@ -109,6 +110,7 @@ class Machine:
     with the versions that it has instead. kernels are the installed ones, and the one that boots next.
     image tells who looks after the driver where the machine is of an image that brings one (owner, evidence).
     release is the version with all its numbers, where os has only the first (rocky-9).
+    rootless is what containers of users without root need; None where nobody looked.
     module_directories are where the installed module systems look for a site's own modulefiles; None where nobody looked.
     user is who works without root on what is the user's own: the driver, and all that is the machine's, are root's there.
     derived is the row of the derivative that the machine runs; os is then the system that it follows, where there is one.
@@ -139,6 +141,7 @@ class Machine:
     installed: Mapping[str, str] | None = None
     docker: str | None = None
     containerd: Containerd | None = None
+    rootless: Rootless | None = None
     gcc: str | None = None
     package_sources: tuple[PackageSource, ...] | None = None
     assumed: Mapping[str, str | bool] = field(default_factory=dict)
@@ -217,6 +220,7 @@ def machine_from_facts(
         installed=facts["packages"]["installed"] or {},
         docker=_docker(facts),
         containerd=_containerd(facts),
+        rootless=facts["containers"]["rootless"],
         gcc=facts["kernel"]["compiler"]["available"],
         package_sources=tuple(facts["packages"]["sources"] or ()),
         ignored=tuple(card.bus_id or card.name for card in seen if card not in kept_cards),

@@ -64,7 +64,7 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
 
 def _displacing(repository: Repository, machine: Machine, driver: DriverStack | None, log: Log) -> Repository:
     """Add the files of the host that are in a vendor's repository's way; without any, the repository as it is."""
-    if repository.get("from_host"):
+    if not repository.get("key"):
         return repository
     offers = repository["name"] == CUDA_SOURCE and driver is not None and driver["source"] == "nvidia"
     found = source_files.in_the_way(repository, machine.package_sources, driver=offers)

@@ -23,7 +23,7 @@ from ..base import (
 )
 from ..daemon_json import DAEMON_JSON
 from ..demand import Demand
-from . import cdi, containerd, docker, engines, judgement, work
+from . import cdi, containerd, docker, engines, judgement, rootless, work
 from .sources import sources
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def findings(context: Context) -> list[Finding]:
     if missing:
         found.append(_installation(context, missing))
         return found
-    return found + _version_findings(context) + engines.findings(context) + cdi.findings(context)
+    found += _version_findings(context) + engines.findings(context) + cdi.findings(context)
+    return found + rootless.findings(context)
 
 
 def _installation(context: Context, missing: Sequence[str]) -> Finding:
@@ -59,7 +60,11 @@ def _installation(context: Context, missing: Sequence[str]) -> Finding:
         before,
         after,
         packages=missing,
-        files=[*([engine.config] if engine and configures else []), *cdi.files(context)],
+        files=[
+            *([engine.config] if engine and configures else []),
+            *cdi.files(context),
+            *(file for each in rootless.findings(context) for file in each.files),
+        ],
         services=[
             *([engine.service] if engine and not engines.is_right(context, engine) else []),
             *([cdi.LINKS] if cdi.has_nodes(context) else []),
@@ -87,9 +92,11 @@ def inputs(context: Context) -> Mapping[str, object]:
     # An engine by its name where it is another than those that have always been: seals of earlier versions stay good.
     engine = {"engine": "containerd"} if toolkit["engine"]["name"] == "containerd" else {}
     settings = {"settings": toolkit["engine"]["settings"]} if toolkit["engine"].get("settings") else {}
+    of_users = {"rootless": list(rootless.users(context))} if rootless.users(context) else {}
     return {
         "version_spec": toolkit["version_spec"],
         "packages": list(toolkit["packages"]),
+        **of_users,
         **setting,
         **engine,
         **settings,
@@ -98,7 +105,7 @@ def inputs(context: Context) -> Mapping[str, object]:
 
 def _wished_packages(context: Context) -> list[str]:
     toolkit = context.stack["container_toolkit"]
-    return [*toolkit["engine"]["packages"], *toolkit["packages"]]
+    return list(dict.fromkeys([*toolkit["engine"]["packages"], *rootless.packages(context), *toolkit["packages"]]))
 
 
 def toolkit_packages(context: Context) -> list[str]:
@@ -162,7 +169,11 @@ def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
     history = sections.history(facts)
     ours = NAME in (history.get("components") or ())
     # Where the engine was another one, what Docker has is the host's own.
-    return {"docker": ours and docker.is_ours(facts), "containerd": containerd.given_back(facts)}
+    return {
+        "docker": ours and docker.is_ours(facts),
+        "containerd": containerd.given_back(facts),
+        "rootless": rootless.taken_back(facts),
+    }
 
 
 def refuse(context: Context, _plan: Plan) -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
@@ -13,10 +13,11 @@ from ...model.stack import Stack
 from ..view import UP, View, unknown
 from . import cdi as of_cdi
 from . import docker as of_docker
+from . import rootless as of_users
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, Docker
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, Docker, Rootless
 
 _REFRESH = f"run gpuwright up, or systemctl restart {of_cdi.REFRESH}; a specification that was written by hand has to go by hand"
 
@@ -36,6 +37,7 @@ def judge(view: View, stack: Stack) -> list[Check]:
         *found,
         *([_containerd(view)] if engine == "containerd" else []),
         *([_cdi(view), _links(view)] if toolkit is not None else []),
+        *([_rootless(view, toolkit["rootless"]["users"])] if toolkit is not None and "rootless" in toolkit else []),
     ]
 
 
@@ -70,6 +72,22 @@ def _links(view: View) -> Check:
         lost = "a systemctl daemon-reload may take the cards from containers that run"
         return _warned(name, f"{lost}: no link in /dev/char leads to {', '.join(unlinked)}", UP)
     return checks.passed(name, "warning")
+
+
+def _rootless(view: View, users: Sequence[str]) -> Check:
+    """Whether the users who are to start containers without root can."""
+    name = "container.rootless"
+    seen = view.get("containers.rootless")
+    if not isinstance(seen, Mapping) or view.why_unknown("containers.rootless"):
+        return unknown(name, view, "containers.rootless", "what containers without root need", "warning")
+    if view.get("containers.podman.version") is None:
+        return _warned(name, "Podman is not installed", UP)
+    reason = of_users.reason(cast("Rootless", seen), users)
+    return (
+        _warned(name, f"containers without root do not start: {reason}", UP)
+        if reason
+        else checks.passed(name, "warning")
+    )
 
 
 def _docker(docker: Docker, *, knows: bool) -> Check:

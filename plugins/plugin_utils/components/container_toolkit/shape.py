@@ -10,14 +10,26 @@ from ...model.work import Unit, Work
 from ..daemon_json import PutBack
 
 
+class RootlessWork(TypedDict):
+    """What is done for containers of users without root: ``record`` of the ranges that are given (None where none is), ``commands`` that
+    give them, ``users`` who have to be able to use theirs.
+    """
+
+    record: Merged | None
+    commands: list[list[str]]
+    users: list[str]
+
+
 class Toolkit(Work):
     """The work of the role. ``refusal``: why it must not begin, as one text for a person; None where it may.
 
     ``reads``: a file that it reads on the node for the next step, because what it says stays off the records; None where there is none.
+    ``rootless``: what is done for users without root; None where none is named.
     """
 
     refusal: str | None
     reads: str | None
+    rootless: RootlessWork | None
 
 
 class Place(TypedDict):

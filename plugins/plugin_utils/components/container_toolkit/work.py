@@ -15,7 +15,7 @@ from ...model.plan import Plan
 from .. import package_calls
 from ..base import Context, Step, repository_names
 from ..daemon_json import GivenBack, given_back
-from . import cdi, containerd, docker, engines
+from . import cdi, containerd, docker, engines, rootless
 from .shape import Ending, Engine, Given, Installed, Merged, Place, Toolkit
 from .sources import sources
 
@@ -34,7 +34,10 @@ def begin(context: Context, plan: Plan) -> Toolkit:
         "refusal": engine.refusal(context.facts) if engine else None,
         "reads": containerd.CONFIG if _of_containerd(context) else None,
         "repositories": repository_names(context, sources(context)),
-        "packages": _calls(context, plan, toolkit["engine"]["packages"], toolkit["packages"]),
+        "packages": _calls(
+            context, plan, [*toolkit["engine"]["packages"], *rootless.packages(context)], toolkit["packages"]
+        ),
+        "rootless": rootless.work(context),
     }
 
 

@@ -15,7 +15,7 @@ from ...wish import Wish
 from ..log import Log, Unresolved, conflict
 from ..machine import Machine
 from ..part import TOOLKIT_SOURCE, Part, Place
-from . import docker_repository
+from . import docker_repository, rootless
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
@@ -38,7 +38,13 @@ def choose(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None
         log.decided("container-toolkit.version", text, log.cite("container_toolkit", floor))
     engine = _engine(machine, wish, system, log)
     _warn_of_engine(machine, system, engine["name"], log)
-    return {"version_spec": spec, "packages": list(table["packages"][0]["names"]), "engine": engine}
+    found: ContainerToolkit = {
+        "version_spec": spec,
+        "packages": list(table["packages"][0]["names"]),
+        "engine": engine,
+    }
+    of_users = rootless.choose(machine, wish, system, log)
+    return {**found, "rootless": of_users} if of_users else found
 
 
 def _engine(machine: Machine, wish: Wish, system: Row, log: Log) -> Engine:

@@ -11,7 +11,7 @@ from ...model.errors import BadInput
 from ...model.wish import Values
 from ...rules import Rules
 from ..reading import AUTO, VERSION, Variables, Words, choice, equals, is_yes
-from . import docker
+from . import docker, rootless
 
 
 class Fields(TypedDict, total=False):
@@ -22,6 +22,7 @@ class Fields(TypedDict, total=False):
     container_toolkit_engine: str | None
     container_toolkit_engine_source: str | None
     container_toolkit_docker: Mapping[str, object]
+    container_toolkit_rootless: tuple[str, ...]
 
 
 ENGINES = ("docker", "podman", "containerd")
@@ -36,6 +37,11 @@ def _read_toolkit(values: Values, spec: str, want: str, rules: Rules) -> None:
     version = equals(spec, want)
     if version and version != "auto":
         _put(values, {"container_toolkit_version": _toolkit_version(version, want, rules)})
+
+
+def _read_rootless(values: Values, spec: str, want: str, rules: Rules) -> None:
+    del rules
+    _put(values, {"container_toolkit": True, "container_toolkit_rootless": rootless.read(equals(spec, want))})
 
 
 def _put(values: Values, read: Fields) -> None:
@@ -64,6 +70,9 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     settings = variables.get(docker.VARIABLE)
     if settings not in (*AUTO, {}):
         _put(values, {"container_toolkit_docker": docker.read(settings)})
+    users = variables.get(rootless.VARIABLE)
+    if users not in AUTO:
+        _put(values, {"container_toolkit": True, "container_toolkit_rootless": rootless.read(users)})
 
 
 WORDS = Words(
@@ -75,6 +84,7 @@ WORDS = Words(
         "container-toolkit": _read_toolkit,
         "container-engine": _read_engine,
         "container-engine-source": _read_source,
+        "container-rootless": _read_rootless,
     },
     aliases={"nvidia-container-toolkit": "container-toolkit"},
     variables=(
@@ -83,8 +93,12 @@ WORDS = Words(
         "container_toolkit_engine",
         "container_toolkit_engine_source",
         docker.VARIABLE,
+        rootless.VARIABLE,
     ),
-    of_host=("container_toolkit_engine", "container_toolkit_engine_source", docker.VARIABLE),
-    instead="an environment needs no container",
+    of_host=("container_toolkit_engine", "container_toolkit_engine_source", docker.VARIABLE, rootless.VARIABLE),
+    instead=(
+        "an environment needs no container; where root has named you in container-rootless, yours get the cards by "
+        "podman run --device nvidia.com/gpu=all"
+    ),
     read=_read_variables,
 )

@@ -1,0 +1,95 @@
+"""A life of Docker from its own repository, with apt and with dnf: planned, installed, right again, kept while it holds something, gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from .conftest import Node
+
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+
+_WISH = ("--want", "driver", "--want", "container-toolkit", "--want", "container-engine-source=docker")
+_PACKAGES = {
+    "docker-ce": "29.1.3",
+    "docker-ce-cli": "29.1.3",
+    "containerd.io": "2.2.1",
+    "docker-buildx-plugin": "0.30.1",
+    "docker-compose-plugin": "5.0.0",
+}
+#: What the stand-in of the engine holds.
+_HELD = "/var/lib/docker/simulated-images"
+
+
+@dataclass(frozen=True)
+class System:
+    """A node, its package source for Docker, and how its packages are asked for."""
+
+    node: Node
+    source: str
+    query: str
+
+    def there(self) -> set[str]:
+        """Which of Docker's packages are installed."""
+        return set(self.node.shell(self.query, check=False).split()) & set(_PACKAGES)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(
+            (
+                "two-h100",
+                "/etc/apt/sources.list.d/gpuwright-docker.sources",
+                "dpkg-query -W -f '${Package} ${db:Status-Status}\\n' | sed -n 's/ installed$//p'",
+            ),
+            id="apt",
+        ),
+        pytest.param(("rocky", "/etc/yum.repos.d/gpuwright-docker.repo", "rpm -qa --qf '%{NAME}\\n'"), id="dnf"),
+    ],
+)
+def system(request: pytest.FixtureRequest, make_shared_node: Callable[[str, str], Node]) -> System:
+    scenario, source, query = request.param
+    return System(make_shared_node(f"docker-{scenario}", scenario), source, query)
+
+
+def test_the_plan_has_the_versions_of_dockers_index_and_changes_nothing(system: System) -> None:
+    run = system.node.plan(*_WISH)
+    assert run.code == 0, str(run)
+    planned = {row["name"]: row["version"] for change in run.host["changes"] for row in change["packages"]}
+    for name, version in _PACKAGES.items():
+        assert version in planned[name]
+    assert system.there() == set()
+
+
+def test_docker_comes_from_its_own_repository_and_a_second_run_changes_nothing(system: System) -> None:
+    run = system.node.up(*_WISH)
+    assert run.code == 0, str(run)
+    assert system.there() == set(_PACKAGES)
+    assert "docker/linux" in system.node.shell(f"cat {system.source}")
+    system.node.shell("systemctl is-active docker.service containerd.service; systemctl is-enabled docker.service")
+    assert "nvidia-container-runtime" in system.node.shell("cat /etc/docker/daemon.json")
+    again = system.node.up(*_WISH, "--full")
+    assert (again.code, again.changed) == (0, 0), str(again)
+    unasked = system.node.up("--want", "driver", "--want", "container-toolkit", "--full")
+    assert unasked.code == 0, str(unasked)
+    assert system.there() == set(_PACKAGES)
+
+
+def test_one_that_holds_images_is_left_and_goes_when_it_holds_nothing(system: System) -> None:
+    system.node.shell(f"echo 4f1b2 > {_HELD}")
+    kept = system.node.run("remove", "--yes")
+    assert kept.code == 0, str(kept)
+    assert system.there() == set(_PACKAGES)
+    assert system.node.shell("systemctl is-active docker.service").strip() == "active"
+    system.node.shell(f"rm {_HELD}")
+    gone = system.node.run("remove", "--yes")
+    assert gone.code == 0, str(gone)
+    assert system.there() == set()
+    left = system.node.shell(
+        f"ls -d {system.source} /etc/docker/daemon.json /var/lib/docker /var/lib/containerd; getent group docker",
+        check=False,
+    )
+    assert left == ""

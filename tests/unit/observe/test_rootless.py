@@ -1,0 +1,78 @@
+"""What containers of users without root need, as files of a machine tell it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import rootless
+
+
+def machine(root: Path, **files: str) -> Host:
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Host(str(root))
+
+
+PASSWD = """root:x:0:0:root:/root:/bin/bash
+daemon:x:1:1::/:/usr/sbin/nologin
+alice:x:1000:1000:,,,:/home/alice:/bin/bash
+nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin
+strange name:x:1001:1001::/:/bin/sh
+broken:x:1002
+"""
+
+
+def test_people_and_their_ranges_are_read(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        etc__passwd=PASSWD,
+        etc__subuid="alice:100000:65536\n1001:165536:65536\n# a comment\nDOM\\bob:300000:10\nx:1\n",
+        etc__subgid="alice:100000:65536\n",
+    )
+    seen = rootless.observe(host)
+    assert seen["users"] == {"alice": 1000}
+    assert seen["uids"] == [
+        {"owner": "alice", "first": 100000, "count": 65536},
+        {"owner": "1001", "first": 165536, "count": 65536},
+        {"owner": "_", "first": 300000, "count": 10},
+    ]
+    assert seen["gids"] == seen["uids"][:1]
+    assert seen["added"] == {"uids": [], "gids": []}
+
+
+def test_what_was_given_is_what_the_record_names_and_the_files_have(tmp_path: Path) -> None:
+    text = '{"uids": [{"owner": "alice", "first": 1, "count": 2}, {"owner": "bob", "first": 9, "count": 2}], "gids": 7}'
+    host = machine(
+        tmp_path,
+        etc__subuid="alice:1:2\ncarol:9:2\n",
+        etc__subgid="alice:1:2\n",
+        **{"var__lib__gpuwright__rootless.json": text},
+    )
+    assert rootless.observe(host)["added"] == {"uids": [{"owner": "alice", "first": 1, "count": 2}], "gids": []}
+
+
+def test_a_broken_record_is_told(tmp_path: Path) -> None:
+    host = machine(tmp_path, **{"var__lib__gpuwright__rootless.json": "{"})
+    assert rootless.observe(host)["added"] == {"uids": [], "gids": []}
+    assert "is no valid JSON" in host.unknown_facts["containers.rootless"]
+
+
+def test_what_the_kernel_allows_is_read(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        proc__sys__user__max_user_namespaces="63000\n",
+        proc__sys__kernel__unprivileged_userns_clone="0\n",
+        proc__sys__kernel__apparmor_restrict_unprivileged_userns="1\n",
+        **{"etc__apparmor.d__podman": "profile\n"},
+    )
+    seen = rootless.observe(host)
+    assert (seen["max_namespaces"], seen["clone"], seen["apparmor"], seen["profile"]) == (63000, False, True, True)
+
+
+def test_a_kernel_without_these_settings_says_nothing(tmp_path: Path) -> None:
+    seen = rootless.observe(Host(str(tmp_path)))
+    assert (seen["max_namespaces"], seen["clone"], seen["apparmor"], seen["profile"]) == (None, None, None, False)
+    assert seen["users"] == {}
