@@ -26,8 +26,8 @@ PACKAGES = (
 )  # fmt: skip
 # Fetched but not installed, for the node's partial mirror: what roles and tests install for real.
 FETCHED = (
-    "docker.io", "docker-cli", "podman", "gcc", "libc6-dev", "make", "infiniband-diags", "unattended-upgrades", "grub-common",
-    "build-essential",
+    "docker.io", "docker-cli", "podman", "uidmap", "passt", "gcc", "libc6-dev", "make", "infiniband-diags", "unattended-upgrades",
+    "grub-common", "build-essential",
 )  # fmt: skip
 
 _KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, List, Mapping
+from typing import TYPE_CHECKING, List, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -73,7 +73,7 @@ def _ranges(host: Host, path: str) -> list[IdRange]:
 def _added(host: Host, uids: list[IdRange], gids: list[IdRange]) -> RootlessAdded:
     """The ranges that the role gave, by its record, and that are there."""
     try:
-        record: Any = json.loads(host.read(paths.ROOTLESS, _FACT, limit=_LIMIT) or "{}")
+        record: object = json.loads(host.read(paths.ROOTLESS, _FACT, limit=_LIMIT) or "{}")
     except (ValueError, RecursionError) as exc:
         host.unknown(_FACT, f"{paths.ROOTLESS} is no valid JSON: {exc}")
         record = {}

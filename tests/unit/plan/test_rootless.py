@@ -186,7 +186,8 @@ def test_nobody_is_given_anything_unasked() -> None:
     wish = Wish.from_wants(["container-toolkit"]).with_roles(("container_toolkit",))
     found = make_draft(facts, wish, load_rules(), request)
     assert isinstance(found, Draft)
-    assert finish(found, None)["work"]["container_toolkit"]["rootless"] is None
+    made: Any = finish(found, None)["work"]["container_toolkit"]
+    assert made["rootless"] is None
     assert "rootless" not in found.context.stack["container_toolkit"]
 
 
@@ -206,7 +207,7 @@ def test_a_range_that_somebody_took_away_is_given_again() -> None:
 def test_what_was_given_and_is_there_is_taken_back_and_nothing_else() -> None:
     given = own("alice", 165536)
     facts = node(uids=[own("bob"), given], gids=[own("bob")], added={"uids": [given], "gids": []})
-    removes = COMPONENTS["container_toolkit"].removes(facts, [])
+    removes: Any = COMPONENTS["container_toolkit"].removes(facts, [])
     assert removes["rootless"] == [["usermod", "--del-subuids", "165536-231071", "alice"]]
     assert rootless.taken_back(node()) == []
 

@@ -17,7 +17,7 @@ DEB_KEY = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
 RPM_KEY = "060A61C51B558A7F742B77AAC52FEB6B621E9F35"
 
 
-def repository(answer: Any) -> dict[str, Any] | None:
+def repository(answer: Any) -> Any:
     rows = answer["stack"]["repositories"]
     return next((row for row in rows if row["name"] == "docker"), None)
 
