@@ -896,6 +896,15 @@ class Rootless(TypedDict):
     """Those of them that gpuwright gave, by its record"""
 
 
+class EngineImages(TypedDict):
+    """Images of each engine, with their registries."""
+
+    docker: list[str] | None
+    """Those of Docker; null where it is there and does not run"""
+    podman: list[str] | None
+    """Those of Podman"""
+
+
 class CdiSpecification(TypedDict):
     """CDI specification of NVIDIA's cards."""
 
@@ -929,6 +938,8 @@ class Containers(TypedDict):
     """Podman"""
     rootless: Rootless
     """What containers of users without root need"""
+    images: EngineImages
+    """Images of each engine, with their registries"""
     cdi: Cdi
     """What engines find the cards by"""
 

@@ -424,6 +424,10 @@ facts:
           description: "What containers of users without root need."
           returned: always
           type: dict
+        images:
+          description: "Images of each engine, with their registries."
+          returned: always
+          type: dict
         cdi:
           description: "What engines find the cards by."
           returned: always

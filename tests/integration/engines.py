@@ -26,6 +26,47 @@ tar -C $folder -cf /root/image.tar .
 rm -r $folder
 """
 IMAGE = "localhost/probe:1"
+#: A registry of one image, as engines pull it (OCI distribution specification, pull): the archive above as its only layer.
+_REGISTRY = """
+import gzip, hashlib, http.server, json
+
+def digest(data):
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+def described(kind, data):
+    return {"mediaType": "application/vnd.oci.image." + kind, "digest": digest(data), "size": len(data)}
+
+with open("/root/image.tar", "rb") as stream:
+    tar = stream.read()
+layer = gzip.compress(tar, 1, mtime=0)
+layers = {"type": "layers", "diff_ids": [digest(tar)]}
+config = json.dumps({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": layers}).encode()
+manifest = json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+    "config": described("config.v1+json", config), "layers": [described("layer.v1.tar+gzip", layer)]}).encode()
+FOUND = {"/v2/": b"{}"}
+for data, kind in ((manifest, "manifests"), (config, "blobs"), (layer, "blobs")):
+    FOUND["/v2/probe/%s/%s" % (kind, digest(data))] = data
+FOUND["/v2/probe/manifests/1"] = manifest
+
+class Registry(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        data = FOUND.get(self.path)
+        self.send_response(404 if data is None else 200)
+        data = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}' if data is None else data
+        manifests = "/manifests/" in self.path
+        self.send_header("Content-Type", "application/vnd.oci.image.manifest.v1+json" if manifests else "application/octet-stream")
+        self.send_header("Docker-Content-Digest", digest(data))
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    do_HEAD = do_GET
+
+http.server.ThreadingHTTPServer(("127.0.0.1", 5000), Registry).serve_forever()
+"""
+#: The image as the registry has it.
+PULLED = "localhost:5000/probe:1"
 
 
 class Engines:
@@ -59,6 +100,18 @@ class Engines:
     def image(self) -> None:
         """Make the archive of an image."""
         self.machine.shell(_IMAGE)
+
+    def registry(self) -> None:
+        """Serve the image on the node; Docker takes a registry of the machine itself without TLS, and Podman where it is told."""
+        self.write("/root/registry.py", _REGISTRY, mode="0600", owner="root:root")
+        self.write(
+            "/etc/containers/registries.conf.d/probe.conf",
+            '[[registry]]\nlocation = "localhost:5000"\ninsecure = true\n',
+            mode="0644",
+            owner="root:root",
+        )
+        listens = "for turn in $(seq 100); do ss -ltn | grep -q :5000 && exit; sleep 0.1; done; exit 1"
+        self.machine.shell(f"systemd-run --unit=registry python3 /root/registry.py; {listens}")
 
     def write(self, path: str, text: str, *, mode: str, owner: str) -> None:
         """Write a file as the machine's owner does."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from .conftest import Node
-from .engines import IMAGE, Engines
+from .engines import IMAGE, PULLED, Engines
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
 
@@ -44,6 +44,7 @@ runroot = "/run/containers/storage"
 graphroot = "/var/lib/containers/storage"
 """
 _PODMAN = "PODMAN_IGNORE_CGROUPSV1_WARNING=1 podman"
+_WISHED = {"container_toolkit_images": [PULLED]}
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +104,32 @@ def test_a_container_of_docker_sees_the_cards_of_the_host(engines: Engines, way:
 def test_one_card_is_given_to_a_container_by_its_uuid(engines: Engines) -> None:
     first, _second = engines.uuids()
     assert engines.inside(f"{_DOCKER} --device nvidia.com/gpu={first} {IMAGE}") == [first]
+
+
+def test_an_image_is_pulled_ahead_and_a_pull_that_fails_is_made_good_by_the_next_run(engines: Engines) -> None:
+    failed = engines.run("up", "docker", **_WISHED)
+    assert failed.code != 0, str(failed)
+    assert f"Expected docker to pull {PULLED}" in str(failed), str(failed)
+    assert "reaches localhost:5000" in str(failed), str(failed)
+    engines.registry()
+    planned = engines.run("plan", "docker", **_WISHED)
+    assert f"the image {PULLED} is not there" in [change["reason"] for change in planned.host["changes"]], str(planned)
+    assert engines.machine.shell(f"docker image ls --quiet {PULLED}") == ""
+    engines.up("docker", **_WISHED)
+    assert engines.machine.shell(f"docker image ls --quiet {PULLED}") != ""
+    again = engines.up("docker", **_WISHED)
+    assert (again.host["changes"], again.changed) == ([], 0), str(again)
+    full = engines.up("docker", "--full", **_WISHED)
+    assert full.changed == 0, str(full)
+    missing = engines.run("up", "docker", container_toolkit_images=["localhost:5000/probe:2"])
+    assert "correct the tag" in str(missing), str(missing)
+
+
+def test_an_image_that_somebody_took_away_is_drift(engines: Engines) -> None:
+    engines.machine.shell(f"docker rmi {PULLED}")
+    status = engines.run("status", "docker", **_WISHED)
+    assert f"the image {PULLED} is not there" in str(status), str(status)
+    engines.up("docker", **_WISHED)
 
 
 def test_no_container_is_ended_without_leave(engines: Engines) -> None:
@@ -198,6 +225,13 @@ def test_podman_sees_the_cards_of_the_host_and_containerd_is_given_back(engines:
     assert engines.inside(f"{start} --device nvidia.com/gpu=all {IMAGE}") == engines.uuids()
     again = engines.up("podman", "--full")
     assert again.changed == 0, str(again)
+
+
+def test_podman_pulls_an_image_ahead(engines: Engines) -> None:
+    engines.up("podman", **_WISHED)
+    assert PULLED in engines.machine.shell(f"{_PODMAN} image ls --format '{{{{.Repository}}}}:{{{{.Tag}}}}'")
+    again = engines.up("podman", **_WISHED)
+    assert (again.host["changes"], again.changed) == ([], 0), str(again)
 
 
 def test_remove_leaves_the_engines_as_their_owner_had_them(engines: Engines, bare: dict[str, str]) -> None:

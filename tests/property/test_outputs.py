@@ -33,6 +33,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     bootloader,
     cdi,
+    container_images,
     containers,
     disks,
     dkms,
@@ -223,6 +224,8 @@ PARSERS: dict[str, Parser] = {
     "systemctl show": Parser(lambda text: services.parse_show(text, ["a.service", "b.service"])),
     "CDI specification": Parser(lambda text: cdi.parse("/var/run/cdi/nvidia.yaml", text)),
     "containerd config dump": Parser(containers.parse_dump),
+    "docker image ls": Parser(lambda text: list(container_images.parse_docker(text))),
+    "images of Podman": Parser(lambda text: list(container_images.parse_podman(json.loads(text))), (ValueError,)),
     "os-release": Parser(system.parse_os_release),
     "requirements": Parser(wheels.pins, (ValueError,)),
     "key file": Parser(_bytes(openpgp.fingerprints), (openpgp.KeyFileError,)),

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Container engines and the NVIDIA container toolkit: files and packages only, since asking an engine could start it.
 
-containerd alone tells of its configuration without being started, and is asked where something in it may be of interest.
+containerd alone tells of its configuration without being started, and is asked where something in it may be of interest. A Docker that
+runs is asked for its images.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import cdi, packages, rootless
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import cdi, container_images, packages, rootless
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
@@ -221,6 +222,7 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> Containers:
         host.unknown("containers.docker.version", "docker was installed by no package, and asking it could start it")
     active = _active(host, "docker", there, fields)
     config, error = _daemon_json(host)
+    podman = _version(host, "podman")
     return {
         "docker": {
             "installed": there,
@@ -233,7 +235,8 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> Containers:
         },
         "toolkit": {"version": _version(host, "nvidia-container-toolkit", "nvidia-container-toolkit-base")},
         "containerd": _containerd(host, shown, docker=there),
-        "podman": {"version": _version(host, "podman")},
+        "podman": {"version": podman},
         "rootless": rootless.observe(host),
+        "images": container_images.observe(host, there, active, podman is not None),
         "cdi": cdi.observe(host),
     }

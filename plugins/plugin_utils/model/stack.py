@@ -178,6 +178,8 @@ class Engine(_Engine, total=False):
     """What is wished of daemon.json, as Docker takes it; absent where nothing is"""
     source: str
     """docker where it comes from Docker's own repository; absent where it is the distribution's, or is there and kept"""
+    images: list[str]
+    """Images that are pulled ahead, with their registries; absent where none is wished"""
 
 
 class Specified(TypedDict):

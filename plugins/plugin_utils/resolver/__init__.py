@@ -22,6 +22,7 @@ resolve() below is the table of contents; each decision is a module of this pack
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
@@ -38,6 +39,7 @@ from . import (
     forward,
     frameworks,
     gpu_settings,
+    images,
     mig,
     nccl,
     nearest,
@@ -189,6 +191,10 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
         toolkit = log.attempt(container_toolkit.choose, machine, wish, system, stack.get("driver"), log)
         if toolkit is not None:
             stack["container_toolkit"] = toolkit
+            fitting = partial(images.choose, machine, wish, stack, log.rules)
+            images_ahead = log.attempt(container_toolkit.pulled.choose, wish, toolkit["engine"], fitting, log)
+            if images_ahead:
+                toolkit["engine"]["images"] = images_ahead
 
 
 def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Stack, log: Log) -> None:

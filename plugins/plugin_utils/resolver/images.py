@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Which images of containers fit what was resolved: the tags of nvidia/cuda and of NGC's frameworks.
 
-They stand beside the stack and not in it: nothing of them is installed, pulled, locked or sealed.
+They stand beside the stack and not in it: nothing of them is installed, locked or sealed. One is pulled where the wish asks for it by
+``container-image=auto``.
 """
 
 from __future__ import annotations

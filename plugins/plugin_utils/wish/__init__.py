@@ -77,6 +77,7 @@ class Wish:
     container_toolkit_engine_source: str | None = None
     container_toolkit_docker: Mapping[str, object] = field(default_factory=dict)
     container_toolkit_rootless: tuple[str, ...] = ()
+    container_toolkit_images: tuple[str, ...] = ()
     frameworks: tuple[FrameworkWish, ...] = ()
     projects: tuple[Project, ...] = ()
     jupyter: bool = False

@@ -126,6 +126,7 @@ def bare(**changes: Any) -> Any:
                 "gids": [],
                 "added": {"uids": [], "gids": []},
             },
+            "images": {"docker": [], "podman": []},
             "cdi": {"specifications": [], "unlinked": []},
         },
         "python": {"interpreters": [{"path": "/usr/bin/python3.13", "version": "3.13.5", "venv": True}], "venv": True},

@@ -23,7 +23,7 @@ from ..base import (
 )
 from ..daemon_json import DAEMON_JSON
 from ..demand import Demand
-from . import cdi, containerd, docker, engines, judgement, rootless, work
+from . import cdi, containerd, docker, engines, images, judgement, rootless, work
 from .sources import sources
 
 if TYPE_CHECKING:
@@ -42,10 +42,9 @@ def findings(context: Context) -> list[Finding]:
     found = repository_findings(context, sources(context))
     missing = missing_packages(context, _wished_packages(context))
     if missing:
-        found.append(_installation(context, missing))
-        return found
+        return [*found, _installation(context, missing), *images.findings(context)]
     found += _version_findings(context) + engines.findings(context) + cdi.findings(context)
-    return found + rootless.findings(context)
+    return found + rootless.findings(context) + images.findings(context)
 
 
 def _installation(context: Context, missing: Sequence[str]) -> Finding:
@@ -93,6 +92,7 @@ def inputs(context: Context) -> Mapping[str, object]:
     engine = {"engine": "containerd"} if toolkit["engine"]["name"] == "containerd" else {}
     settings = {"settings": toolkit["engine"]["settings"]} if toolkit["engine"].get("settings") else {}
     of_users = {"rootless": list(rootless.users(context))} if rootless.users(context) else {}
+    wished = {"images": images.wished(context)} if images.wished(context) else {}
     return {
         "version_spec": toolkit["version_spec"],
         "packages": list(toolkit["packages"]),
@@ -100,6 +100,7 @@ def inputs(context: Context) -> Mapping[str, object]:
         **setting,
         **engine,
         **settings,
+        **wished,
     }
 
 

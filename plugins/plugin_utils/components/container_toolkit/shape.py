@@ -20,16 +20,25 @@ class RootlessWork(TypedDict):
     users: list[str]
 
 
+class Pull(TypedDict):
+    """An image that is pulled ahead, with its registry, and the engine that pulls it."""
+
+    engine: str
+    image: str
+
+
 class Toolkit(Work):
     """The work of the role. ``refusal``: why it must not begin, as one text for a person; None where it may.
 
     ``reads``: a file that it reads on the node for the next step, because what it says stays off the records; None where there is none.
     ``rootless``: what is done for users without root; None where none is named.
+    ``images``: what is pulled in the end, where it is not there.
     """
 
     refusal: str | None
     reads: str | None
     rootless: RootlessWork | None
+    images: list[Pull]
 
 
 class Place(TypedDict):

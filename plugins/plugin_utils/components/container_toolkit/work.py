@@ -15,7 +15,7 @@ from ...model.plan import Plan
 from .. import package_calls
 from ..base import Context, Step, repository_names
 from ..daemon_json import GivenBack, given_back
-from . import cdi, containerd, docker, engines, rootless
+from . import cdi, containerd, docker, engines, images, rootless
 from .shape import Ending, Engine, Given, Installed, Merged, Place, Toolkit
 from .sources import sources
 
@@ -38,6 +38,7 @@ def begin(context: Context, plan: Plan) -> Toolkit:
             context, plan, [*toolkit["engine"]["packages"], *rootless.packages(context)], toolkit["packages"]
         ),
         "rootless": rootless.work(context),
+        "images": [{"engine": toolkit["engine"]["name"], "image": image} for image in images.wished(context)],
     }
 
 

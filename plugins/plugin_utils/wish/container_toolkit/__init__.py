@@ -11,7 +11,7 @@ from ...model.errors import BadInput
 from ...model.wish import Values
 from ...rules import Rules
 from ..reading import AUTO, VERSION, Variables, Words, choice, equals, is_yes
-from . import docker, rootless
+from . import docker, images, rootless
 
 
 class Fields(TypedDict, total=False):
@@ -23,6 +23,7 @@ class Fields(TypedDict, total=False):
     container_toolkit_engine_source: str | None
     container_toolkit_docker: Mapping[str, object]
     container_toolkit_rootless: tuple[str, ...]
+    container_toolkit_images: tuple[str, ...]
 
 
 ENGINES = ("docker", "podman", "containerd")
@@ -42,6 +43,14 @@ def _read_toolkit(values: Values, spec: str, want: str, rules: Rules) -> None:
 def _read_rootless(values: Values, spec: str, want: str, rules: Rules) -> None:
     del rules
     _put(values, {"container_toolkit": True, "container_toolkit_rootless": rootless.read(equals(spec, want))})
+
+
+def _read_image(values: Values, spec: str, want: str, rules: Rules) -> None:
+    """Read one image; several wants are several images."""
+    del rules
+    there = cast("Fields", values).get("container_toolkit_images", ())
+    found = images.reference(equals(spec, want) or "", want.partition("=")[0].strip())
+    _put(values, {"container_toolkit": True, "container_toolkit_images": (*there, found)})
 
 
 def _put(values: Values, read: Fields) -> None:
@@ -73,6 +82,9 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     users = variables.get(rootless.VARIABLE)
     if users not in AUTO:
         _put(values, {"container_toolkit": True, "container_toolkit_rootless": rootless.read(users)})
+    named = images.read(variables.get(images.VARIABLE))
+    if named:
+        _put(values, {"container_toolkit": True, "container_toolkit_images": named})
 
 
 WORDS = Words(
@@ -85,6 +97,7 @@ WORDS = Words(
         "container-engine": _read_engine,
         "container-engine-source": _read_source,
         "container-rootless": _read_rootless,
+        "container-image": _read_image,
     },
     aliases={"nvidia-container-toolkit": "container-toolkit"},
     variables=(
@@ -94,8 +107,15 @@ WORDS = Words(
         "container_toolkit_engine_source",
         docker.VARIABLE,
         rootless.VARIABLE,
+        images.VARIABLE,
     ),
-    of_host=("container_toolkit_engine", "container_toolkit_engine_source", docker.VARIABLE, rootless.VARIABLE),
+    of_host=(
+        "container_toolkit_engine",
+        "container_toolkit_engine_source",
+        docker.VARIABLE,
+        rootless.VARIABLE,
+        images.VARIABLE,
+    ),
     instead=(
         "an environment needs no container; where root has named you in container-rootless, yours get the cards by "
         "podman run --device nvidia.com/gpu=all"

@@ -1,0 +1,120 @@
+"""How images of containers are wished, and which ones are pulled ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import image_reference
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.unit.resolve.conftest import answering
+
+Resolve = Callable[..., dict[str, Any]]
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+CUDA = "docker.io/nvidia/cuda:13.0.2-base-ubuntu24.04"
+
+
+@pytest.mark.parametrize(
+    ("written", "full"),
+    [
+        ("nvidia/cuda:13.0.2-base-ubuntu24.04", CUDA),
+        (CUDA, CUDA),
+        ("index.docker.io/nvidia/cuda:13.0.2-base-ubuntu24.04", CUDA),
+        ("alpine:3", "docker.io/library/alpine:3"),
+        ("docker.io/alpine:3", "docker.io/library/alpine:3"),
+        ("nvcr.io/nvidia/pytorch:25.10-py3", "nvcr.io/nvidia/pytorch:25.10-py3"),
+        ("registry.example:5000/a/b:1", "registry.example:5000/a/b:1"),
+        ("localhost/probe:1", "localhost/probe:1"),
+        (f"nvidia/cuda@{DIGEST}", f"docker.io/nvidia/cuda@{DIGEST}"),
+        (f"nvidia/cuda:13.0@{DIGEST}", f"docker.io/nvidia/cuda@{DIGEST}"),
+    ],
+)
+def test_an_image_is_written_in_full(written: str, full: str) -> None:
+    assert image_reference.in_full(written) == full
+    assert Wish.from_wants([f"container-image={written}"]).container_toolkit_images == (full,)
+    assert Wish.from_variables({"container_toolkit_images": [written]}).container_toolkit_images == (full,)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "nvidia/cuda",
+        "registry.example:5000/cuda",
+        "nvidia/CUDA:13.0",
+        "--privileged:1",
+        "nvidia/cuda:",
+        "nvidia/cuda:13 0",
+        "nvidia/../cuda:1",
+        "nvidia/cuda@sha256:abc",
+        "a/" * 300 + "b:1",
+        "",
+    ],
+)
+def test_what_has_no_tag_or_is_no_image_is_refused(written: str) -> None:
+    assert image_reference.in_full(written) is None
+    with pytest.raises(BadInput, match="is no image with a tag or a digest"):
+        Wish.from_wants([f"container-image={written}"])
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "alice:hunter2@registry.example/a:1",
+        "alice:hunter2@a",
+        "https://registry.example/a:1",
+        "https://alice:hunter2@r/a:1",
+    ],
+)
+def test_a_password_is_refused_and_not_repeated(written: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        Wish.from_wants([f"container-image={written}"])
+    assert "hunter2" not in str(refused.value)
+    assert "docker login" in str(refused.value)
+
+
+def test_several_images_are_wished_by_several_wants_by_a_list_or_with_commas() -> None:
+    both = (CUDA, "docker.io/library/alpine:3")
+    assert Wish.from_wants(["container-image=" + image for image in both]).container_toolkit_images == both
+    read = Wish.from_variables({"container_toolkit_images": "nvidia/cuda:13.0.2-base-ubuntu24.04, alpine:3,alpine:3"})
+    assert (read.container_toolkit_images, read.container_toolkit) == (both, True)
+    nothing: tuple[object, ...] = (None, "", [])
+    assert not any(Wish.from_variables({"container_toolkit_images": each}).container_toolkit for each in nothing)
+    with pytest.raises(BadInput, match="has to be a list of images"):
+        Wish.from_variables({"container_toolkit_images": {"a": 1}})
+
+
+def images(answer: dict[str, Any]) -> Any:
+    return answer["stack"]["container_toolkit"]["engine"].get("images")
+
+
+def test_the_images_that_are_wished_are_pulled(resolve: Resolve) -> None:
+    assert images(resolve("H100", "debian-13", "container-image=alpine:3")) == ["docker.io/library/alpine:3"]
+    assert images(resolve("H100", "debian-13", "container-toolkit")) is None
+
+
+def test_auto_is_the_smallest_image_of_cuda_that_fits_the_driver(resolve: Resolve) -> None:
+    (found,) = images(resolve("H100", "ubuntu-24.04", "driver=580", "container-image=auto"))
+    assert found == "docker.io/nvidia/cuda:13.0.2-base-ubuntu24.04"
+
+
+def test_auto_follows_the_toolkits_that_are_wished_and_stands_beside_others(resolve: Resolve) -> None:
+    wants = ("driver=580", "cuda=12.8", "cuda=13.0", "container-image=auto", "container-image=alpine:3")
+    *found, last = images(resolve("H100", "ubuntu-24.04", *wants))
+    assert [image.partition(":")[2][:4] for image in found] == ["12.8", "13.0"]
+    assert last == "docker.io/library/alpine:3"
+
+
+def test_containerd_pulls_none_for_kubernetes_does(resolve: Resolve) -> None:
+    (conflict,) = resolve("H100", "debian-13", "container-engine=containerd", "container-image=alpine:3")["conflicts"]
+    assert conflict["rule"] == "container-toolkit.images"
+    assert "kubelet" in conflict["text"]
+    assert "container-engine=docker" in conflict["remedy"]
+
+
+def test_where_no_image_fits_auto_is_refused_with_the_reason(rules: Any) -> None:
+    without = {**rules, "images": {**rules["images"], "tags": []}}
+    (conflict,) = answering(without)("H100", "debian-13", "container-image=auto")["conflicts"]
+    assert (conflict["rule"], "container-image=auto" in conflict["text"]) == ("container-toolkit.images", True)
