@@ -45,6 +45,9 @@ graphroot = "/var/lib/containers/storage"
 """
 _PODMAN = "PODMAN_IGNORE_CGROUPSV1_WARNING=1 podman"
 _WISHED = {"container_toolkit_images": [PULLED]}
+_CHECKS = ("container.cards", "container.reload")
+#: Containers of a check that nobody ended.
+_LEFT = "docker ps --all --quiet --filter name=gpuwright-check"
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +133,30 @@ def test_an_image_that_somebody_took_away_is_drift(engines: Engines) -> None:
     status = engines.run("status", "docker", **_WISHED)
     assert f"the image {PULLED} is not there" in str(status), str(status)
     engines.up("docker", **_WISHED)
+
+
+def test_containers_see_the_cards_and_keep_them_over_a_reload(engines: Engines) -> None:
+    assert engines.proof("docker", **_WISHED) == {check: ["pass", "pass"] for check in _CHECKS}
+    assert engines.machine.shell(_LEFT) == ""
+    assert engines.proof("docker") == {"container.cards": ["skip"]}
+
+
+def test_a_way_that_is_broken_fails_and_the_other_one_does_not(engines: Engines) -> None:
+    engines.machine.shell("rm /var/run/cdi/nvidia.yaml")
+    assert engines.proof("docker", **_WISHED) == {"container.cards": ["pass", "fail"], "container.reload": ["pass"]}
+    engines.machine.shell("systemctl restart nvidia-cdi-refresh.service")
+    engines.machine.shell("mv /usr/bin/nvidia-container-runtime-hook /root/hook")
+    assert engines.proof("docker", **_WISHED) == {"container.cards": ["fail", "pass"], "container.reload": ["pass"]}
+    engines.machine.shell("mv /root/hook /usr/bin/nvidia-container-runtime-hook")
+    assert engines.machine.shell(_LEFT) == ""
+
+
+def test_without_links_systemd_is_not_asked_to_read_its_units_again(engines: Engines) -> None:
+    engines.machine.shell("find /dev/char -lname '*nvidia*' -delete")
+    found = engines.proof("docker", **_WISHED)
+    assert found == {"container.cards": ["pass", "pass"], "container.reload": ["incomplete"]}
+    engines.up("docker", **_WISHED)
+    assert engines.proof("docker", **_WISHED) == {check: ["pass", "pass"] for check in _CHECKS}
 
 
 def test_no_container_is_ended_without_leave(engines: Engines) -> None:
@@ -227,11 +254,12 @@ def test_podman_sees_the_cards_of_the_host_and_containerd_is_given_back(engines:
     assert again.changed == 0, str(again)
 
 
-def test_podman_pulls_an_image_ahead(engines: Engines) -> None:
+def test_podman_pulls_an_image_ahead_and_its_containers_keep_the_cards_over_a_reload(engines: Engines) -> None:
     engines.up("podman", **_WISHED)
     assert PULLED in engines.machine.shell(f"{_PODMAN} image ls --format '{{{{.Repository}}}}:{{{{.Tag}}}}'")
     again = engines.up("podman", **_WISHED)
     assert (again.host["changes"], again.changed) == ([], 0), str(again)
+    assert engines.proof("podman", **_WISHED) == {check: ["pass"] for check in _CHECKS}
 
 
 def test_remove_leaves_the_engines_as_their_owner_had_them(engines: Engines, bare: dict[str, str]) -> None:

@@ -30,7 +30,8 @@ _FILES = {
 _OUTSIDE = r"""
 for place in / /run /tmp /dev/shm; do
     find $place -xdev \( -path /proc -o -path /sys -o -path /home/alice -o -path /run/gpuwright-sim -o -path /var/log/journal \
-        -o -path /run/systemd -o -path /run/user -o -path /var/lib/docker \) -prune -o ! -path /tmp ! -path /dev/shm -printf '%p %y %m %u %g %s %T@ %l\n'
+        -o -path /run/systemd -o -path /run/user \
+        -o -path /var/lib/docker \) -prune -o ! -path /tmp ! -path /dev/shm -printf '%p %y %m %u %g %s %T@ %l\n'
 done | sort
 cat /var/lib/gpuwright/seals/*.json /var/lib/gpuwright/*.json | sha256sum
 """

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import block, mig_layout, redact, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import containers as containers_measured
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     fio_json,
     framework,
@@ -171,6 +172,14 @@ def _toolkit(text: str) -> Any:
     return toolkit.judge_kernel(question, run.Result(0, text, "", 1.0, None))
 
 
+def _containers(text: str) -> Any:
+    def answer(*_words: Any, **_rest: Any) -> run.Result:
+        return run.Result(0, text, text, 0.1, None)
+
+    question = containers_measured.Question("docker", ["a.b/c:1"], ["gpus"], (), "nvidia-smi", 1)
+    return containers_measured.prove(question, answer, lambda _seconds: None)
+
+
 def _framework(text: str) -> Any:
     answer = run.Result(0, text, text[-500:], 1.0, None)
     return [framework.judge(name, "python", answer, "2.9.0", True, 1) for name in ("pytorch", "jax")]
@@ -226,6 +235,7 @@ PARSERS: dict[str, Parser] = {
     "containerd config dump": Parser(containers.parse_dump),
     "docker image ls": Parser(lambda text: list(container_images.parse_docker(text))),
     "images of Podman": Parser(lambda text: list(container_images.parse_podman(json.loads(text))), (ValueError,)),
+    "containers": Parser(_containers),
     "os-release": Parser(system.parse_os_release),
     "requirements": Parser(wheels.pins, (ValueError,)),
     "key file": Parser(_bytes(openpgp.fingerprints), (openpgp.KeyFileError,)),

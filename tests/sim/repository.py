@@ -515,12 +515,16 @@ WantedBy=multi-user.target
 """
 
 
-# The nvidia-smi that a container sees: its cards are the device nodes that it was given.
+# The nvidia-smi that a container sees: its cards are the device nodes that it was given. What is started in it later (exec) lacks the
+# variables of the specification, the first process has them: dash leaves the zero bytes between out, and a UUID has forty characters.
 _INSIDE = "/usr/lib/gpuwright-sim-container/nvidia-smi"
 _SMI_INSIDE = """#!/bin/sh
+IFS= read -r first < /proc/1/environ
 for node in /dev/nvidia[0-9]*; do
     number=${node#/dev/nvidia}
     eval "uuid=\\$GPUWRIGHT_SIM_CARD_$number"
+    after=${first#*GPUWRIGHT_SIM_CARD_$number=}
+    [ -n "$uuid" ] || uuid=${after%"${after#????????????????????????????????????????}"}
     echo "GPU $number: simulated (UUID: $uuid)"
 done
 """

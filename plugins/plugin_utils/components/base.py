@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ..model.plan import Change, Managed, Removes
     from ..model.stack import Repository, Stack
+    from ..model.work import ContainerQuestion
     from ..rules import Rules
     from ..wish import Wish
     from .demand import Demand, WheelDemand
@@ -162,6 +163,7 @@ class Component:
     wheels: what it asks of the Python index: the pins that pip would install now. Those that are there are none of them.
     space: what one of its changes writes beside packages.
     judge: checks of what is there.
+    containers: what a proof asks of containers.
     merged: files of the host's own that it writes into; `remove` takes out what it put there.
     directories: made for its files; `remove` takes them away where nothing else is inside.
     take_back: what `remove` does by its role, before the driver goes; None where nothing is left to do for it.
@@ -191,6 +193,7 @@ class Component:
     wheels: Callable[[Context], Sequence[WheelDemand]] = _none
     space: Callable[[Change, Context], Sequence[Need]] = _none
     judge: Callable[[View, Stack], Sequence[Check]] = _none
+    containers: Callable[[Context], Sequence[ContainerQuestion]] = _none
     merged: Sequence[str] = ()
     directories: Sequence[str] = ()
     take_back: Callable[[Facts], Sequence[Finding]] | None = None

@@ -47,3 +47,16 @@ class Work(TypedDict, total=False):
     units: list[Unit]
     modules: list[str]
     commands: list[list[str]]
+
+
+class ContainerQuestion(TypedDict):
+    """What a proof asks of a container engine: the options of container_check. ``left_out``: why no container is started; None where one
+    is.
+    """
+
+    engine: str
+    images: list[str]
+    ways: list[str]
+    unlinked: list[str]
+    smi: str
+    left_out: str | None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import checks as checking
-from ..components import package_calls
+from ..components import COMPONENTS, package_calls
 from ..model import sections
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from ..components.base import Inputs, Step
     from ..model.plan import Plan
     from ..model.stack import CudaToolkit, FrameworkEnvironment
-    from ..model.work import PackageCall
+    from ..model.work import ContainerQuestion, PackageCall
     from .request import Request
 
 #: What is no component, and has work too: its name in a plan.
 NAME = "validate"
+_IN_CONTAINERS = "container.cards"
 #: Machines on which the log of the kernel is the one that the driver of the cards writes into, and which load modules of their own.
 _OWN_KERNEL = ("bare", "vm")
 
@@ -79,11 +80,12 @@ class Toolkit(TypedDict, total=False):
 
 
 class Given(TypedDict):
-    """What neither the plan nor the node tells. ``storage``: whether the storage is measured."""
+    """What neither the plan nor the node tells. ``storage``: whether the storage is measured; ``containers``: whether some are started."""
 
     pending: bool
     ignore: list[str]
     storage: bool
+    containers: bool
 
 
 class Measurements(TypedDict):
@@ -98,6 +100,7 @@ class Measurements(TypedDict):
     log: bool
     compute: list[Compute]
     toolkits: list[Toolkit]
+    containers: list[ContainerQuestion]
     environments: list[Framework]
     gaps: list[Check]
     storage: bool
@@ -116,6 +119,7 @@ def measure(context: Context, plan: Plan) -> Measurements:
         "log": cards and _own_kernel(context.facts),
         "compute": _compute(context, plan) if cards else [],
         "toolkits": _toolkits(context, plan, cards=cards),
+        "containers": [each for each in _containers(context) if _starts(each, given)] if cards else [],
         "environments": [] if context.provision_only or given["pending"] else _frameworks(context, plan),
         "gaps": _gaps(context, plan, cards=cards),
         "storage": given["storage"],
@@ -131,6 +135,7 @@ def _of_user(context: Context, plan: Plan) -> Measurements:
         "log": False,
         "compute": [],
         "toolkits": [],
+        "containers": [],
         "environments": _frameworks(context, plan),
         "gaps": [] if context.stack.get("frameworks") else [_left_out("framework.compute", "no framework is wished")],
         "storage": False,
@@ -141,8 +146,9 @@ def asked(inputs: Inputs, ignore: Sequence[str], *, pending: bool) -> Given:
     """What `measure` has to know besides: a plan's ``given``. ``inputs``: variables set for each role. ``ignore``: cards that are left
     alone. ``pending``: the cards wait for a reboot.
     """
-    storage = bool((inputs.get(NAME) or {}).get("validate_storage", True))
-    return {"pending": pending, "ignore": list(ignore), "storage": storage}
+    variables = inputs.get(NAME) or {}
+    storage, containers = (bool(variables.get(f"validate_{name}", True)) for name in ("storage", "containers"))
+    return {"pending": pending, "ignore": list(ignore), "storage": storage, "containers": containers}
 
 
 def of_proof(plan: Plan, context: Context, request: Request, ignore: Sequence[str]) -> dict[str, Measurements]:
@@ -252,6 +258,15 @@ def _toolkit(toolkit: CudaToolkit, context: Context, plan: Plan, *, cards: bool)
     return options
 
 
+def _containers(context: Context) -> list[ContainerQuestion]:
+    """What is asked of containers, of all components that hand the cards to some."""
+    return [question for component in COMPONENTS.values() for question in component.containers(context)]
+
+
+def _starts(question: ContainerQuestion, given: Given) -> bool:
+    return given["containers"] and question["left_out"] is None
+
+
 def _frameworks(context: Context, plan: Plan) -> list[Framework]:
     return [_framework(framework, context, plan) for framework in context.stack.get("frameworks") or ()]
 
@@ -296,9 +311,21 @@ def _gaps(context: Context, plan: Plan, *, cards: bool) -> list[Check]:
         found += [
             _without_cards(context, plan, "framework.compute", evidence=framework["name"]) for framework in frameworks
         ]
+    left_out = [each for each in _containers(context) if not cards or not _starts(each, _given(plan))]
+    found += [_no_container(each, context, plan, cards=cards) for each in left_out]
     if not _given(plan)["storage"]:
         found.append(_left_out("fio.storage", "validate_storage is false", severity="warning"))
     return found
+
+
+def _no_container(question: ContainerQuestion, context: Context, plan: Plan, *, cards: bool) -> Check:
+    if question["left_out"]:
+        return _left_out(_IN_CONTAINERS, question["left_out"])
+    return (
+        _left_out(_IN_CONTAINERS, "validate_containers is false")
+        if cards
+        else _without_cards(context, plan, _IN_CONTAINERS)
+    )
 
 
 def _left_out(id_: str, reason: str, severity: str = "critical") -> Check:

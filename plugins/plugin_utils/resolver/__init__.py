@@ -49,6 +49,7 @@ from . import (
     tensorrt,
 )
 from .compatibility import compatible
+from .container_toolkit import pulled
 from .cuda_support import CudaSupport, family_floor
 from .log import DESIGN, Entry, Log, Unresolved
 from .machine import Machine
@@ -192,9 +193,9 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
         if toolkit is not None:
             stack["container_toolkit"] = toolkit
             fitting = partial(images.choose, machine, wish, stack, log.rules)
-            images_ahead = log.attempt(container_toolkit.pulled.choose, wish, toolkit["engine"], fitting, log)
-            if images_ahead:
-                toolkit["engine"]["images"] = images_ahead
+            ahead = log.attempt(pulled.choose, wish, toolkit["engine"], fitting, log)
+            if ahead:
+                toolkit["engine"]["images"] = ahead
 
 
 def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Stack, log: Log) -> None:

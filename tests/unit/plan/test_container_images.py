@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import proof
 from tests.unit.plan import nodes
 from tests.unit.plan.test_containerd import planned, reasons
 
@@ -64,3 +67,44 @@ def test_the_seal_holds_the_images_where_some_are_wished() -> None:
     )
     assert with_images["images"] == [IMAGE, OTHER]
     assert "images" not in without
+
+
+def asked(facts: Any, **wished: Any) -> Any:
+    return proof.containers(Context(facts=facts, stack=planned(facts, **wished)["stack"]))
+
+
+def test_docker_is_asked_by_each_way_that_it_has() -> None:
+    (question,) = asked(node(), **WISHED)
+    assert question["images"] == [IMAGE, OTHER]
+    assert (question["ways"], question["left_out"]) == (["gpus", "cdi"], None)
+    assert asked(node(version="25.0.3"), **WISHED)[0]["ways"] == ["gpus"]
+    old = node()
+    old["containers"]["toolkit"]["version"], old["containers"]["cdi"]["specifications"] = "1.17.9", []
+    assert proof.containers(Context(facts=old, stack=planned(node(), **WISHED)["stack"]))[0]["ways"] == ["gpus"]
+
+
+def test_podman_is_asked_by_cdi_alone() -> None:
+    (question,) = asked(node(), **WISHED, container_toolkit_engine="podman")
+    assert (question["engine"], question["ways"]) == ("podman", ["cdi"])
+
+
+def test_device_nodes_without_a_link_go_with_the_question_but_in_wsl_there_are_none() -> None:
+    facts = node()
+    facts["containers"]["cdi"]["unlinked"] = ["/dev/nvidia0"]
+    stack = planned(node(), **WISHED)["stack"]
+    assert proof.containers(Context(facts=facts, stack=stack))[0]["unlinked"] == ["/dev/nvidia0"]
+    facts["environment"]["kind"] = "wsl"
+    assert proof.containers(Context(facts=facts, stack=stack))[0]["unlinked"] == []
+
+
+@pytest.mark.parametrize(
+    ("stack", "words"),
+    [
+        ({"engine": {"name": "docker", "packages": []}}, "container-image=auto"),
+        ({"engine": {"name": "containerd", "packages": []}}, "Kubernetes"),
+    ],
+)
+def test_why_no_container_is_started_is_told(stack: Any, words: str) -> None:
+    (question,) = proof.containers(Context(facts=node(), stack={"container_toolkit": stack}))
+    assert words in str(question["left_out"])
+    assert proof.containers(Context(facts=node(), stack={})) == []

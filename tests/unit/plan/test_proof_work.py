@@ -23,7 +23,8 @@ def test_a_plan_of_a_proof_carries_what_is_measured() -> None:
     made = plan(nodes.bare(), verb="validate", pending=True)
     measured = made["work"]["validate"]
     assert (measured["smi"], measured["compute"]) == (None, [])
-    assert {check["action"] for check in measured["gaps"]} == {"reboot"}
+    told = [check for check in measured["gaps"] if check["id"] != "container.cards"]
+    assert {check["action"] for check in told} == {"reboot"}
     assert plan(nodes.bare(), wish(gpuwright_gpus_ignore=["T4"]), verb="validate")["work"]["validate"]["smi"][
         "expected_driver"
     ]

@@ -221,6 +221,40 @@ def test_no_framework_and_no_storage_are_gaps_of_their_own() -> None:
     assert measurements.asked({"validate": {"validate_storage": False}}, (), pending=False)["storage"] is False
 
 
+TOOLKIT = {
+    "version_spec": ">=1.18",
+    "packages": [],
+    "engine": {"name": "docker", "packages": [], "images": ["a.b/c:1"]},
+}
+
+
+def test_containers_are_asked_for_the_cards_where_an_image_is_wished() -> None:
+    stack = {"container_toolkit": TOOLKIT}
+    (question,) = measured(stack=stack)["containers"]
+    assert (question["engine"], question["images"], question["ways"]) == ("docker", ["a.b/c:1"], ["gpus"])
+    assert "container.cards" not in told(measured(stack=stack))
+    assert (measured()["containers"], "container.cards" in told(measured())) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"stack": {"container_toolkit": {**TOOLKIT, "engine": {"name": "docker"}}}}, "skip", "container-image=auto"),
+        ({"given": {"containers": False}}, "skip", "validate_containers is false"),
+        ({"given": {"pending": True}}, "incomplete", "after a reboot"),
+        ({"provision_only": True}, "skip", "not in this machine yet"),
+    ],
+)
+def test_why_no_container_is_asked_is_told(changes: Any, status: str, words: str) -> None:
+    found = measured(**{"stack": {"container_toolkit": TOOLKIT}, **changes})
+    (given, reason) = told(found)["container.cards"]
+    assert (found["containers"], given, words in str(reason)) == ([], status, True)
+
+
+def test_a_variable_leaves_the_containers_out() -> None:
+    assert measurements.asked({"validate": {"validate_containers": False}}, (), pending=False)["containers"] is False
+
+
 # --- the module, where there is no card -----------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from ..base import (
 )
 from ..daemon_json import DAEMON_JSON
 from ..demand import Demand
-from . import cdi, containerd, docker, engines, images, judgement, rootless, work
+from . import cdi, containerd, docker, engines, images, judgement, proof, rootless, work
 from .sources import sources
 
 if TYPE_CHECKING:
@@ -200,6 +200,7 @@ COMPONENT = Component(
     security="container-toolkit",
     demands=demands,
     judge=judgement.judge,
+    containers=proof.containers,
     merged=(DAEMON_JSON, containerd.CONFIG),
     directories=(containerd.DIRECTORY,),
     removes=_removes,

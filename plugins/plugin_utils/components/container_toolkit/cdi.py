@@ -111,11 +111,16 @@ def _runs(context: Context) -> bool:
 def stale(facts: Facts) -> str | None:
     """Why the specifications do not tell the cards as they are, as a sentence; None where they do, or where it is not known."""
     specifications = facts["containers"]["cdi"]["specifications"]
-    version = facts["containers"]["toolkit"]["version"]
     if not specifications:
-        writes = version is not None and numeric_version.at_least(version, _UNITS_SINCE)
-        return "there is no CDI specification of the cards" if writes else None
+        return "there is no CDI specification of the cards" if is_kept(facts) else None
     return next((reason for each in specifications for reason in _differences(each, facts)), None)
+
+
+def is_kept(facts: Facts) -> bool:
+    """Whether there is a specification, or the toolkit is one that makes it."""
+    version = facts["containers"]["toolkit"]["version"]
+    makes = version is not None and numeric_version.at_least(version, _UNITS_SINCE)
+    return makes or bool(facts["containers"]["cdi"]["specifications"])
 
 
 def _differences(specification: CdiSpecification, facts: Facts) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ...wish import Wish
 from ..log import Log, Unresolved, conflict
 from ..machine import Machine
 from ..part import TOOLKIT_SOURCE, Part, Place
-from . import docker_repository, pulled, rootless
+from . import docker_repository, rootless
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
