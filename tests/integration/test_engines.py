@@ -269,7 +269,8 @@ def test_remove_leaves_the_engines_as_their_owner_had_them(engines: Engines, bar
     run = engines.machine.run("remove", "--yes")
     assert run.code == 0, str(run)
     assert {path: engines.file(path) for path in bare} == bare
-    assert engines.starts("docker.service") == before + 1
+    # One restart to read it, and the boot that takes the driver out of the kernel.
+    assert engines.starts("docker.service") == before + 2
     assert "nvidia" not in engines.json(_RUNTIMES)
     assert engines.machine.shell(f"{_DOCKER} {IMAGE} ls /bin/sh").strip() == "/bin/sh"
     engines.machine.shell("containerd config dump; systemctl is-active docker.service containerd.service")
