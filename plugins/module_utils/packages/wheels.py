@@ -251,7 +251,7 @@ def _installed(options: Options, directory: str, run: Runner, other: Other) -> A
         changed = bool(installed)
     except Declined as exc:
         builder, declined = "pip", str(exc)
-        if not has_pip(options["environment"]):
+        if other is not pip_alone and not has_pip(options["environment"]):
             raise PipError(_WITHOUT_PIP.format(options["environment"], declined), gave_up=True) from None
         changed, installed = _by_pip(options, directory, run)
     if options["record"]:

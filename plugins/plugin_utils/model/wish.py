@@ -103,6 +103,7 @@ class Values(TypedDict, total=False):
     projects: tuple[Project, ...]
     jupyter: bool
     python: str | None
+    pythons: Mapping[str, str]
     frameworks_path: str
     gpus_ignore: tuple[str, ...]
     gpus_expected: tuple[str, ...] | int | None

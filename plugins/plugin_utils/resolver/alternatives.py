@@ -83,6 +83,7 @@ def parts(wish: Wish, machine: Machine, rules: Rules) -> list[Part]:
     found = [_framework(each, rules) for each in wish.frameworks if each.specifier or each.variant]
     if wish.python and wish.frameworks:
         found.append(_python(wish, rules))
+    found += [_python_of(name, wish, rules) for name in wish.pythons]
     found += [_library(name, wish, rules) for name in ("cudnn", "nccl", "tensorrt") if getattr(wish, f"{name}_version")]
     found += [_cuda(version, wish, rules) for version in wish.cuda_versions]
     if wish.cuda_source == DISTRO:
@@ -197,12 +198,43 @@ def _with(wish: Wish, framework: FrameworkWish) -> Wish:
     return replace(wish, frameworks=several)
 
 
-def _python(wish: Wish, rules: Rules) -> Part:
-    known: set[str] = {wish.python or ""}
-    for each in wish.frameworks:
+def _pythons(wished: str, several: Sequence[FrameworkWish], rules: Rules) -> list[tuple[int, str]]:
+    """Return the Pythons that frameworks have wheels for, the nearest first, each with its step."""
+    known: set[str] = {wished}
+    for each in several:
         for offers in FRAMEWORKS[each.name].offers(FrameworkWish(each.name), rules, cpu=False):
             known.update(python for offer in offers for python in offer.pythons)
-    ordered = nearest_first([wish.python or ""], sorted(known, key=numeric_version.key))
+    return nearest_first([wished], sorted(known, key=numeric_version.key))
+
+
+def _python_of(name: str, wish: Wish, rules: Rules) -> Part:
+    """Make the part of the Python of one environment."""
+    members = [each for each in wish.frameworks if each.directory == name]
+
+    def taking(version: str, step: int = 0) -> Alternative:
+        text = f"ask for python={version}@{name}"
+        return Alternative(text, lambda each: replace(each, pythons={**each.pythons, name: version}), step)
+
+    def chosen(stack: Stack) -> Alternative | None:
+        found = [each["interpreter"] for each in stack.get("frameworks", ()) if _directory(each) == name]
+        return taking(found[0]) if found else None
+
+    def leave(each: Wish) -> Wish:
+        return replace(each, pythons={key: value for key, value in each.pythons.items() if key != name})
+
+    several = [taking(version, step) for step, version in _pythons(wish.pythons[name], members, rules)]
+    if not members:
+        several = [Alternative(f"leave python@{name} out", leave)]
+    probes = [leave, _as_it_is, *(each.follow for each in several)]
+    return Part("python", f"python@{name}", leave, several, chosen, probes)
+
+
+def _directory(entry: FrameworkEnvironment) -> str:
+    return entry.get("environment") or entry["name"]
+
+
+def _python(wish: Wish, rules: Rules) -> Part:
+    ordered = _pythons(wish.python or "", wish.frameworks, rules)
 
     def chosen(stack: Stack) -> Alternative | None:
         found = [each["interpreter"] for each in stack.get("frameworks", ())]

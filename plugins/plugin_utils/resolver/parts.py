@@ -17,9 +17,13 @@ def _wants(frameworks: Sequence[LockFramework]) -> Iterator[str]:
     yield from (_framework_want(framework) for framework in frameworks)
     if any("kernel" in framework for framework in frameworks):
         yield "jupyter"
-    interpreters = {framework["interpreter"] for framework in frameworks}
-    if len(interpreters) == 1:
-        yield f"python={interpreters.pop()}"
+    interpreters = {
+        framework.get("environment") or framework["name"]: framework["interpreter"] for framework in frameworks
+    }
+    if len(set(interpreters.values())) == 1:
+        yield f"python={next(iter(interpreters.values()))}"
+    else:
+        yield from (f"python={version}@{name}" for name, version in interpreters.items())
 
 
 def _framework_want(framework: LockFramework) -> str:

@@ -146,11 +146,12 @@ class Possible:
         return self.libraries[asked]
 
     def _wheels(self, driver: Wish, wish: Wish, changed: Sequence[Part]) -> bool:
-        """Say it of each framework beside a driver, with one Python for all."""
+        """Say it of each framework beside a driver, with the Python of all, and those of single environments."""
         base = self.running.setdefault(self._runs(driver), driver) if wish.frameworks else driver
         return any(
             all(
-                self._framework(each.key, replace(base, python=other.python), wish, changed) for each in wish.frameworks
+                self._framework(each.key, replace(base, python=other.python, pythons=other.pythons), wish, changed)
+                for each in wish.frameworks
             )
             for other in _probed(wish, _of("python", changed))
         )

@@ -36,7 +36,7 @@ _ADDRESS = re.compile(r"^(?:https?://[^/\s]+|file:///)", re.IGNORECASE)
 # The key of gpuwright_mirrors that stands for all mirrors of a region.
 _REGION = "region"
 _LANES = ("1", "2", "4", "8", "16")
-_PROJECT = "project"
+_PROJECT, _PYTHON = "project", "python"
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ class Wish:
     projects: tuple[Project, ...] = ()
     jupyter: bool = False
     python: str | None = None
+    pythons: Mapping[str, str] = field(default_factory=dict)
+    """By the name of an environment: the one that it has in place of `python`"""
     frameworks_path: str = FRAMEWORKS_PATH
     gpus_ignore: tuple[str, ...] = ()
     gpus_expected: tuple[str, ...] | int | None = None
@@ -144,6 +146,10 @@ class Wish:
         # Frameworks and what a project asks beside them are one list.
         if other.frameworks:
             changes["projects"] = other.projects
+        # A Python goes with its environment.
+        stays = {each.directory for each in other.frameworks} | {each.environment for each in other.projects}
+        mine = {name: python for name, python in self.pythons.items() if name in stays or not other.frameworks}
+        changes["pythons"] = {**mine, **other.pythons}
         return replace(self, **changes)
 
     def with_defaults(self, rules: Rules | None = None, wants: Sequence[str] | None = None) -> Wish:
@@ -193,8 +199,12 @@ def _add_want(values: Values, want: str, rules: Rules) -> None:
         _unknown(name, spec, want, rules)
     elif name == _PROJECT:
         _add_project(values, spec, _environment(named, want), want, rules)
+    elif name == _PYTHON:
+        behind = _BEHIND.match(spec)
+        _add_python(values, behind["spec"] if behind else spec, behind["environment"] if behind else named, want)
     elif named is not None:
-        raise BadInput(f"{want!r}: only frameworks and projects have environments, {name} has none", [name + spec])
+        text = f"{want!r}: only frameworks, projects and their Python have environments, {name} has none"
+        raise BadInput(text, [name + spec])
     elif extras:
         raise BadInput(f"{name} takes no extra: {want!r}", [name + spec])
     else:
@@ -334,10 +344,20 @@ def _read_jupyter(values: Values, spec: str, want: str, rules: Rules) -> None:
 
 def _read_python(values: Values, spec: str, want: str, rules: Rules) -> None:
     del rules
+    _add_python(values, spec, None, want)
+
+
+def _add_python(values: Values, spec: str, environment: str | None, want: str) -> None:
+    """Read the Python of all environments, or of one: by its name, which is a framework's where that has one of its own."""
     version = equals(spec, want)
     if not version or not re.match(r"^3\.\d+$", version):
-        raise BadInput(f"{want!r}: expected a version such as python=3.12", ["python=3.12"])
-    values["python"] = version
+        raise BadInput(f"{want!r}: expected a version such as python=3.12", ["python=3.12", "python=3.12@research"])
+    if environment is None:
+        values["python"] = version
+        return
+    if environment not in frameworks.ABOUT:
+        _environment(environment, want)
+    values["pythons"] = {**values.get("pythons", {}), environment: version}
 
 
 # frameworks ---------------------------------------------------------------------------------------------
@@ -491,7 +511,7 @@ _FRAMEWORKS = Words(
     frameworks.DEFAULT,
     brings=("frameworks", "projects"),
     by_default=True,
-    readers={_PROJECT: _read_project, "jupyter": _read_jupyter, "python": _read_python},
+    readers={_PROJECT: _read_project, "jupyter": _read_jupyter, _PYTHON: _read_python},
     variables=(
         "frameworks_wanted",
         "frameworks_environments",
@@ -552,7 +572,8 @@ def _values(variables: Variables, rules: Rules) -> Values:
 
 def _framework_variable(values: Values, want: str, rules: Rules, variable: str = "frameworks_wanted") -> None:
     written = re.split(r"[\[=<>!~@]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
-    if _ALIASES.get(written, written) in _READERS and not (written == _PROJECT and variable != "frameworks_wanted"):
+    of_environment = variable != "frameworks_wanted" and written in (_PROJECT, _PYTHON)
+    if _ALIASES.get(written, written) in _READERS and not of_environment:
         raise BadInput(f"{variable}: {want!r} is no framework", list(frameworks.ABOUT))
     _add_want(values, want, rules)
 

@@ -154,9 +154,9 @@ def test_a_download_that_begins_anew_is_timed_anew() -> None:
     clock, far = Clock(), {"done": 900, "total": 1000}
     state = progress.State(clock=clock, read=lambda _host: far)  # type: ignore[arg-type, return-value]  # as a file has it
     state.take(event("runner_on_start", "a", "Install torch", role="frameworks"))
-    for clock.now, far["done"], far["total"] in ((1, 0, 1000), (31, 900, 1000), (61, 100, 2000)):
+    for clock.now, far["done"], far["total"] in ((1, 0, 1000), (31, 900, 1000), (61, 100, 1000)):
         state.look()
-    assert state.signs() == ["[a] frameworks: at work for 61 s (about 100 B of 2 kB): Install torch"]
+    assert state.signs() == ["[a] frameworks: at work for 61 s (about 100 B of 1 kB): Install torch"]
 
 
 def test_how_far_a_host_is_comes_from_the_runs_directory(tmp_path: Path) -> None:

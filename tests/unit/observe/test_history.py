@@ -147,7 +147,7 @@ def test_environments_of_another_place_are_not_forgotten_where_they_bear_our_mar
     ours, others, gone = (f"/srv/envs/{name}" for name in ("pytorch", "jax", "lmdb"))
     for path in (ours, others, gone):
         node.file(f"{path}/{paths.ENVIRONMENT_MARK}")
-    sealed: dict[str, object] = {path: {} for path in (ours, others, gone)}
+    sealed: Any = {path: {} for path in (ours, others, gone)}
     node.file(seals.path_of("frameworks"), json.dumps({"component": "frameworks", "environments": sealed}))
     begin(node)
     end(node)

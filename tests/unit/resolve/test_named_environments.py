@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,13 +49,80 @@ def test_a_name_stands_behind_the_framework_or_behind_all(
         ("pytorch@.hidden", "letters, digits and"),
         ("pytorch@a/b", "letters, digits and"),
         ("pytorch@", "letters, digits and"),
-        ("cuda@research", "only frameworks and projects have environments"),
+        ("cuda@research", "only frameworks, projects and their Python have environments"),
         ("jupyter=7", "no version here"),
     ],
 )
 def test_what_cannot_be_a_name_is_refused(want: str, told: str) -> None:
     with pytest.raises(BadInput, match=told):
         Wish.from_wants([want])
+
+
+@pytest.mark.parametrize("want", ["python=3.11@research", "python@research=3.11", "python==3.11 @ research"])
+def test_an_environment_has_a_python_of_its_own(resolve: Resolve, want: str) -> None:
+    answer = resolve("A100", "debian-13", "pytorch", "jax@research", want)
+    assert [(row["name"], row["interpreter"]) for row in rows(answer)] == [("pytorch", "3.13"), ("jax", "3.11")]
+
+
+def test_the_python_of_an_environment_goes_before_that_of_all(resolve: Resolve) -> None:
+    wants = ("python=3.11", "pytorch", "jax", "lmdb@data", "python=3.13@jax")
+    answer = resolve("A100", "debian-13", *wants)
+    assert {row["name"]: row["interpreter"] for row in rows(answer)} == {
+        "pytorch": "3.11",
+        "jax": "3.13",
+        "lmdb": "3.11",
+    }
+
+
+def test_several_frameworks_of_an_environment_and_its_project_have_its_python(resolve: Resolve, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("pandas\n")
+    wants = ("pytorch@x", "jax@x", f"project@x={tmp_path}/requirements.txt", "python=3.11@x")
+    answer = resolve("A100", "debian-13", *wants)
+    assert {row["interpreter"] for row in rows(answer)} == {"3.11"}
+
+
+def test_a_python_of_no_environment_is_refused_with_those_that_there_are(resolve: Resolve) -> None:
+    (entry,) = resolve("A100", "debian-13", "pytorch@research", "python=3.13@reseach")["conflicts"]
+    assert entry["rule"] == "frameworks.python-environment"
+    assert entry["text"].endswith("there is no environment reseach in the wish, only research")
+    assert entry["remedy"] == "leave python@reseach out"
+
+
+def test_the_nearest_python_of_an_environment_is_proposed_by_its_name(resolve: Resolve) -> None:
+    wants = ("torch==2.14.1@research", "lmdb", "python=3.9@research")
+    conflicts = resolve("A100", "debian-13", *wants)["conflicts"]
+    assert any("ask for python=3.10@research" in each["remedy"] for each in conflicts), conflicts
+
+
+def test_the_pythons_of_environments_are_wished_in_variables_and_overlaid_with_them() -> None:
+    named = {"frameworks_environments": {"research": ["pytorch", "python=3.12"]}, "frameworks_python": "3.13"}
+    wish = Wish.from_variables(named)
+    assert (wish.python, wish.pythons) == ("3.13", {"research": "3.12"})
+    assert Wish.from_variables({**named, "gpuwright_want": ["python@research=3.11"]}).pythons == {"research": "3.11"}
+    # Other frameworks are another list, and what was said of an environment goes with it.
+    assert Wish.from_variables({**named, "gpuwright_want": ["jax"]}).pythons == {}
+    assert Wish.from_wants(["python@pytorch=3.12"]).with_defaults().pythons == {"pytorch": "3.12"}
+
+
+@pytest.mark.parametrize("want", ["python@research", "python=3@research", "python=3.12@.hidden", "python=3.12@a/b"])
+def test_what_is_no_python_of_an_environment_is_refused(want: str) -> None:
+    with pytest.raises(BadInput):
+        Wish.from_wants([want])
+
+
+def test_two_pythons_of_one_environment_are_refused() -> None:
+    with pytest.raises(BadInput, match="say different things"):
+        Wish.from_wants(["pytorch@x", "python=3.12@x", "python@x=3.13"])
+
+
+def test_a_lock_has_the_python_of_each_environment() -> None:
+    frameworks: Any = [
+        {"name": "pytorch", "version": "2.14.1", "variant": "cu130", "interpreter": "3.13"},
+        {"name": "jax", "version": "0.12.0", "variant": "cuda13", "interpreter": "3.12", "environment": "x"},
+    ]
+    made = lock.as_wants({"repositories": [], "frameworks": frameworks})
+    assert made[-2:] == ["python=3.13@pytorch", "python=3.12@x"]
+    assert Wish.from_wants(made).pythons == {"pytorch": "3.13", "x": "3.12"}
 
 
 def test_one_framework_is_in_several_environments() -> None:

@@ -70,7 +70,9 @@ def test_one_that_is_not_there_is_built_for_everyone_under_its_own_name() -> Non
 
 def test_a_user_needs_no_package_for_a_python_without_ensurepip() -> None:
     lacking = nothing(maker={"rc": 1, "out": "No module named 'ensurepip'"})
-    assert frameworks.look(wished(), lacking)["lacks_maker"]
+    for_all = frameworks.look(wished(), lacking)
+    assert for_all["lacks_maker"]
+    assert "--without-pip" not in for_all["command"]
     found = frameworks.look(wished(user=True), lacking)
     assert not found["lacks_maker"]
     assert found["command"][-1] == "--without-pip"

@@ -175,8 +175,9 @@ def _any(_name: str, _found: str) -> bool:
 def demands(stack: Stack, wish: Wish) -> list[Demand]:
     """Return the Pythons that the environments run on: those that come with a package are in minor releases of the system, or not."""
     versions = dict.fromkeys(str(framework["interpreter"]) for framework in stack.get("frameworks") or ())
+    asked = {wish.python, *wish.pythons.values()}
     return [
-        Demand("python", version, interpreters(version), _any, bool(wish.python), refused=False) for version in versions
+        Demand("python", version, interpreters(version), _any, version in asked, refused=False) for version in versions
     ]
 
 

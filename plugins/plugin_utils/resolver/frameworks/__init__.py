@@ -53,7 +53,7 @@ def choose(
     Raises Unresolved with the reasons of every framework that cannot be had.
     """
     # A trial may leave a framework out, and what a project asks beside it then asks for nothing.
-    reasons = [] if log.trial else _without_framework(wish)
+    reasons = [] if log.trial else [*_without_framework(wish), *_without_environment(wish)]
     served = []
     for framework in wish.frameworks:
         about = FRAMEWORKS[framework.name].ABOUT
@@ -91,6 +91,7 @@ def _of_directory(
     toolkits: Sequence[str],
 ) -> list[FrameworkEnvironment]:
     """Return the rows of one environment. Raises Unresolved."""
+    wish = replace(wish, python=wish.pythons.get(directory, wish.python))
     project = _project(directory, wish)
     if len(members) == 1 and project is None:
         return [_environment(members[0], machine, wish, support, log, toolkits)[0]]
@@ -135,6 +136,21 @@ def _without_framework(wish: Wish) -> list[Entry]:
     """Return why a project has no environment: neither its file nor the wish names a framework for it."""
     there = {each.directory for each in wish.frameworks}
     return [_no_framework(each) for each in wish.projects if each.environment not in there]
+
+
+def _without_environment(wish: Wish) -> list[Entry]:
+    """Return why a Python is nobody's: no environment of its name is wished."""
+    there = list(dict.fromkeys(each.directory for each in wish.frameworks))
+    return [
+        conflict(
+            "frameworks.python-environment",
+            f"python={python}@{name} is asked for, and there is no environment {name} in the wish, only {', '.join(there) or 'none'}",
+            "the wish",
+            f"leave python@{name} out, or name a framework for it: --want {DEFAULT}@{name}",
+        )
+        for name, python in wish.pythons.items()
+        if name not in (*there, *(each.environment for each in wish.projects))
+    ]
 
 
 def _no_framework(project: Project) -> Entry:
