@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
 
 _WISH = {"container_toolkit_rootless": ["alice", "bob"]}
 _RANGES = "cat /etc/subuid /etc/subgid"
-#: A simulated node is a container: its user mounts no overlay, and owns no control group.
+#: A simulated node is a container: its users mount no overlay over its own, and have no control groups.
 _STORAGE = '[storage]\ndriver = "vfs"\n'
 _RUN = "podman run --rm --network none --cgroups disabled --security-opt seccomp=unconfined --env PATH=/bin:/usr/bin"
 
@@ -26,6 +26,9 @@ def engines(make_shared_node: Callable[[str, str], Node]) -> Engines:
     engines.machine.shell(
         "useradd --create-home alice; useradd --create-home bob; sed -i /^alice:/d /etc/subuid /etc/subgid"
     )
+    for user in ("alice", "bob"):
+        engines.machine.shell(f"install -d -o {user} -g {user} /home/{user}/.config /home/{user}/.config/containers")
+        engines.write(f"/home/{user}/.config/containers/storage.conf", _STORAGE, mode="0644", owner=f"{user}:{user}")
     engines.image()
     engines.machine.shell("install -m 0644 /root/image.tar /home/alice/image.tar")
     return engines
@@ -59,8 +62,6 @@ def test_a_second_run_changes_nothing(engines: Engines) -> None:
 
 
 def test_a_container_of_a_user_sees_the_cards_of_the_host(engines: Engines) -> None:
-    engines.write("/home/alice/.config/containers/storage.conf", _STORAGE, mode="0644", owner="alice:alice")
-    engines.machine.shell("chown -R alice:alice /home/alice/.config")
     of_alice(engines, f"podman import --quiet image.tar {IMAGE}")
     text = of_alice(engines, f"{_RUN} --device nvidia.com/gpu=all {IMAGE} nvidia-smi -L")
     assert [line.rpartition("UUID: ")[2].rstrip(")") for line in text.splitlines()] == engines.uuids()

@@ -150,6 +150,15 @@ def test_podman_comes_beside_the_engine_and_ranges_behind_all_others() -> None:
     ]
 
 
+def test_podman_as_the_engine_is_named_once() -> None:
+    request = Request(host="node", today=date(2026, 11, 20), only=("container_toolkit",), inputs={})
+    wish = Wish.from_wants(["container-engine=podman", "container-rootless=alice"]).with_roles(("container_toolkit",))
+    found = make_draft(node(), wish, load_rules(), request)
+    assert isinstance(found, Draft)
+    made: Any = finish(found, None)["work"]["container_toolkit"]
+    assert made["packages"][0]["names"][:4] == [*PACKAGES, "nvidia-container-toolkit"]
+
+
 def test_what_is_given_is_recorded_with_what_was_given_before() -> None:
     before = own("alice", 100000)
     added = {"uids": [before], "gids": [before]}

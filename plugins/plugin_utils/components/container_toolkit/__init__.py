@@ -106,7 +106,7 @@ def inputs(context: Context) -> Mapping[str, object]:
 
 def _wished_packages(context: Context) -> list[str]:
     toolkit = context.stack["container_toolkit"]
-    return list(dict.fromkeys([*toolkit["engine"]["packages"], *rootless.packages(context), *toolkit["packages"]]))
+    return [*engines.packages(context), *toolkit["packages"]]
 
 
 def toolkit_packages(context: Context) -> list[str]:

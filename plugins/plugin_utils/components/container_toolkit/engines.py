@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...model import sections
 from ..base import Context, Finding
 from ..daemon_json import DAEMON_JSON
-from . import containerd, docker
+from . import containerd, docker, rootless
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, Docker, Facts
@@ -69,6 +69,11 @@ _DAEMONS: Mapping[str, Daemon] = {
 def daemon(context: Context) -> Daemon | None:
     """The daemon of the engine. Podman has none and no configuration of its own: it reads the CDI specification."""
     return _DAEMONS.get(context.stack["container_toolkit"]["engine"]["name"])
+
+
+def packages(context: Context) -> list[str]:
+    """The packages of the engine, and of users' own containers."""
+    return list(dict.fromkeys([*context.stack["container_toolkit"]["engine"]["packages"], *rootless.packages(context)]))
 
 
 def findings(context: Context) -> list[Finding]:

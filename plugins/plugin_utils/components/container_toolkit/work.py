@@ -34,9 +34,7 @@ def begin(context: Context, plan: Plan) -> Toolkit:
         "refusal": engine.refusal(context.facts) if engine else None,
         "reads": containerd.CONFIG if _of_containerd(context) else None,
         "repositories": repository_names(context, sources(context)),
-        "packages": _calls(
-            context, plan, [*toolkit["engine"]["packages"], *rootless.packages(context)], toolkit["packages"]
-        ),
+        "packages": _calls(context, plan, engines.packages(context), toolkit["packages"]),
         "rootless": rootless.work(context),
         "images": [{"engine": toolkit["engine"]["name"], "image": image} for image in images.wished(context)],
     }
