@@ -170,6 +170,9 @@ def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
         "container-toolkit": st.one_of(
             st.just("container-toolkit"), st.sampled_from(TOOLKITS).map("container-toolkit={}".format)
         ),
+        "container-engine-source": st.sampled_from(
+            ["container-engine-source=docker", "container-engine-source=distro"]
+        ),
         "pytorch": st.one_of(
             st.just("pytorch"),
             st.sampled_from(TORCH).map("pytorch=={}".format),

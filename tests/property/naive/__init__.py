@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from tests.property.naive import cuda, driver, images, wheels
+from tests.property.naive import cuda, driver, engines, images, wheels
 from tests.property.naive.asked import component, leaves_out, unmet
 from tests.property.naive.cuda import between
 from tests.property.naive.driver import better_branches
@@ -48,6 +48,7 @@ def faults(machine: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> lis
         found += cuda.tensorrt(machine, stack, warned)
         found += cuda.compat(machine, stack, warned)
         found += cuda.container_toolkit(stack, warned)
+        found += engines.faults(machine, stack)
     for each in stack.get("frameworks", ()):
         found += wheels.faults(machine, each, stack, warned)
     found += _repositories(machine, stack)

@@ -14,10 +14,20 @@ Stack = Mapping[str, Any]
 def leaves_out(machine: Any) -> set[str]:
     """The components that are left out on purpose: without a card, and where the driver is somebody else's."""
     driver = {"driver", "driver-modules", "driver-source", "driver-set"}
-    toolkits = {"cuda", "cuda-source", "cuda-compat", "cudnn", "cudnn-source", "nccl", "tensorrt", "container-toolkit"}
+    toolkits = {
+        "cuda",
+        "cuda-source",
+        "cuda-compat",
+        "cudnn",
+        "cudnn-source",
+        "nccl",
+        "tensorrt",
+        "container-toolkit",
+        "container-engine-source",
+    }
     if not machine.cards:
         return driver | toolkits | {"dali", "cupy", "vllm"}
-    elsewhere = {"container": {"container-toolkit"}, "wsl": set(), "jetson": toolkits}
+    elsewhere = {"container": {"container-toolkit", "container-engine-source"}, "wsl": set(), "jetson": toolkits}
     return driver | elsewhere[machine.environment] if machine.environment in elsewhere else set()
 
 
@@ -60,6 +70,9 @@ def _met(want: str, stack: Stack) -> bool:
     if name == "container-toolkit":
         toolkit = stack.get("container_toolkit")
         return toolkit is not None and (not version or toolkit["version_spec"].startswith(f"=={version}"))
+    if name == "container-engine-source":
+        engine = stack.get("container_toolkit", {}).get("engine")
+        return engine is not None and engine.get("source", "distro") == version
     if name == "python":
         return all(each["interpreter"] == version for each in stack.get("frameworks", ()))
     return any(each["name"] == name and _framework_met(want, spec, each) for each in stack.get("frameworks", ()))
