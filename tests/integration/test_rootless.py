@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
 
 _WISH = {"container_toolkit_rootless": ["alice", "bob"]}
 _RANGES = "cat /etc/subuid /etc/subgid"
-#: A simulated node is a container: its users mount no overlay over its own, and have no control groups.
+#: A simulated node is a container: its users mount no overlay over its own, and neither proc nor sysfs, so that theirs share the node's.
 _STORAGE = '[storage]\ndriver = "vfs"\n'
-_RUN = "podman run --rm --network none --cgroups disabled --security-opt seccomp=unconfined --env PATH=/bin:/usr/bin"
+_RUN = "podman run --rm --pid host --network host --env PATH=/bin:/usr/bin"
 
 
 @pytest.fixture(scope="module")
