@@ -493,6 +493,17 @@ def _cudnn(package: deb.Package, words: dict[str, str]) -> None:
         package.fields["Conflicts"] = "libcudnn9-cuda-12"
 
 
+# What `tar --xz` calls to read an archive.
+_XZ = (
+    "#!/usr/bin/python3\nimport lzma, shutil, sys\nshutil.copyfileobj(lzma.open(sys.stdin.buffer), sys.stdout.buffer)\n"
+)
+
+
+def _xz(package: deb.Package, words: dict[str, str]) -> None:
+    package.files["/usr/bin/xz"] = _XZ.encode()
+    package.executables.add("/usr/bin/xz")
+
+
 # NVIDIA/nvidia-container-toolkit, deployments/systemd/nvidia-cdi-refresh.service at v1.20.0, as far as the stand-ins go.
 # %v is the kernel that a system call tells, which no container shows otherwise: uname stands for it.
 _CDI_REFRESH = """[Unit]
@@ -631,7 +642,7 @@ _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     "prebuilt_open": _prebuilt("open"), "prebuilt_proprietary": _prebuilt("proprietary"),
     "pin_branch": _pin("{branch}.*"), "pin_build": _pin("{build}-*"),
     "pin_branch_suffixed": _pin("{branch}.*", _SUFFIXED_NAMES), "pin_build_suffixed": _pin("{build}-*", _SUFFIXED_NAMES),
-    "toolkit": _toolkit, "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn,
+    "toolkit": _toolkit, "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn, "xz": _xz,
     "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "docker_ce": _docker_ce,
     "docker_cli": docker_ce.command, "containerd_io": _containerd_io, "kernel": _kernel, "headers": _headers,
 }  # fmt: skip

@@ -58,7 +58,7 @@ COSTUME = {
     "gcc", "grep", "gzip", "kmod", "libglvnd", "libglvnd-egl", "libglvnd-gles", "libglvnd-glx", "libglvnd-opengl", "libxml2",
     "linux-firmware", "make", "openssl", "openssl-devel", "patch", "perl-interpreter",
     "python3-dnf-plugin-versionlock", "rocky-release", "sed", "systemd", "tar", "vulkan-loader", "which",
-    "xorg-x11-server-Xorg",
+    "xorg-x11-server-Xorg", "xz",
 }  # fmt: skip
 
 

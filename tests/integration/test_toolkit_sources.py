@@ -1,0 +1,233 @@
+"""CUDA toolkits from NVIDIA's local repository, cuDNN as NVIDIA's tar archive: there, broken by hand, cut off, healed, and gone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Callable
+from io import BytesIO
+
+import pytest
+import yaml
+
+from tests.sim import local_repository, settings
+from tests.sim.engine import docker
+
+from .conftest import Node, Run
+from .leftovers import leftovers
+
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
+
+#: What dnf and rpm note down of what came and went.
+_OF_DNF = ("/var/cache/dnf/", "/var/lib/dnf/", "/var/lib/rpm/rpmdb.sqlite")
+_RELEASE, _DRIVER = "13.0.3", "580.126.20"
+_HOME = "/usr/local/cuda-13.0"
+_NVCC = f"{_HOME}/bin/nvcc"
+
+
+def wish(machine: Node, **variables: object) -> None:
+    """Wish it in the inventory; what are mappings there is added to."""
+    inventory = yaml.safe_load(machine.inventory.read_text())
+    of_all = inventory["all"]["vars"]
+    for scope in (of_all, *inventory["all"]["hosts"].values()):
+        for key, value in variables.items():
+            if isinstance(value, dict) and key in scope:
+                scope[key] |= value
+            elif scope is of_all:
+                scope[key] = value
+    machine.inventory.write_text(yaml.safe_dump(inventory))
+
+
+def compiled(run: Run) -> dict[str, str]:
+    """What the proof of toolkits says."""
+    proof = ("cuda.compile", "cuda.kernel")
+    return {check["id"]: check["status"] for check in run.host["checks"] if check["id"] in proof}
+
+
+def changes_nothing(machine: Node) -> None:
+    again = machine.up()
+    assert (again.code, again.host["changes"], again.changed) == (0, [], 0), str(again)
+
+
+def nothing_is_left(machine: Node) -> None:
+    """`remove` leaves the node as it was before."""
+    gone = machine.run("remove", "--yes")
+    assert gone.code == 0, str(gone)
+    left = leftovers(machine.bare, machine.tree())
+    assert {path: told for path, told in left.items() if not path.startswith(_OF_DNF)} == {}
+
+
+# NVIDIA's local repository ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["two-h100", "rocky"])
+def machine(request: pytest.FixtureRequest, make_shared_node: Callable[[str, str], Node]) -> Node:
+    """A node that the package with a local repository was installed on, as NVIDIA's guide says, and nothing else of NVIDIA's. The tests
+    go through the life of its toolkit in their order.
+    """
+    made = make_shared_node(f"local-{request.param}", request.param)
+    unpack = local_repository.unpack_rpm if request.param == "rocky" else local_repository.unpack_deb
+    local = unpack(made.name, _RELEASE, _DRIVER)
+    wish(
+        made,
+        gpuwright_want=["driver", "cuda=13.0"],
+        gpuwright_mirrors={"nvidia": f"file://{local.place}", "nvidia-redist-cudnn": "file:///srv/redist"},
+        gpuwright_repository_keys={"nvidia": local.fingerprint},
+    )
+    return made.with_its_tree()
+
+
+def test_driver_and_toolkit_come_from_the_directory(machine: Node) -> None:
+    run = machine.up()
+    assert run.code == 0, str(run)
+    assert f"release 13.0, V{_RELEASE}" in machine.shell(f"{_NVCC} --version")
+    assert _DRIVER in machine.shell("cat /proc/driver/nvidia/version")
+    assert compiled(run) == {"cuda.compile": "pass", "cuda.kernel": "pass"}
+    assert "g++" in machine.shell("command -v g++ || rpm -q gcc-c++ | sed s/gcc-c++/g++/")
+    changes_nothing(machine)
+
+
+@pytest.mark.parametrize("how", ["by its manager", "against its manager"])
+def test_a_package_that_was_taken_away_comes_back(machine: Node, how: str) -> None:
+    commands = {
+        "by its manager": "apt-get purge -qy {0} 2>/dev/null || dnf -qy remove {0}",
+        "against its manager": "dpkg --remove --force-depends {0} 2>/dev/null || rpm -e --nodeps {0}",
+    }
+    machine.shell(commands[how].format("cuda-nvcc-13-0"))
+    assert machine.shell(f"ls {_NVCC} 2>/dev/null || true") == ""
+    healed = machine.up()
+    assert healed.code == 0, str(healed)
+    assert f"V{_RELEASE}" in machine.shell(f"{_NVCC} --version")
+    changes_nothing(machine)
+
+
+def test_cut_off_while_its_packages_are_unpacked_the_next_run_completes(machine: Node) -> None:
+    machine.shell(
+        "apt-get purge -qy cuda-nvcc-13-0 cuda-cudart-13-0 2>/dev/null || dnf -qy remove cuda-nvcc-13-0 cuda-cudart-13-0"
+    )
+    machine.cut_up_when(f"ls {_HOME} 2>/dev/null | grep -q .")
+    assert _DRIVER in machine.shell("nvidia-smi -q | grep 'Driver Version'")
+    healed = machine.up()
+    assert healed.code == 0, str(healed)
+    assert healed.host["changes"], "nothing was cut off"
+    assert f"V{_RELEASE}" in machine.shell(f"{_NVCC} --version")
+    assert machine.shell("dpkg --audit 2>/dev/null || rpm -Va 'cuda-*' || true") == ""
+    changes_nothing(machine)
+
+
+# cuDNN as an archive ---------------------------------------------------------------------------------------------------
+
+_VERSION, _OTHER = "9.28.0.42", "9.27.0.42"
+_RECORD = "/etc/gpuwright/cudnn-13.0.json"
+#: Found before the real one by root's PATH.
+_TAR = "/usr/local/sbin/tar"
+
+
+def offer(machine: Node, version: str) -> str:
+    """Put an archive of cuDNN where the mirror has it, laid out as NVIDIA's (redistrib_9.27.0.json); return its SHA256."""
+    short = version.rpartition(".")[0]
+    major, minor, patch = short.split(".")
+    header = f"#define CUDNN_MAJOR {major}\n#define CUDNN_MINOR {minor}\n#define CUDNN_PATCHLEVEL {patch}\n"
+    files = {
+        "LICENSE": "simulated\n",
+        "include/cudnn.h": '#include "cudnn_version.h"\n',
+        "include/cudnn_version.h": header,
+        f"lib/libcudnn.so.{short}": "simulated\n",
+        "lib/libcudnn_static_v9.a": "simulated\n",
+    }
+    links = {f"lib/libcudnn.so.{major}": f"libcudnn.so.{short}", "lib/libcudnn.so": f"libcudnn.so.{major}"}
+    name = f"cudnn-linux-x86_64-{version}_cuda13-archive"
+    content = _packed(name, files, links, "xz")
+    place = f"srv/redist/cudnn/linux-x86_64/{name}.tar.xz"
+    served = _packed("srv", {place.removeprefix("srv/"): content}, {}, "")
+    docker("cp", "-", f"{settings.container_name(machine.name)}:/", stdin=served)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _packed(folder: str, files: dict[str, str] | dict[str, bytes], links: dict[str, str], way: str) -> bytes:
+    stream = BytesIO()
+    with tarfile.open(fileobj=stream, mode=f"w:{way}") as tar:  # type: ignore[call-overload]  # the way is one of its own words
+        for path, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            entry = tarfile.TarInfo(f"{folder}/{path}")
+            entry.size = len(data)
+            tar.addfile(entry, BytesIO(data))
+        for path, target in links.items():
+            entry = tarfile.TarInfo(f"{folder}/{path}")
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            tar.addfile(entry)
+    return stream.getvalue()
+
+
+def wish_archive(machine: Node, version: str, checksum: str) -> None:
+    wish(machine, cuda_cudnn=version, cuda_cudnn_source="archive", cuda_cudnn_sha256=checksum)
+
+
+def cut_while_it_is_unpacked(machine: Node) -> None:
+    """Cut a run off when half of the archive is unpacked: a stand-in of tar takes out the headers and waits."""
+    script = (
+        '#!/bin/sh\\ncase "$*" in *--extract*cudnn*) {0} "$@" --wildcards "*/include/*"; touch /run/held; sleep 600;; esac\\n'
+        'exec {0} "$@"\\n'
+    ).format(machine.shell("command -v tar").strip())
+    machine.shell(f"printf '{script}' > {_TAR}; chmod 755 {_TAR}")
+    try:
+        machine.cut_up_when("test -e /run/held")
+    finally:
+        machine.shell(f"rm -f {_TAR} /run/held")
+    assert json.loads(machine.shell(f"cat {_RECORD}"))["state"] == "begun"
+    assert machine.shell(f"ls {_HOME}/cudnn-*/include").split(), "nothing was unpacked"
+
+
+def of_cudnn(machine: Node) -> list[str]:
+    """What is there of cuDNN, and of what was fetched."""
+    return machine.shell(f"find {_HOME}/ /var/lib/gpuwright/ /etc/gpuwright -name '*cudnn*' | sort").split()
+
+
+def test_an_archive_with_another_checksum_is_refused_and_nothing_is_changed(machine: Node) -> None:
+    machine.shell("mkdir -p /srv/redist")
+    offer(machine, _OTHER)
+    wish_archive(machine, _OTHER, "0" * 64)
+    refused = machine.up()
+    assert refused.code == 1, str(refused)
+    assert "SHA256" in str(refused) or "sha256" in str(refused), str(refused)
+    assert [path for path in of_cudnn(machine) if not path.startswith("/var/lib/gpuwright/")] == []
+
+
+def test_cut_off_while_it_is_unpacked_the_next_run_completes(machine: Node) -> None:
+    wish_archive(machine, _OTHER, offer(machine, _OTHER))
+    cut_while_it_is_unpacked(machine)
+    assert f"V{_RELEASE}" in machine.shell(f"{_NVCC} --version")
+    healed = machine.up()
+    assert healed.code == 0, str(healed)
+    assert "CUDNN_MINOR 27" in machine.shell(f"cat {_HOME}/include/cudnn_version.h")
+    assert machine.shell(f"readlink -f {_HOME}/lib64/libcudnn.so").strip().endswith("/lib/libcudnn.so.9.27.0")
+    assert json.loads(machine.shell(f"cat {_RECORD}"))["state"] == "done"
+    assert machine.shell("ls -d /var/lib/gpuwright/cuda 2>/dev/null || true") == ""
+    changes_nothing(machine)
+
+
+def test_another_version_takes_its_place(machine: Node) -> None:
+    wish_archive(machine, _VERSION, offer(machine, _VERSION))
+    run = machine.up()
+    assert run.code == 0, str(run)
+    assert "CUDNN_MINOR 28" in machine.shell(f"cat {_HOME}/include/cudnn_version.h")
+    assert not [path for path in of_cudnn(machine) if "9.27" in path]
+
+
+def test_what_a_cut_left_goes_where_it_is_no_longer_wished(machine: Node) -> None:
+    wish_archive(machine, _OTHER, offer(machine, _OTHER))
+    cut_while_it_is_unpacked(machine)
+    wish(machine, cuda_cudnn=False, cuda_cudnn_source="auto", cuda_cudnn_sha256="auto")
+    run = machine.up()
+    assert run.code == 0, str(run)
+    assert [row["action"] for row in run.host["changes"] if row["component"] == "cuda"] == ["repair"]
+    assert of_cudnn(machine) == []
+    changes_nothing(machine)
+
+
+def test_remove_leaves_the_local_repository_as_it_was(machine: Node) -> None:
+    wish_archive(machine, _VERSION, offer(machine, _VERSION))
+    assert machine.up().code == 0
+    machine.shell("rm -r /srv/redist")
+    nothing_is_left(machine)
