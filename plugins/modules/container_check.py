@@ -28,7 +28,7 @@ options:
     description: V(gpus) for C(--gpus all), V(cdi) for C(--device nvidia.com/gpu=all).
     type: list
     elements: str
-    choices: [gpus, cdi]
+    choices: [cdi, gpus]
     required: true
   unlinked:
     description: Device nodes that have no link in C(/dev/char).

@@ -111,7 +111,9 @@ class Engines:
             owner="root:root",
         )
         listens = "for turn in $(seq 100); do ss -ltn | grep -q :5000 && exit; sleep 0.1; done; exit 1"
-        self.machine.shell(f"systemd-run --unit=registry python3 /root/registry.py; {listens}")
+        unit = "[Service]\nExecStart=/usr/bin/python3 /root/registry.py\n[Install]\nWantedBy=multi-user.target\n"
+        self.write("/etc/systemd/system/registry.service", unit, mode="0644", owner="root:root")
+        self.machine.shell(f"systemctl enable --now registry.service; {listens}")
 
     def proof(self, engine: str, **variables: object) -> dict[str, list[str]]:
         """How the checks of containers end in a proof, by their id, in the order of the ways."""

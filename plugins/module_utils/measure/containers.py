@@ -38,7 +38,7 @@ _NO_SLEEP = re.compile(r"\bsleep\b.*(?:not found|no such file)", re.IGNORECASE |
 # What engines say of cards that they cannot hand out. The first match decides.
 _TROUBLES: Tuple[Tuple[str, str], ...] = (
     (
-        r"could not select device driver",
+        r"could not select device driver|nvidia-container-runtime-hook",
         "run gpuwright up, which gives the engine the toolkit; Docker finds its hook when it starts",
     ),
     (

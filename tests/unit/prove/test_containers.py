@@ -118,6 +118,7 @@ def test_it_is_ended_where_the_check_itself_breaks() -> None:
     [
         (f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: {ONE})\n", f"it lacks {TWO}, {PART}"),
         (LISTED.replace(PART, "MIG-other"), f"it lacks {PART}; it has MIG-other, which the host has not"),
+        (LISTED + "GPU 2: other (UUID: GPU-more)\n", "it has GPU-more, which the host has not"),
         ("", "it lacks"),
     ],
 )
@@ -152,6 +153,7 @@ def test_without_links_systemd_is_not_asked_to_read_its_units() -> None:
     ("answer", "status", "words"),
     [
         (said(125, err='could not select device driver "" with capabilities: [[gpu]]'), "fail", "gpuwright up"),
+        (said(127, err='exec: "nvidia-container-runtime-hook": executable file not found'), "fail", "finds its hook"),
         (said(126, err="CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"), "fail", "refresh"),
         (said(125, err="nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0"), "fail", "auto"),
         (said(127, err='exec: "sleep": executable file not found in $PATH'), "incomplete", "with a shell"),
