@@ -53,10 +53,8 @@ def _met(want: str, stack: Stack) -> bool:
         key = name.removeprefix("driver-")
         # Of a driver that is there and stays, some things are not known.
         return bool(driver) and (driver[key] == version or (driver["adopted"] and key == "set"))
-    if name == "cuda-source":
-        return bool(stack.get("cuda")) and all(each.get("source", "nvidia") == version for each in stack["cuda"])
-    if name == "cudnn-source":
-        return "cudnn" in stack and bool(stack["cudnn"].get("archives")) == (version == "archive")
+    if name.endswith("-source"):
+        return _source_met(name, version, stack)
     if name == "cuda":
         return any(
             not version or within(each.get("release", each["version"]), version) or within(version, each["version"])
@@ -70,12 +68,18 @@ def _met(want: str, stack: Stack) -> bool:
     if name == "container-toolkit":
         toolkit = stack.get("container_toolkit")
         return toolkit is not None and (not version or toolkit["version_spec"].startswith(f"=={version}"))
-    if name == "container-engine-source":
-        engine = stack.get("container_toolkit", {}).get("engine")
-        return engine is not None and engine.get("source", "distro") == version
     if name == "python":
         return all(each["interpreter"] == version for each in stack.get("frameworks", ()))
     return any(each["name"] == name and _framework_met(want, spec, each) for each in stack.get("frameworks", ()))
+
+
+def _source_met(name: str, source: str, stack: Stack) -> bool:
+    if name == "cuda-source":
+        return bool(stack.get("cuda")) and all(each.get("source", "nvidia") == source for each in stack["cuda"])
+    if name == "cudnn-source":
+        return "cudnn" in stack and bool(stack["cudnn"].get("archives")) == (source == "archive")
+    engine = stack.get("container_toolkit", {}).get("engine")
+    return engine is not None and engine.get("source", "distro") == source
 
 
 def _framework_met(want: str, spec: str, found: Mapping[str, Any]) -> bool:
