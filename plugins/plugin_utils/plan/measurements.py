@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ...module_utils.base import checks as checking
 from ..components import COMPONENTS, package_calls
 from ..model import sections
+from ..wish.reading import is_yes
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -147,7 +148,7 @@ def asked(inputs: Inputs, ignore: Sequence[str], *, pending: bool) -> Given:
     alone. ``pending``: the cards wait for a reboot.
     """
     variables = inputs.get(NAME) or {}
-    storage, containers = (bool(variables.get(f"validate_{name}", True)) for name in ("storage", "containers"))
+    storage, containers = (is_yes(variables.get(f"validate_{name}", True)) for name in ("storage", "containers"))
     return {"pending": pending, "ignore": list(ignore), "storage": storage, "containers": containers}
 
 

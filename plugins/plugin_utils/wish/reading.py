@@ -23,7 +23,8 @@ Reader = Callable[[Values, str, str, Rules], None]
 # Nine digits are more than any version has, and few enough to be made a number of.
 VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
 AUTO: tuple[object, ...] = (None, "", "auto", [], (), False)
-_YES = ("true", "yes")
+#: As YAML and Ansible say it.
+_YES = ("true", "yes", "on", "y", "t", "1")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
 from ...model.errors import StepRefused
 from ...model.plan import Plan
+from ...wish.reading import is_yes
 from .. import package_calls
 from ..base import Context, Step, repository_names
 from ..daemon_json import GivenBack, given_back
@@ -22,8 +23,6 @@ from .sources import sources
 if TYPE_CHECKING:
     from ...model.work import PackageCall
 
-#: As YAML and Ansible say it.
-_YES = ("true", "yes", "on", "y", "t", "1")
 _NOTHING: GivenBack = {"put_back": [], "files": [], "absent": []}
 
 
@@ -142,7 +141,7 @@ def _engine(context: Context, engine: engines.Daemon, changed: Container[str], *
     writes = any(path in changed for path in engine.files)
     stale = bool(seen["active"] and (writes or seen["config_loaded"] is False))
     restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
-    always = str(restart).lower() in _YES
+    always = is_yes(restart)
     runs = wished and seen["installed"]
     return {
         "title": engine.title,
