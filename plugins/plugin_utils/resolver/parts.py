@@ -20,8 +20,9 @@ def _wants(frameworks: Sequence[LockFramework]) -> Iterator[str]:
     interpreters = {
         framework.get("environment") or framework["name"]: framework["interpreter"] for framework in frameworks
     }
-    if len(set(interpreters.values())) == 1:
-        yield f"python={next(iter(interpreters.values()))}"
+    versions = set(interpreters.values())
+    if len(versions) == 1:
+        yield f"python={versions.pop()}"
     else:
         yield from (f"python={version}@{name}" for name, version in interpreters.items())
 
