@@ -157,7 +157,7 @@ class Node:
         """`gpuwright VERB --json`."""
         return self._gpuwright(verb, *arguments)
 
-    def cut_up_when(self, moment: str) -> str:
+    def cut_up_when(self, moment: str, *arguments: str) -> str:
         """Start `gpuwright up` and cut it off, here and on the node, as soon as the shell command MOMENT succeeds there.
 
         Returns what was killed on the node. Fails where the run ends before that.
@@ -171,6 +171,7 @@ class Node:
                 str(self.inventory),
                 "--report",
                 tempfile.mkdtemp(dir=self.inventory.parent),
+                *arguments,
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -219,6 +219,21 @@ def test_containerd_gets_the_runtime_beside_what_its_owner_wrote(engines: Engine
     assert (again.changed, engines.started("containerd.service")) == (0, since), str(again)
 
 
+def test_cut_off_between_containerds_configuration_and_its_restart(engines: Engines) -> None:
+    wished = engines.file(_CONFIG_TOML)
+    engines.write(_CONFIG_TOML, _CONTAINERDS, mode="0640", owner="root:adm")
+    engines.machine.shell("systemctl restart containerd.service")
+    since, starts = engines.started("containerd.service"), engines.starts("containerd.service")
+    engines.cut_before_the_restart("containerd", "containerd")
+    # The configuration is whole, and the engine that runs is the one that ran.
+    assert engines.file(_CONFIG_TOML) == wished
+    engines.machine.shell("containerd config dump; ctr version")
+    assert engines.started("containerd.service") == since
+    engines.up("containerd")
+    assert engines.starts("containerd.service") == starts + 1
+    assert engines.file(_CONFIG_TOML) == wished
+
+
 def test_a_container_of_containerd_sees_the_cards_of_the_host(engines: Engines) -> None:
     engines.machine.shell(
         f"docker save --output /root/saved.tar {IMAGE}; ctr image import --snapshotter native /root/saved.tar"
