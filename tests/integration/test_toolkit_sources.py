@@ -1,4 +1,4 @@
-"""CUDA toolkits from NVIDIA's local repository, cuDNN as NVIDIA's tar archive: there, broken by hand, cut off, healed, and gone."""
+"""CUDA toolkits from NVIDIA's local repository and of Debian's own archive, cuDNN as NVIDIA's tar archive: broken by hand, healed, gone."""
 
 from __future__ import annotations
 
@@ -231,3 +231,51 @@ def test_remove_leaves_the_local_repository_as_it_was(machine: Node) -> None:
     assert machine.up().code == 0
     machine.shell("rm -r /srv/redist")
     nothing_is_left(machine)
+
+
+# Debian's own toolkit --------------------------------------------------------------------------------------------------
+
+_OWN = ("--gpu", "A100 SXM4 80GB", "--want", "driver", "--want", "driver-source=distro", "--want", "cuda-source=distro")
+#: Of 5 GB what compiling needs nothing of: the libraries of mathematics. Their packages are there, their files are not unpacked.
+_LEFT_OUT = ("libcublas*", "libcufft*", "libcurand*", "libcusolver*", "libcusparse*", "libnpp*", "libnvjpeg*")
+_INSTALLED = "dpkg-query -W -f '${db:Status-Status} ${Package}\\n' | grep '^installed ' | sort"
+#: A compiler at work beside other tests, and 2 GB to load.
+_LIMIT_SECONDS = 3600
+
+
+@pytest.fixture(scope="module")
+def debian(make_shared_node: Callable[[str, str], Node]) -> Node:
+    """Debian 13 with every package as Debian has it, without a card, provisioned for one; the tests go by turns with it, in their order."""
+    made = make_shared_node("own-toolkit", "debian-real-driver")
+    made.limit = _LIMIT_SECONDS
+    excluded = "".join(f"path-exclude=/usr/lib/x86_64-linux-gnu/{name}\\n" for name in _LEFT_OUT)
+    made.shell(f"printf '{excluded}' > /etc/dpkg/dpkg.cfg.d/left-out; {_INSTALLED} > /root/installed")
+    return made
+
+
+def test_debians_own_nvcc_compiles_with_the_compiler_that_it_brings(debian: Node) -> None:
+    run = debian.up(*_OWN)
+    assert run.code == 0, str(run)
+    assert "release 12.4," in debian.shell("nvcc --version")
+    assert compiled(run)["cuda.compile"] == "pass", run.host["checks"]
+    assert debian.shell("ls -d /usr/local/cuda 2>/dev/null || true") == ""
+    debian.shell(
+        "cd /tmp && printf '#include <cstdio>\\n__global__ void k() {}\\nint main() { k<<<1, 1>>>(); puts(\"hello\"); }\\n' > hello.cu"
+        " && nvcc -o hello hello.cu && ./hello | grep hello && rm hello hello.cu"
+    )
+    again = debian.up(*_OWN)
+    assert (again.code, again.host["changes"], again.changed) == (0, [], 0), str(again)
+
+
+def test_debians_own_toolkit_comes_back(debian: Node) -> None:
+    debian.shell("apt-get purge -qy nvidia-cuda-toolkit")
+    healed = debian.up(*_OWN)
+    assert healed.code == 0, str(healed)
+    assert [row["action"] for row in healed.host["changes"] if row["component"] == "cuda"] == ["install"]
+    assert "release 12.4," in debian.shell("nvcc --version")
+
+
+def test_remove_takes_every_package_of_it_away(debian: Node) -> None:
+    gone = debian.run("remove", "--yes")
+    assert gone.code == 0, str(gone)
+    assert debian.shell(f"{_INSTALLED} | diff /root/installed -") == ""
