@@ -57,9 +57,9 @@ class Alice:
         stdout, _, code = self.shell(line).strip().rpartition("\n")
         return Run(int(code), stdout, self.shell(f"cat {_HOME}/words"))
 
-    def outside(self) -> str:
+    def outside(self) -> set[str]:
         """Everything that is not in her home."""
-        return self.machine.shell(_OUTSIDE)
+        return set(self.machine.shell(_OUTSIDE).splitlines())
 
 
 @pytest.fixture(scope="module")
