@@ -92,6 +92,8 @@ def _repositories(machine: Any, stack: Stack) -> Iterator[str]:
             yield f"{each['name']} is signed by a key that {machine.os} rejects"
     driver = stack.get("driver")
     installs = driver and not driver["adopted"] and driver["source"] == "nvidia"
-    libraries = any(stack.get(part) for part in ("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat"))
-    if (installs or libraries) and "nvidia-cuda" not in found:
+    toolkits = any(each.get("source", "nvidia") == "nvidia" for each in stack.get("cuda", ()))
+    libraries = "cudnn" in stack and not stack["cudnn"].get("archives")
+    others = any(stack.get(part) for part in ("nccl", "tensorrt", "cuda_compat"))
+    if (installs or toolkits or libraries or others) and "nvidia-cuda" not in found:
         yield "NVIDIA's repository is needed and is not there"

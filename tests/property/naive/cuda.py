@@ -82,7 +82,7 @@ def toolkits(machine: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
                 yield f"CUDA {cuda} has no code for the {card.name} ({card.compute_capability})"
         if entry.get("source") == "distro":
             yield from _archive(machine, entry)
-        elif below(cuda, system["cuda_first"]):
+        elif entry.get("source") != "runfile" and below(cuda, system["cuda_first"]):
             yield f"the repository for {machine.os} begins at CUDA {system['cuda_first']}, not {cuda}"
         if f"cuda={cuda}" in machine.absent:
             yield f"the machine's index lacks CUDA {cuda}"

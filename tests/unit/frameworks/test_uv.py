@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -417,8 +418,9 @@ def bare(environment: Path) -> Path:
 
 
 def the_real_pip(site: Site, index: str) -> None:
-    """Has an index serve the pip that Python itself brings along."""
-    (wheel,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    """Has an index serve the pip that Python itself brings along, in a place of its own where the distribution says so."""
+    place = sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).parent / "_bundled"
+    (wheel,) = Path(place).glob("pip-*.whl")
     site._add(index, "pip", (wheel.name, wheel.read_bytes()))
 
 
