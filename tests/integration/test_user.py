@@ -70,6 +70,8 @@ def alice(make_shared_node: Callable[[str, str], Node]) -> Alice:
     machine.shell("for each in alice bob; do useradd --create-home --shell /bin/sh $each; done; mkdir /srv/roots")
     run = machine.up("--want", "driver")
     assert run.code == 0, str(run)
+    # What the machine does by itself, as systemd-tmpfiles-clean 15 minutes after its boot, is no change of hers.
+    machine.shell("systemctl stop '*.timer'")
     user = Alice(machine)
     for name, content in _FILES.items():
         user.shell(f"cat >{name} <<'END'\n{yaml.safe_dump(content)}END")
