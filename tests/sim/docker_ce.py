@@ -1,6 +1,7 @@
 """What the stand-ins of Docker's own packages carry: programs that answer as an engine without anything in it, and units that run.
 
-A file /var/lib/docker/simulated-images is what the engine holds, an id a line.
+A file /var/lib/docker/simulated-images is what the engine holds, an id a line. What the programs say and do besides is assumed;
+the real engines are those of the distribution, in tests/integration/test_engines.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """NVIDIA's local repository: one CUDA release with its driver, which a package unpacks to a directory of the machine, beside its key.
 
-As people's notes show it: /var/cuda-repo-ubuntu2404-12-8-local with the packages, Packages, Release, InRelease and
-cuda-3DBA81E7-keyring.gpg, which the guide has one copy to /usr/share/keyrings, and a file below /etc/apt/sources.list.d that names it.
-For rpm the same with repodata and *.pub, and a file below /etc/yum.repos.d. The words of these two files are assumed.
+The .rpm as `rpm -ql` lists it in heterodb/pg-strom issue 861: /var/cuda-repo-rhel9-12-6-local with the packages, E1329FA8.pub and a
+keyring, and /etc/yum.repos.d/cuda-rhel9-12-6-local.repo. The .deb as NVIDIA's guide has one install it: `dpkg -i`, then
+`cp /var/cuda-repo-ubuntu2404-12-8-local/cuda-*-keyring.gpg /usr/share/keyrings/`. What else lies there for apt (Packages, Release,
+InRelease) and the words of the .list and the .repo file are assumed.
 """
 
 from __future__ import annotations

@@ -28,20 +28,30 @@ class Meter(NamedTuple):
 
 @contextlib.contextmanager
 def told(path: str, look: Callable[[], Meter | None]) -> Iterator[None]:
-    """Have a file say how far something is for as long as it is under way. What cannot be told holds up nothing.
+    """Have a file say how far something is for as long as it is under way."""
+    try:
+        with meanwhile(look, lambda found: _write(path, found), SECONDS):
+            yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
-    `look`: is called in a thread of its own; it may take long, return None for what it does not know, and raise OSError.
+
+@contextlib.contextmanager
+def meanwhile(look: Callable[[], Meter | None], keep: Callable[[Meter], None], seconds: float) -> Iterator[None]:
+    """Hand on what `look` finds every so many seconds while the body runs, and nothing after it. What cannot be told holds up nothing.
+
+    `look`: is called in a thread of its own; it may take long, return None for what it does not know, and raise OSError, as `keep` may.
     """
     over, lock = threading.Event(), threading.Lock()
 
     def tell() -> None:
-        while not over.is_set():
+        while not over.wait(seconds):
             with contextlib.suppress(OSError):
                 found = look()
                 with lock:
                     if found and not over.is_set():
-                        _write(path, found)
-            over.wait(SECONDS)
+                        keep(found)
 
     threading.Thread(target=tell, daemon=True).start()
     try:
@@ -49,8 +59,6 @@ def told(path: str, look: Callable[[], Meter | None]) -> Iterator[None]:
     finally:
         with lock:
             over.set()
-            with contextlib.suppress(OSError):
-                os.unlink(path)
 
 
 def _write(path: str, found: Meter) -> None:

@@ -7,15 +7,16 @@ The task itself stays one that is waited for: with Ansible's `async` the work wo
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import re
 import shlex
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from ansible.errors import AnsibleError
+
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import meter
 
 if TYPE_CHECKING:
     from .node_action import NodeAction
@@ -26,30 +27,22 @@ _SAID = re.compile(r"^([0-9]{1,15}) ([0-9]{1,15})\n\Z", re.ASCII)
 SECONDS = 20.0
 
 
-@contextlib.contextmanager
-def watched(action: NodeAction, path: str, keep: Callable[[int, int], None]) -> Iterator[None]:
+def watched(action: NodeAction, path: str, keep: Callable[[int, int], None]) -> AbstractContextManager[None]:
     """Hand on to `keep` the bytes that came and the bytes of all, as the file `path` on the node has them, while the body runs.
 
     What cannot be read is not told, and holds up nothing.
     """
-    over, lock = threading.Event(), threading.Lock()
     asker = _beside(action)
 
-    def ask() -> None:
-        while not over.wait(SECONDS):
-            with contextlib.suppress(AnsibleError, OSError):
-                answer = asker._low_level_execute_command(f"cat {shlex.quote(path)}")  # noqa: SLF001 - Ansible's way for actions
-                said = _SAID.match(str(answer.get("stdout")))
-                with lock:
-                    if said and not over.is_set():
-                        keep(int(said[1]), int(said[2]))
+    def ask() -> meter.Meter | None:
+        try:
+            answer = asker._low_level_execute_command(f"cat {shlex.quote(path)}")  # noqa: SLF001 - Ansible's way for actions
+        except AnsibleError:
+            return None
+        said = _SAID.match(str(answer.get("stdout")))
+        return meter.Meter(int(said[1]), int(said[2])) if said else None
 
-    threading.Thread(target=ask, daemon=True).start()
-    try:
-        yield
-    finally:
-        with lock:
-            over.set()
+    return meter.meanwhile(ask, lambda found: keep(found.done, found.total), SECONDS)
 
 
 def _beside(action: NodeAction) -> NodeAction:

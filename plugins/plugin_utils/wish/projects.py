@@ -273,7 +273,9 @@ def _there(path: Path, what: str, name: str, known: Mapping[str, object]) -> Non
 
 def _normal(name: str) -> str:
     """Return the name of an extra, a group or a distribution as it is compared (PEP 503, PEP 685)."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+    from packaging.utils import canonicalize_name
+
+    return str(canonicalize_name(name))
 
 
 def _range(written: str, path: Path) -> str:
