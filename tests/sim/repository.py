@@ -448,10 +448,34 @@ def _toolkit(package: deb.Package, words: dict[str, str]) -> None:
     package.files[f"{folder}/version.json"] = json.dumps(
         {"cuda": {"name": "CUDA SDK", "version": words["build"]}}, indent=3
     ).encode()
-    package.scripts["postinst"] = (
-        f"#!/bin/sh\nset -e\nupdate-alternatives --install /usr/local/cuda cuda {folder} {words['major']}{words['minor']}\n"
-    )
-    package.scripts["prerm"] = f"#!/bin/sh\nset -e\nupdate-alternatives --remove cuda {folder}\n"
+
+
+def _toolkit_alternatives(package: deb.Package, words: dict[str, str]) -> None:
+    folder = f"/usr/local/cuda-{words['major']}.{words['minor']}"
+    # Which link, by which name.
+    links = {"/usr/local/cuda": "cuda", f"/usr/local/cuda-{words['major']}": f"cuda-{words['major']}"}
+    priority = f"{words['major']}{words['minor']}"
+    install = [f"update-alternatives --install {link} {name} {folder} {priority}" for link, name in links.items()]
+    remove = [f"update-alternatives --remove {name} {folder}" for name in links.values()]
+    package.scripts["postinst"] = _script_of("configure", install)
+    package.scripts["postrm"] = _script_of("remove|purge", remove)
+
+
+def _script_of(action: str, commands: list[str]) -> str:
+    """A maintainer script that does something for an action of dpkg, and has the linker look again."""
+    body = "".join(f"        {each}\n" for each in (*commands, "ldconfig"))
+    return f'#! /bin/sh\n\nset -e\n\ncase "$1" in\n    {action})\n{body}        ;;\nesac\n\nexit 0\n'
+
+
+def _linker_configuration(path: str, content: str) -> Callable[[deb.Package, dict[str, str]], None]:
+    def add(package: deb.Package, words: dict[str, str]) -> None:
+        where = path.format(**words)
+        package.files[where] = content.format(**words).encode()
+        package.configuration.append(where)
+        package.scripts["postinst"] = _script_of("configure", [])
+        package.scripts["postrm"] = _script_of("remove|purge", [])
+
+    return add
 
 
 def _nvcc(package: deb.Package, words: dict[str, str]) -> None:
@@ -489,8 +513,6 @@ def _compat(package: deb.Package, words: dict[str, str]) -> None:
 def _cudnn(package: deb.Package, words: dict[str, str]) -> None:
     package.files[f"{_LIBRARIES}/libcudnn.so.{words['build']}"] = b"simulated\n"
     package.links[f"{_LIBRARIES}/libcudnn.so.9"] = f"libcudnn.so.{words['build']}"
-    if package.name.endswith("13"):
-        package.fields["Conflicts"] = "libcudnn9-cuda-12"
 
 
 # What `tar --xz` calls to read an archive.
@@ -642,7 +664,12 @@ _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     "prebuilt_open": _prebuilt("open"), "prebuilt_proprietary": _prebuilt("proprietary"),
     "pin_branch": _pin("{branch}.*"), "pin_build": _pin("{build}-*"),
     "pin_branch_suffixed": _pin("{branch}.*", _SUFFIXED_NAMES), "pin_build_suffixed": _pin("{build}-*", _SUFFIXED_NAMES),
-    "toolkit": _toolkit, "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn, "xz": _xz,
+    "toolkit": _toolkit, "toolkit_alternatives": _toolkit_alternatives,
+    "toolkit_config": _linker_configuration("/etc/ld.so.conf.d/000_cuda.conf", "/usr/local/cuda/targets/x86_64-linux/lib\n"),
+    "toolkit_major_config": _linker_configuration(
+        "/etc/ld.so.conf.d/987_cuda-{major}.conf", "/usr/local/cuda-{major}/targets/x86_64-linux/lib\n"
+    ),
+    "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn, "xz": _xz,
     "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "docker_ce": _docker_ce,
     "docker_cli": docker_ce.command, "containerd_io": _containerd_io, "kernel": _kernel, "headers": _headers,
 }  # fmt: skip

@@ -91,15 +91,11 @@ ASSUMED = {
     "what it pins: every name of the driver": "nvidia-driver-pinning-{branch} nvidia-driver-pinning-{build}",
     "its control fields, but for its alias": "nvidia-imex",
     "the Depends": (
-        "cuda-cudart-{major}-{minor} cuda-nvcc-{major}-{minor} cuda-toolkit-{major}-{minor} libnvinfer-dev "
-        "libnvinfer-headers-dev libnvinfer-headers-plugin-dev libnvinfer-plugin-dev libnvinfer-plugin10 "
-        "libnvinfer-plugin11 libnvinfer-safe-headers-dev libnvinfer10 libnvinfer11 libnvonnxparsers-dev "
-        "libnvonnxparsers10 libnvonnxparsers11"
+        "cuda-toolkit-{major}-{minor} libnvinfer-dev libnvinfer-headers-dev libnvinfer-headers-plugin-dev "
+        "libnvinfer-plugin-dev libnvinfer-plugin10 libnvinfer-plugin11 libnvinfer-safe-headers-dev libnvinfer10 "
+        "libnvinfer11 libnvonnxparsers-dev libnvonnxparsers10 libnvonnxparsers11"
     ),
-    "the relations": (
-        "libcudnn9-cuda-12 libcudnn9-cuda-13 libcudnn9-dev-cuda-12 libcudnn9-dev-cuda-13 libcudnn9-headers-cuda-12 "
-        "libcudnn9-headers-cuda-13"
-    ),
+    "the relations": "libcudnn9-cuda-12 libcudnn9-dev-cuda-12 libcudnn9-headers-cuda-12",
     "what was read is Ubuntu's": "cuda-compat-13-0",
     "the relations are those of the meta packages of other series": (
         "linux-headers-generic linux-headers-{build}-generic linux-image-aws linux-image-generic "
