@@ -33,6 +33,8 @@ _LIFE = 900
 _SETTLES = 2.0
 _UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]{1,100})\)", re.ASCII)
 _CONNECTS = re.compile(r"cannot connect to the docker daemon|permission denied", re.IGNORECASE)
+#: Docker 28 and Podman 4.3 of an image that is not there. What says anything else could not be asked.
+_ABSENT = re.compile(r"no such image|image not known", re.IGNORECASE)
 _NO_SLEEP = re.compile(r"\bsleep\b.*(?:not found|no such file)", re.IGNORECASE | re.DOTALL)
 
 # What engines say of cards that they cannot hand out. The first match decides.
@@ -112,6 +114,11 @@ def _image(question: Question, runner: Runner) -> Tuple[Optional[str], Optional[
 def _no_image(question: Question, said: str) -> Check:
     if _CONNECTS.search(said):
         reason, remedy = f"{question.engine} cannot be asked", "run gpuwright up, which starts it; run as root"
+    elif said and not _ABSENT.search(said):
+        reason, remedy = (
+            f"{question.engine} cannot be asked for its images",
+            f"mend what it says: {question.engine} info",
+        )
     else:
         reason = f"{question.engine} has none of the images that are wished, and none is pulled for a check"
         remedy = "run gpuwright up, which pulls them"
@@ -145,6 +152,8 @@ def _ways(
 def _start(engine: str, way: str, name: str, image: str) -> List[str]:
     variables = [word for each in _VARIABLES for word in ("--env", each)]
     words = [engine, "run", "--detach", "--rm", "--pull", "never", "--network", "none", "--name", name, *variables]
+    # A first process without a handler takes no SIGTERM: Podman would wait ten seconds for it at the end.
+    words += ["--stop-timeout", "0"]
     return [*words, *_OF_ENGINE[engine], *WAYS[way], "--entrypoint", "sleep", image, str(_LIFE)]
 
 

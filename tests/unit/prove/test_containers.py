@@ -129,6 +129,35 @@ def test_other_cards_than_the_hosts_fail_and_are_named(listed: str, words: str) 
     assert (reload["id"], reload["status"]) == ("container.reload", "incomplete")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        # No node of the card, and none of the driver itself: Podman 4.3.1 and nvidia-smi 580.159.04 on an H200.
+        "No devices found.",
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is "
+            "installed and running."
+        ),
+        # No library of the driver.
+        (
+            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display Driver is properly "
+            "installed and present in your system.\nPlease also try adding directory that contains libnvidia-ml.so to your system PATH."
+        ),
+    ],
+)
+def test_what_nvidia_smi_says_of_a_container_that_lacks_something_is_told(words: str) -> None:
+    first, _reload = prove(Engine(exec=said(9, words + "\n")), "cdi", kind="podman")
+    assert (first["status"], first["evidence"]) == ("fail", words)
+    assert first["reason"].endswith(f"it lacks {ONE}, {TWO}, {PART}")
+
+
+def test_a_container_that_is_ended_is_not_waited_for() -> None:
+    engine = Engine()
+    prove(engine)
+    for words in (call for call in engine.calls if call[1] == "run"):
+        assert words[words.index("--stop-timeout") + 1] == "0"
+
+
 def test_cards_that_a_reload_takes_away_fail() -> None:
     first, again = prove(Engine(again=said(255, LOST)), "cdi")
     assert (first["status"], again["id"], again["status"]) == ("pass", "container.reload", "fail")
@@ -155,6 +184,16 @@ def test_without_links_systemd_is_not_asked_to_read_its_units() -> None:
         (said(125, err='could not select device driver "" with capabilities: [[gpu]]'), "fail", "gpuwright up"),
         (said(127, err='exec: "nvidia-container-runtime-hook": executable file not found'), "fail", "finds its hook"),
         (said(126, err="CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"), "fail", "refresh"),
+        (
+            said(125, err="Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all"),
+            "fail",
+            "refresh",
+        ),
+        (
+            said(126, err="Error: crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied"),
+            "incomplete",
+            "by hand",
+        ),
         (said(125, err="nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0"), "fail", "auto"),
         (said(127, err='exec: "sleep": executable file not found in $PATH'), "incomplete", "with a shell"),
         (said(125, err="Cannot connect to the Docker daemon at unix:///var/run/docker.sock."), "incomplete", "by hand"),
@@ -171,7 +210,12 @@ def test_a_container_that_does_not_start_tells_why_and_what_to_do(answer: run.Re
     ("broken", "words"),
     [
         ({"image": said(1, err=f"Error: No such image: {IMAGE}")}, "has none of the images"),
+        ({"image": said(125, err=f"Error: inspecting object: {IMAGE}: image not known")}, "has none of the images"),
         ({"image": said(1, err="Cannot connect to the Docker daemon")}, "cannot be asked"),
+        (
+            {"image": said(125, err="Error: please update to v2.0.1 or later: outdated conmon version")},
+            "for its images",
+        ),
         ({"host": said(9, LOST)}, "lists no card"),
         ({"host": said(0, "No devices were found")}, "lists no card"),
     ],
