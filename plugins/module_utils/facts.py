@@ -900,9 +900,9 @@ class EngineImages(TypedDict):
     """Images of each engine, with their registries."""
 
     docker: list[str] | None
-    """Those of Docker; null where it is there and does not run"""
+    """Those of Docker; null where it is there and does not run, or was not asked"""
     podman: list[str] | None
-    """Those of Podman"""
+    """Those of Podman; null where it is there and was not looked at"""
 
 
 class CdiSpecification(TypedDict):

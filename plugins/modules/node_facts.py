@@ -12,7 +12,8 @@ description:
   - Answers in one read-only call everything that decides about a GPU stack. Operating system, kernels (running and next),
     PCI devices, driver, CUDA, containers, Python environments, disks, package manager, services, seals and the last proof.
   - What could not be seen is C(null) and named in C(unknown) with the reason. It never counts as absent.
-  - It starts nothing. C(nvidia-smi) is run only where its module is loaded, and C(apt) and C(docker) not at all.
+  - It starts nothing. C(nvidia-smi) is run only where its module is loaded, C(docker) only where it runs and its images are asked for, and
+    C(apt) not at all.
 options:
   root:
     description: Root of the tree to observe. With another one than C(/), programs run only when they can be told that root.
@@ -39,6 +40,12 @@ options:
     description:
       - List what is inside the initramfs of the next kernel, where no good seal answers for it. That takes seconds, because the listing
         unpacks it; the action M(gpuwright.node.plan) asks for it, the looks of the roles do not need it.
+    type: bool
+    default: false
+  images:
+    description:
+      - List the images that Docker, where it runs, and Podman have. The roles and the action M(gpuwright.node.plan) ask for it where
+        images are wished.
     type: bool
     default: false
   user:
@@ -670,6 +677,7 @@ def main() -> None:
             "environments": {"type": "list", "elements": "path", "default": []},
             "history": {"type": "bool", "default": False},
             "initramfs": {"type": "bool", "default": False},
+            "images": {"type": "bool", "default": False},
             "user": {"type": "bool", "default": False},
         },
         supports_check_mode=True,

@@ -27,13 +27,24 @@ _GRAPH_ROOT = re.compile(r"""^\s*graphroot\s*=\s*["']([^"']+)["']""", re.MULTILI
 _DEFAULT_ROOT = "/var/lib/containers/storage"
 
 
-def observe(host: Host, docker: bool, active: bool | None, podman: bool) -> EngineImages:
-    """Images by engine, with their registries. Of an engine that is not there they are none. ``active``: whether Docker runs."""
+def observe(host: Host, docker: bool, active: bool | None, podman: bool, *, asked: bool) -> EngineImages:
+    """Images by engine, with their registries. Of an engine that is not there they are none. ``active``: whether Docker runs; ``asked``:
+    whether somebody wants to know.
+    """
+    if not asked:
+        return {"docker": _not_asked(host, "docker", docker), "podman": _not_asked(host, "podman", podman)}
     found = _docker(host) if active else None
     return {
         "docker": _few(host, "containers.images.docker", found) if docker else [],
         "podman": _few(host, "containers.images.podman", _podman(host)) if podman else [],
     }
+
+
+def _not_asked(host: Host, engine: str, there: bool) -> list[str] | None:
+    if not there:
+        return []
+    host.unknown(f"containers.images.{engine}", "not looked at: nobody asked for it")
+    return None
 
 
 def _few(host: Host, fact: str, found: Iterable[str] | None) -> list[str] | None:

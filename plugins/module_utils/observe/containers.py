@@ -3,7 +3,7 @@
 """Container engines and the NVIDIA container toolkit: files and packages only, since asking an engine could start it.
 
 containerd alone tells of its configuration without being started, and is asked where something in it may be of interest. A Docker that
-runs is asked for its images.
+runs is asked for its images where they matter.
 """
 
 from __future__ import annotations
@@ -213,8 +213,8 @@ def _version(host: Host, *names: str) -> str | None:
     return versions.upstream(found) if found else None
 
 
-def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> Containers:
-    """The part `containers`. `shown`: systemd's properties of the units."""
+def observe(host: Host, shown: Mapping[str, Mapping[str, str]], *, images: bool = False) -> Containers:
+    """The part `containers`. `shown`: systemd's properties of the units; `images`: whether those of the engines are listed."""
     fields = shown.get("docker.service", {})
     version = _version(host, *_ENGINES)
     there = version is not None or host.which("dockerd") is not None
@@ -237,6 +237,6 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]]) -> Containers:
         "containerd": _containerd(host, shown, docker=there),
         "podman": {"version": podman},
         "rootless": rootless.observe(host),
-        "images": container_images.observe(host, there, active, podman is not None),
+        "images": container_images.observe(host, there, active, podman is not None, asked=images),
         "cdi": cdi.observe(host),
     }

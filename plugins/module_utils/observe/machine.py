@@ -88,6 +88,7 @@ class Options(TypedDict, total=False):
     environments: list[str]
     history: bool
     initramfs: bool
+    images: bool
     user: bool
 
 
@@ -100,15 +101,26 @@ def answer(given: Options) -> dict[str, object]:
         text = f"The root {root} is no directory. Give the root of a mounted tree, or leave the option out."
         return {"failed": True, "msg": text}
     environments = [os.path.expanduser(os.path.expandvars(path)) for path in given.get("environments") or ()]
-    asked = {"history": bool(given.get("history")), "initramfs": bool(given.get("initramfs"))}
+    asked = {
+        "history": bool(given.get("history")),
+        "initramfs": bool(given.get("initramfs")),
+        "images": bool(given.get("images")),
+    }
     return {"changed": False, "facts": observe(host, environments, **asked)}
 
 
-def observe(host: Host, environments: Iterable[str] = (), *, history: bool = False, initramfs: bool = False) -> Facts:
+def observe(
+    host: Host,
+    environments: Iterable[str] = (),
+    *,
+    history: bool = False,
+    initramfs: bool = False,
+    images: bool = False,
+) -> Facts:
     """The whole observation. `environments`: paths of virtual environments to look at beside the known ones.
 
     `history`: all that the node keeps to find its way back; most runs do not need it. `initramfs`: what is inside it; a listing unpacks
-    it several times, so only who decides by it asks.
+    it several times, so only who decides by it asks. `images`: those of the container engines.
     """
     found = seals.read_all(host)
     shown = services.properties(host, _named_in_seals(found, "services"))
@@ -143,7 +155,7 @@ def observe(host: Host, environments: Iterable[str] = (), *, history: bool = Fal
         "dkms": dkms.observe(host, kernels["installed"]),
         "smi": smi,
         "cuda": cuda.observe(host),
-        "containers": containers.observe(host, shown),
+        "containers": containers.observe(host, shown, images=images),
         "python": python_envs.observe(host),
         "environments": python_envs.environments(host, set(environments) | set(_named_in_seals(found, "environments"))),
         "disks": disks.observe(host, [*environments, host.places.environments]),

@@ -108,6 +108,8 @@ class NodeSession:
         arguments["environments"] = self._environments()
         if self.user:
             arguments["user"] = True
+        if self._images:
+            arguments["images"] = True
         if self.verb in WITH_HISTORY:
             arguments["history"] = True
         if self.run.get("gpuwright_command_timeout"):
@@ -128,9 +130,17 @@ class NodeSession:
     def _named(self) -> list[str]:
         """The names of environments in the wish; none where that is wrong, which is told where it is planned."""
         try:
-            return sorted({each.environment for each in self._asked(self._lock).frameworks if each.environment})
+            return sorted({each.environment for each in self._asked.frameworks if each.environment})
         except BadInput:
             return []
+
+    @property
+    def _images(self) -> bool:
+        """Whether the wish names images of containers: what an engine has of them matters to nobody else."""
+        try:
+            return self._asked.images
+        except BadInput:
+            return False
 
     def draft(
         self,
@@ -145,7 +155,7 @@ class NodeSession:
         try:
             held = self._lock
             request = replace(request, lock=held)
-            wish = self._wish(held, facts)
+            wish = self._wish(facts)
         except BadInput as error:
             return document.bad_input(facts, request, error)
         refused = self._refused(facts) if self.user else []
@@ -276,15 +286,16 @@ class NodeSession:
         found = lock.load(self.action.controller_path(given)) if isinstance(given, str) else lock.check(given)
         return of_users.of_lock(found) if self.user else found
 
-    def _wish(self, locked: Lock | None, facts: Facts) -> Wish:
+    def _wish(self, facts: Facts) -> Wish:
         """The wish for this host: where a user works without root, in the user's places."""
-        wish, user = self._asked(locked), sections.user(facts)
+        wish, user = self._asked, sections.user(facts)
         return users.placed(wish, user["environments"]) if user else wish
 
-    def _asked(self, locked: Lock | None) -> Wish:
-        """The wish as it was written down."""
+    @cached_property
+    def _asked(self) -> Wish:
+        """The wish as it was written down, or as the lock has it. Raises BadInput."""
         variables = self.action.variables(self.task_vars, WISH_VARIABLES)
-        return Wish.from_variables(variables) if locked is None else lock.as_wish(locked, variables)
+        return Wish.from_variables(variables) if self._lock is None else lock.as_wish(self._lock, variables)
 
     def _refused(self, facts: Facts) -> list[Refusal]:
         """What a user without root cannot have, or that it is no user."""

@@ -103,6 +103,11 @@ class Wish:
         """Say whether a framework for the CPU is asked for by its variant, as in torch==2.14.1+cpu."""
         return any(framework.variant == "cpu" for framework in self.frameworks)
 
+    @property
+    def images(self) -> bool:
+        """Say whether images of containers are asked for: only then it matters which of them are there."""
+        return bool(self.container_toolkit_images)
+
     @classmethod
     def from_wants(cls, wants: Iterable[str], rules: Rules | None = None) -> Wish:
         """Read what --want gives, each as people write it. Raises BadInput for what does not exist, and for what says two things of one."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import container_images
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import container_images, containers
 from tests.unit.observe.test_containerd import Running
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
@@ -28,7 +28,7 @@ PLACE = "/var/lib/containers/storage/overlay-images/images.json"
 
 
 def seen(host: Host, *, docker: bool = False, active: bool | None = None, podman: bool = False) -> Any:
-    return container_images.observe(host, docker, active, podman)
+    return container_images.observe(host, docker, active, podman, asked=True)
 
 
 def test_a_docker_that_runs_tells_its_images_in_full(tree: Tree) -> None:
@@ -49,6 +49,30 @@ def test_a_docker_that_does_not_run_is_not_asked(tree: Tree, active: bool | None
     assert seen(host, docker=True, active=active)["docker"] is None
     assert seen(host)["docker"] == []
     assert (programs.calls, host.unknown_facts) == ([], {})
+
+
+def test_an_engine_is_looked_at_only_for_who_asks(tree: Tree) -> None:
+    tree.program("/usr/bin/dockerd")
+    tree.file(
+        "/var/lib/dpkg/status",
+        "Package: podman\nStatus: install ok installed\nVersion: 5.4.2-1\nArchitecture: amd64\n\n",
+    )
+    tree.file(PLACE, json.dumps(STORED))
+    shown = {"docker.service": {"ActiveState": "active"}}
+    for asked in (False, True):
+        programs = FakePrograms({"image ls": answer(LISTED)})
+        host = Running(str(tree.root), programs)
+        images = containers.observe(host, shown, images=asked)["images"]
+        assert [bool(images["docker"]), bool(images["podman"])] == [asked, asked]
+        assert any("image ls" in " ".join(call) for call in programs.calls) is asked
+        told = [host.unknown_facts.get(f"containers.images.{engine}") for engine in ("docker", "podman")]
+        assert told == ([None, None] if asked else ["not looked at: nobody asked for it"] * 2)
+
+
+def test_an_engine_that_is_not_there_has_none_also_where_nobody_asks(tree: Tree) -> None:
+    host = tree.host()
+    assert container_images.observe(host, False, None, False, asked=False) == {"docker": [], "podman": []}
+    assert host.unknown_facts == {}
 
 
 def test_a_docker_that_does_not_tell_is_not_without_images(tree: Tree) -> None:

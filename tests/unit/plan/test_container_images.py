@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import proof
 from tests.unit.plan import nodes
@@ -67,6 +69,39 @@ def test_the_seal_holds_the_images_where_some_are_wished() -> None:
     )
     assert with_images["images"] == [IMAGE, OTHER]
     assert "images" not in without
+
+
+class Action:
+    """An action that keeps what the look is asked."""
+
+    verb = "plan"
+
+    def __init__(self) -> None:
+        self.options: dict[str, Any] = {}
+
+    def variables(self, given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        return {name: given[name] for name in names if name in given}
+
+    def on_node(self, _module: str, arguments: Any, _task_vars: Any, script: bytes | None = None) -> Any:
+        assert script
+        self.options = dict(arguments)
+        return {"facts": nodes.bare()}
+
+
+@pytest.mark.parametrize(
+    ("wished", "asked"),
+    [
+        (WISHED, True),
+        ({"gpuwright_want": ["container-image=auto"]}, True),
+        ({"container_toolkit_images": []}, False),
+        ({"gpuwright_want": ["container-toolkit"]}, False),
+        ({"container_toolkit_images": "wrong"}, False),
+    ],
+)
+def test_the_look_lists_images_where_some_are_wished(wished: dict[str, Any], asked: bool) -> None:
+    action = Action()
+    NodeSession(cast("Any", action), {"inventory_hostname": "node", **wished}).facts()
+    assert action.options.get("images", False) is asked
 
 
 def asked(facts: Any, **wished: Any) -> Any:
