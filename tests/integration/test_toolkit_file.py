@@ -79,6 +79,17 @@ def test_it_comes_without_its_driver_and_is_proven_by_compiling(machine: Node) -
     assert (again.code, again.host["changes"], again.changed) == (0, [], 0), str(again)
 
 
+def test_another_release_is_refused_before_a_change_where_somebodys_file_is_in_the_toolkit(machine: Node) -> None:
+    wish(machine, "12.2.2")
+    machine.shell("touch /usr/local/cuda-12.2/bin/mine")
+    run = machine.up()
+    assert run.code == 1, str(run)
+    assert "Found besides: bin/mine" in str(run), str(run)
+    works(machine, "12.2")
+    assert "12.2.0" in machine.shell("cat /usr/local/cuda-12.2/version.json")
+    machine.shell("rm /usr/local/cuda-12.2/bin/mine")
+
+
 def test_another_release_takes_its_place_by_its_own_uninstaller(machine: Node) -> None:
     wish(machine, "12.2.2")
     run = machine.up()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import runfile
@@ -139,6 +142,57 @@ def test_an_installation_that_was_cut_off_is_made_anew(there: str | None) -> Non
     assert (action, reason) == ("repair", f"the installation of the toolkit in {PATH} was cut off")
     (file,) = work(node(there, "begun"))["runfiles"]
     assert (file["clean"], file["uninstall"]) == (True, [])
+
+
+def test_what_somebody_put_into_a_toolkit_is_known_before_it_is_uninstalled(tmp_path: Path) -> None:
+    """The commands themselves, on a toolkit with our cuDNN in it."""
+    toolkit, state = tmp_path / "cuda-12.2", tmp_path / "state"
+    for folder in (toolkit / "bin", toolkit / "targets/lib", state / "cuda"):
+        folder.mkdir(parents=True)
+    (toolkit / "bin/nvcc").touch()
+    (toolkit / "lib64").symlink_to("targets/lib")
+    commands = runfile.contents(str(toolkit), str(state))
+    subprocess.run(commands["note"], check=True)
+    assert sorted((state / "cuda-12.2.files").read_text().split()) == [
+        "bin",
+        "bin/nvcc",
+        "lib64",
+        "targets",
+        "targets/lib",
+    ]
+    (toolkit / "cudnn-9.27.0.42/lib").mkdir(parents=True)
+    (toolkit / "cudnn-9.27.0.42/lib/libcudnn.so").touch()
+    (toolkit / "lib64/libcudnn.so").symlink_to(toolkit / "cudnn-9.27.0.42/lib/libcudnn.so")
+
+    def others() -> tuple[int, list[str]]:
+        subprocess.run(commands["look"], check=True)
+        told = subprocess.run(commands["others"], check=False, capture_output=True, text=True)
+        return told.returncode, told.stdout.splitlines()
+
+    assert others() == (1, [])
+    (toolkit / "lib64/libmine.so").touch()
+    (toolkit / "empty").mkdir()
+    found, names = others()
+    assert (found, sorted(names)) == (0, ["empty", "targets/lib/libmine.so"])
+
+
+def test_the_role_looks_for_that_before_it_changes_anything() -> None:
+    role = Path(__file__).resolve().parents[3] / "roles/cuda/tasks"
+    assert "include_tasks: runfile_others.yml" in (role / "runfile_fetch.yml").read_text()
+    tasks = yaml.safe_load((role / "install.yml").read_text())
+    steps = [
+        next((word for word in ("runfile_fetch.yml", "displaced", "runfile.yml") if word in str(task)), "")
+        for task in tasks
+    ]
+    assert [each for each in steps if each] == ["runfile_fetch.yml", "displaced", "runfile.yml"]
+    assert steps[0] == "runfile_fetch.yml"
+
+
+def test_it_is_held_against_what_the_installer_of_that_very_directory_brought() -> None:
+    (file,) = work(node("12.2.0", "done"), version="12.2.2")["runfiles"]
+    assert file["contents"]["noted"] == "/var/lib/gpuwright/cuda-12.2.files"
+    assert file["contents"]["look"][:2] == ["find", f"{PATH}/"]
+    assert "/var/lib/gpuwright/cuda/there" in file["contents"]["others"]
 
 
 def test_what_a_cut_left_goes_also_where_that_toolkit_is_no_longer_wished() -> None:

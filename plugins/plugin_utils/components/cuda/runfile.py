@@ -32,7 +32,24 @@ DIRECTORY = f"{paths.STATE}/cuda"
 _TOOLKIT = re.compile(r"/usr/local/cuda-\d{1,3}\.\d{1,3}", re.ASCII)
 #: As two public scripts call it; the guide names the program only.
 _UNINSTALLER, _SILENT = "bin/cuda-uninstaller", "--silent"
+#: What archives of ours have in a toolkit's directory, see archive.py: directories, and links that lead into them.
+_OF_ARCHIVES = "cudnn-*"
+#: Names that a person is told.
+_NAMED = 8
 _GIB = 1024**3
+
+
+class Contents(TypedDict):
+    """What is in a toolkit's directory, without what our archives put there.
+
+    ``noted``: where it is kept what the installer brought, and ``note``, which writes that. ``look`` lists what is there by now, and
+    ``others`` prints what of it the installer did not bring.
+    """
+
+    noted: str
+    note: list[str]
+    look: list[str]
+    others: list[str]
 
 
 class Installation(TypedDict):
@@ -41,6 +58,7 @@ class Installation(TypedDict):
     ``file``: where the file is put; ``addresses`` that have it, or ``local``, where it lies on the node already (None where it does not).
     ``clean``: what a cut left is taken away first; ``uninstall``: the program that takes another release away first, or nothing.
     ``command``: the installer with its arguments; ``temporary``: where it unpacks itself. ``begun`` and ``done``: the record of ours.
+    ``contents``: how it is known that nobody else has something in the directory of a toolkit that is uninstalled.
     """
 
     path: str
@@ -55,6 +73,7 @@ class Installation(TypedDict):
     temporary: str
     begun: File
     done: File
+    contents: Contents
 
 
 def record(path: str) -> str:
@@ -175,12 +194,36 @@ def _installation(context: Context, toolkit: CudaToolkit, file: ToolkitFile) -> 
         "temporary": temporary,
         "begun": _record(path, file, "begun"),
         "done": _record(path, file, "done"),
+        "contents": contents(path),
     }
 
 
 def _record(path: str, file: ToolkitFile, state: str) -> File:
     content = json.dumps({"path": path, "release": file["release"], "state": state}, sort_keys=True)
     return File(path=record(path), content=f"{content}\n", mode="0644")
+
+
+def contents(path: str, state: str = paths.STATE) -> Contents:
+    """How it is told what of a toolkit's directory its installer brought. NVIDIA's own list is not relied upon: nothing public
+    tells its form.
+    """
+    noted, there = f"{state}/{path.rpartition('/')[2]}.files", f"{state}/cuda/there"
+    return {
+        "noted": noted,
+        "note": _listing(path, noted),
+        "look": _listing(path, there),
+        "others": [
+            *("grep", "--text", "--line-regexp", "--fixed-strings", "--invert-match"),
+            *(f"--max-count={_NAMED}", f"--file={noted}", there),
+        ],
+    }
+
+
+def _listing(path: str, file: str) -> list[str]:
+    """The command that writes into a file what is in a directory, by its path below that; what our archives put there is left out."""
+    ours = f"{path}/{_OF_ARCHIVES}"
+    left_out = ["(", "-path", ours, "-o", "-lname", ours, ")", "-prune"]
+    return ["find", f"{path}/", "-mindepth", "1", *left_out, "-o", "-fprintf", file, "%P\\n"]
 
 
 def uninstaller(path: str) -> list[str]:
