@@ -16,6 +16,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_r
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import request
+from tests.unit.plan.test_walkthroughs import red_hat
 
 V100 = "1db6"
 
@@ -306,6 +307,28 @@ def test_a_source_that_is_needed_is_refused_and_stays() -> None:
     plan = finish(draft, index(draft, {}) | {"problems": [silent("a", needed=True)]})
     assert [row["rule"] for row in plan["refusals"]] == ["index-unreachable"]
     assert plan["left_out"] == []
+
+
+# --- the compiler that nvcc works with --------------------------------------------------------------------------------
+
+
+def node_of(system: str) -> Any:
+    if system == "rocky":
+        return red_hat("rocky", "9.7", "5.14.0-611.41.1.el9_7.x86_64", 1)
+    return facts_of(system=system)
+
+
+@pytest.mark.parametrize(("system", "package"), [("debian-13", "g++"), ("ubuntu-24.04", "g++"), ("rocky", "gcc-c++")])
+@pytest.mark.parametrize("wants", [["cuda"], ["cuda=13.0", "cuda-source=runfile"]], ids=["packages", "file"])
+def test_a_node_whose_sources_have_no_compiler_is_refused_in_the_plan(
+    system: str, package: str, wants: list[str]
+) -> None:
+    facts = node_of(system)
+    draft = drafted(*wants, facts=facts)
+    (row,) = refused(draft, index(draft, {package: []}))
+    assert (row["rule"], row["text"]) == ("index-no-such-package", f"no repository offers the package {package}")
+    facts["packages"]["installed"][package] = "14.2.0-1"
+    assert package not in drafted(*wants, facts=facts).packages
 
 
 # --- a branch that the distribution has in name only ------------------------------------------------------------------
