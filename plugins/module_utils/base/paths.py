@@ -11,6 +11,8 @@ from typing import Mapping, NamedTuple
 STATE = "/var/lib/gpuwright"
 #: Packages and installers that the way back to an earlier driver needs.
 PACKAGES = STATE + "/packages"
+#: Where files lie that bring toolkits and their libraries, and what they unpack meanwhile. It goes when that is done.
+FETCHED = STATE + "/cuda"
 #: Logs of drivers that failed.
 FAILED = STATE + "/failed"
 #: Files of the host that were in the way, below their whole path.

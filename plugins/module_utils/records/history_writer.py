@@ -105,7 +105,10 @@ def _ours(state: DriverState) -> bool:
 def end(host: Host, installed: Mapping[str, Package]) -> None:
     """Note which packages the run brought, and the files and environments that are sealed now: another driver's seal names others, and so
     does that of another place of environments.
+
+    What a run fetched for a toolkit before it was cut off goes: the toolkit is there by now, or nobody wishes it any more.
     """
+    shutil.rmtree(host.at(paths.FETCHED), ignore_errors=True)
     record = history.read(host)
     if record["before"] is None:
         return

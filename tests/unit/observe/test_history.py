@@ -17,8 +17,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils.records import (
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.seal import History
 from ansible_collections.gpuwright.node.plugins.modules import node_seal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from tests.unit.modules import run_module
 from tests.unit.observe.trees import Tree
+from tests.unit.plan import nodes
 
 CACHE = "/var/cache/apt/archives"
 OURS = {"branch": "580", "adopted": False}
@@ -211,6 +213,28 @@ def test_removed_leaves_no_record(node: Tree) -> None:
     assert answer["changed"] is True
     assert not (node.root / "var/lib/gpuwright").exists()
     assert not (node.root / "run/gpuwright").exists()
+
+
+def test_what_a_cut_run_fetched_goes_when_another_one_ends(node: Tree) -> None:
+    begin(node)
+    node.file(f"{paths.FETCHED}/cuda_12.2.2_535.104.05_linux.run", "cut off")
+    begin(node)
+    assert (node.root / paths.FETCHED[1:]).exists(), "it may be wished yet, and need not be fetched twice"
+    run_module(node_seal, True, state="sealed", seals={}, root=str(node.root))
+    assert (node.root / paths.FETCHED[1:]).exists(), "check mode changes nothing"
+    run_module(node_seal, False, state="sealed", seals={}, root=str(node.root))
+    assert not (node.root / paths.FETCHED[1:]).exists()
+    assert (node.root / "var/lib/gpuwright/history.json").exists()
+
+
+def test_what_a_cut_run_fetched_is_taken_back_though_nothing_else_came_of_it(node: Tree) -> None:
+    cuda: Any = {"cuda": {"stack": {}, "gpus": []}}
+    run_module(node_seal, False, state="begun", seals=cuda, owner="me", root=str(node.root))
+    node.file(f"{paths.FETCHED}/cuda_12.2.2_535.104.05_linux.run", "cut off")
+    history_now = seen(node)
+    assert removal.findings(nodes.bare(history=history_now)), "there is nothing to take back"
+    run_module(node_seal, False, state="removed", root=str(node.root))
+    assert not (node.root / "var/lib/gpuwright").exists()
 
 
 def test_what_others_install_after_a_role_used_alone_is_not_ours(node: Tree) -> None:

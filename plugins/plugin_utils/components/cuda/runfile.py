@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ...model.stack import CudaToolkit, Stack, ToolkitFile
     from ...rules import Rules
 
-#: Where a file lies until its toolkit is there, and what it unpacks meanwhile. It goes when that is done.
-DIRECTORY = f"{paths.STATE}/cuda"
+#: Where a file lies until its toolkit is there, and what it unpacks meanwhile.
+DIRECTORY = paths.FETCHED
 #: Directories that a file brings. A record that names another one is not believed.
 _TOOLKIT = re.compile(r"/usr/local/cuda-\d{1,3}\.\d{1,3}", re.ASCII)
 #: As two public scripts call it; the guide names the program only.
