@@ -26,6 +26,7 @@ DriverOwner = Literal["packages", "runfile", "none", "host", "unknown"]
 DriverSource = Literal["nvidia", "distro", "runfile"]
 DefaultKind = Literal["alternatives", "link", "other"]
 ToolkitState = Literal["begun", "done"]
+ArchivedLibrary = Literal["cudnn", "nccl", "tensorrt"]
 ArchiveState = Literal["begun", "done"]
 DockerOriginal = Literal["file", "none"]
 
@@ -732,12 +733,14 @@ class ToolkitRecord(TypedDict):
 
 
 class ArchiveRecord(TypedDict):
-    """cuDNN that gpuwright put into a toolkit."""
+    """Library that gpuwright put into a toolkit."""
 
+    library: ArchivedLibrary
+    """Which it is"""
     path: str
     """Directory of the toolkit"""
     version: str
-    """Version of cuDNN"""
+    """Version of the library"""
     state: ArchiveState
     """Whether it is whole"""
 
@@ -772,7 +775,7 @@ class Cuda(TypedDict):
     runfiles: list[ToolkitRecord]
     """Toolkits that gpuwright brought by a file of NVIDIA's"""
     archives: list[ArchiveRecord]
-    """Archives of cuDNN that gpuwright put into toolkits"""
+    """Archives of libraries that gpuwright put into toolkits"""
     modulefiles: Modulefiles
     """Modulefiles of CUDA, for Lmod and environment-modules"""
 

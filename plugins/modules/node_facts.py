@@ -398,7 +398,7 @@ facts:
           type: list
           elements: dict
         archives:
-          description: "Archives of cuDNN that gpuwright put into toolkits."
+          description: "Archives of libraries that gpuwright put into toolkits."
           returned: always
           type: list
           elements: dict

@@ -295,6 +295,12 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Controller:
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     pip: list[str | Path] = [folder / "venv/bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "install", f"ansible-core=={metadata.version('ansible-core')}"], check=True)
+    bare_clone(folder / "clone")
+    return Controller(folder)
+
+
+def bare_clone(folder: Path) -> None:
+    """Put the clone's files as git knows them into FOLDER."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=settings.CLONE,
@@ -302,11 +308,10 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Controller:
         check=True,
     )
     for name in filter(None, listed.stdout.decode().split("\0")):
-        source, target = settings.CLONE / name, folder / "clone" / name
+        source, target = settings.CLONE / name, folder / name
         if source.is_symlink() or source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
-    return Controller(folder)
 
 
 @pytest.fixture(scope="session")

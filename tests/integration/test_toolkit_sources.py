@@ -1,4 +1,4 @@
-"""CUDA toolkits from NVIDIA's local repository and of Debian's own archive, cuDNN as NVIDIA's tar archive: broken by hand, healed, gone."""
+"""CUDA toolkits from NVIDIA's local repository and of Debian's own archive, libraries as NVIDIA's tar archives: broken, healed, gone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import tarfile
 from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,7 +15,7 @@ import yaml
 from tests.sim import local_repository, settings
 from tests.sim.engine import docker
 
-from .conftest import Node, Run
+from .conftest import Node, Run, bare_clone
 from .leftovers import leftovers
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
@@ -72,7 +73,12 @@ def machine(request: pytest.FixtureRequest, make_shared_node: Callable[[str, str
     wish(
         made,
         gpuwright_want=["driver", "cuda=13.0"],
-        gpuwright_mirrors={"nvidia": f"file://{local.place}", "nvidia-redist-cudnn": "file:///srv/redist"},
+        gpuwright_mirrors={
+            "nvidia": f"file://{local.place}",
+            "nvidia-redist-cudnn": "file:///srv/redist",
+            "nvidia-redist-nccl": "file:///srv/redist/nccl",
+            "nvidia-tensorrt": "file:///srv/redist/tensorrt",
+        },
         gpuwright_repository_keys={"nvidia": local.fingerprint},
     )
     return made.with_its_tree()
@@ -139,10 +145,14 @@ def offer(machine: Node, version: str) -> str:
     links = {f"lib/libcudnn.so.{major}": f"libcudnn.so.{short}", "lib/libcudnn.so": f"libcudnn.so.{major}"}
     name = f"cudnn-linux-x86_64-{version}_cuda13-archive"
     content = _packed(name, files, links, "xz")
-    place = f"srv/redist/cudnn/linux-x86_64/{name}.tar.xz"
-    served = _packed("srv", {place.removeprefix("srv/"): content}, {}, "")
-    docker("cp", "-", f"{settings.container_name(machine.name)}:/", stdin=served)
+    _serve(machine, f"cudnn/linux-x86_64/{name}.tar.xz", content)
     return hashlib.sha256(content).hexdigest()
+
+
+def _serve(machine: Node, place: str, content: bytes) -> None:
+    """Put a file where the mirror has it."""
+    served = _packed("srv/redist", {place: content}, {}, "")
+    docker("cp", "-", f"{settings.container_name(machine.name)}:/", stdin=served)
 
 
 def _packed(folder: str, files: dict[str, str] | dict[str, bytes], links: dict[str, str], way: str) -> bytes:
@@ -224,6 +234,123 @@ def test_what_a_cut_left_goes_where_it_is_no_longer_wished(machine: Node) -> Non
     assert [row["action"] for row in run.host["changes"] if row["component"] == "cuda"] == ["repair"]
     assert of_cudnn(machine) == []
     changes_nothing(machine)
+
+
+# NCCL and TensorRT as archives -----------------------------------------------------------------------------------------
+
+_NCCL = "nccl_2.30.7-1+cuda13.3_x86_64.txz"
+#: By how the system's TensorRT is packed: its version and its name. Its lib is a link.
+_TENSORRT = {
+    "zst": ("11.3.0.99", "TensorRT-Enterprise-11.3.0.99-Linux-x86_64-cuda-13.4-Release-external.tar.zst"),
+    "gz": ("10.16.1.11", "TensorRT-10.16.1.11.Linux.x86_64-gnu.cuda-13.2.tar.gz"),
+}
+
+
+def packed_as(machine: Node) -> str:
+    """How the TensorRT of a node is packed: no package brings zstd to Rocky here."""
+    return "gz" if "rocky" in machine.name else "zst"
+
+
+def offer_nccl(machine: Node) -> str:
+    """Put an archive of NCCL where the mirror has it, laid out as NVIDIA's; return its SHA256."""
+    files = {
+        "LICENSE.txt": "simulated\n",
+        "include/nccl.h": "#define NCCL_MINOR 30\n",
+        "include/nccl_device.h": '#include "nccl_device/core.h"\n',
+        "include/nccl_device/core.h": "// simulated\n",
+        "lib/libnccl.so.2.30.7": "simulated\n",
+        "lib/libnccl_static.a": "simulated\n",
+        "lib/pkgconfig/nccl.pc": "simulated\n",
+    }
+    links = {"lib/libnccl.so.2": "libnccl.so.2.30.7", "lib/libnccl.so": "libnccl.so.2"}
+    content = _packed(_NCCL.removesuffix(".txz"), files, links, "xz")
+    _serve(machine, f"nccl/v2.30.7/{_NCCL}", content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def offer_tensorrt(machine: Node) -> str:
+    """Put an archive of TensorRT where the mirror has it, laid out as NVIDIA's; return its SHA256."""
+    version, name = _TENSORRT[packed_as(machine)]
+    short, major = version.rpartition(".")[0], version.partition(".")[0]
+    lib = "targets/x86_64-linux-gnu/lib"
+    files = {
+        "include/NvInfer.h": "// simulated\n",
+        "include/NvOnnxParser.h": "// simulated\n",
+        f"{lib}/libnvinfer.so.{short}": "simulated\n",
+        f"{lib}/libnvonnxparser.so.{short}": "simulated\n",
+        f"{lib}/stubs/libnvinfer.so": "simulated\n",
+        "targets/x86_64-linux-gnu/bin/trtexec": "simulated\n",
+    }
+    links = {
+        "lib": lib,
+        f"{lib}/libnvinfer.so.{major}": f"libnvinfer.so.{short}",
+        f"{lib}/libnvinfer.so": f"libnvinfer.so.{major}",
+    }
+    is_gzip = name.endswith(".gz")
+    place = f"tensorrt/{short}/tars/{name.removesuffix('.zst')}"
+    _serve(machine, place, _packed(f"TensorRT-{version}", files, links, "gz" if is_gzip else ""))
+    if not is_gzip:
+        machine.shell(f"zstd --quiet --force --rm /srv/redist/{place}")
+    return machine.shell(f"sha256sum /srv/redist/tensorrt/{short}/tars/{name}").split()[0]
+
+
+@pytest.fixture
+def know(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str, str]], None]:
+    """Have the rules know the checksums of stand-ins, by their names: runs are of a clone with these from then on."""
+
+    def know(checksums: dict[str, str]) -> None:
+        bare_clone(tmp_path / "clone")
+        table = tmp_path / "clone/plugins/plugin_utils/rules/rules.json"
+        rules = json.loads(table.read_text())
+        for row in rules["libraries"]["nccl_archives"]:
+            if f"nccl_{row['version']}-1+cuda{row['cuda']}_x86_64.txz" in checksums:
+                row["x86_64"] = checksums[_NCCL]
+        for row in rules["libraries"]["tensorrt_archives"]:
+            if row["name"] in checksums:
+                row |= {"sha256": checksums[row["name"]], "size": 10**6}
+        table.write_text(json.dumps(rules))
+        monkeypatch.setattr(settings, "CLONE", tmp_path / "clone")
+
+    return know
+
+
+def test_archives_of_other_libraries_come_beside_it(machine: Node, know: Callable[[dict[str, str]], None]) -> None:
+    version, name = _TENSORRT[packed_as(machine)]
+    checksums = {_NCCL: offer_nccl(machine), name: offer_tensorrt(machine)}
+    wish(machine, cuda_nccl_source="archive")
+    # The rules know the real one's checksum, which the stand-in has not.
+    refused = machine.up()
+    assert refused.code == 1, str(refused)
+    assert "sha256" in str(refused).lower(), str(refused)
+    assert machine.shell(f"find {_HOME}/ -name '*nccl*'") == ""
+    know(checksums)
+    wish(machine, cuda_tensorrt=version, cuda_tensorrt_source="archive")
+    machine.shell(f"touch {_HOME}/include/NvInfer.h")
+    refused = machine.up()
+    assert refused.code == 1, str(refused)
+    assert f"Expected no TensorRT among the files of {_HOME}" in str(refused), str(refused)
+    machine.shell(f"rm {_HOME}/include/NvInfer.h")
+    run = machine.up()
+    assert run.code == 0, str(run)
+    assert "NCCL_MINOR 30" in machine.shell(f"cat {_HOME}/include/nccl.h")
+    machine.shell(f"test -f {_HOME}/include/nccl_device/core.h && test ! -e {_HOME}/lib64/pkgconfig/nccl.pc")
+    assert machine.shell(f"readlink -f {_HOME}/lib64/libnccl.so").strip().endswith("/lib/libnccl.so.2.30.7")
+    found = machine.shell(f"readlink -f {_HOME}/lib64/libnvinfer.so").strip()
+    assert found.endswith(f"/lib/libnvinfer.so.{version.rpartition('.')[0]}")
+    machine.shell(f"test -f {_HOME}/tensorrt-{version}/targets/x86_64-linux-gnu/bin/trtexec")
+    for library in ("nccl", "tensorrt"):
+        assert json.loads(machine.shell(f"cat /etc/gpuwright/{library}-13.0.json"))["state"] == "done"
+    changes_nothing(machine)
+
+
+def test_one_that_was_taken_away_comes_back(machine: Node, know: Callable[[dict[str, str]], None]) -> None:
+    version, name = _TENSORRT[packed_as(machine)]
+    know({_NCCL: offer_nccl(machine), name: offer_tensorrt(machine)})
+    machine.shell(f"rm -r {_HOME}/nccl-2.30.7")
+    healed = machine.up()
+    assert healed.code == 0, str(healed)
+    assert [row["to"] for row in healed.host["changes"] if row["component"] == "cuda"] == ["2.30.7"]
+    machine.shell(f"test -f {_HOME}/lib64/libnccl.so && test -f {_HOME}/tensorrt-{version}/include/NvInfer.h")
 
 
 def test_remove_leaves_the_local_repository_as_it_was(machine: Node) -> None:

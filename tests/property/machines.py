@@ -165,7 +165,10 @@ def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
         "driver-set": st.sampled_from(["driver-set=desktop", "driver-set=compute"]),
         "cuda": st.one_of(st.just("cuda"), st.sampled_from(majors + MINORS + RELEASES).map("cuda={}".format)),
         "cuda-source": st.sampled_from(["cuda-source=nvidia", "cuda-source=distro", "cuda-source=runfile"]),
-        "cudnn-source": st.sampled_from(["cudnn-source=packages", "cudnn-source=archive"]),
+        **{
+            f"{library}-source": st.sampled_from([f"{library}-source=packages", f"{library}-source=archive"])
+            for library in ("cudnn", "nccl", "tensorrt")
+        },
         "cudnn": st.one_of(st.just("cudnn"), st.sampled_from(CUDNN).map("cudnn={}".format)),
         "container-toolkit": st.one_of(
             st.just("container-toolkit"), st.sampled_from(TOOLKITS).map("container-toolkit={}".format)

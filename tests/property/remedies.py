@@ -39,7 +39,7 @@ _LEAVE_OUT = {
 }
 
 # What says where a component comes from asks for the component too.
-_WITH = {"cuda": ("cuda", "cuda-source"), "cudnn": ("cudnn", "cudnn-source")}
+_WITH = {name: (name, f"{name}-source") for name in ("cuda", *_LIBRARIES)}
 
 
 def proposed(wants: Sequence[str], conflicts: Iterable[Conflict]) -> list[tuple[str, ...]]:

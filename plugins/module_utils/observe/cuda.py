@@ -15,6 +15,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import pack
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        ArchivedLibrary,
         ArchiveRecord,
         Cuda,
         Cudnn,
@@ -42,6 +43,8 @@ _MODULE_SYSTEMS = {
     "/etc/profile.d/00-modulepath.sh": "/etc/modulefiles",
 }
 _OURS = "Written by gpuwright (role cuda)"
+#: Of which archives are put into toolkits.
+_LIBRARIES: tuple[ArchivedLibrary, ...] = ("cudnn", "nccl", "tensorrt")
 _CUDNN_PACKAGE = re.compile(r"^libcudnn(\d+)(?:-cuda-(\d+))?$")
 
 
@@ -156,11 +159,12 @@ def runfiles(host: Host) -> list[ToolkitRecord]:
 
 
 def archives(host: Host) -> list[ArchiveRecord]:
-    """What gpuwright wrote down of the archives of cuDNN that it put into toolkits. Their directories may be gone with these."""
+    """What gpuwright wrote down of the archives of libraries that it put into toolkits. Their directories may be gone with these."""
     return [
-        {"path": path, "version": version, "state": "done" if whole else "begun"}
-        for path, version, done in _records(host, "cudnn", "version")
-        for whole in [done and host.isdir(f"{path}/cudnn-{version}")]
+        {"library": library, "path": path, "version": version, "state": "done" if whole else "begun"}
+        for library in _LIBRARIES
+        for path, version, done in _records(host, library, "version")
+        for whole in [done and host.isdir(f"{path}/{library}-{version}")]
     ]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from .stack import CudaCompat, LockedToolkit, LockedWheel, Nccl
+from .stack import CudaCompat, LockedToolkit, LockedWheel
 
 
 class LockRules(TypedDict):
@@ -58,11 +58,13 @@ class LockToolkit(TypedDict):
     """Where it comes from if that is not NVIDIA's repository: runfile or distro"""
 
 
-class LockCudnn(TypedDict):
-    """cuDNN of a lock."""
+class LockLibrary(TypedDict):
+    """cuDNN, NCCL or TensorRT of a lock."""
 
     version: str | None
     packages: list[str]
+    cuda: NotRequired[str]
+    """CUDA major version that the packages are built for, where their names do not say it"""
     source: NotRequired[str]
     """Where it comes from if that are no packages: archive"""
     archives: NotRequired[list[str]]
@@ -104,9 +106,9 @@ class LockStack(LockedToolkit):
     driver: NotRequired[LockDriver]
     cuda: NotRequired[list[LockToolkit]]
     cuda_compat: NotRequired[CudaCompat]
-    cudnn: NotRequired[LockCudnn]
-    nccl: NotRequired[Nccl]
-    tensorrt: NotRequired[Nccl]
+    cudnn: NotRequired[LockLibrary]
+    nccl: NotRequired[LockLibrary]
+    tensorrt: NotRequired[LockLibrary]
     frameworks: NotRequired[list[LockFramework]]
 
 

@@ -161,7 +161,7 @@ class ToolkitRemoval(TypedDict):
 
 
 class ArchiveRemoval(TypedDict):
-    """A cuDNN of an archive that is taken out of a toolkit."""
+    """A library of an archive that is taken out of a toolkit."""
 
     path: str
     take_out: list[list[str]]

@@ -69,8 +69,8 @@ class CudaToolkit(TypedDict):
     """The file that brings it, where no package does; ``packages`` are then what its installer needs"""
 
 
-class CudnnArchive(TypedDict):
-    """Archive of NVIDIA's with a cuDNN, for one toolkit."""
+class LibraryArchive(TypedDict):
+    """Archive of NVIDIA's with a library, for one toolkit."""
 
     path: str
     """Directory of the toolkit"""
@@ -78,6 +78,8 @@ class CudnnArchive(TypedDict):
     name: str
     addresses: list[str]
     sha256: str
+    size: NotRequired[int]
+    """Bytes, where a table has it"""
 
 
 class Cudnn(TypedDict):
@@ -86,14 +88,14 @@ class Cudnn(TypedDict):
     version: str | None
     """None: the newest of the package index"""
     packages: list[str]
-    archives: NotRequired[list[CudnnArchive]]
+    archives: NotRequired[list[LibraryArchive]]
     """One for each toolkit, where no packages bring it"""
 
 
 class Nccl(Cudnn):
-    """NCCL as packages."""
+    """NCCL as packages, or as archives."""
 
-    cuda: str
+    cuda: NotRequired[str]
     """CUDA major version that the packages are built for"""
 
 
@@ -105,9 +107,9 @@ class Library(Cudnn):
 
 
 class TensorRt(Nccl):
-    """TensorRT as packages."""
+    """TensorRT as packages, or as archives."""
 
-    generation: str
+    generation: NotRequired[str]
     """Major version, which the names of the packages carry"""
 
 

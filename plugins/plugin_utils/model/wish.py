@@ -91,8 +91,10 @@ class Values(TypedDict, total=False):
     cudnn_sha256: str | None
     nccl: bool
     nccl_version: str | None
+    nccl_source: str | None
     tensorrt: bool
     tensorrt_version: str | None
+    tensorrt_source: str | None
     cuda_compat: bool
     cuda_default: str | None
     cuda_modulefiles: bool

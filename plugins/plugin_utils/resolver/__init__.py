@@ -7,8 +7,8 @@ resolve() below is the table of contents; each decision is a module of this pack
     source            where the driver comes from         cuda               which toolkits
     branch            which driver branch                 compilers          what nvcc compiles with
     modules           open or proprietary modules         cudnn, nccl,       which libraries beside it
-    package_set       desktop or compute                    tensorrt
-    mig               into what the cards are parted
+    package_set       desktop or compute                    tensorrt,
+    mig               into what the cards are parted        library_archive
     gpu_settings      power limit, clocks, ECC, compute mode and persistence mode of the cards
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
@@ -33,13 +34,13 @@ from . import (
     container_toolkit,
     cuda,
     cudnn,
-    cudnn_archive,
     driver,
     foreign,
     forward,
     frameworks,
     gpu_settings,
     images,
+    library_archive,
     mig,
     nccl,
     nearest,
@@ -59,7 +60,7 @@ from .parts import PARTS
 __all__ = ["compatible", "resolve", "stack_for"]
 
 # Conflicts whose own remedy stays the first: a key or a checksum that can be given, an image's owner, a card to leave out, other wheels,
-# a toolkit that is to be had elsewhere.
+# a toolkit or a library that is to be had elsewhere.
 _GIVEN = (
     "repository.key",
     "driver.runfile-",
@@ -72,6 +73,7 @@ _GIVEN = (
     "cuda.distro-place",
     "cuda.modulefiles",
     "tensorrt.cards",
+    *(f"{room.PART.key}.archive" for room in (cudnn, nccl, tensorrt)),
     "frameworks.cards",
     "frameworks.jetson",
 )
@@ -261,28 +263,15 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
     if not versions:
         best = log.attempt(cuda.best, None, machine, replace(wish, cuda_source=None), system, support, log)
         versions = [best] if best else []
-    if wish.cudnn and wish.cudnn_source == ARCHIVE:
-        found = log.attempt(cudnn_archive.choose, chosen or (), machine, wish, log)
-    elif wish.cudnn and versions:
-        found = log.attempt(cudnn.choose, machine, wish, system, versions, log)
-    else:
-        found = None
-    if found is not None:
-        stack["cudnn"] = found
-    if versions:
-        _libraries(machine, wish, system, versions, stack, log)
-
-
-def _libraries(machine: Machine, wish: Wish, system: Row, versions: list[str], stack: Stack, log: Log) -> None:
-    """Put NCCL and TensorRT into the stack as far as they are wished."""
-    if wish.nccl:
-        library = log.attempt(nccl.choose, machine, wish, system, versions, log)
-        if library is not None:
-            stack["nccl"] = library
-    if wish.tensorrt:
-        engine = log.attempt(tensorrt.choose, machine, wish, system, versions, log)
-        if engine is not None:
-            stack["tensorrt"] = engine
+    for room in (cudnn, nccl, tensorrt):
+        key = room.PART.key
+        found: object = None
+        if getattr(wish, key) and getattr(wish, f"{key}_source") == ARCHIVE:
+            found = log.attempt(library_archive.choose, room.ARCHIVES, chosen or (), machine, wish, log)
+        elif getattr(wish, key) and versions:
+            found = log.attempt(room.choose, machine, wish, system, versions, log)
+        if found is not None:
+            stack.update(cast("Stack", {key: found}))
 
 
 def _without_cards(machine: Machine, wish: Wish, log: Log) -> Stack:

@@ -5,16 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
-from typing import cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.lock import LockCudnn
-from ..model.stack import Cudnn, Stack
-from ..rules import Row, Rules
+from ..model.stack import Cudnn
+from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import part
+from .library_archive import Archives, Published
 from .log import Log, Unresolved, conflict, offered
 from .machine import Machine
 from .naming import component, names
@@ -112,31 +110,36 @@ def _check(version: str, majors: Sequence[str], machine: Machine, last: Row | No
         raise Unresolved(*entries)
 
 
-def _as_locked(found: Cudnn) -> LockCudnn:
-    """Return cuDNN as a lock has it: of archives their names, in which their versions and CUDA major versions are."""
-    row: LockCudnn = {"version": found["version"], "packages": found["packages"]}
-    archives = [each["name"] for each in found.get("archives") or ()]
-    return {**row, "source": part.ARCHIVE, "archives": archives} if archives else row
+def _published(rules: Rules) -> Iterator[Published]:
+    for row in rules["cudnn"]["archives"]:
+        for arch in _ARCH:
+            yield _archive(row["version"], row["cuda_major"], arch, row[arch], cite(rules, "cudnn", row))
 
 
-def _wants(found: LockCudnn) -> Iterator[str]:
-    # Archives of several versions are each the newest for its toolkit: no one version could be wished.
-    several = len({name.partition("_cuda")[0] for name in found.get("archives") or ()}) > 1
-    yield f"cudnn={found['version']}" if found["version"] and not several else "cudnn"
-    if found.get("source"):
-        yield f"cudnn-source={found['source']}"
+def _archive(version: str, major: str, arch: str, sha256: str, source: str = "the wish") -> Published:
+    """Return an archive of cuDNN: its name follows from what it is."""
+    folder = f"linux-{_ARCH[arch]}"
+    place = f"cudnn/{folder}/cudnn-{folder}-{version}_cuda{major}-archive.tar.xz"
+    return Published(version, major, arch, place, sha256, source)
 
 
-def _exactly(found: Cudnn, stack: Stack, machine: Machine, rules: Rules) -> LockCudnn:
-    exact = cast("Cudnn", _LIBRARY.exactly(found, stack, machine, rules))
-    return _as_locked(exact)
+def _serves(version: str, major: str, machine: Machine, rules: Rules) -> bool:
+    capabilities = _capabilities(machine)
+    lasts = [row["last"] for row in limits(capabilities, [major], rules["cudnn"]["ceilings"])]
+    firsts = [
+        row["first"]
+        for row in rules["cudnn"]["floors"]
+        if row.get("cuda_major") == major
+        or any(numeric_version.at_least(each, row.get("from_compute_capability") or "99") for each in capabilities)
+    ]
+    return all(numeric_version.at_least(last, version) for last in lasts) and all(
+        numeric_version.at_least(version, first) for first in firsts
+    )
 
 
-_LIBRARY = part.library("cudnn", "cuDNN", part.PACKAGED, lambda rules: rules["cudnn"]["versions"])
-PART = replace(
-    _LIBRARY,
-    shape={**part.PACKAGED, "source?": str, "archives?": [str]},
-    wants=_wants,
-    exactly=_exactly,
-    as_locked=_as_locked,
+#: What an architecture is called in the names of archives.
+_ARCH = {"x86_64": "x86_64", "aarch64": "sbsa"}
+ARCHIVES = Archives(
+    "cudnn", "cuDNN", "compat/cudnn.yaml (archives)", "nvidia-redist-cudnn", _published, _serves, given=_archive
 )
+PART = part.library("cudnn", "cuDNN", part.PACKAGED, lambda rules: rules["cudnn"]["versions"])

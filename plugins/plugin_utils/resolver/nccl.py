@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.stack import Nccl
-from ..rules import Row
+from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import part
+from .library_archive import Archives, Published
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .naming import component, names
@@ -47,4 +48,19 @@ def _check(version: str, major: str, log: Log) -> None:
     raise Unresolved(conflict("nccl.cuda", text, log.cite("libraries", row), remedy))
 
 
+def _published(rules: Rules) -> Iterator[Published]:
+    for row in rules["libraries"]["nccl_archives"]:
+        for arch in ("x86_64", "aarch64"):
+            version = row["version"]
+            place = f"v{version}/nccl_{version}-1+cuda{row['cuda']}_{arch}.txz"
+            source = cite(rules, "libraries", row)
+            yield Published(version, numeric_version.major(row["cuda"]), arch, place, row[arch], source)
+
+
+def _serves(version: str, major: str, machine: Machine, rules: Rules) -> bool:
+    built = [row for row in rules["libraries"]["nccl"] if row["version"] == version]
+    return any(machine.arch in row["variants"].get(f"cu{major}", ()) for row in built)
+
+
+ARCHIVES = Archives("nccl", "NCCL", "compat/libraries.yaml (nccl_archives)", "nvidia-redist-nccl", _published, _serves)
 PART = part.library("nccl", "NCCL", part.FOR_CUDA, lambda rules: rules["libraries"]["nccl"])

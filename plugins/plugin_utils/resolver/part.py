@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.lock import LockLibrary
 from ..model.stack import Library, Stack
 from ..rules import Row, Rules
 from .machine import Machine
@@ -22,11 +24,14 @@ CUDA_SOURCE = "nvidia-cuda"
 TOOLKIT_SOURCE = "nvidia-container-toolkit"
 #: Sources of CUDA toolkits other than that repository: a file of NVIDIA's each, and the distribution's archive.
 RUNFILE, DISTRO = "runfile", "distro"
-#: The source of cuDNN that is a tar archive for each toolkit.
+#: The source of a library that is a tar archive for each toolkit.
 ARCHIVE = "archive"
-#: The shape of what is packaged in the first one. A library may be built for one CUDA major.
-PACKAGED: Shape = {"version": (str, type(None)), "packages": [str]}
-FOR_CUDA: Shape = {**PACKAGED, "cuda": str}
+#: The shape of a library, by packages of the first one or by archives. Its packages may be built for one CUDA major.
+PACKAGED: Shape = {"version": (str, type(None)), "packages": [str], "source?": str, "archives?": [str]}
+FOR_CUDA: Shape = {**PACKAGED, "cuda?": str}
+
+
+_VERSION = re.compile(r"\d+(\.\d+){2,}", re.ASCII)
 
 
 class Place(NamedTuple):
@@ -102,12 +107,16 @@ class Part:
 def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row]]) -> Part:
     """Return the part of a library that NVIDIA's CUDA repository has; ``rows``: its releases in the rules."""
 
-    def wants(part: Library) -> Iterator[str]:
-        yield f"{key}={part['version']}" if part["version"] else key
+    def wants(part: LockLibrary) -> Iterator[str]:
+        # Archives of several versions are each the newest for its toolkit: no one version could be wished.
+        several = len({_version_in(name) for name in part.get("archives") or ()}) > 1
+        yield f"{key}={part['version']}" if part["version"] and not several else key
+        if part.get("source"):
+            yield f"{key}-source={part['source']}"
 
-    def exactly(part: Library, stack: Stack, machine: Machine, rules: Rules) -> dict[str, object]:
+    def exactly(part: Library, stack: Stack, machine: Machine, rules: Rules) -> LockLibrary:
         majors = {numeric_version.major(toolkit["version"]) for toolkit in stack.get("cuda") or ()}
-        return {**part, "version": _newest(part, majors, machine.arch, rows(rules))}
+        return {**_as_locked(part), "version": _newest(part, majors, machine.arch, rows(rules))}
 
     return Part(
         key,
@@ -115,11 +124,27 @@ def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row
         shape,
         wants,
         exactly,
+        _as_locked,
         is_open=lambda part: not part["version"],
         source=CUDA_SOURCE,
         is_packaged=lambda part: not part.get("archives"),
         left_out=("jetson",),
     )
+
+
+def _as_locked(part: Library) -> LockLibrary:
+    """Return a library as a lock has it: of archives their names, in which their versions and their CUDA are."""
+    row: LockLibrary = {"version": part["version"], "packages": part["packages"]}
+    if "cuda" in part:
+        row["cuda"] = part["cuda"]
+    archives = [each["name"] for each in part.get("archives") or ()]
+    return {**row, "source": ARCHIVE, "archives": archives} if archives else row
+
+
+def _version_in(name: str) -> str:
+    """Return the version in an archive's name, its first number of three parts or more."""
+    found = _VERSION.search(name)
+    return found.group() if found else name
 
 
 def _newest(part: Library, majors: set[str], arch: str, rows: Sequence[Row]) -> str | None:

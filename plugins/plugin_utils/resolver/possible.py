@@ -22,6 +22,7 @@ from . import cuda, cuda_support, cudnn, foreign, forward, nccl, systems, tensor
 from .alternatives import Part
 from .log import Log, Unresolved
 from .machine import Machine
+from .part import ARCHIVE
 
 Decide = Callable[[Wish], Stack]
 Library = Callable[[Machine, Wish, Row, Sequence[str], Log], object]
@@ -104,7 +105,9 @@ class Possible:
 
     def _toolkits(self, driver: Wish, wish: Wish, changed: Sequence[Part]) -> bool:
         """Say it of CUDA beside a driver, and of each library beside CUDA: without a toolkit they follow the one that would be chosen."""
-        libraries = [name for name in _LIBRARIES if getattr(wish, name)]
+        # What archives serve is asked when a whole wish is tried.
+        packaged = [name for name in _LIBRARIES if getattr(wish, f"{name}_source") != ARCHIVE]
+        libraries = [name for name in packaged if getattr(wish, name)]
         if not wish.cuda and not libraries:
             return True
         # Where CUDA is not put there from here, its libraries are not either.

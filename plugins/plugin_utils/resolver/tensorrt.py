@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.stack import TensorRt
-from ..rules import Row
+from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import part
+from .library_archive import Archives, Published
 from .log import Entry, Log, Unresolved, conflict, offered
 from .machine import Card, Machine
 from .naming import component, names
@@ -72,7 +73,7 @@ def _obstacles(row: Row, cards: Sequence[Card], major: str, log: Log) -> list[En
     """Return why a release does not do: cards it does not serve, a CUDA major it has no packages for."""
     entries = []
     for card in cards:
-        if not _serves(row, card, log):
+        if not _serves(row, card, log.rules):
             text = f"TensorRT {row['version']} does not serve the {card.name} (compute capability {card.compute_capability})"
             remedy = "leave the version out: the newest that serves the card is taken then"
             entries.append(conflict("tensorrt.card", text, log.cite("libraries", row), remedy))
@@ -93,14 +94,14 @@ def _absent(row: Row, machine: Machine) -> list[Entry]:
     return [conflict("tensorrt.absent", text, "the machine's package index", remedy)]
 
 
-def _serves(row: Row, card: Card, log: Log) -> bool:
+def _serves(row: Row, card: Card, rules: Rules) -> bool:
     """Say whether a release serves a card: by its own row, and by what is known of a span of releases."""
     capability = card.compute_capability
-    return capability is None or all(_spans(each, capability) for each in (row, *_limits(row["version"], log)))
+    return capability is None or all(_spans(each, capability) for each in (row, *_limits(row["version"], rules)))
 
 
-def _limits(version: str, log: Log) -> list[Row]:
-    rows: list[Row] = log.rules["libraries"]["limits"]
+def _limits(version: str, rules: Rules) -> list[Row]:
+    rows: list[Row] = rules["libraries"]["limits"]
     return [
         row
         for row in rows
@@ -148,4 +149,43 @@ def _explain(row: Row, version: str | None, limited: bool, wish: Wish, major: st
         )
 
 
+def _published_archives(rules: Rules) -> Iterator[Published]:
+    for row in rules["libraries"]["tensorrt_archives"]:
+        version = row["version"]
+        yield Published(
+            version,
+            numeric_version.major(row["cuda"]),
+            row["arch"],
+            f"{'.'.join(version.split('.')[:3])}/tars/{row['name']}",
+            row["sha256"],
+            cite(rules, "libraries", row),
+            row["size"],
+            _is_confirmed(version, rules),
+        )
+
+
+def _is_confirmed(version: str, rules: Rules) -> bool:
+    return all(row["confirmed"] for row in _releases(version, rules))
+
+
+def _releases(version: str, rules: Rules) -> list[Row]:
+    return [row for row in rules["libraries"]["tensorrt"] if row["version"] == version]
+
+
+def _serves_all(version: str, major: str, machine: Machine, rules: Rules) -> bool:
+    """Say whether a version serves a CUDA major version, as all of its forms together do, and every card."""
+    return any(
+        major in row["cuda"] and all(_serves(row, card, rules) for card in machine.cards)
+        for row in _releases(version, rules)
+    )
+
+
+ARCHIVES = Archives(
+    "tensorrt",
+    "TensorRT",
+    "compat/libraries.yaml (tensorrt_archives)",
+    "nvidia-tensorrt",
+    _published_archives,
+    _serves_all,
+)
 PART = part.library("tensorrt", "TensorRT", part.FOR_CUDA, lambda rules: rules["libraries"]["tensorrt"])

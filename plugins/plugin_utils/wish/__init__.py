@@ -63,8 +63,10 @@ class Wish:
     cudnn_sha256: str | None = None
     nccl: bool = False
     nccl_version: str | None = None
+    nccl_source: str | None = None
     tensorrt: bool = False
     tensorrt_version: str | None = None
+    tensorrt_source: str | None = None
     cuda_compat: bool = False
     cuda_default: str | None = None
     cuda_modulefiles: bool = False

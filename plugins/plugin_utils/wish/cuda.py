@@ -31,6 +31,7 @@ from .reading import (
 
 #: Leaves /usr/local/cuda as it is.
 KEEP = "keep"
+_LIBRARIES = ("cudnn", "nccl", "tensorrt")
 
 
 def _read_cuda(values: Values, spec: str, want: str, rules: Rules) -> None:
@@ -124,11 +125,11 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     versions = variables.get("cuda_versions")
     for version in [] if versions in AUTO else as_list(versions, "cuda_versions"):
         _read_cuda(values, f"={version}", f"cuda_versions: {version}", rules)
-    for name in ("cudnn", "nccl", "tensorrt"):
+    for name in _LIBRARIES:
         _library_variable(values, name, variables.get(f"cuda_{name}"), rules)
-    source = variables.get("cuda_cudnn_source")
-    if source not in AUTO:
-        _READERS["cudnn-source"](values, f"={source}", f"cuda_cudnn_source={source}", rules)
+        source = variables.get(f"cuda_{name}_source")
+        if source not in AUTO:
+            _READERS[f"{name}-source"](values, f"={source}", f"cuda_{name}_source={source}", rules)
     checksum = variables.get("cuda_cudnn_sha256")
     if checksum not in AUTO:
         values["cudnn_sha256"] = sha256(checksum, "cuda_cudnn_sha256")
@@ -199,7 +200,7 @@ _READERS: dict[str, Reader] = {
     "tensorrt": _library("tensorrt"),
     "cuda-compat": _read_cuda_compat,
     "cuda-source": _read_source,
-    "cudnn-source": choice("cudnn_source", ("packages", "archive"), "cudnn"),
+    **{f"{name}-source": choice(f"{name}_source", ("packages", "archive"), name) for name in _LIBRARIES},
 }
 
 WORDS = Words(
@@ -215,7 +216,9 @@ WORDS = Words(
         "cuda_cudnn_source",
         "cuda_cudnn_sha256",
         "cuda_nccl",
+        "cuda_nccl_source",
         "cuda_tensorrt",
+        "cuda_tensorrt_source",
         "cuda_compat",
         "cuda_default",
         "cuda_modulefiles",
@@ -226,6 +229,8 @@ WORDS = Words(
     of_host=(
         "cuda_cudnn_source",
         "cuda_cudnn_sha256",
+        "cuda_nccl_source",
+        "cuda_tensorrt_source",
         "cuda_default",
         "cuda_modulefiles",
         "cuda_source",

@@ -44,7 +44,7 @@ def faults(machine: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> lis
         found += driver.faults(machine, stack, warned)
         found += cuda.toolkits(machine, stack, warned)
         found += cuda.cudnn(machine, stack)
-        found += cuda.nccl(stack)
+        found += cuda.nccl(machine, stack)
         found += cuda.tensorrt(machine, stack, warned)
         found += cuda.compat(machine, stack, warned)
         found += cuda.container_toolkit(stack, warned)
@@ -93,7 +93,6 @@ def _repositories(machine: Any, stack: Stack) -> Iterator[str]:
     driver = stack.get("driver")
     installs = driver and not driver["adopted"] and driver["source"] == "nvidia"
     toolkits = any(each.get("source", "nvidia") == "nvidia" for each in stack.get("cuda", ()))
-    libraries = "cudnn" in stack and not stack["cudnn"].get("archives")
-    others = any(stack.get(part) for part in ("nccl", "tensorrt", "cuda_compat"))
-    if (installs or toolkits or libraries or others) and "nvidia-cuda" not in found:
+    libraries = any(part in stack and not stack[part].get("archives") for part in ("cudnn", "nccl", "tensorrt"))
+    if (installs or toolkits or libraries or stack.get("cuda_compat")) and "nvidia-cuda" not in found:
         yield "NVIDIA's repository is needed and is not there"

@@ -21,7 +21,9 @@ def leaves_out(machine: Any) -> set[str]:
         "cudnn",
         "cudnn-source",
         "nccl",
+        "nccl-source",
         "tensorrt",
+        "tensorrt-source",
         "container-toolkit",
         "container-engine-source",
     }
@@ -76,8 +78,9 @@ def _met(want: str, stack: Stack) -> bool:
 def _source_met(name: str, source: str, stack: Stack) -> bool:
     if name == "cuda-source":
         return bool(stack.get("cuda")) and all(each.get("source", "nvidia") == source for each in stack["cuda"])
-    if name == "cudnn-source":
-        return "cudnn" in stack and bool(stack["cudnn"].get("archives")) == (source == "archive")
+    library = name.removesuffix("-source")
+    if library in ("cudnn", "nccl", "tensorrt"):
+        return library in stack and bool(stack[library].get("archives")) == (source == "archive")
     engine = stack.get("container_toolkit", {}).get("engine")
     return engine is not None and engine.get("source", "distro") == source
 

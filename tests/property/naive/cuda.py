@@ -132,8 +132,24 @@ def _compiler(machine: Any, system: Row, cuda: str, warned: set[str]) -> Iterato
         yield f"the compiler of CUDA {cuda} does not take the gcc of {machine.os}, and nothing says so"
 
 
-def nccl(stack: Stack) -> Iterator[str]:
+def _archives(machine: Any, found: Mapping[str, Any], known: Collection[tuple[str, ...]]) -> Iterator[str]:
+    """Hold archives against (version, CUDA major version, architecture, SHA256) of those that the tables have."""
+    for each in found["archives"]:
+        major = each["path"].rpartition("-")[2].split(".")[0]
+        if (each["version"], major, machine.arch, each["sha256"]) not in known:
+            yield f"no archive of {each['version']} for CUDA {major} has this checksum: {each['name']}"
+
+
+def nccl(machine: Any, stack: Stack) -> Iterator[str]:
     found = stack.get("nccl")
+    if found and found.get("archives"):
+        known = [
+            (each["version"], each["cuda"].split(".")[0], arch, each[arch])
+            for each in rows("libraries", "nccl_archives")
+            for arch in ("x86_64", "aarch64")
+        ]
+        yield from _archives(machine, found, known)
+        return
     for published in rows("libraries", "nccl"):
         if found and found["version"] == published["version"] and f"cu{found['cuda']}" not in published["variants"]:
             yield f"NCCL {found['version']} was not built for CUDA {found['cuda']}"
@@ -145,6 +161,15 @@ def tensorrt(machine: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
     found = stack.get("tensorrt")
     if not found:
         return
+    if found.get("archives"):
+        known = [
+            (each["version"], each["cuda"].split(".")[0], each["arch"], each["sha256"])
+            for each in rows("libraries", "tensorrt_archives")
+        ]
+        yield from _archives(machine, found, known)
+        for archive in found["archives"]:
+            yield from _tensorrt_serves([row("libraries", "tensorrt", version=archive["version"])], machine, warned)
+        return
     published = [
         each
         for each in rows("libraries", "tensorrt")
@@ -154,9 +179,13 @@ def tensorrt(machine: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
             else each["version"].startswith(f"{found['generation']}.")
         )
     ]
+    if found["cuda"] not in published[-1]["cuda"]:
+        yield f"TensorRT {published[-1]['version']} was not built for CUDA {found['cuda']}"
+    yield from _tensorrt_serves(published, machine, warned)
+
+
+def _tensorrt_serves(published: Sequence[Row], machine: Any, warned: set[str]) -> Iterator[str]:
     newest = published[-1]
-    if found["cuda"] not in newest["cuda"]:
-        yield f"TensorRT {newest['version']} was not built for CUDA {found['cuda']}"
     for card in machine.cards:
         capability = card.compute_capability
         low, high = newest["min_compute_capability"], newest["max_compute_capability"]
@@ -204,11 +233,14 @@ def cudnn(machine: Any, stack: Stack) -> Iterator[str]:
     if not found:
         return
     if found.get("archives"):
+        known = [
+            (each["version"], each["cuda_major"], arch, each[arch])
+            for each in rows("cudnn", "archives")
+            for arch in ("x86_64", "aarch64")
+        ]
+        yield from _archives(machine, found, known)
         for each in found["archives"]:
             major = each["path"].rpartition("-")[2].split(".")[0]
-            known = [(row["version"], row["cuda_major"], row[machine.arch]) for row in rows("cudnn", "archives")]
-            if (each["version"], major, each["sha256"]) not in known:
-                yield f"no archive of cuDNN {each['version']} for CUDA {major} has this checksum"
             yield from cudnn_serves(f"cuDNN {each['version']}", each["version"], {major}, machine)
         return
     # Without a version the newest is taken: it has to stand every limit that an unreachable number stands.

@@ -250,13 +250,17 @@ def test_records_of_toolkits_of_files_are_read_and_broken_ones_passed_over(tree:
 
 def test_records_of_archives_are_read_and_one_without_its_directory_is_not_whole(tree: Tree) -> None:
     good = {"path": "/usr/local/cuda-12.2", "version": "8.9.7.29", "state": "done"}
+    other = {**good, "version": "2.30.7"}
+    tree.file("/etc/gpuwright/nccl-12.2.json", json.dumps(other))
+    tree.directory("/usr/local/cuda-12.2/nccl-2.30.7")
     tree.file("/etc/gpuwright/cudnn-12.2.json", json.dumps(good))
     tree.file("/usr/local/cuda-12.2/cudnn-8.9.7.29/LICENSE", "")
     tree.file("/etc/gpuwright/cudnn-12.3.json", json.dumps({**good, "path": "/usr/local/cuda-12.3"}))
     tree.file("/etc/gpuwright/cudnn-12.4.json", json.dumps({**good, "state": "odd"}))
     tree.file("/etc/gpuwright/cudnn-12.5.json", "{")
     lost = {**good, "path": "/usr/local/cuda-12.3", "state": "begun"}
-    assert cuda.observe(tree.host())["archives"] == [good, lost]
+    ours = [{**each, "library": "cudnn"} for each in (good, lost)]
+    assert cuda.observe(tree.host())["archives"] == [*ours, {**other, "library": "nccl"}]
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ class Compiler(TypedDict):
 class Toolkits(Work):
     """The work of the role. ``runfiles``: toolkits that files bring, ``remnants``: what cuts left of others.
 
-    ``archives``: cuDNN in toolkits; ``displaced``: what takes it out of those that are made anew; ``undone``: what cuts left of it where it
-    is no longer wished. ``fetched``: the directory of the files, which goes in the end.
+    ``archives``: libraries in toolkits; ``displaced``: what takes them out of those that are made anew; ``undone``: what cuts left of those
+    that are no longer wished. ``fetched``: the directory of the files, which goes in the end.
 
     ``link``: what is done to /usr/local/cuda; None where it is left alone, and then ``kept``: what leads it back where an installer took
     it.
@@ -128,7 +128,7 @@ def inputs(context: Context) -> Mapping[str, object]:
         "packages": _packages(context),
         "default": default["path"] if default else None,
         "modulefiles": places.modulefiles(context.stack),
-        "archives": [each["name"] for each in archive.of_stack(context.stack)],
+        "archives": [each.archive["name"] for each in archive.of_stack(context.stack)],
         "runfiles": [file["name"] for _toolkit, file in runfile.of_stack(context.stack)],
     }
 

@@ -1,8 +1,8 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""cuDNN as NVIDIA's archive inside a toolkit: unpacked into a directory of its own there, to which links among the toolkit's files lead.
+"""Libraries as NVIDIA's archives inside a toolkit: each is unpacked into a directory of its own there, to which links among its files lead.
 
-A record beside our settings says that it is ours, and whether it is whole: what was cut off is known by it and made anew. What somebody
+A record beside our settings says that one is ours, and whether it is whole: what was cut off is known by it and made anew. What somebody
 copied among the toolkit's files is never replaced.
 """
 
@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
@@ -24,60 +25,145 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import ArchiveRecord, Facts
 
     from ...model.plan import Change, Plan
-    from ...model.stack import CudnnArchive, Stack
+    from ...model.stack import Library, LibraryArchive, Stack
 
 #: Directories of toolkits that one is put into. A record that names another one is not believed.
 _TOOLKIT = re.compile(r"/usr/local/cuda-\d{1,3}\.\d{1,3}", re.ASCII)
-#: What unpacks it, by package manager.
-_TOOLS = {"apt": "xz-utils", "dnf": "xz"}
-#: Where its files are to be found, in the archive and, by links, in the toolkit.
-_FOLDERS = {"include": "include", "lib": "lib64"}
 _GIB = 1024**3
-_FILE, _UNPACKED = 1 * _GIB, 3 * _GIB
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A library that comes as an archive.
+
+    key: in the stack, in the name of its directory and of its record; title: for a person. headers, libraries: what its files are called,
+    in include and lib of the archive, and by links in the toolkit. shown: two of them that show that it is there. packed: bytes of an
+    archive whose size no table has, at most; unpacked: how many times as large it is then, assumed.
+    """
+
+    key: str
+    title: str
+    headers: Sequence[str]
+    libraries: Sequence[str]
+    shown: Sequence[str]
+    packed: int
+    unpacked: float
+
+    @property
+    def folders(self) -> list[tuple[str, str, Sequence[str]]]:
+        """Where its files are in the archive and in the toolkit, and what they are called. NCCL's headers have a directory of their own."""
+        return [("include", "include", self.headers), ("lib", "lib64", self.libraries)]
+
+
+_CUDNN = Kind("cudnn", "cuDNN", ["cudnn*.h"], ["libcudnn*"], ["include/cudnn.h", "lib64/libcudnn.so"], _GIB, 3)
+_NCCL = Kind("nccl", "NCCL", ["nccl*"], ["libnccl*"], ["include/nccl.h", "lib64/libnccl.so"], 400 * 10**6, 2.2)
+# The toolkit itself has other files whose names begin with libnv.
+_TENSORRT = Kind(
+    "tensorrt",
+    "TensorRT",
+    ["NvInfer*", "NvOnnx*"],
+    ["libnvinfer*", "libnvonnxparser*"],
+    ["include/NvInfer.h", "lib64/libnvinfer.so"],
+    9 * 10**9,
+    2.2,
+)
+_KINDS = {each.key: each for each in (_CUDNN, _NCCL, _TENSORRT)}
+
+
+class Way(NamedTuple):
+    """How archives with an ending are unpacked: what tar is told, and the package that it needs, by package manager."""
+
+    option: str
+    tools: Mapping[str, str]
+
+
+_XZ = Way("--xz", {"apt": "xz-utils", "dnf": "xz"})
+# tar knows --zstd from 1.31 on, which Red Hat 8 does not have.
+_WAYS = {
+    ".tar.xz": _XZ,
+    ".txz": _XZ,
+    ".tar.gz": Way("--gzip", {}),
+    ".tar.zst": Way("--use-compress-program=zstd", {"apt": "zstd", "dnf": "zstd"}),
+}
+
+
+class One(NamedTuple):
+    """An archive, and what it is of."""
+
+    kind: Kind
+    archive: LibraryArchive
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """By what its record is known."""
+        return self.kind.key, self.archive["path"]
+
+    @property
+    def directory(self) -> str:
+        """Where it is unpacked."""
+        return _directory(self.kind, self.archive["path"], self.archive["version"])
+
+    @property
+    def packed(self) -> int:
+        """Bytes of its file."""
+        return self.archive.get("size") or self.kind.packed
+
+    @property
+    def unpacked(self) -> int:
+        """Bytes of its files."""
+        return int(self.packed * self.kind.unpacked)
 
 
 class Placing(TypedDict):
     """An archive that the role puts into a toolkit.
 
-    ``file``: where it is fetched to. ``take_out``: commands that take away what was there of ours; ``directory``: where it is unpacked by
-    ``unpack``; ``link``: commands that lead to its files from the toolkit's; ``places``: where nothing of somebody else's may be.
+    ``title``: what it is of; ``variable``: of the role, that wishes it. ``file``: where it is fetched to. ``others``: commands that name
+    what is there of somebody else's. ``take_out``: commands that take away what was there of ours; ``directory``: where it is unpacked by
+    ``unpack``; ``link``: commands that lead to its files from the toolkit's; ``shown``: files that are there then.
     """
 
+    title: str
+    variable: str
     path: str
     name: str
     file: str
     addresses: list[str]
     sha256: str
+    others: list[list[str]]
     take_out: list[list[str]]
     directory: str
     unpack: list[str]
-    places: list[str]
     link: list[list[str]]
+    shown: list[str]
     begun: File
     done: File
 
 
-def of_stack(stack: Stack) -> Sequence[CudnnArchive]:
+def of_stack(stack: Stack) -> list[One]:
     """The archives that are wished."""
-    library = stack.get("cudnn")
-    return (library.get("archives") or ()) if library else ()
+    libraries = [(kind, cast("Library | None", stack.get(key))) for key, kind in _KINDS.items()]
+    return [One(kind, archive) for kind, library in libraries if library for archive in library.get("archives") or ()]
 
 
-def record(path: str) -> str:
-    """The record of a toolkit's cuDNN."""
-    return f"{paths.SETTINGS}/cudnn-{path.rpartition('-')[2]}.json"
+def record(kind: Kind, path: str) -> str:
+    """The record of a library in a toolkit."""
+    return f"{paths.SETTINGS}/{kind.key}-{path.rpartition('-')[2]}.json"
 
 
-def _recorded(facts: Facts) -> Mapping[str, ArchiveRecord]:
-    """The records by directory of the toolkit, without those that name what is no toolkit's."""
-    return {each["path"]: each for each in facts["cuda"]["archives"] if _TOOLKIT.fullmatch(each["path"])}
+def _recorded(facts: Facts) -> Mapping[tuple[str, str], ArchiveRecord]:
+    """The records by library and directory of the toolkit, without those that name what is no toolkit's."""
+    return {
+        (each["library"], each["path"]): each for each in facts["cuda"]["archives"] if _TOOLKIT.fullmatch(each["path"])
+    }
 
 
-def coming(context: Context, plan: Plan | None = None) -> list[CudnnArchive]:
-    """The archives that are to be put into their toolkits; where a file makes a toolkit anew, its archive is lost with the old one."""
+def coming(context: Context, plan: Plan | None = None) -> list[One]:
+    """The archives that are to be put into their toolkits; where a file makes a toolkit anew, its archives are lost with the old one."""
     known, anew = _recorded(context.facts), _made_anew(context, plan)
     return [
-        each for each in of_stack(context.stack) if each["path"] in anew or not _is_there(known.get(each["path"]), each)
+        each
+        for each in of_stack(context.stack)
+        if each.archive["path"] in anew or not _is_there(known.get(each.place), each.archive)
     ]
 
 
@@ -88,36 +174,48 @@ def _made_anew(context: Context, plan: Plan | None) -> list[str]:
 def displaced(context: Context, plan: Plan) -> list[list[str]]:
     """What takes ours out of toolkits that files make anew: their place has to be empty."""
     anew = _made_anew(context, plan)
-    return [command for path in _recorded(context.facts) if path in anew for command in _taking_out(path)]
+    return [
+        command for key, path in _recorded(context.facts) if path in anew for command in _taking_out(_KINDS[key], path)
+    ]
 
 
-def _is_there(known: ArchiveRecord | None, archive: CudnnArchive) -> bool:
+def _is_there(known: ArchiveRecord | None, archive: LibraryArchive) -> bool:
     return known is not None and (known["state"], known["version"]) == ("done", archive["version"])
 
 
 def tools(context: Context, plan: Plan | None = None) -> list[str]:
     """What unpacks those that come."""
-    manager = context.facts["packages"]["manager"]
-    return [_TOOLS[manager]] if manager in _TOOLS and coming(context, plan) else []
+    return _tools(context, coming(context, plan))
+
+
+def _tools(context: Context, archives: Sequence[One]) -> list[str]:
+    manager = str(context.facts["packages"]["manager"])
+    needed = [_way(each.archive["name"]).tools.get(manager) for each in archives]
+    return list(dict.fromkeys(name for name in needed if name))
+
+
+def _way(name: str) -> Way:
+    return next(way for ending, way in _WAYS.items() if name.endswith(ending))
 
 
 def findings(context: Context) -> list[Finding]:
     found = [_finding(context, each) for each in coming(context)]
-    left = _left(context)
-    reason = "what is left of a cuDNN that was cut off is no longer wished"
-    return found + ([Finding("repair", reason, files=left)] if left else [])
+    undone = remnants(context)
+    titles = " and ".join(dict.fromkeys(_KINDS[each["library"]].title for each in _begun(context)))
+    reason = f"what a cut left of {titles} is no longer wished"
+    return found + ([Finding("repair", reason, files=_left(context))] if undone else [])
 
 
-def _finding(context: Context, archive: CudnnArchive) -> Finding:
-    path, version = archive["path"], archive["version"]
-    known, missing = _recorded(context.facts).get(path), missing_packages(context, tools(context))
-    files = [_directory(path, version)]
+def _finding(context: Context, one: One) -> Finding:
+    title, path, version = one.kind.title, one.archive["path"], one.archive["version"]
+    known, missing = _recorded(context.facts).get(one.place), missing_packages(context, _tools(context, [one]))
+    files = [one.directory]
     if known is None:
-        return Finding("install", f"no cuDNN of ours is in {path}", None, version, packages=missing, files=files)
+        return Finding("install", f"no {title} of ours is in {path}", None, version, packages=missing, files=files)
     if known["state"] == "begun":
-        reason = f"cuDNN was put into {path} only in part"
+        reason = f"{title} was put into {path} only in part"
         return Finding("repair", reason, None, version, packages=missing, files=files)
-    reason = f"the cuDNN in {path} is {known['version']}, wished is {version}"
+    reason = f"the {title} in {path} is {known['version']}, wished is {version}"
     return Finding("upgrade", reason, known["version"], version, packages=missing, files=files)
 
 
@@ -126,59 +224,76 @@ def placings(context: Context, plan: Plan) -> list[Placing]:
     return [_placing(each) for each in coming(context, plan)]
 
 
-def _placing(archive: CudnnArchive) -> Placing:
-    path, directory = archive["path"], _directory(archive["path"], archive["version"])
-    file = f"{runfile.DIRECTORY}/{archive['name']}"
+def _placing(one: One) -> Placing:
+    kind, archive, directory = one.kind, one.archive, one.directory
+    path, file = archive["path"], f"{runfile.DIRECTORY}/{archive['name']}"
     return {
+        "title": kind.title,
+        "variable": f"cuda_{kind.key}",
         "path": path,
         "name": archive["name"],
         "file": file,
         "addresses": list(archive["addresses"]),
         "sha256": archive["sha256"],
-        "take_out": _taking_out(path),
-        "directory": directory,
-        "unpack": ["tar", "--extract", "--xz", f"--file={file}", f"--directory={directory}", "--strip-components=1", "--no-same-owner"],
-        "places": [f"{path}/{folder}/" for folder in _FOLDERS.values()],
-        "link": [
-            ["find", f"{directory}/{inside}/", "-mindepth", "1", "-maxdepth", "1",
-             "-exec", "ln", "--symbolic", f"--target-directory={path}/{folder}/", "{}", "+"]
-            for inside, folder in _FOLDERS.items()
+        "others": [
+            ["find", f"{path}/{folder}/", "-mindepth", "1", "-maxdepth", "1", *_named(names), "!", "-lname", f"{path}/{kind.key}-*"]
+            for _inside, folder, names in kind.folders
         ],
-        "begun": _record(archive, "begun"),
-        "done": _record(archive, "done"),
+        "take_out": _taking_out(kind, path),
+        "directory": directory,
+        "unpack": [
+            "tar", "--extract", _way(archive["name"]).option, f"--file={file}", f"--directory={directory}", "--strip-components=1",
+            "--no-same-owner",
+        ],
+        # The slash at the end follows a lib that is a link, as TensorRT's is.
+        "link": [
+            ["find", f"{directory}/{inside}/", "-mindepth", "1", "-maxdepth", "1", *_named(names),
+             "-exec", "ln", "--symbolic", f"--target-directory={path}/{folder}/", "{}", "+"]
+            for inside, folder, names in kind.folders
+        ],
+        "shown": [f"{path}/{each}" for each in kind.shown],
+        "begun": _record(one, "begun"),
+        "done": _record(one, "done"),
     }  # fmt: skip
 
 
-def _directory(path: str, version: str) -> str:
-    return f"{path}/cudnn-{version}"
+def _named(names: Sequence[str]) -> list[str]:
+    """How find is told to look for one of several names."""
+    first, *more = names
+    return ["(", "-name", first, *(word for name in more for word in ("-o", "-name", name)), ")"]
 
 
-def _taking_out(path: str) -> list[list[str]]:
+def _directory(kind: Kind, path: str, version: str) -> str:
+    return f"{path}/{kind.key}-{version}"
+
+
+def _taking_out(kind: Kind, path: str) -> list[list[str]]:
     """Commands that take away the links that lead to ours, then the directories that they lead to."""
-    places = [f"{path}/{folder}/" for folder in _FOLDERS.values()]
+    places = [f"{path}/{folder}/" for _inside, folder, _names in kind.folders]
+    ours = f"{kind.key}-*"
     return [
-        ["find", *places, "-maxdepth", "1", "-lname", f"{path}/cudnn-*", "-delete"],
-        ["find", f"{path}/", "-maxdepth", "1", "-name", "cudnn-*", "-exec", "rm", "--recursive", "--force", "{}", "+"],
+        ["find", *places, "-maxdepth", "1", "-lname", f"{path}/{ours}", "-delete"],
+        ["find", f"{path}/", "-maxdepth", "1", "-name", ours, "-exec", "rm", "--recursive", "--force", "{}", "+"],
     ]
 
 
-def _record(archive: CudnnArchive, state: str) -> File:
-    content = {"path": archive["path"], "version": archive["version"], "state": state}
-    return File(path=record(archive["path"]), content=f"{json.dumps(content, sort_keys=True)}\n", mode="0644")
+def _record(one: One, state: str) -> File:
+    path = one.archive["path"]
+    content = {"path": path, "version": one.archive["version"], "state": state}
+    return File(path=record(one.kind, path), content=f"{json.dumps(content, sort_keys=True)}\n", mode="0644")
 
 
 def records(context: Context) -> list[str]:
     """The records of the wished ones that are there."""
     known = _recorded(context.facts)
-    return [record(each["path"]) for each in of_stack(context.stack) if each["path"] in known]
+    return [record(each.kind, each.archive["path"]) for each in of_stack(context.stack) if each.place in known]
 
 
 def space(change: Change, context: Context) -> list[Need]:
     """What an archive takes, and its file for a while."""
-    left = _left(context)
-    found = [path for path in change["files"] if _TOOLKIT.fullmatch(path.rpartition("/cudnn-")[0]) and path not in left]
-    needs = [Need(path, _UNPACKED) for path in found]
-    return [*needs, Need(runfile.DIRECTORY, _FILE)] if needs else []
+    found = [each for each in coming(context) if each.directory in change["files"]]
+    needs = [Need(each.directory, each.unpacked) for each in found]
+    return [*needs, Need(runfile.DIRECTORY, sum(each.packed for each in found))] if needs else []
 
 
 # Taking back
@@ -186,30 +301,34 @@ def space(change: Change, context: Context) -> list[Need]:
 
 def remnants(context: Context) -> list[ArchiveRemoval]:
     """What cuts left in toolkits of those that are no longer wished."""
-    known = _recorded(context.facts)
-    wished = [each["path"] for each in of_stack(context.stack)]
+    return [_removal(each) for each in _begun(context)]
+
+
+def _begun(context: Context) -> list[ArchiveRecord]:
+    wished = [each.place for each in of_stack(context.stack)]
     return [
-        each
-        for each in removals(context.facts)
-        if known[each["path"]]["state"] == "begun" and each["path"] not in wished
+        each for place, each in _recorded(context.facts).items() if each["state"] == "begun" and place not in wished
     ]
 
 
 def _left(context: Context) -> list[str]:
-    known = _recorded(context.facts)
-    return [_directory(each["path"], known[each["path"]]["version"]) for each in remnants(context)]
+    return [_directory(_KINDS[each["library"]], each["path"], each["version"]) for each in _begun(context)]
 
 
 def take_back(facts: Facts) -> list[Finding]:
     """Those that were put into toolkits."""
-    return [
-        Finding(
-            "remove", f"cuDNN {each['version']} in {path}", each["version"], files=[_directory(path, each["version"])]
-        )
-        for path, each in _recorded(facts).items()
-    ]
+    return [_going(_KINDS[key], path, each["version"]) for (key, path), each in _recorded(facts).items()]
+
+
+def _going(kind: Kind, path: str, version: str) -> Finding:
+    return Finding("remove", f"{kind.title} {version} in {path}", version, files=[_directory(kind, path, version)])
 
 
 def removals(facts: Facts) -> list[ArchiveRemoval]:
     """How each of them goes."""
-    return [{"path": path, "take_out": _taking_out(path), "record": record(path)} for path in _recorded(facts)]
+    return [_removal(each) for each in _recorded(facts).values()]
+
+
+def _removal(each: ArchiveRecord) -> ArchiveRemoval:
+    kind, path = _KINDS[each["library"]], each["path"]
+    return {"path": path, "take_out": _taking_out(kind, path), "record": record(kind, path)}
