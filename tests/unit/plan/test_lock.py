@@ -21,7 +21,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import P
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock, part
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import (
     Machine,
     machine_from_facts,
@@ -143,26 +143,33 @@ def test_a_lock_of_before_names_no_source_and_is_read_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wants", "archives"),
+    ("library", "wants", "archives"),
     [
-        (("cuda=13.0", "cudnn-source=archive"), 1),
+        ("cudnn", ("cuda=13.0", "cudnn-source=archive"), 1),
         # Each toolkit has the newest that serves it: no one version could be wished.
-        (("cuda=11.8", "cuda=13.0", "cudnn-source=archive", "cuda-source=runfile"), 2),
-        (("cuda=13.0", "cudnn"), 0),
+        ("cudnn", ("cuda=11.8", "cuda=13.0", "cudnn-source=archive", "cuda-source=runfile"), 2),
+        ("cudnn", ("cuda=13.0", "cudnn"), 0),
+        ("nccl", ("cuda=12.8", "cuda=13.0", "nccl-source=archive"), 1),
+        ("nccl", ("cuda=13.0", "nccl"), 0),
+        ("tensorrt", ("cuda=12.8", "cuda=13.0", "tensorrt=10.14.1", "tensorrt-source=archive"), 1),
+        ("tensorrt", ("cuda=13.0", "tensorrt"), 0),
     ],
 )
-def test_a_lock_has_where_cudnn_comes_from_and_holds_a_node_to_it(
-    schema: Any, wants: tuple[str, ...], archives: int
+def test_a_lock_has_where_a_library_comes_from_and_holds_a_node_to_it(
+    schema: Any, library: str, wants: tuple[str, ...], archives: int
 ) -> None:
     where = machine("A100", system="ubuntu-24.04")
     document = made("driver", *wants, where=where)
     jsonschema.Draft202012Validator(schema).validate(document)
-    held = document["stack"]["cudnn"]
+    held: Any = document["stack"][library]  # type: ignore[literal-required]  # each of the three is there
     assert held.get("source") == ("archive" if archives else None)
-    assert len({name.partition("_cuda")[0] for name in held.get("archives", ())}) == archives
+    assert len({part._version_in(name) for name in held.get("archives", ())}) == archives
+    # Its wish names the version where there is one.
+    wished = [want for want in lock.as_wants(document["stack"]) if want.startswith(f"{library}=")]
+    assert wished == ([] if archives == 2 else [f"{library}={held['version']}"])
     # A host that says another source is held to the lock's all the same.
-    asked = lock.as_wish(lock.check(document), {"cuda_cudnn_source": "packages"} if archives else {})
-    assert asked.cudnn_source == ("archive" if archives else None)
+    asked = lock.as_wish(lock.check(document), {f"cuda_{library}_source": "packages"} if archives else {})
+    assert getattr(asked, f"{library}_source") == ("archive" if archives else None)
     answer = resolver.resolve(where, asked, load_rules())
     assert lock.differences(document, where, answer["stack"], load_rules()) == []
 
