@@ -161,7 +161,7 @@ def test_a_lock_has_where_a_library_comes_from_and_holds_a_node_to_it(
     where = machine("A100", system="ubuntu-24.04")
     document = made("driver", *wants, where=where)
     jsonschema.Draft202012Validator(schema).validate(document)
-    held: Any = document["stack"][library]  # type: ignore[literal-required]  # each of the three is there
+    held: Any = document["stack"][library]
     assert held.get("source") == ("archive" if archives else None)
     assert len({part._version_in(name) for name in held.get("archives", ())}) == archives
     # Its wish names the version where there is one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -168,6 +169,30 @@ def test_one_of_them_that_has_no_known_checksum_or_no_place_is_refused(
     assert said in entry["text"]
     assert f"{rule.partition('.')[0]}-source=packages" in entry["remedy"]
     assert "sha256" not in entry["remedy"]
+
+
+def test_each_archive_is_of_a_release_that_the_tables_know_for_its_cuda(rules: Any) -> None:
+    libraries = rules["libraries"]
+    for row in libraries["nccl_archives"]:
+        (release,) = [each for each in libraries["nccl"] if each["version"] == row["version"]]
+        assert set(release["variants"][f"cu{row['cuda'].partition('.')[0]}"]) == {"x86_64", "aarch64"}
+    for row in libraries["tensorrt_archives"]:
+        (release,) = [each for each in libraries["tensorrt"] if each["version"] == row["version"]]
+        assert row["cuda"].partition(".")[0] in release["cuda"]
+        assert row["version"] in row["name"]
+        assert f"{row['arch']}" in row["name"]
+        assert f"cuda-{row['cuda']}" in row["name"]
+
+
+def test_an_archive_of_what_was_not_built_for_a_cuda_is_not_taken(rules: Any) -> None:
+    other = copy.deepcopy(rules)
+    for row in other["libraries"]["nccl"]:
+        if row["version"] == "2.30.7":
+            row["variants"] = {"cu12": ["x86_64"]}
+    where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", {}, other, today=TODAY)
+    wish = Wish.from_variables({"gpuwright_want": ["driver", "cuda=13.0", "nccl-source=archive"]}, other)
+    answer: Any = resolver.resolve(where, wish, other)
+    assert archives(answer, "nccl") == [("/usr/local/cuda-13.0", "2.29.7")]
 
 
 def test_there_is_no_archive_for_cuda_12_on_arm(resolve: Resolve) -> None:
