@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import runfile
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import archive, runfile
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
@@ -145,7 +145,7 @@ def test_an_installation_that_was_cut_off_is_made_anew(there: str | None) -> Non
 
 
 def test_what_somebody_put_into_a_toolkit_is_known_before_it_is_uninstalled(tmp_path: Path) -> None:
-    """The commands themselves, on a toolkit with our cuDNN in it."""
+    """The commands themselves, on a toolkit with archives of ours in it."""
     toolkit, state = tmp_path / "cuda-12.2", tmp_path / "state"
     for folder in (toolkit / "bin", toolkit / "targets/lib", state / "cuda"):
         folder.mkdir(parents=True)
@@ -160,9 +160,11 @@ def test_what_somebody_put_into_a_toolkit_is_known_before_it_is_uninstalled(tmp_
         "targets",
         "targets/lib",
     ]
-    (toolkit / "cudnn-9.27.0.42/lib").mkdir(parents=True)
-    (toolkit / "cudnn-9.27.0.42/lib/libcudnn.so").touch()
-    (toolkit / "lib64/libcudnn.so").symlink_to(toolkit / "cudnn-9.27.0.42/lib/libcudnn.so")
+    assert set(runfile.ARCHIVED) == set(archive._KINDS)
+    for name in runfile.ARCHIVED:
+        (toolkit / f"{name}-9.27.0.42/lib").mkdir(parents=True)
+        (toolkit / f"{name}-9.27.0.42/lib/lib{name}.so").touch()
+        (toolkit / f"lib64/lib{name}.so").symlink_to(toolkit / f"{name}-9.27.0.42/lib/lib{name}.so")
 
     def others() -> tuple[int, list[str]]:
         subprocess.run(commands["look"], check=True)
