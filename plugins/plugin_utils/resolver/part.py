@@ -31,7 +31,7 @@ PACKAGED: Shape = {"version": (str, type(None)), "packages": [str], "source?": s
 FOR_CUDA: Shape = {**PACKAGED, "cuda?": str}
 
 
-_VERSION = re.compile(r"\d+(\.\d+){2,}", re.ASCII)
+_VERSION = re.compile(r"\d+(\.\d+)+", re.ASCII)
 
 
 class Place(NamedTuple):
@@ -142,7 +142,7 @@ def _as_locked(part: Library) -> LockLibrary:
 
 
 def _version_in(name: str) -> str:
-    """Return the version in an archive's name, its first number of three parts or more."""
+    """Return the version in an archive's name: its first number with a point."""
     found = _VERSION.search(name)
     return found.group() if found else name
 

@@ -68,6 +68,8 @@ def test_it_is_put_into_its_toolkit_once(library: str, version: str, option: str
     assert option in placing["unpack"]
     assert [json.loads(placing[when]["content"])["state"] for when in ("begun", "done")] == ["begun", "done"]
     assert placing["begun"]["path"] == f"/etc/gpuwright/{library}-13.0.json"
+    planned = made(node(), library, **wish)["stack"]
+    assert cuda.inputs(Context(facts=node(), stack=planned))["archives"] == [placing["name"]]
     there = node(version, library=library)
     assert changes(there, library, **wish) == []
     assert made(there, library, **wish)["work"]["cuda"]["archives"] == []

@@ -189,10 +189,14 @@ def test_an_archive_of_what_was_not_built_for_a_cuda_is_not_taken(rules: Any) ->
     for row in other["libraries"]["nccl"]:
         if row["version"] == "2.30.7":
             row["variants"] = {"cu12": ["x86_64"]}
+    for row in other["libraries"]["tensorrt"]:
+        if row["version"] == "11.3.0.99":
+            row["cuda"] = ["12"]
     where = machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", {}, other, today=TODAY)
-    wish = Wish.from_variables({"gpuwright_want": ["driver", "cuda=13.0", "nccl-source=archive"]}, other)
-    answer: Any = resolver.resolve(where, wish, other)
+    wants = ["driver", "cuda=13.0", "nccl-source=archive", "tensorrt-source=archive"]
+    answer: Any = resolver.resolve(where, Wish.from_variables({"gpuwright_want": wants}, other), other)
     assert archives(answer, "nccl") == [("/usr/local/cuda-13.0", "2.29.7")]
+    assert archives(answer, "tensorrt") == [("/usr/local/cuda-13.0", "10.16.1.11")]
 
 
 def test_there_is_no_archive_for_cuda_12_on_arm(resolve: Resolve) -> None:
