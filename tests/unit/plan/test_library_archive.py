@@ -174,6 +174,13 @@ def test_it_is_as_large_as_the_table_says_and_more_when_it_is_unpacked(
     assert [round(each.size / 10**9, 1) for each in (file, unpacked)] == [gigabytes, unpacked_gigabytes]
 
 
+def test_a_directory_of_somebody_elses_that_is_called_like_ours_is_looked_for_where_there_is_no_record() -> None:
+    (new,) = made(node())["work"]["cuda"]["archives"]
+    assert new["others"][2] == ["find", f"{PATH}/", "-mindepth", "1", "-maxdepth", "1", "-name", "cudnn-*"]
+    (other,) = made(node("9.8.0.87"))["work"]["cuda"]["archives"]
+    assert len(other["others"]) == 2
+
+
 # the commands themselves -----------------------------------------------------------------------------------------------
 
 
@@ -230,7 +237,7 @@ def placing(request: pytest.FixtureRequest, tmp_path: Path) -> archive.Placing:
     name, way = ("archive.tar.gz", "-czf") if request.param == "tensorrt" else ("archive.txz", "-cJf")
     subprocess.run(["tar", "-C", packed.parent, way, tmp_path / name, packed.name], check=True)
     found: LibraryArchive = {"path": str(place), "version": "9.27.0.42", "name": name, "addresses": [], "sha256": ""}
-    made = archive._placing(archive.One(archive._KINDS[request.param], found))
+    made = archive._placing(archive.One(archive._KINDS[request.param], found), known=True)
     made["unpack"] = [f"--file={tmp_path}/{name}" if "--file" in each else each for each in made["unpack"]]
     return made
 

@@ -221,10 +221,11 @@ def _finding(context: Context, one: One) -> Finding:
 
 def placings(context: Context, plan: Plan) -> list[Placing]:
     """What the role does, archive by archive."""
-    return [_placing(each) for each in coming(context, plan)]
+    known = _recorded(context.facts)
+    return [_placing(each, each.place in known) for each in coming(context, plan)]
 
 
-def _placing(one: One) -> Placing:
+def _placing(one: One, known: bool) -> Placing:
     kind, archive, directory = one.kind, one.archive, one.directory
     path, file = archive["path"], f"{runfile.DIRECTORY}/{archive['name']}"
     return {
@@ -235,10 +236,7 @@ def _placing(one: One) -> Placing:
         "file": file,
         "addresses": list(archive["addresses"]),
         "sha256": archive["sha256"],
-        "others": [
-            ["find", f"{path}/{folder}/", "-mindepth", "1", "-maxdepth", "1", *_named(names), "!", "-lname", f"{path}/{kind.key}-*"]
-            for _inside, folder, names in kind.folders
-        ],
+        "others": _seeing_others(kind, path, known),
         "take_out": _taking_out(kind, path),
         "directory": directory,
         "unpack": [
@@ -255,6 +253,27 @@ def _placing(one: One) -> Placing:
         "begun": _record(one, "begun"),
         "done": _record(one, "done"),
     }  # fmt: skip
+
+
+def _seeing_others(kind: Kind, path: str, known: bool) -> list[list[str]]:
+    """Commands that name files that are no links to ours, and directories that are called like ours where no record is ``known``."""
+    ours = f"{kind.key}-*"
+    files = [
+        [
+            "find",
+            f"{path}/{folder}/",
+            "-mindepth",
+            "1",
+            "-maxdepth",
+            "1",
+            *_named(names),
+            "!",
+            "-lname",
+            f"{path}/{ours}",
+        ]
+        for _inside, folder, names in kind.folders
+    ]
+    return files if known else [*files, ["find", f"{path}/", "-mindepth", "1", "-maxdepth", "1", "-name", ours]]
 
 
 def _named(names: Sequence[str]) -> list[str]:
