@@ -258,22 +258,12 @@ def _placing(one: One, known: bool) -> Placing:
 def _seeing_others(kind: Kind, path: str, known: bool) -> list[list[str]]:
     """Commands that name files that are no links to ours, and directories that are called like ours where no record is ``known``."""
     ours = f"{kind.key}-*"
+    inside = ["-mindepth", "1", "-maxdepth", "1"]
     files = [
-        [
-            "find",
-            f"{path}/{folder}/",
-            "-mindepth",
-            "1",
-            "-maxdepth",
-            "1",
-            *_named(names),
-            "!",
-            "-lname",
-            f"{path}/{ours}",
-        ]
+        ["find", f"{path}/{folder}/", *inside, *_named(names), "!", "-lname", f"{path}/{ours}"]
         for _inside, folder, names in kind.folders
     ]
-    return files if known else [*files, ["find", f"{path}/", "-mindepth", "1", "-maxdepth", "1", "-name", ours]]
+    return files if known else [*files, ["find", f"{path}/", *inside, "-name", ours]]
 
 
 def _named(names: Sequence[str]) -> list[str]:
