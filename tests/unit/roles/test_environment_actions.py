@@ -111,8 +111,9 @@ def watch(monkeypatch: pytest.MonkeyPatch, said: str, run_dir: Path | None, end:
     monkeypatch.setattr(watching, "SECONDS", 0.01)
     monkeypatch.setattr(NodeAction, "ask", ask)
     monkeypatch.setattr(ActionBase, "run", lambda *_, **__: {})
-    monkeypatch.setattr(wheels.ActionModule, "_low_level_execute_command", command)
-    action = wheels.ActionModule.__new__(wheels.ActionModule)
+    # The thread that asks may ask once more when the test is over, and patches are gone: it keeps a class of its own.
+    kind = type("Watched", (wheels.ActionModule,), {"_low_level_execute_command": command})
+    action: Any = kind.__new__(kind)
     given = {"environment": "/opt/gpu wright/.x/2", "requirements": [], "uv": {"directory": ".uv"}}
     action._task = SimpleNamespace(args=given, action="gpuwright.node.wheels", check_mode=False)
     action._templar = SimpleNamespace(template=lambda value: value)
