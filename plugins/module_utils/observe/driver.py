@@ -28,10 +28,11 @@ _PACKAGE = re.compile(
     r"^(?:nvidia-|libnvidia-|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|xserver-xorg-video-nvidia|xorg-x11-(?:drv-)?nvidia|cuda-drivers"
     r"|firmware-nvidia|linux-(?:modules|objects|signatures)-nvidia|kmod-nvidia|dkms-nvidia|akmod-nvidia|libcuda$)"
 )
-# NVIDIA packages that belong to no driver.
+# NVIDIA packages that belong to no driver, by their names and not by their sources: one name that is missing here takes all that was built
+# from Debian's nvidia-cuda-toolkit with it, and cuda-compat is built from the driver's source, of another version than the driver's.
 _OTHER_PACKAGE = re.compile(
-    r"^(?:lib)?nvidia-(?:container|docker|cuda-(?:toolkit|dev|gdb|doc)|cudnn|profiler|visual-profiler|prime|gds|fs|ml-dev|nsight|openjdk|detect|vaapi"
-    r"|installer-cleanup|driver-assistant|compute-repo)"
+    r"^(?:(?:lib)?nvidia-(?:container|docker|cuda-(?:toolkit|dev|gdb|doc|samples)|cudnn|profiler|visual-profiler|opencl-dev|cg-|primus-vk|prime|gds"
+    r"|fs|ml-dev|nsight|openjdk|detect|vaapi|installer-cleanup|driver-assistant|compute-repo)|cuda-compat-)"
 )
 # Names that only NVIDIA's own repositories have, and names that only Debian has.
 _NVIDIA_NAME = re.compile(

@@ -33,6 +33,13 @@ REAL = """
 - firmware-iwlwifi                        firmware-nonfree
 - nvidia-container-toolkit                nvidia-container-toolkit
 - nvidia-cuda-toolkit                     nvidia-cuda-toolkit
+- nvidia-opencl-dev                       nvidia-cuda-toolkit
+- libcublas12                             nvidia-cuda-toolkit
+- nvidia-cuda-samples                     nvidia-cuda-samples
+- nvidia-cg-toolkit                       nvidia-cg-toolkit
+- libcg                                   nvidia-cg-toolkit
+- nvidia-primus-vk-common                 primus-vk
+- cuda-compat-13-0                        nvidia-graphics-drivers-580
 - cuda-toolkit-13-0                       cuda-toolkit-13-0
 - infiniband-diags                        rdma-core
 - linux-image-amd64                       linux-signed-amd64
