@@ -188,10 +188,12 @@ def _soak_machines(session: nox.Session) -> None:
 
 def _soak_lines(session: nox.Session) -> None:
     """The other line of ansible-core, the other scenarios of molecule, the properties on examples that are drawn anew, Debian's archive."""
-    newest = _newest_environment(session)
+    home = _newest_environment(session)
+    newest = {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}", "GPUWRIGHT_ANSIBLE_CORE": NEWEST_LINE}
     session.log(f"on ansible-core {NEWEST_LINE}")
     session.run("tests/sanity.sh", env=newest)
-    session.run("pytest", "-q", "-m", "not sim", *_WORKERS, *UNITS, env=newest)
+    # By its path: nox looks for a program in its own PATH, whatever the program itself is given.
+    session.run(str(home / "bin/pytest"), "-q", "-m", "not sim", *_WORKERS, *UNITS, env=newest)
     session.log("on this environment's ansible-core")
     session.run("tests/molecule.sh", "alternative", "distro")
     more = {"GPUWRIGHT_PROPERTY_EXAMPLES": PROPERTY_EXAMPLES, "GPUWRIGHT_FUZZ_SECONDS": FUZZ_SECONDS}
@@ -246,10 +248,8 @@ def _environment(session: nox.Session, name: str, python: str, *wanted: str) -> 
     return home
 
 
-def _newest_environment(session: nox.Session) -> dict[str, str]:
-    """The variables with which programs are those of an environment with the newest line. A machine without a Python for it (installed
-    from the package archive if need be) fails.
-    """
+def _newest_environment(session: nox.Session) -> Path:
+    """An environment with the newest line. A machine without a Python for it (installed from the package archive if need be) fails."""
     command = [str(ROOT / "tools/find-python"), "--install", *NEWEST_PYTHONS]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     python = found.stdout.strip()
@@ -257,8 +257,7 @@ def _newest_environment(session: nox.Session) -> dict[str, str]:
         session.error(f"NOT TESTED ON ansible-core {NEWEST_LINE}: it needs Python {', '.join(NEWEST_PYTHONS)}")
     major, minor = NEWEST_LINE.split(".")
     wanted = f"ansible-core>={NEWEST_LINE},<{major}.{int(minor) + 1}"
-    home = _environment(session, f"ansible-core-{NEWEST_LINE}", python, "--editable", ".[test]", wanted)
-    return {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    return _environment(session, f"ansible-core-{NEWEST_LINE}", python, "--editable", ".[test]", wanted)
 
 
 @nox.session

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ensurepip
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -417,9 +415,16 @@ def bare(environment: Path) -> Path:
     return environment
 
 
+#: Where a Python has the pip that it brings along: beside ensurepip, or in a place of its own where the distribution says so.
+_BROUGHT = (
+    "import ensurepip, os, sysconfig; "
+    "print(sysconfig.get_config_var('WHEEL_PKG_DIR') or os.path.join(os.path.dirname(ensurepip.__file__), '_bundled'))"
+)
+
+
 def the_real_pip(site: Site, index: str) -> None:
-    """Has an index serve the pip that Python itself brings along, in a place of its own where the distribution says so."""
-    place = sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).parent / "_bundled"
+    """Has an index serve the pip that the environment's Python brings along: an older one knows nothing of a newer Python."""
+    place = subprocess.run(["python3", "-c", _BROUGHT], check=True, capture_output=True, text=True).stdout.strip()
     (wheel,) = Path(place).glob("pip-*.whl")
     site._add(index, "pip", (wheel.name, wheel.read_bytes()))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -56,3 +58,10 @@ def test_what_is_said_of_debian_is_held_against_its_archive_in_the_part_lines() 
 def test_the_line_of_ansible_core_is_one_that_is_supported() -> None:
     major, minor = (int(part) for part in version("ansible-core").split(".")[:2])
     assert (major, minor) >= (2, 19)
+
+
+def test_the_units_run_on_the_line_of_ansible_core_that_is_asked_for() -> None:
+    """Part 4 asks for the newest. A program that was looked for elsewhere would test the ordinary one twice."""
+    here = version("ansible-core")
+    asked = os.environ.get("GPUWRIGHT_ANSIBLE_CORE", here)
+    assert f"{here}.".startswith(f"{asked}."), f"asked for {asked}, run by {sys.executable}"
