@@ -557,7 +557,8 @@ def test_the_module_answers_in_check_mode_as_well(serve: Callable[..., Server], 
     )
     assert [file["name"] for file in told["answers"][0]["fits"]] == [WHEEL]
     assert SECRET not in json.dumps(told)
-    assert "tags" not in told["invocation"]["module_args"]
+    # ansible-core 2.21 tells no arguments unless it is asked for them.
+    assert "tags" not in told.get("invocation", {}).get("module_args", {})
 
 
 def _file(**changes: Any) -> dict[str, Any]:
