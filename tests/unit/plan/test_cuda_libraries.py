@@ -71,3 +71,18 @@ def test_a_sealed_library_for_the_same_cuda_goes_on_being_the_wished_one() -> No
     (start,) = set(cuda.version_prefixes({"nccl": NCCL}).values())
     assert continues("2.29.3-1+cuda12.9", start)
     assert not continues("2.30.7-1+cuda13.2", start)
+
+
+@pytest.mark.parametrize(
+    ("manager", "told"),
+    [
+        ("apt", 'run "apt-get install --reinstall cuda-toolkit-13-0" and read what it says'),
+        ("dnf", 'run "dnf reinstall cuda-toolkit-13-0" and read what it says'),
+        (None, "install cuda-toolkit-13-0 again and read what that says"),
+    ],
+)
+def test_what_to_do_where_a_compiler_is_not_what_it_has_to_be(manager: Any, told: str) -> None:
+    toolkit: Any = {"version": "13.0.3", "packages": ["cuda-toolkit-13-0"], "path": "/usr/local/cuda-13.0"}
+    seen = context({}, cuda=[toolkit])
+    seen.facts["packages"]["manager"] = manager
+    assert cuda._remedy(seen, toolkit) == told

@@ -263,8 +263,13 @@ def _remedy(context: Context, toolkit: CudaToolkit) -> str:
     """What a person does where a toolkit's compiler is not what it has to be."""
     if "runfile" in toolkit:
         return f"read /var/log/cuda-installer.log and take {toolkit['path']} away"
-    manager = REINSTALL[str(context.facts["packages"]["manager"])]
-    return f'run "{manager} {" ".join(toolkit["packages"])}" and read what it says'
+    names, manager = " ".join(toolkit["packages"]), REINSTALL.get(str(context.facts["packages"]["manager"]))
+    # Of a node that does not tell its manager nothing is installed: the plan refuses it.
+    return (
+        f'run "{manager} {names}" and read what it says'
+        if manager
+        else f"install {names} again and read what that says"
+    )
 
 
 #: What installs packages anew, by the node's package manager.
