@@ -84,7 +84,8 @@ def toolkits(machine: Any, stack: Stack, warned: set[str]) -> Iterator[str]:
             yield from _archive(machine, entry)
         elif entry.get("source") != "runfile" and below(cuda, system["cuda_first"]):
             yield f"the repository for {machine.os} begins at CUDA {system['cuda_first']}, not {cuda}"
-        if f"cuda={cuda}" in machine.absent:
+        # A file is of no index.
+        if entry.get("source") != "runfile" and f"cuda={cuda}" in machine.absent:
             yield f"the machine's index lacks CUDA {cuda}"
         if not any(each["confirmed"] for each in released) and "cuda.unconfirmed" not in warned:
             yield f"CUDA {cuda} is not confirmed, and nothing says so"

@@ -112,8 +112,8 @@ def watch(monkeypatch: pytest.MonkeyPatch, said: str, run_dir: Path | None, end:
     monkeypatch.setattr(NodeAction, "ask", ask)
     monkeypatch.setattr(ActionBase, "run", lambda *_, **__: {})
     # The thread that asks may ask once more when the test is over, and patches are gone: it keeps a class of its own.
-    kind = type("Watched", (wheels.ActionModule,), {"_low_level_execute_command": command})
-    action: Any = kind.__new__(kind)
+    kind: Any = type("Watched", (wheels.ActionModule,), {"_low_level_execute_command": command})
+    action = kind.__new__(kind)
     given = {"environment": "/opt/gpu wright/.x/2", "requirements": [], "uv": {"directory": ".uv"}}
     action._task = SimpleNamespace(args=given, action="gpuwright.node.wheels", check_mode=False)
     action._templar = SimpleNamespace(template=lambda value: value)
