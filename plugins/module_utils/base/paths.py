@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from typing import Mapping, NamedTuple
+from typing import Literal, Mapping, NamedTuple, Tuple
 
 #: What stays: root's alone, all of it.
 STATE = "/var/lib/gpuwright"
@@ -13,6 +13,8 @@ STATE = "/var/lib/gpuwright"
 PACKAGES = STATE + "/packages"
 #: Where files lie that bring toolkits and their libraries, and what they unpack meanwhile. It goes when that is done.
 FETCHED = STATE + "/cuda"
+#: Libraries of which archives are put into toolkits: what their records and their directories there are called after.
+ARCHIVED: Tuple[Literal["cudnn", "nccl", "tensorrt"], ...] = ("cudnn", "nccl", "tensorrt")
 #: Logs of drivers that failed.
 FAILED = STATE + "/failed"
 #: Files of the host that were in the way, below their whole path.

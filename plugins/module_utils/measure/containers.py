@@ -117,7 +117,7 @@ def _no_image(question: Question, said: str) -> Check:
     elif said and not _ABSENT.search(said):
         reason, remedy = (
             f"{question.engine} cannot be asked for its images",
-            f"mend what it says: {question.engine} info",
+            f"call {question.engine} info and mend what it says",
         )
     else:
         reason = f"{question.engine} has none of the images that are wished, and none is pulled for a check"

@@ -15,7 +15,6 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import pack
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
-        ArchivedLibrary,
         ArchiveRecord,
         Cuda,
         Cudnn,
@@ -43,8 +42,6 @@ _MODULE_SYSTEMS = {
     "/etc/profile.d/00-modulepath.sh": "/etc/modulefiles",
 }
 _OURS = "Written by gpuwright (role cuda)"
-#: Of which archives are put into toolkits.
-_LIBRARIES: tuple[ArchivedLibrary, ...] = ("cudnn", "nccl", "tensorrt")
 _CUDNN_PACKAGE = re.compile(r"^libcudnn(\d+)(?:-cuda-(\d+))?$")
 
 
@@ -162,7 +159,7 @@ def archives(host: Host) -> list[ArchiveRecord]:
     """What gpuwright wrote down of the archives of libraries that it put into toolkits. Their directories may be gone with these."""
     return [
         {"library": library, "path": path, "version": version, "state": "done" if whole else "begun"}
-        for library in _LIBRARIES
+        for library in paths.ARCHIVED
         for path, version, done in _records(host, library, "version")
         for whole in [done and host.isdir(f"{path}/{library}-{version}")]
     ]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import archive, runfile
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
@@ -160,8 +161,8 @@ def test_what_somebody_put_into_a_toolkit_is_known_before_it_is_uninstalled(tmp_
         "targets",
         "targets/lib",
     ]
-    assert set(runfile.ARCHIVED) == set(archive._KINDS)
-    for name in runfile.ARCHIVED:
+    assert list(paths.ARCHIVED) == list(archive._KINDS)
+    for name in paths.ARCHIVED:
         (toolkit / f"{name}-9.27.0.42/lib").mkdir(parents=True)
         (toolkit / f"{name}-9.27.0.42/lib/lib{name}.so").touch()
         (toolkit / f"lib64/lib{name}.so").symlink_to(toolkit / f"{name}-9.27.0.42/lib/lib{name}.so")

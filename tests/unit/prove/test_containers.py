@@ -154,8 +154,8 @@ def test_what_nvidia_smi_says_of_a_container_that_lacks_something_is_told(words:
 def test_a_container_that_is_ended_is_not_waited_for() -> None:
     engine = Engine()
     prove(engine)
-    for words in (call for call in engine.calls if call[1] == "run"):
-        assert words[words.index("--stop-timeout") + 1] == "0"
+    starts = [words for words in engine.calls if words[1] == "run"]
+    assert [words[words.index("--stop-timeout") + 1] for words in starts] == ["0", "0"]
 
 
 def test_cards_that_a_reload_takes_away_fail() -> None:

@@ -32,8 +32,6 @@ DIRECTORY = paths.FETCHED
 _TOOLKIT = re.compile(r"/usr/local/cuda-\d{1,3}\.\d{1,3}", re.ASCII)
 #: As two public scripts call it; the guide names the program only.
 _UNINSTALLER, _SILENT = "bin/cuda-uninstaller", "--silent"
-#: Libraries that archives of ours have in a toolkit's directory, see archive.py: directories of their names, and links that lead into them.
-ARCHIVED = ("cudnn", "nccl", "tensorrt")
 #: Names that a person is told.
 _NAMED = 8
 _GIB = 1024**3
@@ -221,7 +219,9 @@ def contents(path: str, state: str = paths.STATE) -> Contents:
 
 def _listing(path: str, file: str) -> list[str]:
     """The command that writes into a file what is in a directory, by its path below that; what our archives put there is left out."""
-    ours = [word for name in ARCHIVED for test in ("-path", "-lname") for word in ("-o", test, f"{path}/{name}-*")]
+    ours = [
+        word for name in paths.ARCHIVED for test in ("-path", "-lname") for word in ("-o", test, f"{path}/{name}-*")
+    ]
     left_out = ["(", *ours[1:], ")", "-prune"]
     return ["find", f"{path}/", "-mindepth", "1", *left_out, "-o", "-fprintf", file, "%P\\n"]
 
