@@ -6,6 +6,7 @@ at hand. A failure names its seed; `GPUWRIGHT_FUZZ_SEED` begins with it again.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -65,6 +66,8 @@ SEED = os.environ.get("GPUWRIGHT_FUZZ_SEED") or (secrets.token_hex(4) if SECONDS
 MOST_SECONDS = 1.0
 #: Characters up to which an output is blown up; what prints more is cut off or refused before it is read.
 MOST_CHARACTERS = 300_000
+#: Blanks in a row that a pattern which tries each of them anew needs many seconds for.
+MANY = 20_000
 
 #: What no program means to say.
 ODD = (
@@ -234,7 +237,9 @@ PARSERS: dict[str, Parser] = {
     "CDI specification": Parser(lambda text: cdi.parse("/var/run/cdi/nvidia.yaml", text)),
     "containerd config dump": Parser(containers.parse_dump),
     "docker image ls": Parser(lambda text: list(container_images.parse_docker(text))),
-    "images of Podman": Parser(lambda text: list(container_images.parse_podman(json.loads(text))), (ValueError,)),
+    "images of Podman": Parser(
+        lambda text: list(container_images.parse_podman(json.loads(text))), (ValueError, RecursionError)
+    ),
     "containers": Parser(_containers),
     "os-release": Parser(system.parse_os_release),
     "requirements": Parser(wheels.pins, (ValueError,)),
@@ -335,15 +340,25 @@ def test_no_broken_output_makes_a_parser_stumble_or_linger(name: str) -> None:
     for output in RIGHT[name]:
         parser.read(output)
     for seed in _rounds(name):
-        text = broken(outputs, random.Random(seed))  # noqa: S311 - accidents, no secrets
-        started = time.process_time()
-        try:
-            found = parser.read(text)
-        except parser.refusals as refusal:
-            found = str(refusal)
-        except Exception as error:
-            raise AssertionError(f"seed {seed}: {len(text)} characters, {text[:2000]!r}") from error
-        took = time.process_time() - started
-        assert took < MOST_SECONDS, f"seed {seed}: {took:.1f} s for {len(text)} characters, {text[:2000]!r}"
-        # What goes on to the controller is JSON, which has no other numbers.
-        json.dumps(found, allow_nan=False, default=repr)
+        _read_in_time(parser, broken(outputs, random.Random(seed)), f"seed {seed}")  # noqa: S311 - accidents, no secrets
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_parser_lingers_over_very_many_blanks(name: str) -> None:
+    for output, blank, place in itertools.product(RIGHT[name], (" ", "\n", "\t\n"), (0, 0.5, 1)):
+        at = round(len(output) * place)
+        _read_in_time(PARSERS[name], output[:at] + blank * MANY + output[at:], f"{MANY} times {blank!r} at {at}")
+
+
+def _read_in_time(parser: Parser, text: str, what: str) -> None:
+    started = time.process_time()
+    try:
+        found = parser.read(text)
+    except parser.refusals as refusal:
+        found = str(refusal)
+    except Exception as error:
+        raise AssertionError(f"{what}: {len(text)} characters, {text[:2000]!r}") from error
+    took = time.process_time() - started
+    assert took < MOST_SECONDS, f"{what}: {took:.1f} s for {len(text)} characters, {text[:2000]!r}"
+    # What goes on to the controller is JSON, which has no other numbers.
+    json.dumps(found, allow_nan=False, default=repr)

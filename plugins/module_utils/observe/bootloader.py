@@ -121,7 +121,7 @@ def release_of_image(host: Host, image: str) -> str | None:
 
 
 def _grub_default_setting(host: Host) -> str | None:
-    found = re.search(r"""^\s*GRUB_DEFAULT=["']?([^"'\n]*)""", host.read("/etc/default/grub") or "", re.MULTILINE)
+    found = re.search(r"""^[ \t]*GRUB_DEFAULT=["']?([^"'\n]*)""", host.read("/etc/default/grub") or "", re.MULTILINE)
     return found.group(1).strip() if found else None
 
 

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 _LIMIT = 1 << 20
 _MOST = 20
-_KIND = re.compile(r"""^\s*["']?kind["']?:\s*["']?nvidia\.com/gpu["']?,?\s*$""", re.MULTILINE)
+_KIND = re.compile(r"""^[ \t]*["']?kind["']?:[ \t]*["']?nvidia\.com/gpu["']?,?[ \t\r]*$""", re.MULTILINE)
 #: A name on a line of its own, as nvidia-ctk writes it in YAML and in JSON.
-_NAME = re.compile(r"""^\s*(?:-\s+)?["']?name["']?:\s*["']?([A-Za-z0-9._:-]{1,64})["']?,?\s*$""", re.MULTILINE)
+_NAME = re.compile(
+    r"""^[ \t]*(?:-[ \t]+)?["']?name["']?:[ \t]*["']?([A-Za-z0-9._:-]{1,64})["']?,?[ \t\r]*$""", re.MULTILINE
+)
 #: The library of the driver, which is handed into each container, has the version in its name.
 _DRIVER = re.compile(r"/libcuda\.so\.(\d+(?:\.\d+)+)\b")
 #: Nodes that a container gets and that nvidia-ctk makes links to.

@@ -23,7 +23,7 @@ _LIST = ["docker", "image", "ls", "--digests", "--no-trunc", "--format", "{{.Rep
 _NONE = "<none>"
 #: containers-storage.conf(5): the file of the host comes in the place of the one of the package.
 _STORAGE = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
-_GRAPH_ROOT = re.compile(r"""^\s*graphroot\s*=\s*["']([^"']+)["']""", re.MULTILINE)
+_GRAPH_ROOT = re.compile(r"""^[ \t]*graphroot[ \t]*=[ \t]*["']([^"']+)["']""", re.MULTILINE)
 _DEFAULT_ROOT = "/var/lib/containers/storage"
 
 
@@ -96,7 +96,8 @@ def _of_storage(text: str | None) -> Iterator[str]:
 def parse_podman(rows: object) -> Iterator[str]:
     """The images of a list of Podman's storage (github.com/containers/storage, images.go)."""
     for row in rows if isinstance(rows, list) else ():
-        for name in (row.get("names") if isinstance(row, dict) else None) or ():
+        names = row.get("names") if isinstance(row, dict) else None
+        for name in names if isinstance(names, list) else ():
             found = image_reference.in_full(str(name))
             if found:
                 yield found

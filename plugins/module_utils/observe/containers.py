@@ -33,10 +33,10 @@ _ENGINES = ("docker.io", "docker-ce", "moby-engine", "docker")
 _CONTAINERD = "/etc/containerd/config.toml"
 _DROP_INS = "/etc/containerd/conf.d"
 #: What a configuration says where its runtimes may be others than containerd's own, or may come from elsewhere.
-_OF_INTEREST = re.compile(r"nvidia|^\s*imports\b", re.MULTILINE)
+_OF_INTEREST = re.compile(r"nvidia|^[ \t]*imports\b", re.MULTILINE)
 #: containerd's part for Kubernetes by its names: of version 1, 2 and 3 of the configuration.
 _CRI = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
-_DISABLED = re.compile(r"^\s*disabled_plugins\s*=\s*\[([^\]]*)\]", re.MULTILINE)
+_DISABLED = re.compile(r"^[ \t]*disabled_plugins[ \t]*=[ \t]*\[([^\]]{0,4000})\]", re.MULTILINE)
 #: What containerd prints has a line for each key, a table's header on its own, and no text of several lines.
 _TABLE = re.compile(r"\s*\[(.+)\]\s*")
 _PAIR = re.compile(r"\s*([\w-]+)\s*=\s*(.*?)\s*")

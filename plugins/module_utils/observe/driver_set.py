@@ -44,10 +44,12 @@ SIMULATION = (
     "-o",
     "Dir::Cache::srcpkgcache=",
     "-o",
+    "Dir::Log::Planner=",
+    "-o",
     "Debug::NoLocking=true",
     "dist-upgrade",
 )
-"""Asks the real apt what an upgrade of everything would do; writes nothing, not even apt's own cache."""
+"""Asks the real apt what an upgrade of everything would do; writes nothing, neither apt's own cache nor the log of its planner."""
 
 
 def members(found: Mapping[str, Package]) -> list[str]:

@@ -173,7 +173,9 @@ def versionlocks(host: Host) -> list[str]:
             name, version = (found.group(1), found.group(2)) if found else (entry, "*")
             if _is_installed(host, name, version):
                 names.append(name)
-    names += re.findall(r"^\s*name\s*=\s*[\"']([^\"']+)", host.read("/etc/dnf/versionlock.toml") or "", re.MULTILINE)
+    names += re.findall(
+        r"^[ \t]*name[ \t]*=[ \t]*[\"']([^\"']+)", host.read("/etc/dnf/versionlock.toml") or "", re.MULTILINE
+    )
     return sorted(set(names))
 
 

@@ -28,7 +28,7 @@ _WAITING = _EFIVARS + "MokNew-" + _SHIM
 _UBUNTU = "/var/lib/shim-signed/mok/MOK.der"
 _DKMS = "/var/lib/dkms/mok.pub"
 _CONFIGURATION = ("/etc/dkms/framework.conf", "/etc/dkms/framework.conf.d/*.conf")
-_SETTING = re.compile(r"^\s*(mok_certificate|sign_tool)\s*=\s*[\"']?([^\"'\s#]+)", re.MULTILINE)
+_SETTING = re.compile(r"^[ \t]*(mok_certificate|sign_tool)[ \t]*=[ \t]*[\"']?([^\"'\s#]+)", re.MULTILINE)
 _PEM = b"-----BEGIN CERTIFICATE-----"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 _PLUGINS = Path(__file__).resolve().parents[2]
 _UTILITIES = f"{__name__.rpartition('.plugin_utils.')[0]}.module_utils"
-_OURS = re.compile(rf"^\s*from {re.escape(_UTILITIES)}([.\w]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+_OURS = re.compile(rf"^[ \t]*from {re.escape(_UTILITIES)}([.\w]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 #: What only mypy imports: the types of the facts are no part of what a node runs.
 _FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ ]+[^\n]*\n|\n)+", re.MULTILINE)
 

@@ -74,7 +74,7 @@ def _limit(said: str) -> None:
 
 def _cut_out(said: str) -> str | None:
     """The object in what was said: a login shell may say something before and after it."""
-    start, end = re.search(r"^\s*\{", said, re.MULTILINE), said.rfind("}")
+    start, end = re.search(r"^[ \t]*\{", said, re.MULTILINE), said.rfind("}")
     return said[start.start() : end + 1] if start and end > start.start() else None
 
 

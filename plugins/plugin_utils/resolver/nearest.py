@@ -38,9 +38,10 @@ class _Search:
     rules: Rules
 
     def serves(self, component: str, wish: Wish) -> bool:
-        """Say whether anything that the wish says of one component can be met, where it is alone beside the driver."""
-        alone = only(wish, component)
-        return self.possible(alone, parts(alone, self.machine, self.rules))
+        """Say whether anything that the wish says of one component can be met beside the driver: alone, or with the toolkits."""
+        # Without a toolkit a library follows the newest one, which need not be to be had where another is.
+        fewer = (only(wish, component), only(wish, component, cuda.PART.key))
+        return any(self.possible(each, parts(each, self.machine, self.rules)) for each in fewer)
 
 
 def remedy(wish: Wish, decide: Decide, decide_at_once: Decide, machine: Machine, rules: Rules) -> str | None:

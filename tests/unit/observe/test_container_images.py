@@ -22,6 +22,8 @@ LISTED = (
 STORED = [
     {"id": "a" * 64, "digest": DIGEST, "names": ["docker.io/library/alpine:3", f"docker.io/library/alpine@{DIGEST}"]},
     {"id": "b" * 64, "names": None},
+    {"id": "b" * 64, "names": 1.5},
+    {"id": "b" * 64, "names": "alpine"},
     {"id": "c" * 64},
 ]
 PLACE = "/var/lib/containers/storage/overlay-images/images.json"

@@ -35,6 +35,7 @@ class Apt:
             "etc/sources.list.d",
             "lists/partial",
             "cache/archives/partial",
+            "log",
         ):
             (place / path).mkdir(parents=True)
         selection = "hold" if held else "install"
@@ -48,6 +49,7 @@ class Apt:
         self.options = [
             "-o", f"Dir::Etc={place}/etc", "-o", f"Dir::State={place}", "-o", f"Dir::State::lists={place}/lists",
             "-o", f"Dir::State::status={place}/status", "-o", f"Dir::Cache={place}/cache", "-o", "Debug::NoLocking=true",
+            "-o", f"Dir::Log={place}/log",
         ]  # fmt: skip
         assert self("apt-get", "update").ok
 
@@ -72,6 +74,14 @@ def test_a_held_set_stays_and_a_free_one_would_move(tmp_path: Path) -> None:
     free = driver_set.would_move(Apt(tmp_path / "free", held=False).host(), NAMES)
     assert sorted(row["name"] for row in free or ()) == NAMES
     assert {(row["from"], row["to"]) for row in free or ()} == {(OLD, NEW)}
+
+
+def test_the_question_leaves_no_trace_in_the_logs_of_apt(tmp_path: Path) -> None:
+    apt = Apt(tmp_path, held=False)
+    assert driver_set.would_move(apt.host(), NAMES)
+    assert not list((tmp_path / "log").iterdir())
+    assert apt("apt-get", "-s", "dist-upgrade").ok
+    assert list((tmp_path / "log").iterdir()), "this apt writes none: nothing was shown"
 
 
 def test_a_held_dependency_does_not_keep_the_index_from_planning_the_move(tmp_path: Path) -> None:

@@ -78,3 +78,22 @@ def test_a_number_of_thousands_of_digits_is_no_version(want: str) -> None:
 def test_digits_of_another_script_are_no_version(want: str) -> None:
     with pytest.raises(BadInput):
         Wish.from_wants([want])
+
+
+def test_cudnn_is_not_given_up_where_it_is_to_be_had_beside_the_toolkit_that_is_proposed(
+    facts: Facts, answer: Answer
+) -> None:
+    # The newest toolkit, which cuDNN alone would follow, is none for this driver.
+    facts["os"].update({"id": "ubuntu", "version": "22.04", "codename": "jammy", "family": "ubuntu", "glibc": "2.35"})
+    facts["pci"]["gpus"] = [{**facts["pci"]["gpus"][0], "device": "1f82"}]
+    facts["driver"] = {
+        "owner": "packages",
+        "source": "nvidia",
+        "packages": {"nvidia-driver-cuda": "418.197.02-1"},
+        "loaded_version": "418.197.02",
+        "loaded_modules": "open",
+        "user_version": "418.197.02",
+    }
+    (conflict,) = answer(facts, "cuda=10", "cudnn")["conflicts"]
+    assert conflict["remedy"] == "ask for cuda=11.7"
+    assert answer(facts, "cuda=11.7", "cudnn")["ok"]
