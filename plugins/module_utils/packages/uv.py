@@ -61,6 +61,8 @@ _PACKAGE = re.compile(
 _FILE = re.compile(
     r'^(?:wheels = \[\{|archive = \{) url = "([^"\n]+)",.*hashes = \{ sha256 = "([0-9a-f]{64})" \} \}\]?$'
 )
+_OF_INDEX = "wheels = "
+_INDEX = re.compile(r'^index = "([^"\n]+)"$')
 _SIZE = re.compile(r", size = ([0-9]{1,15}), ")
 # In the cache of uv (0.13): what is whole, a directory a wheel, and what is not yet.
 _WHOLE = "archive-v0"
@@ -73,13 +75,17 @@ _PIN = re.compile(r"^([A-Za-z0-9._-]+)(\[[A-Za-z0-9._, -]+\])?==(\S+)$")
 
 
 class File(NamedTuple):
-    """A wheel that uv takes: the address of the one file, its SHA-256, and its bytes, where the index says them."""
+    """A wheel that uv takes: the address of the one file, its SHA-256, its bytes, where the index says them, and the index (origin).
+
+    uv finds what it downloaded before by the index; by the address alone it would ask the server again.
+    """
 
     name: str
     version: str
     url: str
     sha256: str
     size: int | None = None
+    origin: str | None = None
 
 
 class Work(NamedTuple):
@@ -286,21 +292,38 @@ def _asked(turn: Turn, requirements: Sequence[str], work: Work, explicit: Sequen
     done = _uv(["compile", *said, *deps, *asked], turn.urls, work, explicit)
     if not done.ok:
         raise Declined(f"uv found no wheels: {_words(done)}")
-    return files_of(done.out)
+    return files_of(done.out, _only_index(work.own.of(turn.urls)))
 
 
-def files_of(pylock: str) -> list[File]:
-    """The files of a pylock.toml as uv writes it for one environment. Raises Declined where one of them is not known by its SHA-256."""
+def _only_index(own: pip_settings.Settings) -> str | None:
+    """The index that every wheel is of, where there is no other place."""
+    return redact.without_credentials(own.indexes[0]) if len(own.indexes) == 1 and not own.links else None
+
+
+def files_of(pylock: str, index: str | None = None) -> list[File]:
+    """The files of a pylock.toml as uv writes it for one environment. ``index``: that of the files of which uv names none. Raises Declined
+    where one of them is not known by its SHA-256.
+    """
     files = []
     for name, version, rest in _PACKAGE.findall(pylock):
-        found = [_FILE.match(line) for line in rest.splitlines()]
-        known = [File(wheels.normalise(name), version, each[1], each[2], _size(each[0])) for each in found if each]
+        lines = rest.splitlines()
+        named = next((each[1] for line in lines if (each := _INDEX.match(line))), index)
+        known = [
+            File(wheels.normalise(name), version, each[1], each[2], _size(each[0]), _of_index(each[0], named))
+            for line in lines
+            if (each := _FILE.match(line))
+        ]
         if len(known) != 1:
             raise Declined(f"the index names no SHA-256 of a wheel of {name} {version}")
         files += known
     if len(files) != pylock.count("[[packages]]"):
         raise Declined("uv said which wheels it takes in words that are not known")
     return files
+
+
+def _of_index(line: str, index: str | None) -> str | None:
+    """The index of a file; none has one that was asked for by its address."""
+    return index if line.startswith(_OF_INDEX) else None
 
 
 def _size(line: str) -> int | None:
@@ -396,8 +419,9 @@ def _install(files: Sequence[File], work: Work, urls: Sequence[str]) -> None:
 
 def _row(file: File) -> str:
     quoted = [json.dumps(each) for each in file[:4]]
+    index = f"index = {json.dumps(file.origin)}\n" if file.origin else ""
     return (
-        f"\n[[packages]]\nname = {quoted[0]}\nversion = {quoted[1]}\n"
+        f"\n[[packages]]\nname = {quoted[0]}\nversion = {quoted[1]}\n{index}"
         f"wheels = [{{ url = {quoted[2]}, hashes = {{ sha256 = {quoted[3]} }} }}]"
     )
 

@@ -511,6 +511,37 @@ def test_the_sizes_of_wheels_are_read_where_the_index_says_them() -> None:
     assert [file.size for file in uv.files_of(row.format("", "a" * 64))] == [None]
 
 
+def test_each_wheel_of_an_index_is_told_with_it_and_one_of_an_address_is_not() -> None:
+    row = (
+        '[[packages]]\nname = "a"\nversion = "1.0"\n{}= {} url = "http://x/a.whl", hashes = {{ sha256 = "{}" }} }}{}\n'
+    )
+    of_index, of_other = (
+        row.format(more + "wheels ", "[{", "a" * 64, "]") for more in ("", 'index = "http://other/"\n')
+    )
+    of_address = row.format("archive ", "{", "a" * 64, "")
+    asked = [uv.files_of(each, "http://only/")[0].origin for each in (of_index, of_other, of_address)]
+    assert asked == ["http://only/", "http://other/", None]
+    assert uv.files_of(of_index)[0].origin is None
+    assert 'index = "http://other/"\n' in uv._row(uv.files_of(of_other)[0])
+    assert "index" not in uv._row(uv.files_of(of_address)[0])
+
+
+def test_what_was_downloaded_is_not_asked_for_again(site: Site, environment: Path, install: Install) -> None:
+    site.wheel("mirror", "torch", "1.0", "filelock<4")
+    site.wheel("mirror", "filelock", "3.0")
+    other = environment.with_name("other")
+    subprocess.run([sys.executable, "-m", "venv", other], check=True)
+    configured(other, site.url("tools"))
+    fetched = []
+    for place in (environment, other):
+        answer = install("torch==1.0", environment=str(place), index_url=site.url("mirror"))
+        assert by(answer, "uv") == ""
+        assert set(answer["installed"]) == {"torch==1.0", "filelock==3.0"}
+        fetched.append(len([path for path in site.asked if path.endswith(".whl") and "/mirror/" in path]))
+    # To choose, uv asks each wheel for what it needs: this index has no metadata beside them. To install, it asks none again.
+    assert fetched == [4, 4 + 2]
+
+
 # --- cut off ------------------------------------------------------------------------------------------------------------
 
 
