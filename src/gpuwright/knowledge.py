@@ -210,7 +210,7 @@ def read_variables(name: str) -> dict[str, object]:
     text = _read(name, "the wish file")
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise BadInput(f"the wish file {name} is not YAML: {' '.join(str(error).split())}") from error
     if document is None:
         return {}
@@ -292,7 +292,7 @@ def _read(name: str, what: str) -> str:
 def _read_json(name: str, what: str) -> dict[str, object]:
     try:
         document = json.loads(_read(name, what))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise BadInput(f"{what} {name} is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise BadInput(f"{what} {name} is not a JSON object")

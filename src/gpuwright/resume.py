@@ -244,7 +244,7 @@ def _document(word: str) -> dict[str, object]:
             content = yaml.safe_load(word)
         else:
             content = parse_kv(word)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AnsibleError):
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, AnsibleError, RecursionError):
         content = None
     if not isinstance(content, dict) or "_raw_params" in content:
         # The file's name may be told, a value may not.

@@ -37,6 +37,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     cdi,
     container_images,
     containers,
+    cuda,
     disks,
     dkms,
     driver,
@@ -121,6 +122,9 @@ ODD = (
         "%s",
         "{0}",
         "../../etc/shadow",
+        # Deeper than a reader that calls itself for each value goes.
+        "[" * 5000,
+        '{"a":' * 5000,
     ),
     *(
         "Xid",
@@ -242,6 +246,7 @@ PARSERS: dict[str, Parser] = {
     ),
     "containers": Parser(_containers),
     "os-release": Parser(system.parse_os_release),
+    "version.json": Parser(cuda.parse_version),
     "requirements": Parser(wheels.pins, (ValueError,)),
     "key file": Parser(_bytes(openpgp.fingerprints), (openpgp.KeyFileError,)),
     "module file": Parser(_bytes(lambda data: module_file.fields(data, "x.ko")), (module_file.ModuleFileError,)),

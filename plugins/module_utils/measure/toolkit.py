@@ -333,7 +333,7 @@ def steps_of(text: str) -> List[Step]:
     for line in text.splitlines():
         if not line.startswith(MARK):
             continue
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             step = json.loads(line[len(MARK) :])
             if _is_step(step):
                 steps.append(step)

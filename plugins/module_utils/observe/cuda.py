@@ -49,12 +49,17 @@ def _stated_version(host: Host, path: str) -> str | None:
     """Version that a toolkit's own file tells (version.json; before CUDA 11.1 version.txt)."""
     text = host.read(path + "/version.json")
     if text:
-        try:
-            return str(json.loads(text)["cuda"]["version"])
-        except (ValueError, KeyError, TypeError):
-            return None
+        return parse_version(text)
     found = re.search(r"CUDA Version (\d+(?:\.\d+)+)", host.read(path + "/version.txt") or "")
     return found.group(1) if found else None
+
+
+def parse_version(text: str) -> str | None:
+    """The version in a toolkit's version.json; None where it tells none."""
+    try:
+        return str(json.loads(text)["cuda"]["version"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def _packaged_version(host: Host, short: str) -> str | None:
@@ -142,7 +147,7 @@ def _before(host: Host) -> FormerToolkit | None:
     try:
         record = json.loads(host.read(paths.CUDA_BEFORE) or "{}")
         path, manual = record["path"], record["manual"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return {"path": path if isinstance(path, str) and path.startswith("/") else None, "manual": manual is True}
 
@@ -171,7 +176,7 @@ def _records(host: Host, name: str, key: str) -> Iterator[tuple[str, str, bool]]
         try:
             record = json.loads(host.read(file) or "")
             path, version, state = record["path"], record[key], record["state"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
         if isinstance(path, str) and path.startswith("/") and isinstance(version, str) and state in ("begun", "done"):
             yield path, version, state == "done"

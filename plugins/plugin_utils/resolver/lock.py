@@ -273,7 +273,7 @@ def load(name: str) -> Lock:
         raise BadInput(
             f"{what} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
         ) from error
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise BadInput(f"{what} is not JSON: {error}") from error
     return check(document, what)
 

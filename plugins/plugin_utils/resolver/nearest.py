@@ -38,9 +38,11 @@ class _Search:
     rules: Rules
 
     def serves(self, component: str, wish: Wish) -> bool:
-        """Say whether anything that the wish says of one component can be met beside the driver: alone, or with the toolkits."""
-        # Without a toolkit a library follows the newest one, which need not be to be had where another is.
-        fewer = (only(wish, component), only(wish, component, cuda.PART.key))
+        """Say whether anything that the wish says of one component can be met beside the driver: alone, or with what chooses for it."""
+        # Without a toolkit a library follows the newest one, which need not be to be had where another is; a framework moves the driver,
+        # which a toolkit follows.
+        beside = ("", cuda.PART.key, *(each.key for each in wish.frameworks))
+        fewer = (only(wish, component, each) for each in beside)
         return any(self.possible(each, parts(each, self.machine, self.rules)) for each in fewer)
 
 

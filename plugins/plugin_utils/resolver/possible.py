@@ -3,8 +3,9 @@
 """Whether a wish may be met at all where parts of it may be anything.
 
 The question is asked for every step of the search for a nearer wish, so it is answered by few trials: each component is tried alone beside
-what it needs, and what two drivers or two toolkits decide alike is tried once. No component loosens what another one asks for: a wish of
-which one component cannot be met so cannot be met. The other way round it need not hold; nearest tries whole wishes before it names one.
+what it needs, and what two drivers or two toolkits decide alike is tried once. But for the driver that it needs, no component loosens what
+another one asks for, and each driver is tried: a wish of which one component cannot be met so cannot be met. The other way round it need
+not hold; nearest tries whole wishes before it names one.
 """
 
 from __future__ import annotations
@@ -92,16 +93,23 @@ class Possible:
         )
 
     def _drivers(self, wish: Wish, changed: Sequence[Part]) -> list[Wish]:
-        """Return one wish for each build of a driver that comes of a wish."""
+        """Return one wish for each build of a driver that comes of a wish, and of what may move a driver of which it says nothing."""
         asked = repr(wish), *(each.name for each in changed)
         if asked not in self.drivers:
             found: dict[tuple[str | None, ...], Wish] = {}
-            for other in _probed(wish, changed):
-                stack = self.trials.stack(other)
-                if stack is not None:
-                    found.setdefault(_build(stack), other)
+            for each in (wish, *self._moved(wish)):
+                for other in _probed(each, changed):
+                    stack = self.trials.stack(other)
+                    if stack is not None:
+                        found.setdefault(_build(stack), other)
             self.drivers[asked] = list(found.values())
         return self.drivers[asked]
+
+    def _moved(self, wish: Wish) -> Iterator[Wish]:
+        """Yield a wish for each branch that a framework may ask for: a toolkit and its libraries follow the driver that comes of it."""
+        if not wish.driver_branch:
+            rows = self.rules["driver_branches"]["rows"]
+            yield from (replace(wish, driver_branch=row["branch"]) for row in rows if row["latest"])
 
     def _toolkits(self, driver: Wish, wish: Wish, changed: Sequence[Part]) -> bool:
         """Say it of CUDA beside a driver, and of each library beside CUDA: without a toolkit they follow the one that would be chosen."""

@@ -191,7 +191,7 @@ def _document(path: Path) -> Mapping[str, object]:
     kind = path.suffix
     try:
         document = _TABLES[kind](_text(path))
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise BadInput(f"{path.name} is not {kind[1:].upper()}: {error}") from None
     return document if isinstance(document, Mapping) else {}
 

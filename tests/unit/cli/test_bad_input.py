@@ -47,6 +47,7 @@ def inventory(tmp_path: Path) -> Path:
         (["--frobnicate"], "unrecognized arguments: --frobnicate", "gpuwright up --help"),
         (["--wish", "absent.yml"], "the wish file absent.yml is not there", None),
         (["--wish", "torn.yml"], "the wish file torn.yml is not YAML", None),
+        (["--wish", "deep.yml"], "the wish file deep.yml is not YAML", None),
         (["--wish", "misspelt.yml"], "names 'cuda_versionz'", "cuda_versions"),
         (
             ["--wish", "type.yml"],
@@ -67,6 +68,7 @@ def test_what_is_not_known_is_told_in_one_message_with_what_is_near(
 ) -> None:
     folder = inventory.parent
     (folder / "torn.yml").write_text("cuda_versions: [\n")
+    (folder / "deep.yml").write_text(f"cuda_versions: {'[' * 5000}\n")
     (folder / "misspelt.yml").write_text("cuda_versionz: ['12.8']\n")
     (folder / "template.yml").write_text("frameworks_path: \"/opt/{{ lookup('pipe', 'id') }}\"\n")
     (folder / "name.yml").write_text("mig_layout: {\"{{ lookup('pipe', 'id') }}\": [1g.5gb]}\n")

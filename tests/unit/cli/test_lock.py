@@ -144,6 +144,7 @@ def test_the_run_directory_keeps_the_lock_for_ansible(gpuwright: Call, ansible: 
     ("text", "told"),
     [
         ("not json", "is not JSON"),
+        ("[" * 5000, "is not JSON"),
         ("[]", "is not a lock of gpuwright"),
         ('{"ok": true, "stack": {}}', "is not a lock of gpuwright"),
         ('{"lock": 2, "gpuwright": "9.0"}', "written by gpuwright 9.0 in format 2"),

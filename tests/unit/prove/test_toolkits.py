@@ -139,6 +139,7 @@ def test_a_program_that_computes_on_each_card_is_the_proof(tmp_path: Path) -> No
         (count(2) + card(), "fail", "did not end"),
         ("", "fail", "did not end"),
         (f"{toolkit.MARK}[]\n{toolkit.MARK}{{'x'\n", "fail", "did not end"),
+        (f"{toolkit.MARK}{'[' * 5000}\n", "fail", "did not end"),
     ],
 )
 def test_a_card_on_which_the_kernel_does_not_run_is_told(tmp_path: Path, out: str, status: str, words: str) -> None:

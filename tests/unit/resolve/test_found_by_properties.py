@@ -85,15 +85,31 @@ def test_cudnn_is_not_given_up_where_it_is_to_be_had_beside_the_toolkit_that_is_
 ) -> None:
     # The newest toolkit, which cuDNN alone would follow, is none for this driver.
     facts["os"].update({"id": "ubuntu", "version": "22.04", "codename": "jammy", "family": "ubuntu", "glibc": "2.35"})
+    _gtx_1650_with(facts, "418.197.02")
+    (conflict,) = answer(facts, "cuda=10", "cudnn")["conflicts"]
+    assert conflict["remedy"] == "ask for cuda=11.7"
+    assert answer(facts, "cuda=11.7", "cudnn")["ok"]
+
+
+def test_nccl_is_not_given_up_where_a_framework_moves_the_driver_that_it_follows(facts: Facts, answer: Answer) -> None:
+    # This repository begins at CUDA 13.2: NCCL alone finds nothing for the CUDA 12.0 of the driver that is there.
+    facts["os"].update(
+        {"id": "ubuntu", "version": "26.04", "codename": "resolute", "family": "ubuntu", "glibc": "2.43"}
+    )
+    _gtx_1650_with(facts, "525.147.05")
+    remedies = {each["remedy"] for each in answer(facts, "nccl", "jax[cuda12]==0.4.30")["conflicts"]}
+    assert "ask for jax[cuda13]==0.7.2" in remedies
+    assert answer(facts, "nccl", "jax[cuda13]==0.7.2")["ok"]
+
+
+def _gtx_1650_with(facts: Facts, version: str) -> None:
+    """The card, and a driver of NVIDIA's packages."""
     facts["pci"]["gpus"] = [{**facts["pci"]["gpus"][0], "device": "1f82"}]
     facts["driver"] = {
         "owner": "packages",
         "source": "nvidia",
-        "packages": {"nvidia-driver-cuda": "418.197.02-1"},
-        "loaded_version": "418.197.02",
+        "packages": {"nvidia-driver-cuda": f"{version}-1"},
+        "loaded_version": version,
         "loaded_modules": "open",
-        "user_version": "418.197.02",
+        "user_version": version,
     }
-    (conflict,) = answer(facts, "cuda=10", "cudnn")["conflicts"]
-    assert conflict["remedy"] == "ask for cuda=11.7"
-    assert answer(facts, "cuda=11.7", "cudnn")["ok"]

@@ -118,6 +118,7 @@ def test_a_pyproject_says_its_dependencies_and_its_python(written: Any) -> None:
         ('[project]\ndynamic = ["dependencies"]\n', "are dynamic"),
         ("[project]\ndependencies = 3\n", "has to be a list, found int"),
         ("[project\n", "is not TOML"),
+        ("x = " + "[" * 5000, "is not TOML"),
         ('[project]\nrequires-python = "new"\n', "has to be a range"),
         ('[project]\ndependencies = ["numpy\\n--pre"]\n', "--pre|one line"),
     ],
