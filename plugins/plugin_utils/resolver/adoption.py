@@ -42,15 +42,8 @@ def kernel_module(packages: Collection[str], source: str | None) -> str:
 
 def support_of(installed: InstalledDriver, rules: Rules) -> cuda_support.CudaSupport:
     """Return what the driver can run; of an unknown branch, what the newest older one could."""
-    row = branch_of(installed, rules)
-    if row is None:
-        older = [
-            each
-            for each in rules["driver_branches"]["rows"]
-            if int(each["branch"]) < int(numeric_version.major(installed.version))
-        ]
-        row = max(older, key=lambda each: int(each["branch"]), default=rules["driver_branches"]["rows"][0])
-    return cuda_support.of_branch(row, installed.version)
+    branch = numeric_version.major(installed.version)
+    return cuda_support.of_branch(cuda_support.near_branch(branch, rules), installed.version)
 
 
 def _of_wish(installed: InstalledDriver, wish: Wish) -> list[Entry]:

@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Row, Rules, remembered
+from . import systems
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,19 @@ class CudaSupport:
 def of_branch(row: Row, version: str | None = None, build: str | None = None) -> CudaSupport:
     """Return the power of a branch; of an exact version where that is known, or of the build a distribution carries."""
     return CudaSupport(cuda=row["max_cuda"], version=version or build, newest=version or build or row["latest"])
+
+
+def of_stack(driver: DriverStack, system: Row, rules: Rules) -> CudaSupport:
+    """Return the power of a driver that was chosen, or that is there and stays."""
+    carried = systems.distro_driver(system, driver["branch"], rules) if driver["source"] == "distro" else None
+    return of_branch(near_branch(driver["branch"], rules), driver["version"], carried["build"] if carried else None)
+
+
+def near_branch(branch: str, rules: Rules) -> Row:
+    """Return the row of a branch; of one that the rules do not know, the row of the newest older one."""
+    rows: list[Row] = rules["driver_branches"]["rows"]
+    older = [row for row in rows if int(row["branch"]) <= int(branch)]
+    return max(older, key=lambda row: int(row["branch"]), default=rows[0])
 
 
 def reported(cuda: str) -> CudaSupport:

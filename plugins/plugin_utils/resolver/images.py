@@ -91,10 +91,7 @@ def _support(machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> CudaSu
     system = systems.find(machine, rules)
     if driver is None:
         return foreign.support(machine, wish, system, Log(rules))
-    rows: list[Row] = rules["driver_branches"]["rows"]
-    row = next(each for each in rows if each["branch"] == driver["branch"])
-    carried = systems.distro_driver(system, row["branch"], rules) if driver["source"] == "distro" else None
-    return cuda_support.of_branch(row, driver.get("version"), carried["build"] if carried else None)
+    return cuda_support.of_stack(driver, system, rules)
 
 
 # nvidia/cuda ------------------------------------------------------------------------------------------

@@ -176,11 +176,9 @@ class Possible:
     def _runs(self, wish: Wish) -> tuple[str, ...]:
         """Return what of the driver that comes of a wish decides on wheels: the CUDA versions that it runs."""
         driver = (self.trials.stack(wish) or {}).get("driver")
-        rows = {each["branch"]: each for each in self.rules["driver_branches"]["rows"]}
-        row = rows.get(driver["branch"]) if driver else None
-        if driver is None or row is None:
+        if driver is None:
             return ()
-        support = cuda_support.of_branch(row, driver["version"], driver["build"])
+        support = cuda_support.of_stack(driver, systems.find(self.machine, self.rules), self.rules)
         if wish.cuda_compat:
             support = forward.extended(support, self.machine, self.rules)
         known = dict.fromkeys(each["cuda"] for each in self.rules["cuda"]["rows"])

@@ -102,6 +102,18 @@ def test_nccl_is_not_given_up_where_a_framework_moves_the_driver_that_it_follows
     assert answer(facts, "nccl", "jax[cuda13]==0.7.2")["ok"]
 
 
+def test_what_a_branch_runs_is_not_read_from_how_its_modules_are_built(facts: Facts, answer: Answer) -> None:
+    # vLLM alone does not move the driver; DALI does, and NVIDIA's 595 runs the wheels of both.
+    facts["os"].update({"id": "rocky", "version": "9", "codename": None, "family": "rhel", "glibc": "2.34"})
+    facts["packages"] |= {"manager": "dnf", "sources": []}
+    facts["python"]["interpreters"] = []
+    _gtx_1650_with(facts, "530.30.02")
+    found = answer(facts, "driver-source=distro", "vllm>=0.24.0", "dali==1.22.0+cuda110")
+    assert {each["remedy"] for each in found["conflicts"]} == {
+        "ask for dali=1.53.0+cuda130 and leave driver-source out"
+    }
+
+
 def _gtx_1650_with(facts: Facts, version: str) -> None:
     """The card, and a driver of NVIDIA's packages."""
     facts["pci"]["gpus"] = [{**facts["pci"]["gpus"][0], "device": "1f82"}]

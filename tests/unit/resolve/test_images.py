@@ -181,6 +181,14 @@ def test_that_a_series_has_ended_and_what_is_not_confirmed_are_said(named: Named
 # whose driver it is -----------------------------------------------------------------------------------
 
 
+def test_a_driver_of_a_branch_that_no_rule_knows_runs_what_the_one_before_runs(rules: Any, facts: Any) -> None:
+    facts["driver"] |= {"owner": "packages", "source": "nvidia", "packages": {"nvidia-driver-cuda": "999.10-1"}}
+    facts["driver"] |= {"loaded_version": "999.10", "loaded_modules": "open", "user_version": "999.10"}
+    where, wished = machine.machine_from_facts(facts, Wish(), rules, today=TODAY), Wish(container_toolkit=True)
+    found = images.choose(where, wished, resolver.resolve(where, wished, rules)["stack"], rules)
+    assert [image["name"] for image in found if image["tag"]]
+
+
 def test_a_machine_without_cards_has_no_images(rules: Any) -> None:
     where = machine.machine_from_options([], "ubuntu-24.04", "x86_64", {}, rules, today=TODAY)
     assert images.choose(where, Wish(), {}, rules) == []
