@@ -302,7 +302,7 @@ def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
 def _cuda_source() -> Part:
     """Make the part of the source of toolkits that has one version alone."""
     nvidia = _changed("cuda-source=nvidia", cuda_source="nvidia")
-    return Part("cuda", "cuda-source", nvidia.follow, [nvidia], lambda _stack: nvidia)
+    return Part("cuda", "cuda-source", nvidia.follow, [nvidia], lambda _stack: nvidia, [_as_it_is, nvidia.follow])
 
 
 def _toolkit(wish: Wish, wished: str, instead: str) -> Wish:

@@ -114,6 +114,15 @@ def test_what_a_branch_runs_is_not_read_from_how_its_modules_are_built(facts: Fa
     }
 
 
+def test_a_source_of_toolkits_that_may_be_changed_may_stay_too(facts: Facts, answer: Answer) -> None:
+    # The distribution has a toolkit for this card, NVIDIA's repository for this system begins with one that has no code for it.
+    facts["pci"]["gpus"] = [{**facts["pci"]["gpus"][0], "device": "1402"}]
+    facts["python"]["interpreters"] = []
+    (conflict,) = answer(facts, "cuda-source=distro", "tensorrt", "cupy")["conflicts"]
+    assert conflict["remedy"].startswith("leave CuPy out")
+    assert answer(facts, "cuda-source=distro", "tensorrt")["ok"]
+
+
 def _gtx_1650_with(facts: Facts, version: str) -> None:
     """The card, and a driver of NVIDIA's packages."""
     facts["pci"]["gpus"] = [{**facts["pci"]["gpus"][0], "device": "1f82"}]
