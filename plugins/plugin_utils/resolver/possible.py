@@ -126,11 +126,17 @@ class Possible:
 
     def _majors(self, driver: Wish, wish: Wish, changed: Sequence[Part]) -> list[list[str]]:
         """Return the major versions of the toolkits that may be beside a driver, each set of them once."""
-        asked = repr(driver), *wish.cuda_versions, *(each.name for each in changed)
+        asked = repr(driver), str(wish.cuda), *wish.cuda_versions, *(each.name for each in changed)
         if asked not in self.toolkits:
+            # Without a toolkit its source says nothing: the libraries are NVIDIA's.
             several = (
                 self.trials.stack(
-                    replace(driver, cuda=True, cuda_versions=other.cuda_versions, cuda_source=other.cuda_source)
+                    replace(
+                        driver,
+                        cuda=True,
+                        cuda_versions=other.cuda_versions,
+                        cuda_source=other.cuda_source if wish.cuda else None,
+                    )
                 )
                 for other in _probed(wish, changed)
             )
