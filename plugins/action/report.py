@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import local_path
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import APPLYING
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import fleet, run_directory
@@ -133,7 +134,7 @@ class ActionModule(ActionBase):
 
     def _given(self, arguments: Variables, variables: Variables) -> Path | None:
         value = arguments.get("run_dir") or self._variable("gpuwright_run_dir", variables)
-        return Path(str(value)).expanduser().absolute() if value else None
+        return local_path.read(str(value)).absolute() if value else None
 
     def _variable(self, name: str, variables: Variables) -> Any:
         value = variables.get(name)

@@ -269,7 +269,7 @@ def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> lis
         tables = rules.load_rules()
         document = lock.make(where, wished, tables, wants=question.wants, version=__version__, hashes=files)
     try:
-        Path(name).expanduser().write_text(lock.text(document), encoding="utf-8")
+        paths.written(name).write_text(lock.text(document), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"the lock file {name} cannot be written: {error.strerror}") from error
     return lock.left_open(document)
@@ -278,7 +278,7 @@ def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> lis
 def _read(name: str, what: str) -> str:
     """The text of a file; of one that gzip packed, as a run leaves it of a host that stays as it is, what is in it."""
     try:
-        content = Path(name).expanduser().read_bytes()
+        content = paths.written(name).read_bytes()
         return (gzip.decompress(content) if content.startswith(_GZIP) else content).decode("utf-8")
     except FileNotFoundError as error:
         raise BadInput(f"{what} {name} is not there") from error

@@ -132,6 +132,21 @@ def judge_configuration() -> None:
         )
 
 
+def written(name: str) -> Path:
+    """A path as a person writes it; ``~`` and ``~user`` are homes. One of nobody stays as it is written, and is not there."""
+    return Path(os.path.expanduser(name))  # noqa: PTH111 - Path.expanduser raises RuntimeError where there is no such user
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there. A name that is too long, or below what may not be looked into, is nothing."""
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises OSError
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises OSError
+
+
 def state_home() -> Path:
     """The user's state directory, by the XDG rules."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
@@ -150,7 +165,7 @@ def make_run_directory(report: str | None) -> Path:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         path = state_home() / "gpuwright" / "runs" / f"{stamp}-{os.getpid()}"
     else:
-        path = Path(report).expanduser().absolute()
+        path = written(report).absolute()
     make_collection_importable()
     from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 

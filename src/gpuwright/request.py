@@ -243,8 +243,8 @@ def local_inventory(has_system_python: bool) -> Inventory:
 def _inventory(source: str) -> str:
     if "," in source:
         return source
-    path = Path(source).expanduser().absolute()
-    if not path.exists():
+    path = paths.written(source).absolute()
+    if not paths.exists(path):
         raise BadInput(f"there is no inventory {source}", ["a list of hosts is written with a comma: -i node1,"])
     if not os.access(path, os.R_OK):
         raise BadInput(f"the inventory {source} cannot be read", ["check its permissions"])
@@ -260,8 +260,8 @@ def _user_var(word: str) -> str:
 def _file(name: str | None, what: str) -> str | None:
     if name is None:
         return None
-    path = Path(name).expanduser().absolute()
-    if not path.is_file():
+    path = paths.written(name).absolute()
+    if not paths.is_file(path):
         raise BadInput(f"{what} {name} is not there")
     return str(path)
 

@@ -239,7 +239,7 @@ def _document(word: str) -> dict[str, object]:
 
     try:
         if word.startswith("@"):
-            content = yaml.safe_load(Path(word[1:]).expanduser().read_text(encoding="utf-8"))
+            content = yaml.safe_load(paths.written(word[1:]).read_text(encoding="utf-8"))
         elif word[:1] in "[{":
             content = yaml.safe_load(word)
         else:

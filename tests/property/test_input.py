@@ -78,6 +78,9 @@ _values = st.recursive(
 )
 
 
+@example({"frameworks_project": "\x00"})
+@example({"frameworks_project": "driver" + "9" * 5000})
+@example({"frameworks_project": "~nobody-of-this-name/requirements.txt"})
 @given(st.dictionaries(st.sampled_from(VARIABLES), _values, max_size=3))
 def test_any_value_of_a_variable_is_read_or_refused_with_a_reason(variables: dict[str, Any]) -> None:
     try:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 from .. import resolver
-from ..model import shortfalls
+from ..model import local_path, shortfalls
 from ..model.errors import BadInput
 from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
 from ..model.stack import Conflict, FrameworkEnvironment, Repository, Stack
@@ -266,15 +265,16 @@ def load(name: str) -> Lock:
     """Return the lock in a file. Raises BadInput where it is not there, broken, or not a lock that this version reads."""
     what = f"the lock file {name}"
     try:
-        document = json.loads(Path(name).expanduser().read_text(encoding="utf-8"))
+        document = json.loads(local_path.read(name).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise BadInput(f"{what} is not there", ["gpuwright resolve --lock FILE writes one"]) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
-            f"{what} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
-        ) from error
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadInput(f"{what} is not JSON: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{what} cannot be read: it is not UTF-8 text") from error
+    except (OSError, ValueError) as error:
+        # A name with a zero byte is a ValueError.
+        raise BadInput(f"{what!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return check(document, what)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from ..model import local_path
 from ..model.errors import BadInput
 from ..model.wish import Project, Requirement
 from . import plain
@@ -147,7 +148,7 @@ def _lines(path: Path, through: tuple[Path, ...], *, limits: bool) -> Iterator[_
         line = _COMMENT.sub("", written).strip()
         nested = _NESTED.match(line)
         if nested:
-            below = path.parent / Path(nested["file"].strip()).expanduser()
+            below = path.parent / local_path.read(nested["file"].strip())
             only = limits or (nested["kind"] or nested["long"]) in ("-c", "--constraint")
             yield from _lines(below, (*through, path), limits=only)
         elif line:
@@ -292,23 +293,23 @@ def _range(written: str, path: Path) -> str:
 
 def _parts(written: str) -> tuple[Path, _Asked]:
     """Return the path of a project as it is written, and what is asked of it; a path that is there as a whole is no more than that."""
-    whole = Path(written).expanduser()
-    found = None if whole.exists() else _PARTS.match(written)
+    whole = local_path.read(written)
+    found = None if local_path.exists(whole) else _PARTS.match(written)
     if found is None:
         return whole, _Asked()
     extras, groups = (
         [each.strip() for each in (found[key] or "").split(",") if each.strip()] for key in ("extras", "groups")
     )
-    return Path(found["path"]).expanduser(), _Asked(tuple(extras), tuple(groups))
+    return local_path.read(found["path"]), _Asked(tuple(extras), tuple(groups))
 
 
 def _file(path: Path, asked: _Asked) -> Path:
     """Return the file that is meant: itself, or the one of a directory that says what a project requires."""
     if asked.extras or asked.groups:
-        path = path / _PYPROJECT if path.is_dir() else path
+        path = path / _PYPROJECT if local_path.is_directory(path) else path
         if path.suffix not in _TABLES:
             raise BadInput(f"{path.name} has no extras and no groups: a {_PYPROJECT} has", [f"project={path}"])
-    if not path.is_dir():
+    if not local_path.is_directory(path):
         return path
     there = [path / name for name in _FILES if (path / name).is_file()]
     if len(there) == 1:
@@ -325,8 +326,10 @@ def _text(path: Path) -> str:
         raise BadInput(
             f"the project's file {path} is not there", ["project=PATH names a file of this machine"]
         ) from None
-    except OSError as error:
-        raise BadInput(f"the project's file {path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        # A path with a zero byte is a ValueError.
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"the project's file {str(path)!r} cannot be read: {reason}") from None
     if len(content) > _LARGEST:
         raise BadInput(f"the project's file {path} is larger than 1 MiB: that is no list of requirements")
     try:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
+from ..model import local_path
 from . import FRAMEWORKS_PATH, WORDS, Wish, words_of
 from .reading import Variables, Words, as_list, is_no
 
@@ -51,5 +51,5 @@ def _why(name: str, words: Words) -> str | None:
 
 def placed(wish: Wish, environments: str) -> Wish:
     """Return a wish whose environments are the user's own: where they were wished, else in the usual place of the user."""
-    place = environments if wish.frameworks_path == FRAMEWORKS_PATH else str(Path(wish.frameworks_path).expanduser())
+    place = environments if wish.frameworks_path == FRAMEWORKS_PATH else str(local_path.read(wish.frameworks_path))
     return replace(wish, frameworks_path=place)

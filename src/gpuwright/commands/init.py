@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits, knowledge
+from gpuwright import console, exits, knowledge, paths
 from gpuwright.errors import BadInput
 from gpuwright.request import local_inventory
 
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         BadInput: a name is none of a host, or the file is there already, is a link, or cannot be written.
     """
     kind = "inventory" if args.hosts else "wish"
-    path = Path(args.output or f"{kind}.yml").expanduser()
+    path = paths.written(args.output or f"{kind}.yml")
     _write(path, inventory(args.hosts, str(path)) if args.hosts else wish(str(path)), force=args.force)
     if args.json:
         console.json_document({"ok": True, "kind": kind, "file": str(path)})

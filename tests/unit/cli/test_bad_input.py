@@ -60,6 +60,12 @@ def inventory(tmp_path: Path) -> Path:
         (["--want", "driver={{ lookup('pipe', 'id') }}"], "--want[0] has to be plain text", "inventory"),
         (["--report", "{% set x = 1 %}"], "--report has to be plain text", "inventory"),
         (["--lock", "absent.json"], "the lock file absent.json is not there", None),
+        (["--lock", "~nobody-here/a"], "the lock file ~nobody-here/a is not there", None),
+        (["--wish", "~nobody-here/a"], "the wish file ~nobody-here/a is not there", None),
+        (["--want", "project=~nobody-here/a"], "~nobody-here/a is not there", None),
+        (["-e", "@~nobody-here/a"], "the variables file ~nobody-here/a is not there", None),
+        (["-i", "~nobody-here/a"], "there is no inventory ~nobody-here/a", None),
+        (["-i", "a" * 5000], "there is no inventory aaa", None),
         (["-i", "absent.yml"], "there is no inventory absent.yml", "-i node1,"),
     ],
 )

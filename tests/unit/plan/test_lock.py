@@ -425,6 +425,11 @@ def test_a_lock_file_that_is_not_there_or_cannot_be_read_is_bad_input(tmp_path: 
         lock.load(str(tmp_path / "none"))
     with pytest.raises(BadInput, match="cannot be read"):
         lock.load(str(tmp_path))
+    for name in ("\x00", "a" * 5000):
+        with pytest.raises(BadInput, match="cannot be read"):
+            lock.load(name)
+    with pytest.raises(BadInput, match="is not there"):
+        lock.load("~nobody-here/lock.json")
 
 
 def test_the_published_schema_and_the_reader_say_the_same(schema: Any) -> None:
