@@ -79,6 +79,7 @@ USES = [
         {"gpu_settings_cards": {"all": {"power_limit": 350}}},
         there=every("nvidia-smi --query-gpu=power.limit --format=csv,noheader | grep 350.00"),
     ),
+    Use("gpu_log", there=every("systemctl is-active gpuwright-gpu-log.timer")),
     Use("cuda", {"cuda_versions": ["13.0"]}, there=every("test -x /usr/local/cuda-13.0/bin/nvcc")),
     Use(
         "container_toolkit",

@@ -23,6 +23,8 @@ UNITS = (
     "gpuwright-device-links.service",
     "gpuwright-mig.service",
     "gpuwright-gpu-settings.service",
+    "gpuwright-gpu-log.service",
+    "gpuwright-gpu-log.timer",
     "gpuwright-nvidia-persistence.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",

@@ -8,12 +8,34 @@ and a task in ``playbooks/site.yml`` at the same place (a test holds the two ord
 
 from __future__ import annotations
 
-from . import container_toolkit, cuda, frameworks, gpu_settings, mig, nouveau_blacklist, nvidia_driver, reboot, repair
+from . import (
+    container_toolkit,
+    cuda,
+    frameworks,
+    gpu_log,
+    gpu_settings,
+    mig,
+    nouveau_blacklist,
+    nvidia_driver,
+    reboot,
+    repair,
+)
 from .base import Component, Context, Finding, Manages
 
 # Nouveau comes after the driver: it is only taken away once a module for the next kernel is verified, so that a cut in
 # between never leaves a screen without a driver.
-_ROOMS = (repair, nvidia_driver, nouveau_blacklist, mig, gpu_settings, cuda, container_toolkit, frameworks, reboot)
+_ROOMS = (
+    repair,
+    nvidia_driver,
+    nouveau_blacklist,
+    mig,
+    gpu_settings,
+    cuda,
+    container_toolkit,
+    frameworks,
+    gpu_log,
+    reboot,
+)
 COMPONENTS: dict[str, Component] = {room.COMPONENT.name: room.COMPONENT for room in _ROOMS}
 
 #: Components that leave a seal.

@@ -167,6 +167,12 @@ class GpuSettings(TypedDict):
     cards: list[SettingsCard]
 
 
+class GpuLog(TypedDict):
+    """The light log of the cards: for how many days it is kept."""
+
+    days: int
+
+
 class _Engine(TypedDict):
     name: str
     packages: list[str]
@@ -340,6 +346,7 @@ class Stack(TypedDict, total=False):
     tensorrt: TensorRt
     mig: Mig
     gpu_settings: GpuSettings
+    gpu_log: GpuLog
     container_toolkit: ContainerToolkit
     frameworks: list[FrameworkEnvironment]
     cuda_compat: CudaCompat

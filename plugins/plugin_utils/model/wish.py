@@ -81,6 +81,7 @@ class Values(TypedDict, total=False):
     driver_peermem: bool
     mig_layout: Mapping[str, tuple[str, ...]]
     gpu_settings: Mapping[str, Settings]
+    gpu_log_days: int | None
     driver_runfile: str | None
     driver_runfile_sha256: str | None
     cuda: bool

@@ -68,7 +68,7 @@ ENVIRONMENT = re.compile(
     rf"({'|'.join(sorted(FRAMEWORKS))}|(?<!^/opt/)(?<!^/srv/)(?<!^/mnt/)[A-Za-z0-9][\w.-]*)",
     re.ASCII,
 )
-UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path)|(docker|containerd)[.]service)", re.ASCII)
+UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path|timer)|(docker|containerd)[.]service)", re.ASCII)
 #: A word of the package managers, and never an option of theirs or a pattern.
 NAME = re.compile(r"\w[\w.+:~^()-]*", re.ASCII)
 

@@ -32,7 +32,11 @@ EVERY = pytest.mark.parametrize("component", COMPONENTS.values(), ids=list(COMPO
 
 
 #: What is wished of a host itself, and by no name for --want that a lock holds.
-HOSTS_OWN: Any = {"mig_layout": "3g.40gb,3g.40gb", "gpu_settings_cards": {"all": {"power_limit": 350}}}
+HOSTS_OWN: Any = {
+    "mig_layout": "3g.40gb,3g.40gb",
+    "gpu_settings_cards": {"all": {"power_limit": 350}},
+    "gpu_log_days": 30,
+}
 
 
 @pytest.fixture(scope="module")

@@ -139,6 +139,7 @@ EVERYTHING = wish(
     gpuwright_want=["cuda", "container-toolkit", "pytorch", "tensorflow", "jax"],
     mig_layout={"all": "off"},
     gpu_settings_cards={"all": {"compute_mode": "default"}},
+    gpu_log_days=30,
 )
 #: What an environment has beside its framework: NVIDIA's libraries, and what a framework needs.
 _BESIDE = [
@@ -155,7 +156,7 @@ def everything() -> tuple[Any, Any]:
     seen["smi"]["mig_devices"] = {}
     for card, told in zip(seen["pci"]["gpus"], data["gpus"], strict=True):
         card["bus_id"] = told["pci_bus_id"]
-    for unit in ("gpuwright-mig.service", "gpuwright-gpu-settings.service"):
+    for unit in ("gpuwright-mig.service", "gpuwright-gpu-settings.service", "gpuwright-gpu-log.timer"):
         seen["services"][unit] = {"active": "active", "enabled": "enabled"}
     seen["packages"]["installed"] |= {f"libnvidia-something-{number}": f"{nodes.DRIVER}-1" for number in range(40)}
     for row in plan(seen, EVERYTHING)["stack"]["frameworks"]:

@@ -170,6 +170,7 @@ _FIELDS: dict[str, tuple[str, Callable[[int, Gpu, str], str]]] = {
     "power.draw": ("W", lambda index, gpu, library: f"{gpu['idle_w']:.2f}"),
     "power.limit": ("W", lambda index, gpu, library: f"{board.state(gpu)['power']:.2f}"),
     "utilization.gpu": ("%", lambda index, gpu, library: "0"),
+    "clocks_event_reasons.active": ("", lambda index, gpu, library: _mask(hot=node.fault("throttling") == index)),
     "persistence_mode": ("", lambda index, gpu, library: _persistence(gpu)),
     "pcie.link.gen.current": ("", lambda index, gpu, library: str(gpu["pcie_gen"])),
     "pcie.link.width.current": ("", lambda index, gpu, library: str(gpu["pcie_width"])),
@@ -450,6 +451,14 @@ _EVENT_REASONS = (
 def _event_reasons(*, hot: bool) -> list[Node]:
     active = {"hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown"} if hot else {"gpu_idle"}
     return [(f"clocks_event_reason_{name}", "Active" if name in active else "Not Active") for name in _EVENT_REASONS]
+
+
+#: The bits of what is active in _event_reasons (nvml.h).
+_IDLE, _HOT = 0x1, 0x8 | 0x20 | 0x40
+
+
+def _mask(*, hot: bool) -> str:
+    return f"0x{_HOT if hot else _IDLE:016x}"
 
 
 def _ecc_errors(gpu: Gpu, *, broken: bool) -> list[Node]:

@@ -1,0 +1,155 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The light log of the cards: a timer that appends to a file of CSV once a minute. What it has written is not taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, gpu_log, paths
+
+from ..model import sections
+from ..model.plan import Plan
+from ..model.stack import Stack
+from ..model.work import File, Unit, Work
+from .base import Component, Context, Finding, Manages, Step
+from .view import UP, View
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+NAME = "gpu_log"
+SERVICE = "gpuwright-gpu-log.service"
+TIMER = "gpuwright-gpu-log.timer"
+PROGRAM = f"{paths.PROGRAMS}/gpu_log.py"
+#: What the program asks the cards by.
+SAMPLER = f"{paths.PROGRAMS}/card_sample.py"
+SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
+TIMER_FILE = f"/etc/systemd/system/{TIMER}"
+FILES = (PROGRAM, SAMPLER, SERVICE_FILE, TIMER_FILE)
+
+#: What its role changes.
+TOUCHES = frozenset({"services"})
+
+
+def wanted(context: Context) -> bool:
+    return NAME in context.stack
+
+
+def findings(context: Context) -> list[Finding]:
+    if not _ticks_here(context) or _ticks(context.facts):
+        return []
+    return [Finding("configure", "no timer fills the log of the cards", files=list(FILES), services=[TIMER])]
+
+
+def _ticks_here(context: Context) -> bool:
+    """Whether there are cards to ask: in an image that is being built the timer begins with the first boot."""
+    wsl = context.facts["environment"]["kind"] == "wsl" and not context.provision_only
+    return context.runs_here or wsl
+
+
+def _ticks(facts: Facts) -> bool:
+    timer = sections.service(facts, TIMER)
+    return timer["enabled"] == "enabled" and timer["active"] == "active"
+
+
+def manages(context: Context) -> Manages:
+    return Manages(files=FILES, services=[TIMER] if _ticks_here(context) else [])
+
+
+def inputs(context: Context) -> Mapping[str, object]:
+    return {"days": context.stack["gpu_log"]["days"]}
+
+
+# The work of the role
+
+
+def begin(context: Context, plan: Plan) -> Work:
+    """The units, and the timer enabled and begun where the cards are."""
+    service = _SERVICE.format(days=context.stack["gpu_log"]["days"])
+    return {
+        "files": [
+            File(path=SERVICE_FILE, content=service, mode="0644"),
+            File(path=TIMER_FILE, content=_TIMER, mode="0644"),
+        ],
+        "units": [Unit(name=TIMER, enabled=True, state="started")] if _ticks_here(context) else [],
+    }
+
+
+STEPS: Mapping[str, Step] = {"begin": begin}
+
+# LogLevelMax: systemd itself would tell journald three times a minute that all is well. TimeoutStopSec: what hangs in the kernel gets
+# no signal, so nobody waits for it.
+_SERVICE = f"""\
+# Written by gpuwright (role gpu_log). A change here is overwritten by the next run.
+[Unit]
+Description=Log of the NVIDIA cards
+Documentation=https://docs.nvidia.com/deploy/nvidia-smi/
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/python3 {PROGRAM} --days {{days}}
+Nice=10
+LogLevelMax=notice
+LogsDirectory=gpuwright
+TimeoutStartSec=45
+TimeoutStopSec=5
+UMask=0022
+NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectHome=yes
+ProtectSystem=strict
+"""
+
+_TIMER = """\
+# Written by gpuwright (role gpu_log). A change here is overwritten by the next run.
+[Unit]
+Description=Log of the NVIDIA cards, once a minute
+
+[Timer]
+OnCalendar=minutely
+AccuracySec=1s
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+def judge(view: View, stack: Stack) -> list[Check]:
+    """The timer runs, and its last turn wrote a sample."""
+    if NAME not in stack or not view.gpus:
+        return []
+    if "services" in view.unknown:
+        return [
+            checks.incomplete(
+                "gpu.log", f"it is not known whether the log is filled: {view.unknown['services']}", "warning"
+            )
+        ]
+    failed = sections.service(view.facts, SERVICE)["active"] == "failed"
+    reason = f"the last turn of {SERVICE} gave no sample" if failed else f"{TIMER} does not run"
+    right = _ticks(view.facts) and not failed
+    return [
+        checks.judged(
+            "gpu.log",
+            right,
+            "warning",
+            reason=None if right else reason,
+            action="configure",
+            remedy=f"journalctl -u {SERVICE} says why, and so does the last line in {gpu_log.DIRECTORY}; {UP}",
+        )
+    ]
+
+
+COMPONENT = Component(
+    NAME,
+    wanted,
+    findings,
+    inputs,
+    manages,
+    parts=("gpu_log",),
+    touches=TOUCHES,
+    judge=judge,
+    steps=STEPS,
+)

@@ -1,0 +1,50 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The wish for the light log of the cards: for how many days it is kept."""
+
+from __future__ import annotations
+
+import re
+
+from ..model.errors import BadInput
+from ..model.wish import Values
+from ..rules import Rules
+from .reading import AUTO, Variables, Words, equals, is_no
+
+VARIABLE = "gpu_log_days"
+_WANT = "gpu-log"
+#: What `--want gpu-log` alone keeps.
+DAYS = 30
+_NUMBER = re.compile(r"[1-9]\d{0,3}", re.ASCII)
+
+
+def _days(value: object, name: str) -> int:
+    written = str(value).strip()
+    if isinstance(value, bool) or not _NUMBER.fullmatch(written):
+        raise BadInput(f"{name}: expected a number of days from 1 to 9999, found {value!r}", [f"{_WANT}={DAYS}"])
+    return int(written)
+
+
+def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
+    """Read gpu-log, or gpu-log=7 for a week."""
+    del rules
+    days = equals(spec, want)
+    values["gpu_log_days"] = DAYS if days in AUTO else _days(days, _WANT)
+
+
+def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
+    del rules
+    days = variables.get(VARIABLE)
+    if not is_no(days):
+        values["gpu_log_days"] = _days(days, VARIABLE)
+
+
+WORDS = Words(
+    "gpu_log",
+    _WANT,
+    brings=(VARIABLE,),
+    readers={_WANT: _read_want},
+    variables=(VARIABLE,),
+    of_host=(VARIABLE,),
+    read=_read_variables,
+)
