@@ -17,6 +17,9 @@ from gpuwright.errors import Failed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 _BY_WORD = {
     "pass": "green",
@@ -35,6 +38,8 @@ _BY_WORD = {
 _MIN_COLUMN = 16
 # What is to be pasted into a ticket is no wider than this, on a terminal or not.
 _PAGE = 100
+# What is drawn where nobody looks at a terminal is not wrapped.
+_ENDLESS = 1000
 
 # A remote host chooses what stands in its messages: it must not move the cursor, colour our terminal or turn the direction of text. So
 # whatever is written is cleaned where it is written, and our own colours are marks until then that nobody else can know.
@@ -118,10 +123,38 @@ def interactive() -> bool:
 
 def colour(text: str, name: str, stream: TextIO | None = None) -> str:
     """Text in a colour where the stream is a terminal that wants one (https://no-color.org)."""
-    stream = stream or sys.stdout
-    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return text
-    return f"{_mark(_COLOURS[name])}{text}{_mark('0')}"
+    return f"{_mark(_COLOURS[name])}{text}{_mark('0')}" if wants_colours(stream or sys.stdout) else text
+
+
+def wants_colours(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that wants colours."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def screen() -> Console:
+    """Stdout as a screen, for what moves or is drawn."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _ENDLESS, highlight=False)
+
+
+def draw(drawing: RenderableType) -> None:
+    """Draw on stdout what is made of :func:`styled` texts; without a terminal as plain lines."""
+    shown = screen()
+    if shown.is_terminal:
+        shown.print(drawing)
+        return
+    with shown.capture() as captured:
+        shown.print(drawing)
+    out("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def styled(words: object, style: str = "", *, wraps: bool = True) -> Text:
+    """One line for a screen, as clean as whatever is written by :func:`out`."""
+    from rich.text import Text
+
+    text = without_credentials(one_line(words))
+    return Text(text, style=style, no_wrap=not wraps, overflow=None if wraps else "ellipsis")
 
 
 def _mark(code: str) -> str:

@@ -36,20 +36,22 @@ if TYPE_CHECKING:
     from gpuwright.runner import Outcome
 
 
-def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Request:
+def prepare(
+    args: argparse.Namespace, *, playbook: str, needs_root: bool, variables: Mapping[str, object] | None = None
+) -> Request:
     """Turn options into a request; everything that can be refused without a host is refused here.
 
     Args:
         args: the parsed options.
         playbook: its name in the collection.
         needs_root: the verb does nothing useful without root.
+        variables: what the verb has to say to its playbook besides.
 
     Raises:
         BadInput: an option is wrong.
         Refused: root is needed and there is no way to it.
     """
-    if args.limit and not args.inventory:
-        raise BadInput("--limit chooses from an inventory: give one with -i")
+    refuse_limit_alone(args)
     paths.judge_configuration()
     lock = _lock(args)
     wish = knowledge.read_variables(args.wish) if args.wish else {}
@@ -75,7 +77,18 @@ def prepare(args: argparse.Namespace, *, playbook: str, needs_root: bool) -> Req
     with _no_folder_of_a_refusal(run_dir, asked_for=args.report is not None):
         wanted = request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
         after_boot = resume.prepare(args, wanted, os.environ)
-    return replace(wanted, extra_vars={**wanted.extra_vars, "gpuwright_resume": after_boot}) if after_boot else wanted
+    more = {**(variables or {}), **({"gpuwright_resume": after_boot} if after_boot else {})}
+    return replace(wanted, extra_vars={**wanted.extra_vars, **more}) if more else wanted
+
+
+def refuse_limit_alone(args: argparse.Namespace) -> None:
+    """Refuse `--limit` where there is nothing to choose from.
+
+    Raises:
+        BadInput: so it is.
+    """
+    if args.limit and not args.inventory:
+        raise BadInput("--limit chooses from an inventory: give one with -i")
 
 
 def execute(wanted: Request, title: str, *, verbosity: int) -> Outcome:

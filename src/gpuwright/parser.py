@@ -132,6 +132,7 @@ def build_parser() -> Parser:
     _host_verb(verbs, "rollback", "return to the driver that worked before the last change, and prove it", changes=True)
     _host_verb(verbs, "remove", "take back everything that gpuwright brought", changes=True)
     _host_verb(verbs, "status", "show which driver each host is on, held or drifting; changes nothing")
+    _top(verbs)
     _resolve(verbs)
     _gpus(verbs)
     _init(verbs)
@@ -166,24 +167,11 @@ def _verb(verbs: _Verbs[Parser], name: str, summary: str, *, ansible: bool = Fal
 
 def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool = False) -> Parser:
     parser = _verb(verbs, name, summary, ansible=True)
-    hosts = parser.add_argument_group("hosts")
-    hosts.add_argument(
-        "-i", "--inventory", metavar="INVENTORY", action="append", help="Ansible inventory (default: this machine)"
-    )
-    hosts.add_argument("-l", "--limit", metavar="PATTERN", help="only these hosts of the inventory")
+    hosts = _hosts(parser)
     hosts.add_argument(
         "--user", action="store_true", help="without root: environments of your own, in your home, on this machine"
     )
     hosts.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
-    hosts.add_argument(
-        "-e",
-        "--extra-vars",
-        metavar="VAR",
-        action="append",
-        default=[],
-        help="Ansible variable: key=value, JSON or @FILE",
-    )
-    hosts.add_argument("--vault-password-file", metavar="FILE", help="file with the password of Ansible vault")
     _wish(parser, with_file=True)
     parser.add_argument("--lock", metavar="FILE", help="take the versions that `gpuwright resolve --lock` wrote")
     parser.add_argument(
@@ -197,6 +185,65 @@ def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool 
     yes_help = "do not ask before changes" if changes else argparse.SUPPRESS
     parser.add_argument("--yes", action="store_true", help=yes_help)
     return parser
+
+
+def _hosts(parser: Parser) -> argparse._ArgumentGroup:
+    """What every verb over hosts is told about them."""
+    hosts = parser.add_argument_group("hosts")
+    hosts.add_argument(
+        "-i", "--inventory", metavar="INVENTORY", action="append", help="Ansible inventory (default: this machine)"
+    )
+    hosts.add_argument("-l", "--limit", metavar="PATTERN", help="only these hosts of the inventory")
+    hosts.add_argument(
+        "-e",
+        "--extra-vars",
+        metavar="VAR",
+        action="append",
+        default=[],
+        help="Ansible variable: key=value, JSON or @FILE",
+    )
+    hosts.add_argument("--vault-password-file", metavar="FILE", help="file with the password of Ansible vault")
+    return hosts
+
+
+#: What the other verbs over hosts may be asked, and `top` has no use for.
+_NOT_ASKED: dict[str, object] = {
+    "want": [],
+    "wish": None,
+    "lock": None,
+    "gpu": [],
+    "report": None,
+    "user": False,
+    "full": False,
+    "no_reboot": True,
+    "ask_become_pass": False,
+}
+
+
+def _top(verbs: _Verbs[Parser]) -> None:
+    parser = _verb(verbs, "top", "show what the cards do now, or a day of their log; changes nothing", ansible=True)
+    _hosts(parser)
+    parser.set_defaults(**_NOT_ASKED)
+    parser.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=_seconds,
+        help="how often it is refreshed, 1 to 3600 (default: 2; with -i 10)",
+    )
+    parser.add_argument("--once", action="store_true", help="one sample, also on a terminal")
+    parser.add_argument(
+        "--day",
+        metavar="YYYY-MM-DD",
+        nargs="?",
+        const="",
+        help="draw this day of the light log (UTC; default: today)",
+    )
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"\d{1,4}(\.\d{1,3})?", text, re.ASCII) or not 1 <= float(text) <= 3600:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds from 1 to 3600, found {text!r}")
+    return float(text)
 
 
 def _wish(parser: Parser, *, with_file: bool = False) -> None:

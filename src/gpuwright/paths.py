@@ -23,6 +23,7 @@ OWN_ENTRIES = (
     "sealed",
     "hosts",
     "progress",
+    "samples",
     "ansible",
     "run.json",
     "inventory.json",

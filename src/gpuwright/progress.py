@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
     from rich.live import Live
-    from rich.text import Text
 
     from gpuwright.events import Event, EventData, TaskResult
     from gpuwright.records import Downloaded
@@ -292,13 +291,6 @@ def _note(line: str) -> None:
     console.note(console.one_line(line))
 
 
-def _shown(line: str, style: str = "") -> Text:
-    """A line for the screen that moves, which is not written by `console`."""
-    from rich.text import Text
-
-    return Text(console.without_credentials(console.one_line(line)), style=style, no_wrap=True, overflow="ellipsis")
-
-
 class PlainProgress:
     """Lines for a log; with `-v` Ansible's own words too."""
 
@@ -372,7 +364,7 @@ class LiveProgress:
     def _tell(self, line: str) -> None:
         """A line that stays, above those that move."""
         if self._live is not None:
-            self._live.console.print(_shown(line))
+            self._live.console.print(console.styled(line, wraps=False))
 
     def _render(self) -> RenderableType:
         from rich.console import Group
@@ -387,10 +379,10 @@ class LiveProgress:
         known = list(self._state.hosts.items())  # a copy at one go: events arrive while the screen is drawn
         hosts = sorted(known, key=lambda item: (not item[1].ended, item[0]))
         for host, state in hosts[:MOST_HOSTS]:
-            lines.append(_shown(_line(host, state, now), _style(state)))
+            lines.append(console.styled(_line(host, state, now), _style(state), wraps=False))
         if len(hosts) > MOST_HOSTS:
             counts = ", ".join(f"{count} {name or 'waiting'}" for name, count in sorted(self._state.counts().items()))
-            lines.append(_shown(f"  … {len(hosts)} hosts: {counts}", "dim"))
+            lines.append(console.styled(f"  … {len(hosts)} hosts: {counts}", "dim", wraps=False))
         return Group(*lines)
 
 

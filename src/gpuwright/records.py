@@ -85,6 +85,11 @@ def results(run_dir: Path) -> dict[str, Record]:
     return staying | {host: cast("Record", record) for host, record, _ in _read_all(run_dir / "hosts")}
 
 
+def samples(run_dir: Path) -> dict[str, dict[str, object]]:
+    """What the cards of each host did, or a day of their log, by host."""
+    return {host: record for host, record, _ in _read_all(run_dir / "samples")}
+
+
 def downloaded(run_dir: Path, host: str) -> Downloaded | None:
     """How far a host is with what it downloads now; None where it downloads nothing, or nobody knows."""
     folder = run_dir / "progress"

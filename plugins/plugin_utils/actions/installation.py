@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 #: What gpuwright requires, see pyproject.toml.
-REQUIREMENTS = ("ansible-core", "ansible-runner", "jinja2", "packaging", "PyYAML", "rich")
+REQUIREMENTS = ("ansible-core", "ansible-runner", "jinja2", "packaging", "PyYAML", "plotille", "rich")
 #: The programs of the copy, each with the module whose `main` it calls.
 PROGRAMS = {"gpuwright": "gpuwright.cli", "bin/ansible-playbook": "ansible.cli.playbook"}
 LIBRARY = "lib"

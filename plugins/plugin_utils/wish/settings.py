@@ -48,6 +48,7 @@ ROLES: dict[str, Role] = json.loads(Path(__file__).with_name("roles.json").read_
 #: The variables of a run, with the type of each. What `raw` ones may be is judged where they are read (wish.py, lock.py, Ansible).
 RUN = {
     "gpuwright_command_timeout": "positive",
+    "gpuwright_day": "str",
     "gpuwright_full": "bool",
     "gpuwright_gpus_expected": "raw",
     "gpuwright_gpus_ignore": "raw",

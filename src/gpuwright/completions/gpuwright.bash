@@ -5,16 +5,17 @@
 #    source ~/.local/share/bash_completion/gpuwright
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove status resolve gpus init runs demo completion)
+_shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove status top resolve gpus init runs demo completion)
 
-_shtab_gpuwright_up_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit --user -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
-_shtab_gpuwright_plan_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit --user -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
-_shtab_gpuwright_validate_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit --user -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
-_shtab_gpuwright_doctor_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit --user -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
-_shtab_gpuwright_upgrade_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit --user -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes --security)
-_shtab_gpuwright_rollback_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit --user -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
-_shtab_gpuwright_remove_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit --user -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report --yes)
-_shtab_gpuwright_status_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit --user -K --ask-become-pass -e --extra-vars --vault-password-file --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_up_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes)
+_shtab_gpuwright_plan_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_validate_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_doctor_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_upgrade_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes --security)
+_shtab_gpuwright_rollback_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes)
+_shtab_gpuwright_remove_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes)
+_shtab_gpuwright_status_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_top_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --interval --once --day)
 _shtab_gpuwright_resolve_option_strings=(-h --help --json -v --verbose --gpu --os --arch --facts --assume --want --lock --hashes)
 _shtab_gpuwright_gpus_option_strings=(-h --help --json -v --verbose)
 _shtab_gpuwright_init_option_strings=(-h --help --json -v --verbose -o --output --force)
@@ -87,6 +88,11 @@ _shtab_gpuwright_status___vault_password_file_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_status___wish_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_status___lock_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_status___report_COMPGEN=_shtab_compgen_dirs
+_shtab_gpuwright_top__i_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_top___inventory_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_top__e_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_top___extra_vars_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_top___vault_password_file_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_resolve___facts_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_resolve___lock_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_resolve___hashes_COMPGEN=_shtab_compgen_files
@@ -94,7 +100,7 @@ _shtab_gpuwright_init__o_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_init___output_COMPGEN=_shtab_compgen_files
 
 _shtab_gpuwright_completion_pos_0_choices=(bash zsh)
-_shtab_gpuwright_pos_0_choices=(up plan validate doctor upgrade rollback remove status resolve gpus init runs demo completion)
+_shtab_gpuwright_pos_0_choices=(up plan validate doctor upgrade rollback remove status top resolve gpus init runs demo completion)
 
 _shtab_gpuwright_up__h_nargs=0
 _shtab_gpuwright_up___help_nargs=0
@@ -181,6 +187,13 @@ _shtab_gpuwright_status__K_nargs=0
 _shtab_gpuwright_status___ask_become_pass_nargs=0
 _shtab_gpuwright_status___full_nargs=0
 _shtab_gpuwright_status___no_reboot_nargs=0
+_shtab_gpuwright_top__h_nargs=0
+_shtab_gpuwright_top___help_nargs=0
+_shtab_gpuwright_top___json_nargs=0
+_shtab_gpuwright_top__v_nargs=0
+_shtab_gpuwright_top___verbose_nargs=0
+_shtab_gpuwright_top___once_nargs=0
+_shtab_gpuwright_top___day_nargs='?'
 _shtab_gpuwright_resolve__h_nargs=0
 _shtab_gpuwright_resolve___help_nargs=0
 _shtab_gpuwright_resolve___json_nargs=0

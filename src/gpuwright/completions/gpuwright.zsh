@@ -21,6 +21,7 @@ _shtab_gpuwright_commands() {
     rollback:'Return to the driver that worked before the last change, and prove it.'
     runs:'List the runs of this user, show one, or remove old ones.'
     status:'Show which driver each host is on, held or drifting; changes nothing.'
+    top:'Show what the cards do now, or a day of their log; changes nothing.'
     up:'Observe, plan, apply what is missing and prove it.'
     upgrade:'Move to the newest that the wish allows, prove it and lock it again.'
     validate:'Measure the node and write the report.'
@@ -62,10 +63,10 @@ _shtab_gpuwright_doctor_options=(
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
   {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
-  "--user[without root\: environments of your own, in your home, on this machine]"
-  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "--user[without root\: environments of your own, in your home, on this machine]"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--wish[the same as a YAML file of variables]:FILE:_files"
   "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
@@ -106,10 +107,10 @@ _shtab_gpuwright_plan_options=(
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
   {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
-  "--user[without root\: environments of your own, in your home, on this machine]"
-  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "--user[without root\: environments of your own, in your home, on this machine]"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--wish[the same as a YAML file of variables]:FILE:_files"
   "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
@@ -128,10 +129,10 @@ _shtab_gpuwright_remove_options=(
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
   {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
-  "--user[without root\: environments of your own, in your home, on this machine]"
-  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "--user[without root\: environments of your own, in your home, on this machine]"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--wish[the same as a YAML file of variables]:FILE:_files"
   "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
@@ -168,10 +169,10 @@ _shtab_gpuwright_rollback_options=(
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
   {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
-  "--user[without root\: environments of your own, in your home, on this machine]"
-  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "--user[without root\: environments of your own, in your home, on this machine]"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--wish[the same as a YAML file of variables]:FILE:_files"
   "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
@@ -205,10 +206,10 @@ _shtab_gpuwright_status_options=(
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
   {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
-  "--user[without root\: environments of your own, in your home, on this machine]"
-  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "--user[without root\: environments of your own, in your home, on this machine]"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--wish[the same as a YAML file of variables]:FILE:_files"
   "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
@@ -221,16 +222,32 @@ _shtab_gpuwright_status_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gpuwright_status_defaults_added=0
 
+_shtab_gpuwright_top_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
+  "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
+  "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "--interval[how often it is refreshed, 1 to 3600 (default\: 2\; with -i 10)]:SECONDS:"
+  "--once[one sample, also on a terminal]"
+  "--day[draw this day of the light log (UTC\; default\: today)]:YYYY-MM-DD:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_top_defaults_added=0
+
 _shtab_gpuwright_up_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print one JSON document on stdout]"
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
   {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
-  "--user[without root\: environments of your own, in your home, on this machine]"
-  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "--user[without root\: environments of your own, in your home, on this machine]"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--wish[the same as a YAML file of variables]:FILE:_files"
   "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
@@ -250,10 +267,10 @@ _shtab_gpuwright_upgrade_options=(
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
   {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
-  "--user[without root\: environments of your own, in your home, on this machine]"
-  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "--user[without root\: environments of your own, in your home, on this machine]"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--wish[the same as a YAML file of variables]:FILE:_files"
   "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
@@ -274,10 +291,10 @@ _shtab_gpuwright_validate_options=(
   "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
   {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
-  "--user[without root\: environments of your own, in your home, on this machine]"
-  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
   "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
+  "--user[without root\: environments of your own, in your home, on this machine]"
+  {-K,--ask-become-pass}"[ask for the password of sudo]"
   "*--want[a component, as people write versions\: driver\=580, cuda\=12.8, cudnn, container-toolkit, pytorch\>\=2.7 (repeat)]:C[=SPEC]:"
   "--wish[the same as a YAML file of variables]:FILE:_files"
   "--lock[take the versions that \`gpuwright resolve --lock\` wrote]:FILE:_files"
@@ -320,6 +337,7 @@ _shtab_gpuwright() {
         rollback) _arguments -C -s $_shtab_gpuwright_rollback_options ;;
         runs) _arguments -C -s $_shtab_gpuwright_runs_options ;;
         status) _arguments -C -s $_shtab_gpuwright_status_options ;;
+        top) _arguments -C -s $_shtab_gpuwright_top_options ;;
         up) _arguments -C -s $_shtab_gpuwright_up_options ;;
         upgrade) _arguments -C -s $_shtab_gpuwright_upgrade_options ;;
         validate) _arguments -C -s $_shtab_gpuwright_validate_options ;;

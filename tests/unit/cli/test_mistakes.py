@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-HEAVY = {"ansible", "ansible_runner", "rich", "yaml", "jinja2"}
+HEAVY = {"ansible", "ansible_runner", "rich", "yaml", "jinja2", "plotille"}
 
 
 def break_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

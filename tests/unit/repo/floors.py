@@ -51,6 +51,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
             *("gpuwright.resume", "gpuwright.knowledge", "gpuwright.privilege", "gpuwright.progress"),
             *("gpuwright.reasons", "gpuwright.records", "gpuwright.request", "gpuwright.runner", "gpuwright.runs"),
             *("gpuwright.show", "gpuwright.show_status", "gpuwright.told", "gpuwright.hostrun"),
+            *("gpuwright.card_looks", "gpuwright.day_plot", "gpuwright.show_top"),
         ),
     ),
     (

@@ -180,5 +180,5 @@ def test_the_page_has_each_variable_of_a_run() -> None:
     """Those beside that the options of the command line set, the wish's own page has, or a test alone needs."""
     text = (ROOT / "docs" / "ansible.md").read_text(encoding="utf-8")
     table = set(re.findall(r"^\| `(gpuwright_\w+)` \|", text, re.MULTILINE))
-    of_the_command_line = {"no_reboot", "provision_for", "resume", "root", "standalone", "verb", "want", "wish"}
+    of_the_command_line = {"day", "no_reboot", "provision_for", "resume", "root", "standalone", "verb", "want", "wish"}
     assert table == set(settings.RUN) - {f"gpuwright_{name}" for name in of_the_command_line}
