@@ -41,7 +41,6 @@ COLUMNS = (
     "note",
 )
 NAME = re.compile(r"^gpu-(\d{4}-\d{2}-\d{2})\.csv$")
-DAYS = 30
 
 
 def name_of(day: str) -> str:

@@ -39,15 +39,9 @@ def wanted(context: Context) -> bool:
 
 
 def findings(context: Context) -> list[Finding]:
-    if not _ticks_here(context) or _ticks(context.facts):
+    if not context.runs_here or _ticks(context.facts):
         return []
     return [Finding("configure", "no timer fills the log of the cards", files=list(FILES), services=[TIMER])]
-
-
-def _ticks_here(context: Context) -> bool:
-    """Whether there are cards to ask: in an image that is being built the timer begins with the first boot."""
-    wsl = context.facts["environment"]["kind"] == "wsl" and not context.provision_only
-    return context.runs_here or wsl
 
 
 def _ticks(facts: Facts) -> bool:
@@ -56,7 +50,7 @@ def _ticks(facts: Facts) -> bool:
 
 
 def manages(context: Context) -> Manages:
-    return Manages(files=FILES, services=[TIMER] if _ticks_here(context) else [])
+    return Manages(files=FILES, services=[TIMER] if context.runs_here else [])
 
 
 def inputs(context: Context) -> Mapping[str, object]:
@@ -74,7 +68,7 @@ def begin(context: Context, plan: Plan) -> Work:
             File(path=SERVICE_FILE, content=service, mode="0644"),
             File(path=TIMER_FILE, content=_TIMER, mode="0644"),
         ],
-        "units": [Unit(name=TIMER, enabled=True, state="started")] if _ticks_here(context) else [],
+        "units": [Unit(name=TIMER, enabled=True, state="started")] if context.runs_here else [],
     }
 
 

@@ -28,6 +28,6 @@ def choose(machine: Machine, wish: Wish, log: Log) -> GpuLog | None:
     """Return None without a wish, else for how many days the log is kept."""
     if wish.gpu_log_days is None:
         return None
-    most = MIB_A_CARD_AND_DAY * wish.gpu_log_days * max(1, len(machine.cards))
+    most = MIB_A_CARD_AND_DAY * wish.gpu_log_days * len(machine.cards)
     log.decided("gpu-log", f"a line a card and minute for {wish.gpu_log_days} days, at most {most:.0f} MiB", "the wish")
     return {"days": wish.gpu_log_days}
