@@ -12,6 +12,7 @@ import os
 import random
 import re
 import secrets
+import string
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -350,9 +351,15 @@ def test_no_broken_output_makes_a_parser_stumble_or_linger(name: str) -> None:
 
 @pytest.mark.parametrize("name", PARSERS)
 def test_no_parser_lingers_over_very_many_blanks(name: str) -> None:
-    for output, blank, place in itertools.product(RIGHT[name], (" ", "\n", "\t\n"), (0, 0.5, 1)):
-        at = round(len(output) * place)
-        _read_in_time(PARSERS[name], output[:at] + blank * MANY + output[at:], f"{MANY} times {blank!r} at {at}")
+    for output, blank in itertools.product(RIGHT[name], (" ", "\n", "\t\n")):
+        for at in _places(output):
+            _read_in_time(PARSERS[name], output[:at] + blank * MANY + output[at:], f"{MANY} times {blank!r} at {at}")
+
+
+def _places(output: str) -> list[int]:
+    """Where blanks may cost: at both ends, in the middle, and before and behind the first sign of each kind."""
+    signs = [output.index(sign) for sign in set(string.punctuation) & set(output)]
+    return sorted({0, len(output) // 2, len(output), *signs, *(at + 1 for at in signs)})
 
 
 def _read_in_time(parser: Parser, text: str, what: str) -> None:

@@ -38,8 +38,8 @@ _OF_INTEREST = re.compile(r"nvidia|^[ \t]*imports\b", re.MULTILINE)
 _CRI = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 _DISABLED = re.compile(r"^[ \t]*disabled_plugins[ \t]*=[ \t]*\[([^\]]{0,4000})\]", re.MULTILINE)
 #: What containerd prints has a line for each key, a table's header on its own, and no text of several lines.
-_TABLE = re.compile(r"\s*\[(.+)\]\s*")
-_PAIR = re.compile(r"\s*([\w-]+)\s*=\s*(.*?)\s*")
+_TABLE = re.compile(r"\[(.+)\]")
+_PAIR = re.compile(r"([\w-]+)\s*=(.*)")
 #: How a role of ours marks what it writes there: a block, a line of its own, and a line of the host's that it put out of force.
 MARKS = re.compile(r"^# Written by gpuwright |^# BEGIN gpuwright$|# gpuwright$|^#gpuwright# ", re.MULTILINE)
 _WORD = re.compile(r"""\"([^\"]*)\"|'([^']*)'|([^\s.,\"'\[\]]+)""")
@@ -137,7 +137,7 @@ def parse_dump(text: str) -> ContainerdConfig:
     """What `containerd config dump` says of runtimes, CDI and imports. Passwords of registries are in it too, and stay where they are."""
     found: ContainerdConfig = {"runtime": None, "default_runtime": None, "cdi": None, "imports": []}
     table: list[str] = []
-    for line in text.splitlines():
+    for line in map(str.strip, text.splitlines()):
         header, pair = _TABLE.fullmatch(line), _PAIR.fullmatch(line)
         if header:
             table = _words(header[1])
