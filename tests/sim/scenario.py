@@ -115,7 +115,7 @@ def _gpu(entry: dict[str, Any], index: int, name: str) -> dict[str, Any]:
     wanted = entry.get("card")
     if wanted not in cards:
         raise SimulationError(f"no simulated card is called {wanted}; there are: {', '.join(cards)}")
-    bus = entry.get("bus_id", f"0000:{0x18 + index * 0x23:02x}:00.0")
+    bus = entry.get("bus_id", f"0000:{(0x18 + index * 0x23) % 0x100:02x}:00.0")
     digest = hashlib.sha256(f"{name} {bus}".encode()).hexdigest()
     uuid = f"GPU-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
     card = cards[wanted]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -29,10 +30,10 @@ def test_a_card_that_is_not_described_is_refused_with_the_described_ones() -> No
         scenario.expand({"gpus": [{"card": "h1000"}]}, "x")
 
 
-def test_two_cards_of_a_node_differ_in_place_and_identity() -> None:
-    first, second = scenario.expand({"gpus": [{"card": "h100"}, {"card": "h100"}]}, "x")["gpus"]
-    assert first["bus_id"] != second["bus_id"]
-    assert first["uuid"] != second["uuid"]
+def test_the_cards_of_a_node_differ_in_place_and_identity() -> None:
+    gpus = scenario.expand({"gpus": [{"card": "h100"}] * 8}, "x")["gpus"]
+    assert len({gpu["bus_id"] for gpu in gpus}) == len({gpu["uuid"] for gpu in gpus}) == 8
+    assert all(re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.0", gpu["bus_id"]) for gpu in gpus)
 
 
 def xml_of(card: str, **faults: int) -> ET.Element:
