@@ -26,6 +26,8 @@ _WIDTHS = (120, 80, 60, 40)
 #: Minutes between two values that have none between them: the log has one a minute, and a late one is no gap.
 _GAP = 2.5
 _DAY = 24 * 60
+#: What the steps of a scale are, times a power of ten.
+_STEPS = (1, 2, 2.5, 4, 5, 8, 10)
 
 #: Minutes since midnight, and the value then.
 Point = tuple[float, float]
@@ -93,6 +95,12 @@ def cards(day: Day) -> dict[float, str]:
     return dict(sorted(found.items()))
 
 
+def scale_end(top: float) -> float:
+    """Where a scale ends that holds the value, so that each of its steps is a round number."""
+    size = 10 ** math.floor(math.log10(top / _HEIGHT))
+    return next(_HEIGHT * step * size for step in _STEPS if _HEIGHT * step * size >= top)
+
+
 def _text(*lines: str) -> Text:
     """Lines in plotille's colours. The names in them are those of a clean log."""
     return Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop")
@@ -115,7 +123,7 @@ def _series(day: Day, card: float, plot: _Plot) -> list[Point]:
 
 
 def _minute(timestamp: str) -> float | None:
-    """Minutes since midnight of 2026-11-27T06:49:46Z."""
+    """Minutes since midnight, of a timestamp like 2026-11-27T06:49:46Z."""
     clock = timestamp[11:19].split(":")
     if len(clock) != 3 or not all(part.isdecimal() for part in clock):
         return None
@@ -138,10 +146,9 @@ def _drawn(
     figure.origin = False
     figure.x_label, figure.y_label = "h", plot.unit
     figure.set_x_limits(0, _DAY)
-    top = math.ceil(max(plot.top, *values))
-    figure.set_y_limits(0, top if top < _HEIGHT else math.ceil(top / _HEIGHT) * _HEIGHT)
+    figure.set_y_limits(0, scale_end(max(plot.top, *values)))
     figure.x_ticks_fkt = lambda low, _high: f"{int(low) // 60:02d}:{int(low) % 60:02d}"
-    figure.y_ticks_fkt = lambda low, _high: f"{round(low, 1):g}"
+    figure.y_ticks_fkt = lambda low, _high: f"{round(low, 2):g}"
     for card, points in series.items():
         colour, mark = looks[card]
         for part in gaps(points):

@@ -373,3 +373,22 @@ def test_a_host_without_a_log_is_1_with_the_reason(
     done = gpuwright("top", "-i", "fleet,", "--day", DAY)
     assert done.code == 1
     assert words in done.err
+
+
+@pytest.mark.parametrize(
+    ("top", "end"),
+    [
+        (0.3, 0.4),
+        (1, 1),
+        (50, 50),
+        (60, 80),
+        (66.5, 80),
+        (100, 100),
+        (100.1, 200),
+        (240, 250),
+        (700, 800),
+        (1200, 2000),
+    ],
+)
+def test_a_scale_ends_with_a_round_number_that_holds_the_value(top: float, end: float) -> None:
+    assert day_plot.scale_end(top) == pytest.approx(end)
