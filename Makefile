@@ -82,12 +82,13 @@ quick: venv ## the unit tests that take no time, on this Python only; for while 
 	@$(BIN)/pytest -q -m "not slow and not sim" tests/unit
 
 .PHONY: rules
-rules: venv ## write what is generated: from compat/ and roles/ rules.json, docs/matrix.md, roles.json; from answers.json types and docs/facts.md; pictures
+rules: venv ## write what is generated: rules.json, roles.json, types, docs/matrix.md, docs/facts.md, alerts, dashboards, pictures
 	@$(BIN)/python tools/build_rules.py
 	@$(BIN)/python tools/build_matrix.py
 	@$(BIN)/python tools/build_roles.py
 	@$(BIN)/python tools/build_types.py
 	@$(BIN)/python tools/build_pictures.py
+	@$(BIN)/python tools/build_monitoring.py
 
 .PHONY: compat-verify compat-refresh world
 compat-verify: venv ## hold the tables of compat/ against the wheels of the Python index that pip is configured for

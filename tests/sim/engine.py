@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from . import unpacked
 from .shell import SimulationError, run, say
 
 _PACKAGES = ("docker.io", "iptables")
@@ -54,6 +55,8 @@ def ensure_for_tests() -> None:
     """The same, with what the unit tests need besides."""
     _ensure_programs({**_PROGRAMS, **_TEST_PROGRAMS})
     _ensure_browser()
+    for name in unpacked.PACKAGES:
+        unpacked.program(name)
     ensure()
 
 

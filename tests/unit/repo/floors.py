@@ -27,6 +27,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("modules", ("modules",)),
     ("gate and model", ("doc_fragments", "plugin_utils.gate", "plugin_utils.model")),
     ("rules", ("plugin_utils.rules",)),
+    ("what a monitoring server gets", ("plugin_utils.monitoring",)),
     ("wish", ("plugin_utils.wish",)),
     ("resolver", ("plugin_utils.resolver",)),
     ("components", ("plugin_utils.components",)),
