@@ -89,6 +89,7 @@ rules: venv ## write what is generated: rules.json, roles.json, types, docs/matr
 	@$(BIN)/python tools/build_types.py
 	@$(BIN)/python tools/build_pictures.py
 	@$(BIN)/python tools/build_monitoring.py
+	@$(BIN)/python tools/build_dashboards.py
 
 .PHONY: compat-verify compat-refresh world
 compat-verify: venv ## hold the tables of compat/ against the wheels of the Python index that pip is configured for
