@@ -9,15 +9,16 @@ wrong is said. A fact that could not be seen makes its check *incomplete*, with 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabric_judge, node_judge
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.node_judge import Expected
 
 from ..components import COMPONENTS
 from ..components.nvidia_driver import secure_boot, version_hold
 from ..components.view import UP, View, unknown
-from ..model.proof import MAX_AGE, age, moment
 from ..rules import hosts
 from . import judge_datacentre, judge_hosts
 
@@ -28,22 +29,10 @@ if TYPE_CHECKING:
         Facts,
         FailedBuild,
         LoadedModule,
-        PciGpu,
-        Smi,
     )
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Proof, Seal
 
     from ..model import plan
     from ..model.stack import Stack
-
-
-class Expected(smi_judge.Expected, total=False):
-    """What a host is held against; see :func:`judge`."""
-
-    proof_max_age: int
-    seals: bool
-    proof: bool
-    gpus: bool
 
 
 MB = 1_000_000
@@ -56,11 +45,6 @@ SPACE = {
     "/opt": 1_000 * MB,
     "/tmp": 200 * MB,  # noqa: S108 - a mount point, nothing is written
 }
-
-_NOT_ON_BUS = (
-    "power the host off and on, then reseat the card and check its power cables; if it was taken out, correct "
-    "gpuwright_gpus_expected in the inventory"
-)
 
 
 def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Expected | None = None) -> list[Check]:
@@ -86,9 +70,9 @@ def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Ex
     for component in COMPONENTS.values():
         result += component.judge(view, wished)
     if wanted.get("seals") is not False:
-        result += judge_seals(view)
+        result += node_judge.of_seals(view)
     if wanted.get("proof") is not False:
-        result += judge_proof(view, wanted)
+        result += node_judge.of_proof(view, wanted)
     return result
 
 
@@ -104,80 +88,24 @@ def judge_cards(view: View, stack: Stack, expected: Expected) -> list[Check]:
         return [checks.incomplete("gpu.on_bus", "the PCI bus could not be read: " + reason, remedy="run with become")]
     if view.environment in ("wsl", "jetson"):
         outside = judge_hosts.outside(view.facts)
-        return outside + judge_smi(view, stack, expected, foreign_driver=True)
-    count = _expected_count(expected)
+        return outside + node_judge.of_smi(view, stack.get("driver"), expected, foreign_driver=True)
+    count = node_judge.expected_count(expected)
     if not view.gpus and not count:
         text = hosts.with_others("there is no NVIDIA GPU on the PCI bus, and none is expected", view.facts)
         return [checks.skipped("gpu.on_bus", text, measured=0)]
-    result = [judge_bus(view, expected)]
+    tell = partial(hosts.with_others, facts=view.facts)
+    remedy = hosts.missing_remedy(view.facts, node_judge.NOT_ON_BUS)
+    result = [node_judge.on_bus(view, expected, tell, remedy)]
     if view.gpus:
         result += [step(view, stack) for step in _DRIVER_STEPS]
-        result += judge_smi(view, stack, expected)
-        result += judge_datacentre.judge_fabric(view) + judge_datacentre.judge_peermem(view, stack)
+        result += node_judge.of_smi(view, stack.get("driver"), expected)
+        result += fabric_judge.judge_fabric(view) + judge_datacentre.judge_peermem(view, stack)
     return judge_hosts.addressed(view.facts, result) + judge_hosts.beside(view.facts)
-
-
-def _expected_count(expected: Expected) -> int | None:
-    count = expected.get("count")
-    return None if count is None else int(count)
-
-
-def judge_bus(view: View, expected: Expected) -> Check:
-    """As many cards on the bus as expected, each of them answering the bus."""
-    gpus, wanted = _counted(view, expected), _expected_count(expected)
-    measured = len(gpus)
-    silent = [str(gpu.get("bus_id")) for gpu in gpus if str(gpu.get("revision")).lower() == "ff"]
-    rest: checks.Rest = {"measured": measured, "expected": wanted, "unit": "cards", "action": "check_hardware"}
-    if silent:
-        return checks.failed(
-            "gpu.on_bus",
-            "fatal",
-            reason="a card has fallen off the bus: " + ", ".join(silent),
-            remedy="power the host off and on (a reboot is not enough), then reseat the card and check its power cables",
-            **rest,
-        )
-    if wanted is not None and measured < wanted:
-        return checks.failed(
-            "gpu.on_bus",
-            "fatal",
-            reason=hosts.with_others(f"{wanted} cards are expected and {measured} are on the PCI bus", view.facts),
-            remedy=hosts.missing_remedy(view.facts, _NOT_ON_BUS),
-            **rest,
-        )
-    if wanted is not None and measured > wanted:
-        return checks.failed(
-            "gpu.on_bus",
-            "warning",
-            reason=f"{wanted} cards are expected and {measured} are on the PCI bus",
-            remedy="correct gpuwright_gpus_expected in the inventory",
-            **rest,
-        )
-    return checks.passed("gpu.on_bus", "fatal", measured=measured, expected=wanted, unit="cards")
-
-
-def _counted(view: View, expected: Expected) -> list[PciGpu]:
-    """The cards on the bus without those that are left alone, by bus id or by the model that nvidia-smi names."""
-    ignore = [str(entry) for entry in expected.get("ignore") or ()]
-    data = view.get("smi.data")
-    seen = list((data or {}).get("gpus") or ()) if isinstance(data, Mapping) else []
-    models = {str(gpu.get("pci_bus_id")): str(gpu.get("name") or "") for gpu in seen}
-    places = {smi.normalise_bus_id(entry) for entry in ignore}
-
-    def left_alone(gpu: PciGpu) -> bool:
-        place = smi.normalise_bus_id(str(gpu.get("bus_id")))
-        return place in places or any(smi_judge.same_model(models.get(place, ""), entry) for entry in ignore)
-
-    return [gpu for gpu in view.gpus if not left_alone(gpu)]
 
 
 def judge_driver_loaded(view: View, _stack: Stack) -> Check:
     """The kernel module is loaded; where it is not, the nearest cause is named."""
-    loaded = view.get("kernel.loaded")
-    if loaded is None:
-        return unknown("driver.loaded", view, "kernel.loaded", "which kernel modules are loaded")
-    if "nvidia" in loaded:
-        return checks.passed("driver.loaded", measured=view.get("driver.loaded_version"))
-    return checks.failed("driver.loaded", measured="not loaded", **_why_not_loaded(view, loaded))
+    return node_judge.driver_loaded(view, partial(_why_not_loaded, view))
 
 
 def _why_not_loaded(view: View, loaded: Mapping[str, LoadedModule]) -> dict[str, str]:
@@ -222,22 +150,7 @@ def _why_not_loaded(view: View, loaded: Mapping[str, LoadedModule]) -> dict[str,
 
 def judge_version_match(view: View, _stack: Stack) -> Check:
     """Kernel module and libraries are of one version: they differ after an upgrade under a loaded module."""
-    loaded, user = view.get("driver.loaded_version"), view.get("driver.user_version")
-    rest: checks.Rest = {"measured": {"module": loaded, "libraries": user}}
-    if loaded is None:
-        return checks.skipped("driver.version_match", "the driver is not loaded", **rest)
-    if user is None:
-        reason = view.why_unknown("driver.user_version") or "no driver library was found beside the loaded module"
-        return checks.incomplete("driver.version_match", reason, action="install", remedy=UP, **rest)
-    ok = loaded == user
-    return checks.judged(
-        "driver.version_match",
-        ok,
-        reason=None if ok else f"the loaded module is {loaded} and the libraries are {user}: a reboot is needed",
-        action="reboot",
-        remedy="reboot the host; afterwards hold the packages, so that they are not upgraded unasked",
-        **rest,
-    )
+    return node_judge.version_match(view)
 
 
 def judge_nouveau(view: View, _stack: Stack) -> Check:
@@ -378,72 +291,6 @@ _DRIVER_STEPS: tuple[Callable[[View, Stack], Check], ...] = (
     judge_next_kernel,
     judge_lock,
 )
-
-
-def judge_smi(view: View, stack: Stack, expected: Expected, foreign_driver: bool = False) -> list[Check]:
-    """What nvidia-smi said in the observation."""
-    answer: Smi | None = view.get("smi")
-    if answer is None:
-        if view.get("driver.loaded_version") is None and not view.why_unknown("smi"):
-            return [checks.skipped("smi.runs", "the driver is not loaded, so nvidia-smi was not asked")]
-        return [unknown("smi.runs", view, "smi", "what nvidia-smi says")]
-    data = answer.get("data")
-    result = [_smi_runs(answer)]
-    if data is not None:
-        result += smi_judge.judge(data, _smi_expectations(view, stack, expected, foreign_driver))
-    return result
-
-
-def _smi_runs(answer: Smi) -> Check:
-    rc, error, data = answer["rc"], answer["error"], answer["data"]
-    notes = "\n".join(data["notes"] if data else ())
-    text = "\n".join(part for part in (str(error or ""), notes) if part)
-    trouble = smi_messages.explain(rc, text, error)
-    rest: checks.Rest = {"measured": rc, "expected": 0, "unit": "exit status", "evidence": text}
-    if trouble is not None:
-        return checks.make(
-            "smi.runs",
-            trouble.status,
-            trouble.severity,
-            reason=trouble.cause,
-            action=trouble.action,
-            remedy=trouble.remedy,
-            **rest,
-        )
-    if data is None:
-        if rc == 0:
-            rest.update({"measured": None, "expected": None, "unit": None})  # the status was right, the answer was not
-        return checks.failed(
-            "smi.runs", reason=str(error or "nvidia-smi gave no answer"), remedy="run nvidia-smi -q -x by hand", **rest
-        )
-    seconds = answer.get("seconds") or 0
-    if seconds > smi_messages.SLOW_SECONDS:
-        rest.update({"measured": round(seconds, 1), "expected": smi_messages.SLOW_SECONDS, "unit": "s"})
-        return checks.failed(
-            "smi.runs",
-            "warning",
-            reason="nvidia-smi answers slowly",
-            action="configure",
-            remedy="enable nvidia-persistenced; if it stays slow, look for a card that hangs",
-            **rest,
-        )
-    return checks.passed("smi.runs", **rest)
-
-
-def _smi_expectations(view: View, stack: Stack, expected: Expected, foreign_driver: bool) -> smi_judge.Expected:
-    """The caller's expectations, completed by the bus and by the stack."""
-    wanted, driver = expected.copy(), stack.get("driver")
-    on_bus = [smi.normalise_bus_id(str(gpu.get("bus_id"))) for gpu in _counted(view, expected)]
-    if on_bus and not foreign_driver:
-        wanted.setdefault("bus_ids", on_bus)
-    if driver and driver.get("minimum"):
-        wanted.setdefault("min_driver", driver["minimum"])
-    if driver and not driver["adopted"] and not foreign_driver:
-        wanted.setdefault("driver", driver["version"] or driver["branch"])
-    if view.get("display.desktop") or view.environment == "wsl":
-        # A desktop keeps the driver loaded by itself, and Windows its own.
-        wanted.setdefault("persistence", False)
-    return wanted
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -597,79 +444,3 @@ def _judge_disk(disk: Disk) -> list[Check]:
         )
     )
     return result
-
-
-def judge_seals(view: View) -> list[Check]:
-    """What gpuwright set up is still as it left it."""
-    seals = view.get("seals")
-    if seals is None:
-        return [unknown("seals", view, "seals", "whether something was changed since it was set up")]
-    return [_judge_seal(name, seals[name]) for name in sorted(seals)]
-
-
-def _judge_seal(name: str, seal: Seal) -> Check:
-    state, check_id = seal.get("state"), "seals." + name
-    rest: checks.Rest = {"measured": state, "expected": "good"}
-    if state == "good":
-        return checks.passed(check_id, **rest)
-    if state == "alone":
-        reason = f"{seal.get('reason')}, which writes no seal"
-        remedy = "run gpuwright up: it looks at it again, proves the node and seals it"
-        return checks.skipped(check_id, reason, remedy=remedy, **rest)
-    if state == "newer":
-        return checks.failed(
-            check_id,
-            "warning",
-            reason=f"set up by a newer gpuwright ({seal.get('gpuwright')})",
-            action="install",
-            remedy="use that version of gpuwright or a newer one for this host",
-            **rest,
-        )
-    return checks.failed(
-        check_id,
-        reason="not as it was set up: " + str(seal.get("reason") or "no reason was given"),
-        action="configure",
-        remedy=f"{UP}, which brings it back, or make the change a part of the inventory",
-        **rest,
-    )
-
-
-def judge_proof(view: View, expected: Expected) -> list[Check]:
-    """The last proof holds: it passed, for this boot and this driver, and is not old."""
-    proof: Proof | None = view.get("proof")
-    if proof is None:
-        reason = view.why_unknown("proof") or "this host was never proven"
-        return [checks.incomplete("proof.age", reason, action="none", remedy="run gpuwright validate")]
-    stale = _why_stale(view, proof, int(expected.get("proof_max_age") or MAX_AGE))
-    rest: checks.Rest = {"measured": proof.get("time"), "evidence": f"verdict {proof.get('verdict')}"}
-    if stale:
-        return [checks.incomplete("proof.age", stale, action="none", remedy="run gpuwright validate", **rest)]
-    if proof.get("verdict") != "pass":
-        return [
-            checks.failed(
-                "proof.age",
-                reason=f"the last proof ended with {proof.get('verdict')}",
-                action="none",
-                remedy="repair what it named, then run gpuwright validate",
-                **rest,
-            )
-        ]
-    return [checks.passed("proof.age", **rest)]
-
-
-def _why_stale(view: View, proof: Proof, max_age: int) -> str | None:
-    if proof.get("boot_id") and view.get("boot.id") and proof["boot_id"] != view.get("boot.id"):
-        return "the host was rebooted since its last proof"
-    if (
-        proof.get("driver")
-        and view.get("driver.loaded_version")
-        and proof["driver"] != view.get("driver.loaded_version")
-    ):
-        return f"the driver was {proof['driver']} at the last proof and is {view.get('driver.loaded_version')} now"
-    at = str(proof.get("time"))
-    if moment(at) is None:
-        return "the time of the last proof cannot be read"
-    old = age(at, str(view.get("time")))
-    if old is not None and old.total_seconds() > max_age:
-        return f"the last proof is {old.days} days old"
-    return None
