@@ -80,6 +80,13 @@ USES = [
         there=every("nvidia-smi --query-gpu=power.limit --format=csv,noheader | grep 350.00"),
     ),
     Use("gpu_log", there=every("systemctl is-active gpuwright-gpu-log.timer")),
+    Use(
+        "watch",
+        there=every(
+            "systemctl is-active gpuwright-watch.timer && systemctl start gpuwright-watch.service"
+            " && runuser -u nobody -- grep '^gpuwright_gpus 2$' /var/lib/gpuwright/metrics/gpuwright.prom"
+        ),
+    ),
     Use("cuda", {"cuda_versions": ["13.0"]}, there=every("test -x /usr/local/cuda-13.0/bin/nvcc")),
     Use(
         "container_toolkit",

@@ -55,6 +55,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
     private_apt,
     wheels,
 )
+from ansible_collections.gpuwright.node.plugins.module_utils.watch import nvlink
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
@@ -217,6 +218,7 @@ def _bytes(read: Callable[[bytes], Any]) -> Callable[[str], Any]:
 PARSERS: dict[str, Parser] = {
     "nvidia-smi": Parser(_smi, samples=("nvidia-smi-xml", "nvidia-smi-errors")),
     "nvidia-smi -L": Parser(mig_layout.parse_list, samples=("nvidia-smi-L",)),
+    "nvidia-smi nvlink -s": Parser(nvlink.parse, samples=("nvidia-smi-nvlink",)),
     "fio": Parser(_fio, (fio_json.FioError,), ("fio-json", "fio-errors", "fio-local")),
     "kernel log": Parser(_kernel_log, samples=("dmesg",)),
     "framework": Parser(_framework),

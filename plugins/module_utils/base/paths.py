@@ -26,11 +26,19 @@ ROOTLESS = STATE + "/rootless.json"
 #: What goes on after a boot, and the copy of the program that does.
 RESUME = STATE + "/resume"
 RESUME_PROGRAM = RESUME + "/program"
+#: What a node that watches itself saw last, and whom it has yet to tell.
+WATCH = STATE + "/watch.json"
+#: Where it writes its metrics unless the wish says otherwise, and how that file is called everywhere.
+METRICS = STATE + "/metrics"
+METRICS_FILE = "gpuwright.prom"
 #: What is gone after a boot.
 RUN = "/run/gpuwright"
 #: Settings that programs of ours read, and these programs.
 SETTINGS = "/etc/gpuwright"
 PROGRAMS = "/usr/local/libexec/gpuwright"
+#: What a node that watches itself goes by, and the address of its webhook, which is a secret.
+WATCH_SETTINGS = SETTINGS + "/watch.json"
+WATCH_WEBHOOK = SETTINGS + "/watch-webhook"
 #: What /usr/local/cuda was before it was led elsewhere.
 CUDA_BEFORE = SETTINGS + "/cuda_before.json"
 #: There on a node of the simulator, and nowhere else.

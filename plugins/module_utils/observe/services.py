@@ -25,6 +25,8 @@ UNITS = (
     "gpuwright-gpu-settings.service",
     "gpuwright-gpu-log.service",
     "gpuwright-gpu-log.timer",
+    "gpuwright-watch.service",
+    "gpuwright-watch.timer",
     "gpuwright-nvidia-persistence.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # What the role repair leaves behind of a kernel without a module, and what it says in each file.
 _REPAIR = ("/etc/default/grub.d/gpuwright.cfg", "/etc/dkms/*.conf", "/etc/dkms/no-autoinstall")
+#: How the metrics of ours begin.
+_METRICS = "# HELP gpuwright_"
 _OURS = "Written by gpuwright (role repair)"
 
 
@@ -87,12 +89,13 @@ def observe(host: Host, full: bool = False) -> History | None:
     found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
     # What is root's in the system's directories is no user's to take back.
     repairs = () if host.of_user else _REPAIR
+    watched = set() if host.of_user else _of_watch(host)
     repaired = {path for pattern in repairs for path in host.glob(pattern) if _OURS in (host.read(path) or "")}
     sealed = sealed_environments(found)
     # One of another frameworks_path than that of the last wish. What somebody put in its place since then is not ours.
     earlier = {path for path in record["environments"] if host.exists(f"{path}/{paths.ENVIRONMENT_MARK}")}
     copies = () if host.of_user else host.names(paths.PACKAGES)
-    files = sealed_files(found) | set(record["files"]) | repaired
+    files = sealed_files(found) | set(record["files"]) | repaired | watched
     return {
         "original": record["original"],
         "failed": record["failed"],
@@ -109,6 +112,19 @@ def observe(host: Host, full: bool = False) -> History | None:
         "services": sorted({unit for seal in found for unit in seal.get("services") or {}}),
         "components": sorted(str(seal.get("component")) for seal in found),
     }
+
+
+def _of_watch(host: Host) -> set[str]:
+    """What no seal names of a node that watches itself: its webhook, a secret, and its metrics, which each turn writes anew, where they lie
+    among others'.
+    """
+    try:
+        settings = seals.read_object(host, paths.WATCH_SETTINGS) or {}
+    except seals.SealError:
+        settings = {}
+    metrics = "{}/{}".format(settings.get("textfile_directory"), paths.METRICS_FILE)
+    ours = (host.read(metrics, limit=len(_METRICS)) or "") == _METRICS
+    return {paths.WATCH_WEBHOOK, *([metrics] if ours else [])}
 
 
 def _marked(host: Host) -> set[str]:

@@ -325,11 +325,13 @@ class NodeSession:
         )
 
     def inputs(self) -> dict[str, Variables]:
-        """Variables of each role that are set outside it. Secrets are left out: a digest of one is an oracle for it."""
+        """Variables of each role that are set outside it. Of a secret there is only that it is set: a digest of one is an oracle for it."""
         inputs = {}
         for name, role in ROLES.items():
             public = [
                 option for option, row in role["options"].items() if not row["no_log"] and option not in WISH_VARIABLES
             ]
-            inputs[name] = self._read(public)
+            secret = [option for option, row in role["options"].items() if row["no_log"]]
+            is_set: dict[str, object] = {option: True for option, value in self._read(secret).items() if value}
+            inputs[name] = self._read(public) | is_set
         return inputs

@@ -19,6 +19,7 @@ from . import (
     nvidia_driver,
     reboot,
     repair,
+    watch,
 )
 from .base import Component, Context, Finding, Manages
 
@@ -34,6 +35,7 @@ _ROOMS = (
     container_toolkit,
     frameworks,
     gpu_log,
+    watch,
     reboot,
 )
 COMPONENTS: dict[str, Component] = {room.COMPONENT.name: room.COMPONENT for room in _ROOMS}

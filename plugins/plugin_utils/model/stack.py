@@ -173,6 +173,28 @@ class GpuLog(TypedDict):
     days: int
 
 
+class WatchedCards(TypedDict):
+    """Cards that have to be there; ``count`` None: as many as the driver's seal names."""
+
+    count: int | None
+    names: list[str] | None
+    ignore: list[str]
+    pcie_lanes: dict[str, int]
+
+
+class Watch(TypedDict):
+    """How a node watches itself, and who is told. The webhook's address is a secret and not here."""
+
+    minutes: int
+    textfile_directory: str
+    proof_max_age: int
+    """Seconds"""
+    mail: list[str]
+    smtp: str | None
+    """HOST or HOST:PORT; None: the sendmail of the machine"""
+    cards: WatchedCards
+
+
 class _Engine(TypedDict):
     name: str
     packages: list[str]
@@ -347,6 +369,7 @@ class Stack(TypedDict, total=False):
     mig: Mig
     gpu_settings: GpuSettings
     gpu_log: GpuLog
+    watch: Watch
     container_toolkit: ContainerToolkit
     frameworks: list[FrameworkEnvironment]
     cuda_compat: CudaCompat

@@ -82,6 +82,11 @@ class Values(TypedDict, total=False):
     mig_layout: Mapping[str, tuple[str, ...]]
     gpu_settings: Mapping[str, Settings]
     gpu_log_days: int | None
+    watch_minutes: int | None
+    watch_mail: tuple[str, ...]
+    watch_smtp: str | None
+    watch_textfile_directory: str | None
+    watch_proof_max_age: int | None
     driver_runfile: str | None
     driver_runfile_sha256: str | None
     cuda: bool

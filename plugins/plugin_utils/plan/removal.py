@@ -56,6 +56,7 @@ WRITTEN = re.compile(
     r"|/etc/systemd/system/(gpuwright-[\w.-]+|nvidia-(persistenced|cdi-refresh)[.]service[.]d/gpuwright[.]conf)"
     r"|/etc/profile[.]d/gpuwright-[\w.-]+|/etc/(modulefiles|(environment-modules|lmod)/modules)/cuda/\d+[.]\d+"
     r"|/usr/local/share/jupyter/kernels/gpuwright-[\w.-]+/kernel[.]json"
+    r"|(/[\w.+@-]+)+/gpuwright[.]prom"
     r"|/etc/gpuwright/[\w.-]+|/usr/local/libexec/gpuwright/[\w.-]+"
     r"|/etc/dkms/([\w.+~-]+[.]conf|no-autoinstall)|/etc/docker/daemon[.]json"
     r"|/etc/containerd/(config|conf[.]d/99-gpuwright)[.]toml",

@@ -11,6 +11,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     mig               into what the cards are parted        library_archive
     gpu_settings      power limit, clocks, ECC, compute mode and persistence mode of the cards
     gpu_log           for how long the light log of the cards is kept
+    watch             how often the node looks at itself, and who is told
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
@@ -50,6 +51,7 @@ from . import (
     repositories,
     systems,
     tensorrt,
+    watch,
 )
 from .compatibility import compatible
 from .container_toolkit import pulled
@@ -156,7 +158,8 @@ def _remedied(entry: Entry, better: str | None) -> Entry:
 
 def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
-    wish = gpu_log.allowed(machine, foreign.allowed(machine, wish, log), log)
+    wish = foreign.allowed(machine, wish, log)
+    wish = watch.allowed(machine, gpu_log.allowed(machine, wish, log), log)
     foreign.name_others(machine, log)
     if machine.environment == "jetson" and not wish.frameworks and not wish.projects:
         return {}
@@ -195,6 +198,9 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
     kept = gpu_log.choose(machine, wish, log)
     if kept is not None:
         stack["gpu_log"] = kept
+    watched = watch.choose(wish, log)
+    if watched is not None:
+        stack["watch"] = watched
     if wish.container_toolkit:
         toolkit = log.attempt(container_toolkit.choose, machine, wish, system, stack.get("driver"), log)
         if toolkit is not None:
@@ -283,6 +289,7 @@ def _without_cards(machine: Machine, wish: Wish, log: Log) -> Stack:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU."""
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
     left += ["gpu-log"] if wish.gpu_log_days else []
+    left += [watch.WANT] if wish.watch_minutes else []
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     if not wish.frameworks and not wish.projects:

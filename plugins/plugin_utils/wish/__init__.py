@@ -16,7 +16,18 @@ from ..model.errors import BadInput
 from ..model.stack import Settings
 from ..model.wish import FrameworkWish, Project, Requirement, Values
 from ..rules import Row, Rules, gpus, load_rules
-from . import container_toolkit, contradiction, cuda, gpu_log, gpu_settings, mig, nvidia_driver, projects, specifiers
+from . import (
+    container_toolkit,
+    contradiction,
+    cuda,
+    gpu_log,
+    gpu_settings,
+    mig,
+    nvidia_driver,
+    projects,
+    specifiers,
+    watch,
+)
 from .reading import AUTO, Variables, Words, around, as_list, bare, equals, is_no, is_yes
 
 __all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
@@ -54,6 +65,11 @@ class Wish:
     mig_layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_settings: Mapping[str, Settings] = field(default_factory=dict)
     gpu_log_days: int | None = None
+    watch_minutes: int | None = None
+    watch_mail: tuple[str, ...] = ()
+    watch_smtp: str | None = None
+    watch_textfile_directory: str | None = None
+    watch_proof_max_age: int | None = None
     driver_runfile: str | None = None
     driver_runfile_sha256: str | None = None
     cuda: bool = False
@@ -99,7 +115,8 @@ class Wish:
     def nothing_wished(self) -> bool:
         """Say whether no component is asked for by name: DEFAULT_WANTS is what plan and up use then."""
         named = (self.driver, self.cuda, self.cudnn, self.nccl, self.tensorrt, self.container_toolkit, self.frameworks)
-        return not any(named) and not self.projects and self.gpu_log_days is None
+        kept = (self.gpu_log_days, self.watch_minutes)
+        return not any(named) and not self.projects and all(each is None for each in kept)
 
     @property
     def cpu(self) -> bool:
@@ -541,6 +558,7 @@ WORDS = (
     container_toolkit.WORDS,
     _FRAMEWORKS,
     gpu_log.WORDS,
+    watch.WORDS,
 )
 _READERS = {name: reader for words in WORDS for name, reader in words.readers.items()}
 _ALIASES = {alias: name for words in WORDS for alias, name in words.aliases.items()}

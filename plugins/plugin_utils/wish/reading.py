@@ -35,6 +35,8 @@ class Words:
     by_default: whether that is wished where nothing is wished by name.
     readers: by name for --want. aliases: other names for these. variables: those that say what is wished of it, and ``read`` reads them
     into the fields of a wish. of_host: those of them that speak of the host and of no version, so that a lock leaves them to it.
+    secrets: variables of it that are no part of a wish, so that no plan and no seal has them; each with what raises BadInput for a value
+    that is wrong, without the value.
     of_users: whether it takes no root. instead: where it does, what a user has without it, for a person. of_root: names for --want and
     variables that take root all the same, each with what a user has instead.
     """
@@ -47,6 +49,7 @@ class Words:
     aliases: Mapping[str, str] = field(default_factory=dict)
     variables: Sequence[str] = ()
     of_host: Sequence[str] = ()
+    secrets: Mapping[str, Callable[[object], None]] = field(default_factory=dict)
     of_users: bool = False
     instead: str = ""
     of_root: Mapping[str, str] = field(default_factory=dict)

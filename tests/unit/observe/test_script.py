@@ -16,6 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import script
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import utilities
 
 PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
 UTILITIES = "ansible_collections.gpuwright.node.plugins.module_utils"
@@ -23,7 +24,7 @@ AWKWARD = '/no """where\\ \'é\n\u2028{}'
 
 
 def sources() -> dict[str, tuple[bool, str]]:
-    return script._sources(f"{UTILITIES}.observe.machine")
+    return utilities.sources(f"{UTILITIES}.observe.machine")
 
 
 def built(tmp_path: Path, options: dict[str, Any]) -> Any:
@@ -115,4 +116,4 @@ def test_nothing_of_the_working_directory_or_the_environment_runs(
 def test_the_types_of_the_facts_are_no_part_of_it() -> None:
     assert not {f"{UTILITIES}.{name}" for name in ("facts", "check", "seal", "index")} & set(sources())
     text = "if TYPE_CHECKING:\n    from a import (\n        b,\n    )\n\n    from c import d\nfrom e import f\n"
-    assert script._FOR_TYPES.sub("", text) == "from e import f\n"
+    assert utilities._FOR_TYPES.sub("", text) == "from e import f\n"

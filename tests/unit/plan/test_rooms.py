@@ -36,6 +36,7 @@ HOSTS_OWN: Any = {
     "mig_layout": "3g.40gb,3g.40gb",
     "gpu_settings_cards": {"all": {"power_limit": 350}},
     "gpu_log_days": 30,
+    "watch_interval": "15m",
 }
 
 

@@ -140,6 +140,7 @@ EVERYTHING = wish(
     mig_layout={"all": "off"},
     gpu_settings_cards={"all": {"compute_mode": "default"}},
     gpu_log_days=30,
+    watch_interval="15m",
 )
 #: What an environment has beside its framework: NVIDIA's libraries, and what a framework needs.
 _BESIDE = [
@@ -156,7 +157,13 @@ def everything() -> tuple[Any, Any]:
     seen["smi"]["mig_devices"] = {}
     for card, told in zip(seen["pci"]["gpus"], data["gpus"], strict=True):
         card["bus_id"] = told["pci_bus_id"]
-    for unit in ("gpuwright-mig.service", "gpuwright-gpu-settings.service", "gpuwright-gpu-log.timer"):
+    units = (
+        "gpuwright-mig.service",
+        "gpuwright-gpu-settings.service",
+        "gpuwright-gpu-log.timer",
+        "gpuwright-watch.timer",
+    )
+    for unit in units:
         seen["services"][unit] = {"active": "active", "enabled": "enabled"}
     seen["packages"]["installed"] |= {f"libnvidia-something-{number}": f"{nodes.DRIVER}-1" for number in range(40)}
     for row in plan(seen, EVERYTHING)["stack"]["frameworks"]:

@@ -24,6 +24,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("records of a node", ("module_utils.records",)),
     ("packages", ("module_utils.packages",)),
     ("the look at a node", ("module_utils.observe.machine",)),
+    ("a node that watches itself", ("module_utils.watch",)),
     ("modules", ("modules",)),
     ("gate and model", ("doc_fragments", "plugin_utils.gate", "plugin_utils.model")),
     ("rules", ("plugin_utils.rules",)),

@@ -45,7 +45,7 @@ SERVED = {
 # Keys of a task that are no module.
 KEYWORDS = {
     "name", "when", "tags", "loop", "loop_control", "register", "vars", "environment", "changed_when", "failed_when",
-    "check_mode", "no_log", "until", "retries", "delay", "notify", "become", *NESTED,
+    "check_mode", "diff", "no_log", "until", "retries", "delay", "notify", "become", *NESTED,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The stand-in nvidia-smi: `-q -x`, `-L`, `--query-gpu=… --format=csv`, `-pm`, `--version` and the plain table's head.
+"""The stand-in nvidia-smi: `-q -x`, `-L`, `--query-gpu=… --format=csv`, `-pm`, `nvlink -s`, `--version` and the plain table's head.
 
 Error sentences and exit codes are the real ones; numbers are our own. The user space that it belongs to is found as the real
 one finds it: by the NVML library next to it.
@@ -73,16 +73,31 @@ def _answer(arguments: list[str]) -> str:
         return _board(working, arguments)
     if "-mig" in arguments or arguments[:1] == ["mig"]:
         return _mig(working, arguments)
+    return _told(working, arguments, library, listing=listing)
+
+
+def _told(gpus: list[Gpu], arguments: list[str], library: str, *, listing: bool) -> str:
+    """What it tells of cards, and changes nothing."""
     if listing:
-        return "".join(
-            f"GPU {index}: {gpu['name']} (UUID: {gpu['uuid']})\n" + mig.listed(gpu) for index, gpu in enumerate(working)
-        )
+        return "".join(_heading(index, gpu) + mig.listed(gpu) for index, gpu in enumerate(gpus))
+    if arguments == ["nvlink", "-s"]:
+        return "".join(_heading(index, gpu) + _links(gpu) for index, gpu in enumerate(gpus))
     for argument in arguments:
         if argument.startswith("--query-gpu="):
-            return csv(working, argument.split("=", 1)[1], _format(arguments), library)
+            return csv(gpus, argument.split("=", 1)[1], _format(arguments), library)
     if "-x" in arguments or "--xml-format" in arguments:
-        return xml(working, library, _conditions(), time.strftime("%a %b %d %H:%M:%S %Y"), hardware.fabric_state())
-    return table(working, library)
+        return xml(gpus, library, _conditions(), time.strftime("%a %b %d %H:%M:%S %Y"), hardware.fabric_state())
+    return table(gpus, library)
+
+
+def _heading(index: int, gpu: Gpu) -> str:
+    return f"GPU {index}: {gpu['name']} (UUID: {gpu['uuid']})\n"
+
+
+def _links(gpu: Gpu) -> str:
+    """As 590.48.01 (H100) and 595.71.05 (a card without) say it; the speed of other cards is another one."""
+    links = "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(gpu["nvlinks"]))
+    return links or "Device does not have or support Nvlink\n"
 
 
 def _mig(gpus: list[Gpu], arguments: list[str]) -> str:

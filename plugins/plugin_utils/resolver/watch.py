@@ -1,0 +1,51 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""How a node watches itself, where it has cards to watch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+
+from ..model.proof import MAX_AGE
+from ..model.stack import Watch
+from ..wish import Wish
+from .log import Log
+from .machine import Machine
+
+#: What it is asked for by.
+WANT = "watch"
+_JETSON = "docs.nvidia.com/jetson: nvidia-smi is there since JetPack 6 and tells nothing that could be judged (assumed)"
+
+
+def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
+    """Return the wish without the watch on a machine whose nvidia-smi tells nothing of its card, and say so."""
+    if wish.watch_minutes is None or machine.environment != "jetson":
+        return wish
+    log.warn("watch.jetson", "watch left out: the nvidia-smi of a Jetson tells nothing that could be judged", _JETSON)
+    return replace(wish, watch_minutes=None)
+
+
+def choose(wish: Wish, log: Log) -> Watch | None:
+    """Return None without a wish, else how often it looks, where its metrics are, and who is told."""
+    if wish.watch_minutes is None:
+        return None
+    directory = wish.watch_textfile_directory or paths.METRICS
+    told = f"; mail to {', '.join(wish.watch_mail)}" if wish.watch_mail else ""
+    text = f"the node looks at itself every {wish.watch_minutes} minutes; metrics in {directory}{told}"
+    log.decided("watch", text, "the wish")
+    expected = wish.gpus_expected
+    return {
+        "minutes": wish.watch_minutes,
+        "textfile_directory": directory,
+        "proof_max_age": wish.watch_proof_max_age or MAX_AGE,
+        "mail": list(wish.watch_mail),
+        "smtp": wish.watch_smtp,
+        "cards": {
+            "count": len(expected) if isinstance(expected, tuple) else expected,
+            "names": list(expected) if isinstance(expected, tuple) else None,
+            "ignore": list(wish.gpus_ignore),
+            "pcie_lanes": dict(wish.gpus_pcie_lanes),
+        },
+    }
