@@ -1,0 +1,575 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Tell Prometheus what every card does, under the names of NVIDIA's dcgm-exporter, where DCGM does not serve. A program of its own on the
+node, run by a service; what it tells is in gpu_metrics.py.
+
+    gpu_exporter.py /etc/gpuwright/gpu_exporter.json
+
+    {"listen": "127.0.0.1:9400", "interval": 15, "tls": {"certificate": PATH, "key": PATH}, "users": {NAME: HASH}}
+
+``listen``: an address and a port; one of IPv6 stands in brackets. It has no default, so that nobody is served by oversight: all addresses
+are 0.0.0.0 or [::], by that name. ``interval``: seconds between two samples, 15 where it is absent. ``tls``: files of PEM; the key can be
+read by its owner alone, who is root or whom this runs as. A file that is named without a directory is a credential of systemd
+(LoadCredential=), and so may be the file of settings. ``users``: who may read, by HTTP's basic authentication, each with a hash as passlib
+writes it, base64 without padding:
+
+    $scrypt$ln=14,r=8,p=1$SALT$DIGEST        ln: the exponent of the cost; :func:`hashed` makes one
+
+Answers come from the last sample; after three intervals without one no card has values. Exit status: 0 ended by SIGTERM, 1 what cannot be
+done as it is set.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import http.server
+import importlib
+import io
+import ipaddress
+import json
+import os
+import re
+import signal
+import socket
+import socketserver
+import ssl
+import stat
+import sys
+import threading
+import time
+from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union, cast
+
+# The programs lie beside each other on the node, and in one package here.
+try:
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_metrics
+except ImportError:
+    gpu_metrics = importlib.import_module("gpu_metrics")
+    card_sample = importlib.import_module("card_sample")
+
+
+class SettingsError(Exception):
+    """The settings cannot be served; the text is one line for a person."""
+
+
+# Python 3.8 runs this too: the alias is evaluated.
+_Accepted = Union[socket.socket, Tuple[bytes, socket.socket]]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The exporter
+# --------------------------------------------------------------------------------------------------------------------
+
+INTERVAL = 15
+#: Intervals after which what the cards last told is told no more.
+_STALE = 3
+
+
+class _Told(NamedTuple):
+    """What readers get. ``taken``: when the last sample was asked for, ``seconds``: how long it took, ``up``: whether the last question was
+    answered; None before the first one.
+    """
+
+    cards: str
+    taken: Optional[float]
+    seconds: Optional[float]
+    up: Optional[bool]
+
+
+class Exporter:
+    """Samples the cards, in one thread, and tells the last sample, in any."""
+
+    def __init__(
+        self,
+        interval: float = INTERVAL,
+        smi: card_sample.Runner = card_sample.run,
+        held: Callable[[], Optional[int]] = card_sample.held,
+        loaded: Callable[[], bool] = card_sample.loaded,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._interval = interval
+        self._smi = smi
+        self._held = held
+        self._loaded = loaded
+        self._clock = clock
+        self._known: gpu_metrics.Known = {}
+        #: A call of ours that the kernel did not let go: process and when it began.
+        self._stuck: Optional[Tuple[int, Optional[str]]] = None
+        #: Replaced as a whole, so that a reader has all of one sample.
+        self._told = _Told("", None, None, None)
+        self._problem: Optional[str] = None
+
+    def keep_on(self) -> None:
+        """Sample for ever, at multiples of the interval: one that takes longer leaves out those that it runs into."""
+        while True:
+            begun = self._clock()
+            self.turn()
+            time.sleep(self._interval - (self._clock() - begun) % self._interval)
+
+    def turn(self) -> None:
+        """One sample. What went wrong is told once, as journald takes it, by its priority (sd-daemon(3))."""
+        begun = self._clock()
+        try:
+            cards, problem = self._look()
+        except card_sample.SampleError as error:
+            problem = str(error)
+            if isinstance(error, card_sample.Hung) and error.pid is not None:
+                self._stuck = error.pid, error.started
+            self._told = self._told._replace(up=False)
+        else:
+            self._told = _Told(gpu_metrics.rendered(cards), begun, self._clock() - begun, up=problem is None)
+        if problem != self._problem:
+            sys.stderr.write(f"<4>no sample: {problem}\n" if problem else "<5>the cards answer again\n")
+            sys.stderr.flush()
+        self._problem = problem
+
+    def _look(self) -> Tuple[List[gpu_metrics.Card], Optional[str]]:
+        if not self._loaded():
+            raise card_sample.SampleError(card_sample.NOT_LOADED)
+        pid = self._stuck[0] if self._stuck and card_sample.start_of(self._stuck[0]) == self._stuck[1] else None
+        self._stuck = self._stuck if pid else None
+        pid = pid or self._held()
+        if pid is not None:
+            raise card_sample.SampleError(f"nvidia-smi (process {pid}) hangs in the kernel")
+        return gpu_metrics.look(self._smi, self._known)
+
+    def page(self) -> bytes:
+        """What a reader gets now."""
+        told = self._told
+        age = None if told.taken is None else self._clock() - told.taken
+        lines = [
+            *_own("gpuwright_exporter_up", "Whether nvidia-smi answered when it was last asked.", told.up),
+            *_own("gpuwright_exporter_sample_age_seconds", "Seconds since the last sample was asked for.", age),
+            *_own("gpuwright_exporter_sample_seconds", "How long the last sample took.", told.seconds),
+        ]
+        fresh = age is not None and age <= _STALE * self._interval
+        return ("".join(lines) + (told.cards if fresh else "")).encode("utf-8", "replace")
+
+
+def _own(name: str, help_text: str, value: Optional[float]) -> List[str]:
+    return [] if value is None else gpu_metrics.family(name, "gauge", help_text, [("", round(value, 6))])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Who may read
+# --------------------------------------------------------------------------------------------------------------------
+
+_HASH = re.compile(r"^\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d)\$([A-Za-z0-9+/]{11,128})\$([A-Za-z0-9+/]{43,86})$")
+_HASH_FORM = "$scrypt$ln=14,r=8,p=1$SALT$DIGEST"
+_MOST_MEMORY = 64 * 1024**2
+
+
+class Scrypt(NamedTuple):
+    """A hash that was read."""
+
+    ln: int
+    r: int
+    p: int
+    salt: bytes
+    digest: bytes
+
+    def of(self, password: bytes) -> bytes:
+        """The digest that a password has with this cost and salt."""
+        cost = 1 << self.ln
+        memory = 128 * self.r * (cost + self.p + 2) + 2**20
+        size = len(self.digest)
+        return hashlib.scrypt(password, salt=self.salt, n=cost, r=self.r, p=self.p, maxmem=memory, dklen=size)
+
+
+def hashed(password: str, salt: Optional[bytes] = None, ln: int = 14) -> str:
+    """A hash for the settings; by default it takes 16 MiB and some 50 ms to compare."""
+    made = Scrypt(ln, 8, 1, os.urandom(16) if salt is None else salt, bytes(32))
+    texts = (base64.b64encode(part).decode().rstrip("=") for part in (made.salt, made.of(password.encode())))
+    return f"$scrypt$ln={made.ln},r={made.r},p={made.p}$" + "$".join(texts)
+
+
+def parse_hash(text: object) -> Optional[Scrypt]:
+    """A hash of the settings; None where it is none, or takes more memory than is well spent."""
+    match = _HASH.match(text) if isinstance(text, str) else None
+    if match is None:
+        return None
+    ln, r, p = (int(match.group(number)) for number in (1, 2, 3))
+    if not (ln >= 10 and r >= 1 and p >= 1 and 128 * r << ln <= _MOST_MEMORY):
+        return None
+    try:
+        salt, digest = (base64.b64decode(part + "=" * (-len(part) % 4), validate=True) for part in match.group(4, 5))
+    except binascii.Error:
+        return None
+    return Scrypt(ln, r, p, salt, digest)
+
+
+class Users:
+    """Who may read. A password that was right once is compared by a quick digest from then on, with a key of this process."""
+
+    def __init__(self, hashes: Dict[str, Scrypt]) -> None:
+        self._hashes = hashes
+        self._key = os.urandom(32)
+        self._right: Dict[str, bytes] = {}
+        #: One hash at a time: each takes memory, and who tries passwords shall not have all of it.
+        self._one = threading.Lock()
+
+    def permit(self, header: Optional[str]) -> bool:
+        """Whether an Authorization header is that of a user. Whether a user is known makes no difference in time."""
+        scheme, _blank, coded = (header or "").strip().partition(" ")
+        if scheme.lower() != "basic":
+            return False
+        try:
+            name, colon, password = base64.b64decode(coded.strip(), validate=True).partition(b":")
+            user = name.decode()
+        except ValueError:
+            return False
+        quick = hmac.new(self._key, name + colon + password, "sha256").digest()
+        if hmac.compare_digest(self._right.get(user, b""), quick):
+            return True
+        known = self._hashes.get(user)
+        compared = known or next(iter(self._hashes.values()))
+        with self._one:
+            same = hmac.compare_digest(compared.of(password), compared.digest)
+        if known is None or not same or not colon:
+            return False
+        self._right[user] = quick
+        return True
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# HTTP
+# --------------------------------------------------------------------------------------------------------------------
+
+#: For all of a connection: the handshake, the request and its answer.
+SECONDS_OF_A_CLIENT = 5.0
+#: Connections that are answered at once; the others wait.
+WORKERS = 16
+_WAITING = 128
+_LONGEST_REQUEST = 8 * 1024
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PAGE = "/metrics"
+
+
+class _Request(http.server.BaseHTTPRequestHandler):
+    """One request, one answer, and the connection ends. What is read and written lies in memory; the socket has one time limit for all."""
+
+    server: Server
+    server_version = "gpuwright"
+    sys_version = ""
+
+    def __init__(self, connection: socket.socket, client_address: object, server: Server, end: float) -> None:
+        self._end = end
+        self._said = io.BytesIO()
+        super().__init__(connection, client_address, server)
+
+    def setup(self) -> None:
+        self.connection = self.request
+        self.rfile = io.BytesIO()
+        self.wfile = self._said
+        self.close_connection = True
+
+    def handle(self) -> None:
+        head = self._head()
+        if head is None:
+            return
+        self.rfile = io.BytesIO(head)
+        self.raw_requestline = self.rfile.readline()
+        self.requestline, self.request_version, self.command = "", "", ""
+        if len(head) > _LONGEST_REQUEST:
+            self.send_error(431)
+        elif self.parse_request():
+            self._answer()
+
+    def _left(self) -> float:
+        """Seconds that this connection has yet. Raises TimeoutError where they are over."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _head(self) -> Optional[bytes]:
+        """The request without what may follow it, or more than it may have; None where it does not come."""
+        said = b""
+        while len(said) <= _LONGEST_REQUEST:
+            for end in (b"\r\n\r\n", b"\n\n"):
+                if end in said:
+                    return said[: said.index(end) + len(end)]
+            self.connection.settimeout(self._left())
+            more = self.connection.recv(4096)
+            if not more:
+                return None
+            said += more
+        return said
+
+    def _answer(self) -> None:
+        users = self.server.users
+        if self.request_version == "HTTP/0.9":
+            self.send_error(400)
+        elif users is not None and not users.permit(self.headers.get("Authorization")):
+            self._send(401, b"expected a user and a password\n", {"WWW-Authenticate": 'Basic realm="gpuwright"'})
+        elif self.command not in ("GET", "HEAD"):
+            self._send(405, b"only GET and HEAD are answered\n", {"Allow": "GET, HEAD"})
+        elif self.path.partition("?")[0] != _PAGE:
+            self._send(404, f"the values of the cards are at {_PAGE}\n".encode(), {})
+        else:
+            self._send(200, self.server.page(), {"Content-Type": _CONTENT_TYPE})
+
+    def _send(self, status: int, body: bytes, headers: Dict[str, str]) -> None:
+        self.send_response(status)
+        fields = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), "Connection": "close"}
+        for name, value in {**fields, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"" if self.command == "HEAD" else body)
+
+    def send_error(self, code: int, *_words: Optional[str], **_more: Optional[str]) -> None:
+        """Answer what cannot be parsed; the words of the library have the request in them."""
+        # Of one that names no version it takes that it is too old for headers.
+        self.request_version = self.protocol_version
+        self._send(code, b"the request cannot be read\n", {})
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing: whoever reads does so every few seconds."""
+
+    def finish(self) -> None:
+        """Send what was answered. What the client still sends is read for a moment, or it would lose the answer to a reset."""
+        rest = memoryview(self._said.getvalue())
+        while rest:
+            self.connection.settimeout(self._left())
+            rest = rest[self.connection.send(rest) :]
+        self.connection.shutdown(socket.SHUT_WR)
+        read = 0
+        while read < 2**16:
+            self.connection.settimeout(min(1.0, self._left()))
+            more = len(self.connection.recv(4096))
+            if not more:
+                return
+            read += more
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers from a page that is there. Each connection has its time and no more, and only so many are open at once."""
+
+    daemon_threads = True
+    request_queue_size = _WAITING
+
+    def __init__(
+        self,
+        address: Tuple[str, int],
+        page: Callable[[], bytes],
+        tls: Optional[ssl.SSLContext] = None,
+        users: Optional[Users] = None,
+        seconds: float = SECONDS_OF_A_CLIENT,
+    ) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.page = page
+        self.users = users
+        self._tls = tls
+        self._seconds = seconds
+        self._free = threading.BoundedSemaphore(WORKERS)
+        # finish_request makes the one that answers.
+        super().__init__(address, http.server.BaseHTTPRequestHandler)
+
+    def server_bind(self) -> None:
+        """Bind, without asking a name server what this machine is called."""
+        socketserver.TCPServer.server_bind(self)
+        host, port = self.server_address[:2]
+        self.server_name, self.server_port = str(host), port
+
+    def process_request(self, request: _Accepted, client_address: object) -> None:
+        """Wait for a worker that is free: each is after its time at the latest."""
+        self._free.acquire()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: _Accepted, client_address: object) -> None:
+        """In a worker."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def finish_request(self, request: _Accepted, client_address: object) -> None:
+        """Answer; the handshake of TLS belongs to it, and so does its time."""
+        connection = cast("socket.socket", request)
+        end = time.monotonic() + self._seconds
+        if self._tls is None:
+            _Request(connection, client_address, self, end)
+            return
+        connection.settimeout(self._seconds)
+        with self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as wrapped:
+            wrapped.do_handshake()
+            _Request(wrapped, client_address, self, end)
+
+    def handle_error(self, _request: object, _client_address: object) -> None:
+        """A client that went away, was too slow or speaks no TLS is no news; all else is a line in the journal."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            sys.stderr.write(f"<3>a request failed: {error!r}\n")
+            sys.stderr.flush()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Settings
+# --------------------------------------------------------------------------------------------------------------------
+
+_LISTEN = re.compile(r"^(?:\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|([0-9.]+)):(\d{1,5})$")
+_KEYS = {"listen", "interval", "tls", "users"}
+_MOST_BYTES = 2**20
+
+
+class Settings(NamedTuple):
+    """What the file says."""
+
+    address: Tuple[str, int]
+    interval: float
+    tls: Optional[ssl.SSLContext]
+    users: Optional[Users]
+
+
+def read_settings(path: str) -> Settings:
+    """The settings of a file. Raises SettingsError."""
+    place = _credential(path) or path
+    try:
+        with open(place, encoding="utf-8") as stream:
+            known = json.loads(stream.read(_MOST_BYTES))
+    except OSError as error:
+        raise SettingsError(f"{place} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{place} is no JSON: {gpu_metrics.line(str(error))}") from None
+    if not isinstance(known, dict) or set(known) - _KEYS:
+        found = ", ".join(sorted(set(known) - _KEYS)) if isinstance(known, dict) else type(known).__name__
+        raise SettingsError(
+            f"expected an object with the keys {', '.join(sorted(_KEYS))} in {place}, found {gpu_metrics.line(found)}"
+        )
+    return Settings(
+        _address(known.get("listen")),
+        _interval(known.get("interval", INTERVAL)),
+        _tls(known.get("tls")),
+        _users(known.get("users")),
+    )
+
+
+def _credential(name: str) -> Optional[str]:
+    """Where systemd has put a credential; None for what is a path, and where the service has no credentials."""
+    directory = os.environ.get("CREDENTIALS_DIRECTORY")
+    return os.path.join(directory, name) if directory and name and "/" not in name else None
+
+
+def _address(listen: object) -> Tuple[str, int]:
+    match = _LISTEN.match(listen) if isinstance(listen, str) else None
+    port = int(match.group(3)) if match else -1
+    try:
+        address = str(ipaddress.ip_address((match.group(1) or match.group(2)) if match else ""))
+    except ValueError:
+        port = -1
+    if not 0 <= port <= 65535:
+        raise SettingsError(
+            f"expected an address and a port to listen on (127.0.0.1:9400, [::1]:9400), found {listen!r}"
+        )
+    return address, port
+
+
+def _interval(seconds: object) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 1 <= seconds <= 3600:
+        raise SettingsError(f"expected 1 to 3600 seconds as the interval, found {seconds!r}")
+    return float(seconds)
+
+
+def _tls(files: object) -> Optional[ssl.SSLContext]:
+    if files is None:
+        return None
+    if not isinstance(files, dict) or set(files) != {"certificate", "key"}:
+        raise SettingsError("expected the files of tls: certificate and key")
+    certificate, key = (_file(name, files[name]) for name in ("certificate", "key"))
+    if _credential(str(files["key"])) is None:
+        _check_key(key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # Nobody is asked for the password of a key that has one.
+        context.load_cert_chain(certificate, key, password=lambda: "")
+    except OSError as error:
+        raise SettingsError(
+            f"the certificate {certificate} with the key {key} cannot be used: {gpu_metrics.line(str(error))}"
+        ) from None
+    return context
+
+
+def _file(what: str, name: object) -> str:
+    """A file that is there to be read."""
+    place = _credential(name) or name if isinstance(name, str) else ""
+    if not os.path.isabs(place):
+        raise SettingsError(f"expected a path or a credential of systemd as tls.{what}, found {name!r}")
+    try:
+        with open(place, "rb"):
+            return place
+    except OSError as error:
+        raise SettingsError(f"tls.{what}, {place}, cannot be read: {error.strerror}") from None
+
+
+def _check_key(path: str) -> None:
+    """Refuse a key that others can read."""
+    told = os.stat(path)
+    if stat.S_IMODE(told.st_mode) & 0o077 or told.st_uid not in (0, os.geteuid()):
+        mode = f"{stat.S_IMODE(told.st_mode):04o}"
+        raise SettingsError(
+            f"expected a key that root alone can read, found {path} with mode {mode} and owner {told.st_uid}"
+        )
+
+
+def _users(hashes: object) -> Optional[Users]:
+    if hashes is None:
+        return None
+    if not isinstance(hashes, dict) or not hashes:
+        raise SettingsError("expected a hash for each name of users; without users there is no such key")
+    read: Dict[str, Scrypt] = {}
+    for name, text in hashes.items():
+        known = parse_hash(text)
+        if not name or ":" in name or known is None:
+            raise SettingsError(
+                f"expected a name without a colon and {_HASH_FORM} of at most 64 MiB for the user {name!r}"
+            )
+        read[name] = known
+    try:
+        next(iter(read.values())).of(b"")
+    except ValueError as error:
+        raise SettingsError(
+            f"passwords cannot be compared, this machine's OpenSSL has no scrypt: {gpu_metrics.line(str(error))}"
+        ) from None
+    return Users(read)
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    """Interrupt whatever goes on; a call of nvidia-smi is killed on the way out."""
+    raise SystemExit(0)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until a signal comes. It samples in the main thread, which signals interrupt, and answers in others."""
+    if len(arguments) != 1:
+        sys.stderr.write("<3>expected one file of settings\n")
+        return 1
+    try:
+        settings = read_settings(arguments[0])
+        exporter = Exporter(settings.interval)
+        try:
+            server = Server(settings.address, exporter.page, settings.tls, settings.users)
+        except OSError as error:
+            host, port = settings.address
+            raise SettingsError(f"nothing can listen on {host}, port {port}: {error.strerror}") from None
+    except SettingsError as error:
+        sys.stderr.write(f"<3>{gpu_metrics.line(str(error))}\n")
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    # Nobody asks the server to end, so it need not look whether somebody does.
+    threading.Thread(target=server.serve_forever, args=(3600,), daemon=True).start()
+    sys.stderr.write(f"<6>serving on {server.server_name}, port {server.server_port}\n")
+    sys.stderr.flush()
+    exporter.keep_on()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
