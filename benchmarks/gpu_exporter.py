@@ -14,7 +14,6 @@ import base64
 import contextlib
 import http.client
 import http.server
-import json
 import os
 import ssl
 import statistics
@@ -93,9 +92,8 @@ def program(text: str) -> Iterator[tuple[int, int]]:
         (place / "answer.xml").write_text(text)
         (place / "nvidia-smi").write_text(f"#!/bin/sh\nexec cat {place}/answer.xml\n")
         (place / "nvidia-smi").chmod(0o755)
-        (place / "settings.json").write_text(json.dumps({"listen": "127.0.0.1:0"}))
         # Without what is installed: the files beside it are the ones that are changed here.
-        command = [sys.executable, "-S", str(place / "gpu_exporter.py"), str(place / "settings.json")]
+        command = [sys.executable, "-S", str(place / "gpu_exporter.py"), "--listen=127.0.0.1:0"]
         environment = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}"}
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
             line = running.stderr.readline() if running.stderr else ""
@@ -161,8 +159,8 @@ def answers(text: str, rounds: int) -> dict[str, float]:
     """The median of each, in seconds. They take turns; the first round warms up and does not count."""
     exporter = gpu_exporter.Exporter(3600, lambda _arguments: (0, text), lambda: None, lambda: True)
     exporter.turn()
-    known = gpu_exporter.parse_hash(gpu_exporter.hashed("secret"))
-    users = gpu_exporter.Users({"reader": known} if known else {})
+    crypt = gpu_exporter.crypt()
+    users = gpu_exporter.Users({"reader": (crypt(b"secret", b"$2y$10$abcdefghijklmnopqrstuu") or b"").decode()}, crypt)
     basic = {"Authorization": "Basic " + base64.b64encode(b"reader:secret").decode()}
     here: Any = ("127.0.0.1", 0)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:

@@ -31,7 +31,7 @@ class ActionModule(NodeAction):
         super().run(tmp, task_vars)
         look = NodeSession(self, task_vars or {})
         only = self._only()
-        facts = look.facts()
+        facts = look.facts(only)
         try:
             plan = look.plan(facts, only=only)
         except Exception:

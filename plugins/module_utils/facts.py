@@ -29,6 +29,7 @@ ToolkitState = Literal["begun", "done"]
 ArchivedLibrary = Literal["cudnn", "nccl", "tensorrt"]
 ArchiveState = Literal["begun", "done"]
 DockerOriginal = Literal["file", "none"]
+MetricsOf = Literal["gpu", "node", "metrics"]
 
 
 class Os(TypedDict):
@@ -1129,6 +1130,51 @@ class Sessions(TypedDict):
     """Whether a graphical session is open"""
 
 
+class Listener(TypedDict):
+    """Socket that listens (TCP)."""
+
+    address: str
+    """Address that it listens on"""
+    port: int
+    """Port"""
+    process: str | None
+    """Name of the process that holds it; null where that could not be seen"""
+    user: str
+    """User whose it is: the name, or the number where it has none"""
+    unit: str | None
+    """Service of that process"""
+    tls: bool | None
+    """Whether it speaks TLS; null where it answered neither way"""
+    status: int | None
+    """Status of HTTP that it answers a question for metrics with"""
+    tells: MetricsOf | None
+    """What its metrics are of: cards, a machine, or something else"""
+    certificate: str | None
+    """SHA-256 of the certificate that it shows"""
+
+
+class Certificate(TypedDict):
+    """Certificate that is wished for them, with its key; null where none is, and where it could not be read."""
+
+    problem: str | None
+    """Why it cannot be served"""
+    expires: str | None
+    """When it expires"""
+    digest: str | None
+    """Its SHA-256"""
+
+
+class Monitoring(TypedDict):
+    """What is where exporters are wished; only where the look asks for it."""
+
+    listeners: list[Listener]
+    """What listens on their ports"""
+    drop_ins: list[str]
+    """Units that a drop-in of gpuwright's changes"""
+    certificate: Certificate | None
+    """Certificate that is wished for them, with its key; null where none is, and where it could not be read"""
+
+
 class User(TypedDict):
     """Who works without root; only where the look is one at what is the user's own."""
 
@@ -1212,5 +1258,7 @@ class _Facts(TypedDict):
 class Facts(_Facts, total=False):
     """Observation of a machine."""
 
+    monitoring: Monitoring
+    """What is where exporters are wished; only where the look asks for it"""
     user: User
     """Who works without root; only where the look is one at what is the user's own"""

@@ -48,6 +48,19 @@ options:
         images are wished.
     type: bool
     default: false
+  ports:
+    description:
+      - Tell what listens on these TCP ports, who it is, and whether it answers as an exporter of Prometheus. The action
+        M(gpuwright.node.plan) asks for those where exporters are wished.
+    type: list
+    elements: int
+    default: []
+  certificate:
+    description: Tell whether this certificate can be served with O(key). Only together with O(ports).
+    type: path
+  key:
+    description: The key of O(certificate).
+    type: path
   user:
     description: Look at the records and environments of the user who runs it, in the user's home, instead of root's.
     type: bool
@@ -560,6 +573,25 @@ facts:
           description: "Whether a graphical session is open."
           returned: always
           type: bool
+    monitoring:
+      description: "What is where exporters are wished; only where the look asks for it."
+      returned: where it applies
+      type: dict
+      contains:
+        listeners:
+          description: "What listens on their ports."
+          returned: always
+          type: list
+          elements: dict
+        drop_ins:
+          description: "Units that a drop-in of gpuwright's changes."
+          returned: always
+          type: list
+          elements: str
+        certificate:
+          description: "Certificate that is wished for them, with its key; null where none is, and where it could not be read."
+          returned: always
+          type: dict
     user:
       description: "Who works without root; only where the look is one at what is the user's own."
       returned: where it applies
@@ -678,6 +710,10 @@ def main() -> None:
             "history": {"type": "bool", "default": False},
             "initramfs": {"type": "bool", "default": False},
             "images": {"type": "bool", "default": False},
+            "ports": {"type": "list", "elements": "int", "default": []},
+            "certificate": {"type": "path"},
+            # What it names is no secret.
+            "key": {"type": "path", "no_log": False},
             "user": {"type": "bool", "default": False},
         },
         supports_check_mode=True,

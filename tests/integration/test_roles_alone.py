@@ -87,6 +87,10 @@ USES = [
             " && runuser -u nobody -- grep '^gpuwright_gpus 2$' /var/lib/gpuwright/metrics/gpuwright.prom"
         ),
     ),
+    Use(
+        "monitoring_exporters",
+        there=every("systemctl is-active gpuwright-gpu-exporter.service prometheus-node-exporter.service"),
+    ),
     Use("cuda", {"cuda_versions": ["13.0"]}, there=every("test -x /usr/local/cuda-13.0/bin/nvcc")),
     Use(
         "container_toolkit",

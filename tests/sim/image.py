@@ -27,7 +27,7 @@ PACKAGES = (
 # Fetched but not installed, for the node's partial mirror: what roles and tests install for real.
 FETCHED = (
     "docker.io", "docker-cli", "podman", "uidmap", "passt", "gcc", "libc6-dev", "make", "infiniband-diags", "unattended-upgrades",
-    "grub-common", "build-essential",
+    "grub-common", "build-essential", "prometheus", "prometheus-alertmanager", "prometheus-node-exporter",
 )  # fmt: skip
 
 _KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp")

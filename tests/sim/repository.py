@@ -655,6 +655,27 @@ def _dkms(package: deb.Package, words: dict[str, str]) -> None:
     package.executables.add(leaving)
 
 
+_NODE_EXPORTER_UNIT = """[Unit]
+Description=Prometheus exporter for machine metrics
+
+[Service]
+Restart=on-failure
+User=nobody
+ExecStart=/usr/bin/node_exporter
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _node_exporter(package: deb.Package, words: dict[str, str]) -> None:
+    """EPEL's: the unit listens on every address."""
+    text = (_STUBS / "node_exporter.py").read_text().replace("@VERSION@", words["build"])
+    package.files["/usr/bin/node_exporter"] = text.encode()
+    package.executables.add("/usr/bin/node_exporter")
+    package.files["/usr/lib/systemd/system/prometheus-node-exporter.service"] = _NODE_EXPORTER_UNIT.encode()
+
+
 _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     "nvml": _nvml, "cuda": _cuda, "libraries": _libraries, "cfg": _cfg, "smi": _smi, "firmware": _firmware, "persistenced": _persistenced,
     "persistenced_static": _persistenced_static, "kernel_common": _kernel_common,
@@ -672,6 +693,7 @@ _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn, "xz": _xz,
     "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "docker_ce": _docker_ce,
     "docker_cli": docker_ce.command, "containerd_io": _containerd_io, "kernel": _kernel, "headers": _headers,
+    "node_exporter": _node_exporter,
 }  # fmt: skip
 
 

@@ -3,17 +3,16 @@
 """Tell Prometheus what every card does, under the names of NVIDIA's dcgm-exporter, where DCGM does not serve. A program of its own on the
 node, run by a service; what it tells is in gpu_metrics.py.
 
-    gpu_exporter.py /etc/gpuwright/gpu_exporter.json
+    gpu_exporter.py --listen 127.0.0.1:9400 [--interval 15] [--web-config /etc/gpuwright/web.yml]
 
-    {"listen": "127.0.0.1:9400", "interval": 15, "tls": {"certificate": PATH, "key": PATH}, "users": {NAME: HASH}}
+``--listen``: an address and a port; one of IPv6 stands in brackets. It has no default, so that nobody is served by oversight: all addresses
+are 0.0.0.0 or [::], by that name. ``--interval``: seconds between two samples. ``--web-config``: who may read, and by which certificate, in
+the format of Prometheus' exporter-toolkit, written as JSON, which is YAML too, so that every exporter reads the same file:
 
-``listen``: an address and a port; one of IPv6 stands in brackets. It has no default, so that nobody is served by oversight: all addresses
-are 0.0.0.0 or [::], by that name. ``interval``: seconds between two samples, 15 where it is absent. ``tls``: files of PEM; the key can be
-read by its owner alone, who is root or whom this runs as. A file that is named without a directory is a credential of systemd
-(LoadCredential=), and so may be the file of settings. ``users``: who may read, by HTTP's basic authentication, each with a hash as passlib
-writes it, base64 without padding:
+    {"tls_server_config": {"cert_file": PATH, "key_file": PATH}, "basic_auth_users": {NAME: HASH}}
 
-    $scrypt$ln=14,r=8,p=1$SALT$DIGEST        ln: the exponent of the cost; :func:`hashed` makes one
+A path that is not absolute begins where this file lies. A key is one that its owner alone can read, who is root or whom this runs as, or
+lies in the directory that systemd made for this service (RuntimeDirectory=). A hash is one of bcrypt, as `htpasswd -nBC 10` prints it.
 
 Answers come from the last sample; after three intervals without one no card has values. Exit status: 0 ended by SIGTERM, 1 what cannot be
 done as it is set.
@@ -21,9 +20,9 @@ done as it is set.
 
 from __future__ import annotations
 
+import argparse
 import base64
-import binascii
-import hashlib
+import ctypes
 import hmac
 import http.server
 import importlib
@@ -101,11 +100,16 @@ class Exporter:
         self._told = _Told("", None, None, None)
         self._problem: Optional[str] = None
 
-    def keep_on(self) -> None:
-        """Sample for ever, at multiples of the interval: one that takes longer leaves out those that it runs into."""
+    def keep_on(self, begun_to: Callable[[], None] = lambda: None) -> None:
+        """Sample for ever, at multiples of the interval: one that takes longer leaves out those that it runs into.
+
+        ``begun_to``: called once, behind the first one.
+        """
         while True:
             begun = self._clock()
             self.turn()
+            begun_to()
+            begun_to = _nothing
             time.sleep(self._interval - (self._clock() - begun) % self._interval)
 
     def turn(self) -> None:
@@ -148,6 +152,10 @@ class Exporter:
         return ("".join(lines) + (told.cards if fresh else "")).encode("utf-8", "replace")
 
 
+def _nothing() -> None:
+    """What is told behind the second sample, and all that follow."""
+
+
 def _own(name: str, help_text: str, value: Optional[float]) -> List[str]:
     return [] if value is None else gpu_metrics.family(name, "gauge", help_text, [("", round(value, 6))])
 
@@ -156,59 +164,53 @@ def _own(name: str, help_text: str, value: Optional[float]) -> List[str]:
 # Who may read
 # --------------------------------------------------------------------------------------------------------------------
 
-_HASH = re.compile(r"^\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d)\$([A-Za-z0-9+/]{11,128})\$([A-Za-z0-9+/]{43,86})$")
-_HASH_FORM = "$scrypt$ln=14,r=8,p=1$SALT$DIGEST"
-_MOST_MEMORY = 64 * 1024**2
+#: As bcrypt has it: which variant, the exponent of the cost, and 22 characters of salt before 31 of the digest.
+_HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
+#: A hash of this cost is compared in a second, and each one more takes twice as long.
+_HIGHEST_COST = 14
+#: For a person.
+HASH_FORM = f"a hash of bcrypt, as `htpasswd -nBC 10` prints it, of a cost up to {_HIGHEST_COST}"
+#: bcrypt sees no more of a password.
+_LONGEST_PASSWORD = 72
+_LIBRARIES = ("libcrypt.so.2", "libcrypt.so.1")
+#: A password and a hash → the hash that the password has with the salt and cost of this one; None or "*0" where that is none.
+Crypt = Callable[[bytes, bytes], Optional[bytes]]
 
 
-class Scrypt(NamedTuple):
-    """A hash that was read."""
-
-    ln: int
-    r: int
-    p: int
-    salt: bytes
-    digest: bytes
-
-    def of(self, password: bytes) -> bytes:
-        """The digest that a password has with this cost and salt."""
-        cost = 1 << self.ln
-        memory = 128 * self.r * (cost + self.p + 2) + 2**20
-        size = len(self.digest)
-        return hashlib.scrypt(password, salt=self.salt, n=cost, r=self.r, p=self.p, maxmem=memory, dklen=size)
+def is_hash(text: object) -> bool:
+    """Whether it is a hash of the settings whose comparison does not take a reader's time."""
+    match = _HASH.fullmatch(text) if isinstance(text, str) else None
+    return match is not None and 4 <= int(match.group(1)) <= _HIGHEST_COST
 
 
-def hashed(password: str, salt: Optional[bytes] = None, ln: int = 14) -> str:
-    """A hash for the settings; by default it takes 16 MiB and some 50 ms to compare."""
-    made = Scrypt(ln, 8, 1, os.urandom(16) if salt is None else salt, bytes(32))
-    texts = (base64.b64encode(part).decode().rstrip("=") for part in (made.salt, made.of(password.encode())))
-    return f"$scrypt$ln={made.ln},r={made.r},p={made.p}$" + "$".join(texts)
-
-
-def parse_hash(text: object) -> Optional[Scrypt]:
-    """A hash of the settings; None where it is none, or takes more memory than is well spent."""
-    match = _HASH.match(text) if isinstance(text, str) else None
-    if match is None:
-        return None
-    ln, r, p = (int(match.group(number)) for number in (1, 2, 3))
-    if not (ln >= 10 and r >= 1 and p >= 1 and 128 * r << ln <= _MOST_MEMORY):
-        return None
-    try:
-        salt, digest = (base64.b64decode(part + "=" * (-len(part) % 4), validate=True) for part in match.group(4, 5))
-    except binascii.Error:
-        return None
-    return Scrypt(ln, r, p, salt, digest)
+def crypt() -> Crypt:
+    """Return the machine's own: Python has none from 3.13 on. Raises SettingsError where there is none."""
+    for name in _LIBRARIES:
+        try:
+            function = ctypes.CDLL(name).crypt
+        except (OSError, AttributeError):
+            continue
+        function.argtypes, function.restype = (ctypes.c_char_p, ctypes.c_char_p), ctypes.c_char_p
+        return cast("Crypt", function)
+    raise SettingsError(f"passwords cannot be compared: this machine has no {' nor '.join(_LIBRARIES)}")
 
 
 class Users:
     """Who may read. A password that was right once is compared by a quick digest from then on, with a key of this process."""
 
-    def __init__(self, hashes: Dict[str, Scrypt]) -> None:
-        self._hashes = hashes
+    def __init__(self, hashes: Dict[str, str], how: Crypt) -> None:
+        self._hashes = {name: text.encode() for name, text in hashes.items()}
+        self._crypt = how
         self._key = os.urandom(32)
         self._right: Dict[str, bytes] = {}
-        #: One hash at a time: each takes memory, and who tries passwords shall not have all of it.
+        #: One hash at a time: crypt(3) answers in memory of its own, and who tries passwords shall not have all processors.
         self._one = threading.Lock()
+
+    @property
+    def works(self) -> bool:
+        """Whether the machine's crypt(3) knows these hashes: of one that it does not know it makes something else."""
+        first = next(iter(self._hashes.values()))
+        return (self._crypt(b"", first) or b"").startswith(first[:7])
 
     def permit(self, header: Optional[str]) -> bool:
         """Whether an Authorization header is that of a user. Whether a user is known makes no difference in time."""
@@ -224,13 +226,19 @@ class Users:
         if hmac.compare_digest(self._right.get(user, b""), quick):
             return True
         known = self._hashes.get(user)
-        compared = known or next(iter(self._hashes.values()))
-        with self._one:
-            same = hmac.compare_digest(compared.of(password), compared.digest)
+        same = self.is_of(password, known or next(iter(self._hashes.values())))
         if known is None or not same or not colon:
             return False
         self._right[user] = quick
         return True
+
+    def is_of(self, password: bytes, known: bytes) -> bool:
+        """Whether a password has this hash. One that crypt(3) would read only the beginning of has none."""
+        if b"\0" in password or len(password) > _LONGEST_PASSWORD:
+            return False
+        with self._one:
+            made = self._crypt(password, known)
+        return hmac.compare_digest(made or b"", known)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -414,50 +422,38 @@ class Server(http.server.ThreadingHTTPServer):
 # --------------------------------------------------------------------------------------------------------------------
 
 _LISTEN = re.compile(r"^(?:\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|([0-9.]+)):(\d{1,5})$")
-_KEYS = {"listen", "interval", "tls", "users"}
+_TLS, _AUTH = "tls_server_config", "basic_auth_users"
+_CERTIFICATE, _KEY = "cert_file", "key_file"
 _MOST_BYTES = 2**20
 
 
-class Settings(NamedTuple):
-    """What the file says."""
+class Web(NamedTuple):
+    """What the file says of who may read."""
 
-    address: Tuple[str, int]
-    interval: float
-    tls: Optional[ssl.SSLContext]
-    users: Optional[Users]
+    tls: Optional[ssl.SSLContext] = None
+    users: Optional[Users] = None
 
 
-def read_settings(path: str) -> Settings:
+def read_web(path: str, how: Callable[[], Crypt] = crypt) -> Web:
     """The settings of a file. Raises SettingsError."""
-    place = _credential(path) or path
     try:
-        with open(place, encoding="utf-8") as stream:
+        with open(path, encoding="utf-8") as stream:
             known = json.loads(stream.read(_MOST_BYTES))
     except OSError as error:
-        raise SettingsError(f"{place} cannot be read: {error.strerror}") from None
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise SettingsError(f"{place} is no JSON: {gpu_metrics.line(str(error))}") from None
-    if not isinstance(known, dict) or set(known) - _KEYS:
-        found = ", ".join(sorted(set(known) - _KEYS)) if isinstance(known, dict) else type(known).__name__
+        raise SettingsError(f"{path} is no JSON: {gpu_metrics.line(str(error))}") from None
+    if not isinstance(known, dict) or set(known) - {_TLS, _AUTH}:
+        found = ", ".join(sorted(set(known) - {_TLS, _AUTH})) if isinstance(known, dict) else type(known).__name__
         raise SettingsError(
-            f"expected an object with the keys {', '.join(sorted(_KEYS))} in {place}, found {gpu_metrics.line(found)}"
+            f"expected an object with the keys {_TLS} and {_AUTH} in {path}, found {gpu_metrics.line(found)}"
         )
-    return Settings(
-        _address(known.get("listen")),
-        _interval(known.get("interval", INTERVAL)),
-        _tls(known.get("tls")),
-        _users(known.get("users")),
-    )
+    return Web(_tls(known.get(_TLS), os.path.dirname(path)), _users(known.get(_AUTH), how))
 
 
-def _credential(name: str) -> Optional[str]:
-    """Where systemd has put a credential; None for what is a path, and where the service has no credentials."""
-    directory = os.environ.get("CREDENTIALS_DIRECTORY")
-    return os.path.join(directory, name) if directory and name and "/" not in name else None
-
-
-def _address(listen: object) -> Tuple[str, int]:
-    match = _LISTEN.match(listen) if isinstance(listen, str) else None
+def read_address(listen: str) -> Tuple[str, int]:
+    """The address and the port to listen on. Raises SettingsError."""
+    match = _LISTEN.match(listen)
     port = int(match.group(3)) if match else -1
     try:
         address = str(ipaddress.ip_address((match.group(1) or match.group(2)) if match else ""))
@@ -470,19 +466,22 @@ def _address(listen: object) -> Tuple[str, int]:
     return address, port
 
 
-def _interval(seconds: object) -> float:
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 1 <= seconds <= 3600:
+def read_interval(seconds: str) -> float:
+    """The seconds between two samples. Raises SettingsError."""
+    if not re.match(r"^\d{1,4}(\.\d{1,3})?$", seconds) or not 1 <= float(seconds) <= 3600:
         raise SettingsError(f"expected 1 to 3600 seconds as the interval, found {seconds!r}")
     return float(seconds)
 
 
-def _tls(files: object) -> Optional[ssl.SSLContext]:
+def _tls(files: object, directory: str) -> Optional[ssl.SSLContext]:
     if files is None:
         return None
-    if not isinstance(files, dict) or set(files) != {"certificate", "key"}:
-        raise SettingsError("expected the files of tls: certificate and key")
-    certificate, key = (_file(name, files[name]) for name in ("certificate", "key"))
-    if _credential(str(files["key"])) is None:
+    if not isinstance(files, dict) or set(files) != {_CERTIFICATE, _KEY}:
+        raise SettingsError(f"expected the files {_CERTIFICATE} and {_KEY} of {_TLS}")
+    certificate, key = (_file(name, files[name], directory) for name in (_CERTIFICATE, _KEY))
+    # Into that directory nobody else comes, whatever the mode of the file is: root has copied it there.
+    alone = os.environ.get("RUNTIME_DIRECTORY")
+    if not alone or os.path.realpath(os.path.dirname(key)) != os.path.realpath(alone):
         _check_key(key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -496,16 +495,16 @@ def _tls(files: object) -> Optional[ssl.SSLContext]:
     return context
 
 
-def _file(what: str, name: object) -> str:
+def _file(what: str, name: object, directory: str) -> str:
     """A file that is there to be read."""
-    place = _credential(name) or name if isinstance(name, str) else ""
-    if not os.path.isabs(place):
-        raise SettingsError(f"expected a path or a credential of systemd as tls.{what}, found {name!r}")
+    if not isinstance(name, str) or not name:
+        raise SettingsError(f"expected a path as {what}, found {name!r}")
+    place = os.path.join(directory, name)
     try:
         with open(place, "rb"):
             return place
     except OSError as error:
-        raise SettingsError(f"tls.{what}, {place}, cannot be read: {error.strerror}") from None
+        raise SettingsError(f"{what}, {place}, cannot be read: {error.strerror}") from None
 
 
 def _check_key(path: str) -> None:
@@ -518,26 +517,24 @@ def _check_key(path: str) -> None:
         )
 
 
-def _users(hashes: object) -> Optional[Users]:
+def _users(hashes: object, how: Callable[[], Crypt]) -> Optional[Users]:
+    """Who may read; a hash is shown to nobody, also where it is wrong."""
     if hashes is None:
         return None
     if not isinstance(hashes, dict) or not hashes:
-        raise SettingsError("expected a hash for each name of users; without users there is no such key")
-    read: Dict[str, Scrypt] = {}
+        raise SettingsError(f"expected a hash for each name of {_AUTH}; without users there is no such key")
     for name, text in hashes.items():
-        known = parse_hash(text)
-        if not name or ":" in name or known is None:
-            raise SettingsError(
-                f"expected a name without a colon and {_HASH_FORM} of at most 64 MiB for the user {name!r}"
-            )
-        read[name] = known
-    try:
-        next(iter(read.values())).of(b"")
-    except ValueError as error:
-        raise SettingsError(
-            f"passwords cannot be compared, this machine's OpenSSL has no scrypt: {gpu_metrics.line(str(error))}"
-        ) from None
-    return Users(read)
+        if not name or ":" in name or not is_hash(text):
+            raise SettingsError(f"expected a name without a colon and {HASH_FORM}, for the user {name!r}")
+    users = Users(hashes, how())
+    if not users.works:
+        raise SettingsError("passwords cannot be compared: this machine's crypt(3) has no bcrypt")
+    return users
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The program
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def _end(_number: int, _frame: object) -> NoReturn:
@@ -545,18 +542,32 @@ def _end(_number: int, _frame: object) -> NoReturn:
     raise SystemExit(0)
 
 
+def tell_ready() -> None:
+    """Tell systemd that readers have something to read (sd_notify(3)), where it asks for that."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if place:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
+            telling.sendto(b"READY=1", "\0" + place[1:] if place.startswith("@") else place)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="gpu_exporter.py", allow_abbrev=False)
+    parser.add_argument("--listen", required=True)
+    parser.add_argument("--interval", default=str(INTERVAL))
+    parser.add_argument("--web-config")
+    return parser.parse_args(arguments)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Serve until a signal comes. It samples in the main thread, which signals interrupt, and answers in others."""
-    if len(arguments) != 1:
-        sys.stderr.write("<3>expected one file of settings\n")
-        return 1
+    asked = _parsed(arguments)
     try:
-        settings = read_settings(arguments[0])
-        exporter = Exporter(settings.interval)
+        address, exporter = read_address(asked.listen), Exporter(read_interval(asked.interval))
+        web = read_web(asked.web_config) if asked.web_config else Web()
         try:
-            server = Server(settings.address, exporter.page, settings.tls, settings.users)
+            server = Server(address, exporter.page, web.tls, web.users)
         except OSError as error:
-            host, port = settings.address
+            host, port = address
             raise SettingsError(f"nothing can listen on {host}, port {port}: {error.strerror}") from None
     except SettingsError as error:
         sys.stderr.write(f"<3>{gpu_metrics.line(str(error))}\n")
@@ -567,7 +578,7 @@ def main(arguments: Sequence[str]) -> int:
     threading.Thread(target=server.serve_forever, args=(3600,), daemon=True).start()
     sys.stderr.write(f"<6>serving on {server.server_name}, port {server.server_port}\n")
     sys.stderr.flush()
-    exporter.keep_on()
+    exporter.keep_on(tell_ready)
     return 0
 
 

@@ -39,6 +39,8 @@ PROGRAMS = "/usr/local/libexec/gpuwright"
 #: What a node that watches itself goes by, and the address of its webhook, which is a secret.
 WATCH_SETTINGS = SETTINGS + "/watch.json"
 WATCH_WEBHOOK = SETTINGS + "/watch-webhook"
+#: How a file of ours beside a unit of somebody else's is called.
+DROP_IN = "gpuwright.conf"
 #: What /usr/local/cuda was before it was led elsewhere.
 CUDA_BEFORE = SETTINGS + "/cuda_before.json"
 #: There on a node of the simulator, and nowhere else.

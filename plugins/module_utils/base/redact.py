@@ -63,6 +63,8 @@ def _patterns() -> tuple[tuple[Pattern[str], str], ...]:
             ),
             rf"\1{MARK}",
         ),
+        # A hash of a password: who has it can try words. crypt(5), bcrypt.
+        (re.compile(r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}"), MARK),
         # Lines of apt's auth.conf, of a netrc, and of a repository of dnf.
         (re.compile(r"(\blogin\s{1,40})\S{1,500}(\s{1,40}password\s{1,40})\S+"), rf"\1{MARK}\2{MARK}"),
         (
@@ -76,7 +78,7 @@ def _patterns() -> tuple[tuple[Pattern[str], str], ...]:
 
 # What every pattern needs one of: most texts have none, and are not searched seven times.
 _SUSPECT = re.compile(
-    r"@|%(?:25)*40|[?&;][\w-]+=|authorization|cookie|token|api-?key|auth|login|username|passw|passphrase|secret",
+    r"@|%(?:25)*40|[?&;][\w-]+=|authorization|cookie|token|api-?key|auth|login|username|passw|passphrase|secret|\$2[abxy]\$",
     re.IGNORECASE,
 )
 _SECRET_KEY = rf"^(?:(?!key$|auth$|sig$|pass$|signature$)(?:{_NAMES})|\w+_(?:password|passphrase|secret|token)|proxy-authorization)$"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Iterable, Mapping, TypedDict
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
+    certificate,
     containers,
     cuda,
     disks,
@@ -22,6 +23,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     fabric,
     foreign,
     kernel,
+    listeners,
     packages,
     pci,
     python_envs,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         Environment,
         Facts,
         Kernel,
+        Monitoring,
         Pci,
         Service,
         Smi,
@@ -89,6 +92,9 @@ class Options(TypedDict, total=False):
     history: bool
     initramfs: bool
     images: bool
+    ports: list[int]
+    certificate: str
+    key: str
     user: bool
 
 
@@ -106,7 +112,21 @@ def answer(given: Options) -> dict[str, object]:
         "initramfs": bool(given.get("initramfs")),
         "images": bool(given.get("images")),
     }
-    return {"changed": False, "facts": observe(host, environments, **asked)}
+    facts = observe(host, environments, **asked)
+    if given.get("ports"):
+        facts["monitoring"] = _monitoring(host, given)
+        facts["unknown"] = dict(sorted(host.unknown_facts.items()))
+    return {"changed": False, "facts": facts}
+
+
+def _monitoring(host: Host, given: Options) -> Monitoring:
+    """What listens where exporters are wished, and whether the certificate can be served that is wished for them."""
+    pem, key = given.get("certificate"), given.get("key")
+    return {
+        "listeners": listeners.observe(host, given.get("ports") or ()) if host.live else [],
+        "drop_ins": services.changed(host, paths.DROP_IN),
+        "certificate": certificate.observe(host, pem, key) if pem and key else None,
+    }
 
 
 def observe(

@@ -27,6 +27,8 @@ UNITS = (
     "gpuwright-gpu-log.timer",
     "gpuwright-watch.service",
     "gpuwright-watch.timer",
+    "gpuwright-gpu-exporter.service",
+    "prometheus-node-exporter.service",
     "gpuwright-nvidia-persistence.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",
@@ -73,6 +75,12 @@ def has_file(host: Host, unit: str) -> bool:
     name, at, rest = unit.partition("@")
     names = [unit] + ([name + at + "." + rest.rpartition(".")[2]] if at else [])
     return any(host.exists(directory + each) for each in names for directory in _DIRECTORIES)
+
+
+def changed(host: Host, name: str) -> list[str]:
+    """The units that have a drop-in of this name."""
+    places = host.glob(f"/etc/systemd/system/*.service.d/{name}")
+    return [place.split("/")[-2][: -len(".d")] for place in places]
 
 
 def properties(host: Host, sealed: Iterable[str]) -> dict[str, dict[str, str]]:

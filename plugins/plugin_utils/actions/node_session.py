@@ -97,8 +97,8 @@ class NodeSession:
         own = {"user": True} if self.user else {}
         self.action.on_node("node_seal", {**arguments, **own}, self.task_vars)
 
-    def facts(self) -> Facts:
-        """The node's facts: the one remote operation of a warm run."""
+    def facts(self, only: Sequence[str] = ()) -> Facts:
+        """The node's facts: the one remote operation of a warm run. ``only``: the components that are planned alone."""
         arguments: dict[str, object] = {
             "root": self.run.get("gpuwright_root") or "/",
             # A proof that was asked for looks at every file, too.
@@ -110,6 +110,7 @@ class NodeSession:
             arguments["user"] = True
         if self._images:
             arguments["images"] = True
+        arguments |= self._monitoring(only)
         if self.verb in WITH_HISTORY:
             arguments["history"] = True
         if self.run.get("gpuwright_command_timeout"):
@@ -141,6 +142,18 @@ class NodeSession:
             return self._asked.images
         except BadInput:
             return False
+
+    def _monitoring(self, only: Sequence[str]) -> dict[str, object]:
+        """What is looked at where exporters are wished: their ports, and the certificate that they shall have."""
+        try:
+            wish = self._asked.with_roles(only)
+        except BadInput:
+            return {}
+        if not wish.monitoring:
+            return {}
+        settings = wish.monitoring_settings
+        pair = {"certificate": settings.certificate, "key": settings.key} if settings.certificate else {}
+        return {"ports": [settings.gpu_port, settings.node_port], **pair}
 
     def draft(
         self,

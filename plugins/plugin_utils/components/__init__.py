@@ -15,6 +15,7 @@ from . import (
     gpu_log,
     gpu_settings,
     mig,
+    monitoring_exporters,
     nouveau_blacklist,
     nvidia_driver,
     reboot,
@@ -36,6 +37,7 @@ _ROOMS = (
     frameworks,
     gpu_log,
     watch,
+    monitoring_exporters,
     reboot,
 )
 COMPONENTS: dict[str, Component] = {room.COMPONENT.name: room.COMPONENT for room in _ROOMS}

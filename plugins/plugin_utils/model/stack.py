@@ -358,6 +358,48 @@ class Builder(TypedDict):
     source: str
 
 
+class Pair(TypedDict):
+    """Certificate and its key: paths on the node."""
+
+    certificate: str
+    key: str
+
+
+class Exporter(TypedDict):
+    """What tells the metrics of the cards, or of the machine."""
+
+    source: str
+    """How it gets them (smi, node_exporter)"""
+    port: int
+    adopted: str | None
+    """Who runs it, where that is somebody else: it is left as it is"""
+
+
+class NodeExporter(Exporter):
+    """Exporter of the machine, as a repository has it."""
+
+    package: str
+    repository: str | None
+    """Package source besides the system's own"""
+    unit: str
+    program: str
+    textfiles: str
+    """Where it finds metrics of others"""
+    flag: str
+    """Its option for the file of certificate and users"""
+
+
+class MonitoringExporters(TypedDict):
+    """Exporters of metrics for Prometheus."""
+
+    address: str
+    gpu: Exporter
+    node: NodeExporter
+    tls: Pair | None
+    users: dict[str, str]
+    """Who may read, with a fingerprint of the hash of each password; everybody where there are none"""
+
+
 class Stack(TypedDict, total=False):
     """Resolved stack: the parts that are wished."""
 
@@ -370,6 +412,7 @@ class Stack(TypedDict, total=False):
     gpu_settings: GpuSettings
     gpu_log: GpuLog
     watch: Watch
+    monitoring_exporters: MonitoringExporters
     container_toolkit: ContainerToolkit
     frameworks: list[FrameworkEnvironment]
     cuda_compat: CudaCompat

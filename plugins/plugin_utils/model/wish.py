@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 from .stack import Settings
@@ -68,6 +68,18 @@ class Project:
     python: Requirement | None = None
 
 
+@dataclass(frozen=True)
+class MonitoringSettings:
+    """Where exporters of metrics listen, and who may read them. ``users``: fingerprints of their hashes, by name."""
+
+    address: str = "127.0.0.1"
+    gpu_port: int = 9400
+    node_port: int = 9100
+    certificate: str | None = None
+    key: str | None = None
+    users: Mapping[str, str] = field(default_factory=dict)
+
+
 class Values(TypedDict, total=False):
     """The fields of a wish that were read so far, see wish.Wish; those of the container toolkit are in its own file."""
 
@@ -87,6 +99,8 @@ class Values(TypedDict, total=False):
     watch_smtp: str | None
     watch_textfile_directory: str | None
     watch_proof_max_age: int | None
+    monitoring: str | None
+    monitoring_settings: MonitoringSettings
     driver_runfile: str | None
     driver_runfile_sha256: str | None
     cuda: bool

@@ -53,7 +53,7 @@ WRITTEN = re.compile(
     r"|/etc/(modprobe|modules-load|dracut[.]conf|yum[.]repos|default/grub)[.]d/gpuwright[\w.+-]*"
     r"|/usr/share/keyrings/gpuwright-[\w.+-]+|/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuwright-[\w.+-]+"
     r"|/etc/kernel/((header_)?postinst|postrm|install)[.]d/(zz|aa|95)-gpuwright([.]install)?"
-    r"|/etc/systemd/system/(gpuwright-[\w.-]+|nvidia-(persistenced|cdi-refresh)[.]service[.]d/gpuwright[.]conf)"
+    r"|/etc/systemd/system/(gpuwright-[\w.-]+|(nvidia-persistenced|nvidia-cdi-refresh|prometheus-node-exporter)[.]service[.]d/gpuwright[.]conf)"
     r"|/etc/profile[.]d/gpuwright-[\w.-]+|/etc/(modulefiles|(environment-modules|lmod)/modules)/cuda/\d+[.]\d+"
     r"|/usr/local/share/jupyter/kernels/gpuwright-[\w.-]+/kernel[.]json"
     r"|(/[\w.+@-]+)+/gpuwright[.]prom"
@@ -69,7 +69,10 @@ ENVIRONMENT = re.compile(
     rf"({'|'.join(sorted(FRAMEWORKS))}|(?<!^/opt/)(?<!^/srv/)(?<!^/mnt/)[A-Za-z0-9][\w.-]*)",
     re.ASCII,
 )
-UNIT = re.compile(r"((nvidia|gpuwright)-[\w-]+[.](service|path|timer)|(docker|containerd)[.]service)", re.ASCII)
+UNIT = re.compile(
+    r"((nvidia|gpuwright)-[\w-]+[.](service|path|timer)|(docker|containerd|prometheus-node-exporter)[.]service)",
+    re.ASCII,
+)
 #: A word of the package managers, and never an option of theirs or a pattern.
 NAME = re.compile(r"\w[\w.+:~^()-]*", re.ASCII)
 

@@ -12,6 +12,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     gpu_settings      power limit, clocks, ECC, compute mode and persistence mode of the cards
     gpu_log           for how long the light log of the cards is kept
     watch             how often the node looks at itself, and who is told
+    monitoring        what tells metrics to Prometheus, and where
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
@@ -45,6 +46,7 @@ from . import (
     images,
     library_archive,
     mig,
+    monitoring,
     nccl,
     nearest,
     older_kernel,
@@ -80,6 +82,7 @@ _GIVEN = (
     *(f"{room.PART.key}.archive" for room in (cudnn, nccl, tensorrt)),
     "frameworks.cards",
     "frameworks.jetson",
+    "monitoring.",
 )
 
 # Rules that are older than this many days miss drivers and wheels that people ask for.
@@ -160,6 +163,7 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
     wish = foreign.allowed(machine, wish, log)
     wish = watch.allowed(machine, gpu_log.allowed(machine, wish, log), log)
+    wish = monitoring.allowed(machine, wish, log)
     foreign.name_others(machine, log)
     if machine.environment == "jetson" and not wish.frameworks and not wish.projects:
         return {}
@@ -201,6 +205,9 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
     watched = watch.choose(wish, log)
     if watched is not None:
         stack["watch"] = watched
+    exporters = log.attempt(monitoring.choose, machine, wish, system, log)
+    if exporters is not None:
+        stack["monitoring_exporters"] = exporters
     if wish.container_toolkit:
         toolkit = log.attempt(container_toolkit.choose, machine, wish, system, stack.get("driver"), log)
         if toolkit is not None:
@@ -290,6 +297,7 @@ def _without_cards(machine: Machine, wish: Wish, log: Log) -> Stack:
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
     left += ["gpu-log"] if wish.gpu_log_days else []
     left += [watch.WANT] if wish.watch_minutes else []
+    left += ["monitoring"] if wish.monitoring else []
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     if not wish.frameworks and not wish.projects:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
         DriverImage,
         Facts,
+        Monitoring,
         PackageSource,
         PciGpu,
         Rootless,
@@ -112,6 +113,8 @@ class Machine:
     release is the version with all its numbers, where os has only the first (rocky-9).
     rootless is what containers of users without root need; None where nobody looked.
     module_directories are where the installed module systems look for a site's own modulefiles; None where nobody looked.
+    monitoring is what is where exporters are wished, running are the services that run, monitored is the part of the stack that is in
+    force of them; None where nobody looked, or nothing was sealed.
     user is who works without root on what is the user's own: the driver, and all that is the machine's, are root's there.
     derived is the row of the derivative that the machine runs; os is then the system that it follows, where there is one.
     """
@@ -152,6 +155,9 @@ class Machine:
     release: str | None = None
     derived: Row | None = None
     module_directories: tuple[str, ...] | None = None
+    monitoring: Monitoring | None = None
+    running: tuple[str, ...] = ()
+    monitored: Mapping[str, object] = field(default_factory=dict)
     user: str | None = None
 
     @property
@@ -229,6 +235,9 @@ def machine_from_facts(
         image=facts["driver"].get("image"),
         release=system["version"],
         module_directories=tuple(facts["cuda"]["modulefiles"]["directories"]),
+        monitoring=facts.get("monitoring"),
+        running=tuple(sorted(name for name, row in (facts["services"] or {}).items() if row["active"] == "active")),
+        monitored=sections.sealed_stack(facts, "monitoring_exporters"),
         user=user["name"] if (user := sections.user(facts)) else None,
     )
 

@@ -57,8 +57,9 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
     for part in PARTS:
         places = part.places(part.of(stack), machine, wish, system, log) if part.key in stack else ()
         found += [_of_place(place, system) for place in places]
-    if installed and installed.get("build") == "dkms" and system.get("epel") and not _has_epel(machine):
-        found.append(_epel(machine, wish, system, log))
+    of_epel = _of_epel(stack, installed)
+    if of_epel and system.get("epel") and not _has_epel(machine):
+        found.append(_epel(of_epel, machine, wish, system, log))
     return [_displacing(each, machine, installed, log) for each in found]
 
 
@@ -122,6 +123,13 @@ def _of_place(place: Place, system: Row) -> Repository:
     return {**source, "suites": list(place.suites), "components": list(place.components)}
 
 
+def _of_epel(stack: Stack, driver: DriverStack | None) -> list[str]:
+    """Return what comes from EPEL where a system takes it from there, for a person."""
+    exporters = stack.get("monitoring_exporters")
+    wished = exporters is not None and exporters["node"]["repository"] == "epel" and not exporters["node"]["adopted"]
+    return [*(["DKMS"] if driver and driver.get("build") == "dkms" else []), *(["node_exporter"] if wished else [])]
+
+
 def _has_epel(machine: Machine) -> bool:
     """Say whether the machine has EPEL by its own: a mirror list or a site's copy is as good."""
     sources = machine.package_sources or ()
@@ -142,11 +150,11 @@ def builders(machine: Machine, rules: Rules) -> list[Builder]:
     ]
 
 
-def _epel(machine: Machine, wish: Wish, system: Row, log: Log) -> Repository:
+def _epel(of_it: list[str], machine: Machine, wish: Wish, system: Row, log: Log) -> Repository:
     row = keys.by_id(system["epel"].upper(), log.rules)
     base = upstreams.url("epel", wish, log.rules)
     fingerprint = keys.fingerprint("epel", wish, row)
-    text = f"EPEL, which DKMS comes from, signed by {fingerprint}"
+    text = f"EPEL, which {' and '.join(of_it)} {'come' if of_it[1:] else 'comes'} from, signed by {fingerprint}"
     log.decided("repository.epel", text, log.cite("upstreams", row))
     uri = f"{base}/{system['version']}/Everything/{machine.arch}/"
     return _source("epel", "epel", uri, f"{base}/{row['file']}", fingerprint, system)

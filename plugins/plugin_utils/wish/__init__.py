@@ -14,7 +14,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 
 from ..model.errors import BadInput
 from ..model.stack import Settings
-from ..model.wish import FrameworkWish, Project, Requirement, Values
+from ..model.wish import FrameworkWish, MonitoringSettings, Project, Requirement, Values
 from ..rules import Row, Rules, gpus, load_rules
 from . import (
     container_toolkit,
@@ -23,6 +23,7 @@ from . import (
     gpu_log,
     gpu_settings,
     mig,
+    monitoring,
     nvidia_driver,
     projects,
     specifiers,
@@ -70,6 +71,8 @@ class Wish:
     watch_smtp: str | None = None
     watch_textfile_directory: str | None = None
     watch_proof_max_age: int | None = None
+    monitoring: str | None = None
+    monitoring_settings: MonitoringSettings = field(default_factory=MonitoringSettings)
     driver_runfile: str | None = None
     driver_runfile_sha256: str | None = None
     cuda: bool = False
@@ -115,7 +118,7 @@ class Wish:
     def nothing_wished(self) -> bool:
         """Say whether no component is asked for by name: DEFAULT_WANTS is what plan and up use then."""
         named = (self.driver, self.cuda, self.cudnn, self.nccl, self.tensorrt, self.container_toolkit, self.frameworks)
-        kept = (self.gpu_log_days, self.watch_minutes)
+        kept = (self.gpu_log_days, self.watch_minutes, self.monitoring)
         return not any(named) and not self.projects and all(each is None for each in kept)
 
     @property
@@ -559,6 +562,7 @@ WORDS = (
     _FRAMEWORKS,
     gpu_log.WORDS,
     watch.WORDS,
+    monitoring.WORDS,
 )
 _READERS = {name: reader for words in WORDS for name, reader in words.readers.items()}
 _ALIASES = {alias: name for words in WORDS for alias, name in words.aliases.items()}

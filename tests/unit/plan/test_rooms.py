@@ -37,6 +37,7 @@ HOSTS_OWN: Any = {
     "gpu_settings_cards": {"all": {"power_limit": 350}},
     "gpu_log_days": 30,
     "watch_interval": "15m",
+    "monitoring_source": "smi",
 }
 
 

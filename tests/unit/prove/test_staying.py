@@ -141,12 +141,33 @@ EVERYTHING = wish(
     gpu_settings_cards={"all": {"compute_mode": "default"}},
     gpu_log_days=30,
     watch_interval="15m",
+    monitoring_source="smi",
 )
 #: What an environment has beside its framework: NVIDIA's libraries, and what a framework needs.
 _BESIDE = [
     f"{name}-{number}" for name in ("nvidia-library-cu13", "typing-something", "markup-safe") for number in range(20)
 ]
 _MOST = 20_000
+
+
+def monitored() -> dict[str, Any]:
+    """Both exporters, where they listen by default."""
+    units = {"gpu": (9400, "gpuwright-gpu-exporter.service"), "node": (9100, "prometheus-node-exporter.service")}
+    rows = [
+        {
+            "address": "127.0.0.1",
+            "port": port,
+            "process": "x",
+            "user": "x",
+            "unit": unit,
+            "tls": False,
+            "status": 200,
+            "tells": kind,
+            "certificate": None,
+        }
+        for kind, (port, unit) in units.items()
+    ]
+    return {"listeners": rows, "drop_ins": ["prometheus-node-exporter.service"], "certificate": None}
 
 
 def everything() -> tuple[Any, Any]:
@@ -162,9 +183,13 @@ def everything() -> tuple[Any, Any]:
         "gpuwright-gpu-settings.service",
         "gpuwright-gpu-log.timer",
         "gpuwright-watch.timer",
+        "gpuwright-gpu-exporter.service",
+        "prometheus-node-exporter.service",
     )
     for unit in units:
         seen["services"][unit] = {"active": "active", "enabled": "enabled"}
+    seen["monitoring"] = monitored()
+    seen["packages"]["installed"]["prometheus-node-exporter"] = "1.8.2-1"
     seen["packages"]["installed"] |= {f"libnvidia-something-{number}": f"{nodes.DRIVER}-1" for number in range(40)}
     for row in plan(seen, EVERYTHING)["stack"]["frameworks"]:
         wanted = (requirement.partition("==") for requirement in row["requirements"])

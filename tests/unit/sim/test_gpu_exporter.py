@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import http.client
 import json
 import os
@@ -703,18 +702,23 @@ def _pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     command += " -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
     subprocess.run(command.split(" "), cwd=place, check=True, capture_output=True)
     (place / "key.pem").chmod(0o600)
-    return {"certificate": str(place / "cert.pem"), "key": str(place / "key.pem")}
+    return {"cert_file": str(place / "cert.pem"), "key_file": str(place / "key.pem")}
 
 
-def settings(tmp_path: Path, **known: Any) -> gpu_exporter.Settings:
-    path = tmp_path / "settings.json"
-    path.write_text(json.dumps({"listen": "127.0.0.1:9400", **known}))
-    return gpu_exporter.read_settings(str(path))
+def web(tmp_path: Path, **known: Any) -> gpu_exporter.Web:
+    path = tmp_path / "web.yml"
+    path.write_text(json.dumps(known))
+    return gpu_exporter.read_web(str(path))
+
+
+def hashed(password: str) -> str:
+    """As htpasswd makes it, by a quick cost."""
+    return (gpu_exporter.crypt()(password.encode(), b"$2y$04$abcdefghijklmnopqrstuu") or b"").decode()
 
 
 def test_with_a_certificate_only_tls_is_spoken(tmp_path: Path, pair: dict[str, str]) -> None:
-    read = settings(tmp_path, tls=pair)
-    client = ssl.create_default_context(cafile=pair["certificate"])
+    read = web(tmp_path, tls_server_config=pair)
+    client = ssl.create_default_context(cafile=pair["cert_file"])
     assert read.tls is not None
     assert read.tls.minimum_version is ssl.TLSVersion.TLSv1_2
     with served(page, tls=read.tls) as server:
@@ -727,32 +731,30 @@ def test_with_a_certificate_only_tls_is_spoken(tmp_path: Path, pair: dict[str, s
 
 
 def test_a_handshake_that_does_not_come_keeps_no_reader_out(tmp_path: Path, pair: dict[str, str]) -> None:
-    read = settings(tmp_path, tls=pair)
-    client = ssl.create_default_context(cafile=pair["certificate"])
+    read = web(tmp_path, tls_server_config=pair)
+    client = ssl.create_default_context(cafile=pair["cert_file"])
     with served(page, tls=read.tls, seconds=1) as server, contextlib.ExitStack() as stack:
         for _ in range(gpu_exporter.WORKERS):
             stack.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=_LONG))
         assert ask(server, tls=client)[0] == 200
 
 
-def test_a_key_is_roots_alone_or_a_credential_of_systemd(
+def test_a_key_is_roots_alone_or_in_the_services_own_directory(
     tmp_path: Path, pair: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, path in pair.items():
         (tmp_path / name).write_bytes(Path(path).read_bytes())
-    (tmp_path / "key").chmod(0o640)
-    files = {"certificate": str(tmp_path / "certificate"), "key": str(tmp_path / "key")}
+    (tmp_path / "key_file").chmod(0o640)
+    files = {"cert_file": str(tmp_path / "cert_file"), "key_file": str(tmp_path / "key_file")}
     with pytest.raises(
-        gpu_exporter.SettingsError, match=r"a key that root alone can read, found .*/key with mode 0640"
+        gpu_exporter.SettingsError, match=r"a key that root alone can read, found .*/key_file with mode 0640"
     ):
-        settings(tmp_path, tls=files)
-    with pytest.raises(gpu_exporter.SettingsError, match=r"a path or a credential of systemd as tls.key, found 'key'"):
-        settings(tmp_path, tls={**files, "key": "key"})
-    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-    assert settings(tmp_path, tls={**files, "key": "key"}).tls is not None
-    assert gpu_exporter.read_settings("settings.json").tls is not None
-    with pytest.raises(gpu_exporter.SettingsError, match=r"tls.key, .*/other, cannot be read: No such file"):
-        settings(tmp_path, tls={**files, "key": "other"})
+        web(tmp_path, tls_server_config=files)
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    # A name alone is beside the file that has it, as exporter-toolkit takes it.
+    assert web(tmp_path, tls_server_config={"cert_file": "cert_file", "key_file": "key_file"}).tls is not None
+    with pytest.raises(gpu_exporter.SettingsError, match=r"key_file, .*/other, cannot be read: No such file"):
+        web(tmp_path, tls_server_config={**files, "key_file": "other"})
 
 
 def basic(text: str) -> dict[str, str]:
@@ -779,8 +781,7 @@ def basic(text: str) -> dict[str, str]:
     ],
 )
 def test_only_users_with_their_password_may_read(tmp_path: Path, headers: dict[str, str], status: int) -> None:
-    users = {"scraper": gpu_exporter.hashed("right: one", ln=10), "other": gpu_exporter.hashed("ünïcode", ln=11)}
-    read = settings(tmp_path, users=users)
+    read = web(tmp_path, basic_auth_users={"scraper": hashed("right: one"), "other": hashed("ünïcode")})
     with served(page, users=read.users) as server:
         for _ in range(2):
             for path, method in (("/metrics", "GET"), ("/x", "GET"), ("/metrics", "POST")):
@@ -791,29 +792,45 @@ def test_only_users_with_their_password_may_read(tmp_path: Path, headers: dict[s
                 assert (answered["WWW-Authenticate"] == 'Basic realm="gpuwright"') == (status == 401)
 
 
-def test_a_password_that_was_right_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = settings(tmp_path, users={"scraper": gpu_exporter.hashed("right")})
+def test_a_password_that_was_right_is_not_hashed_again() -> None:
     calls: list[bytes] = []
-    scrypt = hashlib.scrypt
+    crypt = gpu_exporter.crypt()
 
-    def counted(password: bytes, **options: Any) -> bytes:
+    def counted(password: bytes, known: bytes) -> bytes | None:
         calls.append(password)
-        return scrypt(password, **options)
+        return crypt(password, known)
 
-    monkeypatch.setattr(hashlib, "scrypt", counted)
-    assert read.users is not None
+    users = gpu_exporter.Users({"scraper": hashed("right")}, counted)
     for text, right in (("right", True), ("right", True), ("wrong", False), ("wrong", False), ("right", True)):
-        assert read.users.permit(basic(f"scraper:{text}")["Authorization"]) is right
-    assert not read.users.permit(basic("nobody:right")["Authorization"])
+        assert users.permit(basic(f"scraper:{text}")["Authorization"]) is right
+    assert not users.permit(basic("nobody:right")["Authorization"])
     assert calls == [b"right", b"wrong", b"wrong", b"right"]
 
 
-def test_a_hash_of_passlib_is_understood() -> None:
-    """Of passlib's documentation."""
-    text = "$scrypt$ln=16,r=8,p=1$aM15713r3Xsvxbi31lqr1Q$nFNh2CVHVjNldFVKDHDlm4CbdRSCdEBsjjJxD+iCs5E"
-    known = gpu_exporter.parse_hash(text)
-    assert known is not None
-    assert known.of(b"password") == known.digest
+def test_a_hash_of_another_program_is_understood() -> None:
+    """Of crypt_blowfish's own tests, as `htpasswd -B` calls the variant."""
+    text = "$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
+    assert gpu_exporter.is_hash(text)
+    users = gpu_exporter.Users({"reader": text}, gpu_exporter.crypt())
+    assert users.works
+    assert users.permit(basic("reader:U*U")["Authorization"])
+
+
+@pytest.mark.parametrize("password", ["x" * 72 + "y", "x" * 71 + "\0", "\0"])
+def test_a_password_of_which_bcrypt_reads_only_the_beginning_is_none(password: str) -> None:
+    users = gpu_exporter.Users({"reader": hashed("x" * 72), "empty": hashed("")}, gpu_exporter.crypt())
+    assert not users.permit(basic(f"reader:{password}")["Authorization"])
+    assert not users.permit(basic(f"empty:{password}")["Authorization"])
+    assert users.permit(basic("reader:" + "x" * 72)["Authorization"])
+
+
+def test_a_machine_that_has_no_bcrypt_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "web.yml").write_text(json.dumps({"basic_auth_users": {"reader": hashed("right")}}))
+    with pytest.raises(gpu_exporter.SettingsError, match="crypt\\(3\\) has no bcrypt"):
+        gpu_exporter.read_web(str(tmp_path / "web.yml"), lambda: lambda _password, _known: b"*0")
+    monkeypatch.setattr(gpu_exporter, "_LIBRARIES", ("libnowhere.so.1",))
+    with pytest.raises(gpu_exporter.SettingsError, match="this machine has no libnowhere"):
+        gpu_exporter.read_web(str(tmp_path / "web.yml"))
 
 
 @pytest.mark.parametrize(
@@ -822,58 +839,82 @@ def test_a_hash_of_passlib_is_understood() -> None:
         ("{", "is no JSON"),
         ("[" * 100_000, "is no JSON"),
         ("[]", r"expected an object with the keys .* found list"),
-        ('{"listen": "127.0.0.1:9400", "port": 1}', r"found port$"),
-        ("{}", r"expected an address and a port .* found None"),
-        ('{"listen": ":9400"}', "expected an address and a port"),
-        ('{"listen": "*:9400"}', "expected an address and a port"),
-        ('{"listen": 9400}', "expected an address and a port"),
-        ('{"listen": "localhost:9400"}', "expected an address and a port"),
-        ('{"listen": "127.1:9400"}', "expected an address and a port"),
-        ('{"listen": "::1:9400"}', "expected an address and a port"),
-        ('{"listen": "[127.0.0.1]:9400"}', "expected an address and a port"),
-        ('{"listen": "127.0.0.1:65536"}', "expected an address and a port"),
-        ('{"listen": "192.0.2.1:9400"}', "nothing can listen on 192.0.2.1, port 9400: "),
-        ('{"listen": "127.0.0.1:0", "interval": 0}', "expected 1 to 3600 seconds as the interval, found 0"),
-        ('{"listen": "127.0.0.1:0", "interval": true}', "expected 1 to 3600 seconds"),
-        ('{"listen": "127.0.0.1:0", "interval": NaN}', "expected 1 to 3600 seconds"),
-        ('{"listen": "127.0.0.1:0", "tls": {}}', "expected the files of tls: certificate and key"),
-        ('{"listen": "127.0.0.1:0", "tls": {"certificate": 1, "key": 2}}', "as tls.certificate, found 1"),
-        ('{"listen": "127.0.0.1:0", "tls": {"certificate": "/x", "key": "/y"}}', "tls.certificate, /x, cannot be read"),
-        ('{"listen": "127.0.0.1:0", "users": {}}', "expected a hash for each name of users"),
-        ('{"listen": "127.0.0.1:0", "users": {"a": "$2y$10$abc"}}', r"expected a name .* for the user 'a'"),
-        ('{"listen": "127.0.0.1:0", "users": {"a": "$scrypt$ln=40,r=8,p=1$%s$%s"}}', "at most 64 MiB for the user 'a'"),
-        ('{"listen": "127.0.0.1:0", "users": {"a:b": "$scrypt$ln=14,r=8,p=1$%s$%s"}}', "without a colon"),
+        ('{"http_server_config": {}}', r"found http_server_config$"),
+        ('{"tls_server_config": {}}', "expected the files cert_file and key_file of tls_server_config"),
+        ('{"tls_server_config": {"cert_file": 1, "key_file": 2}}', "expected a path as cert_file, found 1"),
+        ('{"tls_server_config": {"cert_file": "/x", "key_file": "/y"}}', "cert_file, /x, cannot be read"),
+        ('{"basic_auth_users": {}}', "expected a hash for each name of basic_auth_users"),
+        ('{"basic_auth_users": {"a": "$2y$10$abc"}}', r"expected a name .* for the user 'a'"),
+        ('{"basic_auth_users": {"a": "$2y$15$%s"}}', "of a cost up to 14, for the user 'a'"),
+        ('{"basic_auth_users": {"a": "$6$%s"}}', "a hash of bcrypt"),
+        ('{"basic_auth_users": {"a:b": "$2y$10$%s"}}', "without a colon"),
     ],
 )
-def test_settings_that_cannot_be_served_are_one_line_and_exit_1(
+def test_a_file_that_cannot_be_served_is_one_line_and_exit_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
 ) -> None:
-    path = tmp_path / "settings.json"
-    path.write_text(text.replace("%s$%s", "A" * 22 + "$" + "A" * 43))
-    assert gpu_exporter.main([str(path)]) == 1
+    path = tmp_path / "web.yml"
+    path.write_text(text.replace("%s", "A" * 53))
+    assert gpu_exporter.main(["--listen=127.0.0.1:0", f"--web-config={path}"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("<3>")
     assert said.count("\n") == 1
+    assert "AAAAA" not in said, "a hash is shown to nobody"
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(said.rstrip())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        *(
+            ([f"--listen={address}"], "expected an address and a port")
+            for address in (
+                "",
+                ":9400",
+                "*:9400",
+                "localhost:9400",
+                "127.1:9400",
+                "::1:9400",
+                "[127.0.0.1]:9400",
+                "127.0.0.1:65536",
+            )
+        ),
+        (["--listen=192.0.2.1:9400"], "nothing can listen on 192.0.2.1, port 9400: "),
+        *(
+            (
+                ["--listen=127.0.0.1:0", f"--interval={seconds}"],
+                f"expected 1 to 3600 seconds as the interval, found '{seconds}'",
+            )
+            for seconds in ("0", "nan", "-1", "1e3", "3601")
+        ),
+        (["--listen=127.0.0.1:0", "--web-config=/nowhere/web.yml"], "/nowhere/web.yml cannot be read: No such file"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line_and_exit_1(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert gpu_exporter.main(arguments) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("<3>" + words)
+    assert said.count("\n") == 1
 
 
 def test_a_certificate_that_is_none_and_a_key_with_a_password_are_told(tmp_path: Path, pair: dict[str, str]) -> None:
     (tmp_path / "cert.pem").write_text("no certificate\n")
     with pytest.raises(gpu_exporter.SettingsError, match=r"the certificate .*/cert.pem with the key .* cannot be used"):
-        settings(tmp_path, tls={**pair, "certificate": str(tmp_path / "cert.pem")})
+        web(tmp_path, tls_server_config={**pair, "cert_file": str(tmp_path / "cert.pem")})
     locked = tmp_path / "locked.pem"
-    command = ["openssl", "ec", "-in", pair["key"], "-aes256", "-passout", "pass:secret", "-out", str(locked)]
+    command = ["openssl", "ec", "-in", pair["key_file"], "-aes256", "-passout", "pass:secret", "-out", str(locked)]
     subprocess.run(command, check=True, capture_output=True)
     locked.chmod(0o600)
     with pytest.raises(gpu_exporter.SettingsError, match="cannot be used"):
-        settings(tmp_path, tls={**pair, "key": str(locked)})
+        web(tmp_path, tls_server_config={**pair, "key_file": str(locked)})
 
 
-@pytest.mark.parametrize("arguments", [[], ["/x", "/y"], ["/nowhere/settings.json"]])
-def test_a_file_of_settings_is_needed(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert gpu_exporter.main(arguments) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+def test_without_an_address_nothing_is_served() -> None:
+    with pytest.raises(SystemExit):
+        gpu_exporter.main([])
 
 
 @pytest.mark.parametrize(
@@ -885,9 +926,8 @@ def test_a_file_of_settings_is_needed(capsys: pytest.CaptureFixture[str], argume
         ("[0::1]:9400", ("::1", 9400)),
     ],
 )
-def test_an_address_is_served_as_it_is_written(tmp_path: Path, listen: str, address: tuple[str, int]) -> None:
-    read = settings(tmp_path, listen=listen)
-    assert (read.address, read.interval, read.tls, read.users) == (address, 15, None, None)
+def test_an_address_is_served_as_it_is_written(listen: str, address: tuple[str, int]) -> None:
+    assert gpu_exporter.read_address(listen) == address
 
 
 def test_an_address_of_ipv6_is_served() -> None:
@@ -914,7 +954,7 @@ def test_an_address_of_ipv6_is_served() -> None:
 
 
 @contextlib.contextmanager
-def program(tmp_path: Path, smi_script: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def program(tmp_path: Path, smi_script: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """As on a node: the files beside each other, and nothing of ours to import; with its port."""
     for module in (gpu_exporter, gpu_metrics, card_sample):
         path = Path(str(module.__file__))
@@ -922,9 +962,8 @@ def program(tmp_path: Path, smi_script: str) -> Iterator[tuple[subprocess.Popen[
         (tmp_path / path.name).write_text(source)
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{smi_script}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    (tmp_path / "settings.json").write_text(json.dumps({"listen": "127.0.0.1:0", "interval": 1}))
-    command = ["/usr/bin/python3", str(tmp_path / "gpu_exporter.py"), str(tmp_path / "settings.json")]
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["/usr/bin/python3", str(tmp_path / "gpu_exporter.py"), "--listen=127.0.0.1:0", "--interval=1"]
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **more}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stderr is not None
         line = running.stderr.readline()
@@ -952,6 +991,25 @@ def test_the_program_runs_by_itself_and_sigterm_ends_it(make: Any, tmp_path: Pat
         assert running.wait(_LONG) == 0
         assert running.stderr is not None
         assert running.stderr.read() == ""
+
+
+def test_systemd_is_told_once_there_is_something_to_read(make: Any, tmp_path: Path) -> None:
+    (tmp_path / "answer.xml").write_text(make("h100").text)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(_LONG)
+        with program(tmp_path, f"cat {tmp_path}/answer.xml", NOTIFY_SOCKET=str(tmp_path / "notify")) as (
+            _running,
+            port,
+        ):
+            assert systemd.recv(64) == b"READY=1"
+            link = http.client.HTTPConnection("127.0.0.1", port, timeout=_LONG)
+            with contextlib.closing(link):
+                link.request("GET", "/metrics")
+                assert "DCGM_FI_DEV_GPU_TEMP{" in link.getresponse().read().decode()
+        systemd.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            systemd.recv(64)
 
 
 def test_sigterm_ends_the_program_while_nvidia_smi_hangs_and_ends_that_too(tmp_path: Path) -> None:

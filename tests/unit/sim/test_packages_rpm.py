@@ -27,6 +27,7 @@ ASSUMED = {
     "egl-wayland",
     "egl-x11",
     "gcc-c++",
+    "golang-github-prometheus-node-exporter",
     "kernel-modules-core",
     "kmod-nvidia-latest-dkms",
     "kmod-nvidia-open-dkms",

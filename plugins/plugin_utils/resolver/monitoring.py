@@ -1,0 +1,196 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Exporters of metrics: what tells those of the cards and of the machine, where it listens, and whose it is."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+
+from ..model.stack import Exporter, MonitoringExporters, NodeExporter
+from ..model.wish import MonitoringSettings
+from ..rules import Row
+from ..wish import Wish
+from ..wish.monitoring import SMI
+from .log import Entry, Log, Unresolved, conflict
+from .machine import Machine
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Listener
+
+#: The unit of the exporter that is our own.
+UNIT = "gpuwright-gpu-exporter.service"
+NODE_EXPORTER = "node_exporter"
+_FLAG = "--web.config.file"
+_FACTS = "the machine's facts"
+_WISH = "the wish"
+_JETSON = "docs.nvidia.com/jetson: nvidia-smi is there since JetPack 6 and has no utilization, memory or power of the card (assumed)"
+#: What each exporter tells, by the word of the facts: for a person, and the variable of its port.
+_OF = {"gpu": ("the cards", "monitoring_gpu_port"), "node": ("this machine", "monitoring_node_port")}
+
+
+def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
+    """Return the wish without exporters on a machine whose card tells nothing, and say so."""
+    if wish.monitoring is None or machine.environment != "jetson":
+        return wish
+    log.warn("monitoring.jetson", "monitoring left out: the nvidia-smi of a Jetson tells none of its values", _JETSON)
+    return replace(wish, monitoring=None)
+
+
+def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> MonitoringExporters | None:
+    """Return None without a wish, else what listens where. Raises Unresolved for what is not to be had."""
+    if wish.monitoring is None:
+        return None
+    settings = wish.monitoring_settings
+    row = next((each for each in log.rules["monitoring"]["rows"] if each["family"] == system["family"]), None)
+    if row is None:
+        text = f"no repository of {system['name']} is known to have node_exporter"
+        remedy = "run one of your own on the port of monitoring_node_port: it is taken as it is"
+        raise Unresolved(conflict("monitoring.node-exporter", text, "compat/monitoring.yaml", remedy))
+    found: list[Entry] = [*_certificate(machine, settings)]
+    gpu, node = (log.attempt(_adopted, kind, row, machine, settings, log) for kind in ("gpu", "node"))
+    found += _elsewhere(row, machine, settings) if not node else []
+    if found:
+        raise Unresolved(*found)
+    _tell(settings, log)
+    return {
+        "address": settings.address,
+        "gpu": _exporter(SMI, settings.gpu_port, gpu),
+        "node": _node(row, machine, wish, node, log),
+        "tls": {"certificate": settings.certificate, "key": settings.key}
+        if settings.certificate and settings.key
+        else None,
+        "users": dict(settings.users),
+    }
+
+
+def _exporter(source: str, port: int, adopted: str | None) -> Exporter:
+    return {"source": source, "port": port, "adopted": adopted}
+
+
+def _node(row: Row, machine: Machine, wish: Wish, adopted: str | None, log: Log) -> NodeExporter:
+    older = next((each for each in log.rules["monitoring"]["flags"] if machine.os in each["os"]), None)
+    return {
+        **_exporter(NODE_EXPORTER, wish.monitoring_settings.node_port, adopted),
+        "package": row["package"],
+        "repository": row["repository"],
+        "unit": row["unit"],
+        "program": row["program"],
+        "textfiles": wish.watch_textfile_directory or paths.METRICS,
+        "flag": older["flag"] if older else _FLAG,
+    }
+
+
+# Whose the ports are
+
+
+def meets(listener: Listener, address: str, port: int) -> bool:
+    """Say whether what listens is in the way of an address and a port."""
+    theirs, ours = ipaddress.ip_address(listener["address"]), ipaddress.ip_address(address)
+    theirs = getattr(theirs, "ipv4_mapped", None) or theirs
+    # An IPv6 socket for all addresses takes those of IPv4 too.
+    over_all = theirs.is_unspecified and theirs.version in (ours.version, 6)
+    return listener["port"] == port and (theirs == ours or over_all or ours.is_unspecified)
+
+
+def _adopted(kind: str, row: Row, machine: Machine, settings: MonitoringSettings, log: Log) -> str | None:
+    """Return who runs an exporter of this kind already where one is wished; None where nobody does. Raises Unresolved where another program
+    is there.
+    """
+    port = settings.gpu_port if kind == "gpu" else settings.node_port
+    seen = machine.monitoring["listeners"] if machine.monitoring else []
+    held = [each for each in seen if meets(each, settings.address, port) and not _is_ours(each, kind, row, machine)]
+    what, variable = _OF[kind]
+    strangers = [each for each in held if each["tells"] != kind]
+    if strangers:
+        first = strangers[0]
+        text = f"{_place(first['address'], port)} is held by {_name(first)}, which is no exporter of {what} ({_said(first)})"
+        remedy = f"set {variable} to a port that is free, or end what listens there"
+        raise Unresolved(conflict("monitoring.port", text, _FACTS, remedy))
+    if not held:
+        return None
+    name = _name(held[0])
+    places = ", ".join(_place(each["address"], port) for each in held)
+    text = f"{name} tells the metrics of {what} on {places} already: it is left as it is"
+    log.decided("monitoring.adopted", text, _FACTS)
+    return name
+
+
+def _is_ours(listener: Listener, kind: str, row: Row, machine: Machine) -> bool:
+    unit = UNIT if kind == "gpu" else row["unit"]
+    # In a container root does not see whose a socket is. While our unit runs, nobody else can have its place.
+    by_it = unit in machine.running if listener["process"] is None else listener["unit"] == unit
+    return by_it and (kind == "gpu" or _is_changed(row, machine))
+
+
+def _is_changed(row: Row, machine: Machine) -> bool:
+    """Say whether the unit of node_exporter is ours: by its drop-in, or by the seal where that is gone."""
+    sealed = cast("Mapping[str, object]", machine.monitored.get("node") or {})
+    changed = machine.monitoring["drop_ins"] if machine.monitoring else []
+    return row["unit"] in changed or (bool(sealed) and not sealed.get("adopted"))
+
+
+def _elsewhere(row: Row, machine: Machine, settings: MonitoringSettings) -> Iterable[Entry]:
+    """Say where a node_exporter of somebody else's runs and is not where one is wished: its unit would get other options."""
+    if machine.monitoring is None or row["unit"] not in machine.running or _is_changed(row, machine):
+        return []
+    if any(meets(each, settings.address, settings.node_port) for each in machine.monitoring["listeners"]):
+        return []
+    text = f"{row['unit']} runs already, and not on {_place(settings.address, settings.node_port)}"
+    remedy = (
+        "set monitoring_address and monitoring_node_port to where it listens, and it is left as it is; or disable it"
+    )
+    return [conflict("monitoring.node-exporter", text, _FACTS, remedy)]
+
+
+def _name(listener: Listener) -> str:
+    """Return who listens, for a person."""
+    process, unit = listener["process"], listener["unit"]
+    if process and unit:
+        return f"{process} ({unit})"
+    return process or f"a program of the user {listener['user']}"
+
+
+def _said(listener: Listener) -> str:
+    if listener["status"] is None:
+        return "it does not answer"
+    return f"it answers with status {listener['status']}" if listener["status"] != 200 else "its metrics are of others"
+
+
+def _place(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+# Who may read
+
+
+def _certificate(machine: Machine, settings: MonitoringSettings) -> Iterable[Entry]:
+    seen = machine.monitoring["certificate"] if machine.monitoring else None
+    if settings.certificate is None or seen is None or seen["problem"] is None:
+        return []
+    remedy = "name in monitoring_tls a certificate that is good today and its key without a password, both in root's hands alone"
+    return [conflict("monitoring.certificate", seen["problem"], _FACTS, remedy)]
+
+
+def _tell(settings: MonitoringSettings, log: Log) -> None:
+    """Say what listens where, and who may read it."""
+    scheme = "https" if settings.certificate else "http"
+    places = [f"{scheme}://{_place(settings.address, port)}" for port in (settings.gpu_port, settings.node_port)]
+    readers = f"for {', '.join(settings.users)}" if settings.users else "for everybody who reaches it"
+    text = f"metrics of the cards (by {SMI}) on {places[0]}, of this machine on {places[1]}, {readers}"
+    log.decided("monitoring.listens", text, _WISH)
+    address = ipaddress.ip_address(settings.address)
+    if address.is_unspecified:
+        log.warn(
+            "monitoring.everywhere", f"the exporters listen on every address ({settings.address}), as wished", _WISH
+        )
+    if not address.is_loopback and not settings.users:
+        text = f"whoever reaches {settings.address} may read the metrics: monitoring_users names who may"
+        log.warn("monitoring.open", text, _WISH)
+    if settings.users and not settings.certificate and not address.is_loopback:
+        text = "the passwords of monitoring_users go over the network in clear: monitoring_tls hides them"
+        log.warn("monitoring.clear", text, _WISH)

@@ -1,0 +1,262 @@
+"""The component monitoring_exporters: what is not as wished, what the role does, and what is told of it."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, monitoring_exporters
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_exporters import units
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.unit.plan import nodes
+from tests.unit.plan.test_hosts import want, wsl
+from tests.unit.plan.test_planner import index_of, plan
+from tests.unit.resolve.test_monitoring import HASH, PAIR, listener
+
+GPU, NODE = "gpuwright-gpu-exporter.service", "prometheus-node-exporter.service"
+ON = {"active": "active", "enabled": "enabled"}
+PACKAGE = {"prometheus-node-exporter": "1.9.0-1"}
+GOOD = {"problem": None, "expires": "2090-01-01T00:00:00Z", "digest": "ab" * 32}
+OURS = (listener(9400, unit=GPU, tells="gpu"), listener(9100, unit=NODE, tells="node"))
+
+
+def host(*listeners: Any, services: Any = None, certificate: Any = None, **changes: Any) -> Any:
+    """A node on which both exporters are right, but for what is given."""
+    there = {GPU: ON, NODE: ON, **(services or {})}
+    found = {"listeners": list(listeners or OURS), "drop_ins": [NODE], "certificate": certificate}
+    facts = nodes.provisioned(services=there, monitoring=found, **changes)
+    facts["packages"]["installed"] |= PACKAGE
+    return facts
+
+
+def bare() -> Any:
+    """A node without any of it."""
+    return nodes.provisioned(monitoring={"listeners": [], "drop_ins": [], "certificate": None})
+
+
+def made(facts: Any, **variables: Any) -> Any:
+    wish = Wish.from_variables({"gpuwright_want": ["driver=580", "monitoring=smi"], **variables})
+    request = Request(host="node", today=date(2026, 11, 20), only=("monitoring_exporters",))
+    draft = make_draft(facts, wish, load_rules(), request)
+    assert isinstance(draft, Draft), draft
+    return finish(draft, index_of(draft) if draft.packages else None)
+
+
+def reasons(facts: Any, **variables: Any) -> list[str]:
+    planned = made(facts, **variables)
+    return [change["reason"] for change in planned["changes"] if change["component"] == "monitoring_exporters"]
+
+
+def work(facts: Any, **variables: Any) -> Any:
+    return made(facts, **variables)["work"]["monitoring_exporters"]
+
+
+def checks(facts: Any, **variables: Any) -> dict[str, Any]:
+    stack = made(host(), **variables)["stack"]
+    found = judge.judge(facts, stack)
+    return {
+        each["id"].partition(".")[2]: (each["status"], each["reason"])
+        for each in found
+        if each["id"].startswith("monitoring.")
+    }
+
+
+def test_exporters_that_run_where_they_are_wished_have_nothing_to_say() -> None:
+    assert reasons(host()) == []
+    assert checks(host()) == {"gpu": ("pass", None), "node": ("pass", None)}
+
+
+def test_a_package_that_is_missing_is_installed_with_all_that_is_written() -> None:
+    planned = made(bare())
+    (change,) = [row for row in planned["changes"] if row["component"] == "monitoring_exporters"]
+    assert change["reason"] == "missing packages: prometheus-node-exporter"
+    assert change["services"] == [GPU, NODE]
+    assert set(change["files"]) == {
+        f"/etc/systemd/system/{GPU}",
+        f"/etc/systemd/system/{NODE}.d/gpuwright.conf",
+        *(f"/usr/local/libexec/gpuwright/{name}" for name in units.PROGRAMS),
+    }
+    (call,) = planned["work"]["monitoring_exporters"]["packages"]
+    assert call["names"] == ["prometheus-node-exporter"]
+
+
+def test_a_package_that_no_index_has_is_refused_with_what_to_do() -> None:
+    facts = bare()
+    wish = Wish.from_variables({"gpuwright_want": ["driver=580", "monitoring"]})
+    draft = make_draft(facts, wish, load_rules(), Request(host="node", today=date(2026, 11, 20)))
+    assert isinstance(draft, Draft), draft
+    (refusal,) = finish(draft, index_of(draft, prometheus_node_exporter=None))["refusals"]
+    assert "wanted is node_exporter" in refusal["text"]
+
+
+OFF = {"active": "inactive", "enabled": "enabled"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (lambda: host(services={GPU: OFF}), f"{GPU} does not run"),
+        (lambda: host(services={NODE: {"active": "failed", "enabled": "enabled"}}), f"{NODE} does not run"),
+        (lambda: host(services={NODE: {**ON, "enabled": "disabled"}}), f"{NODE} does not start with the machine"),
+        (lambda: host(OURS[1]), f"{GPU} does not listen on 127.0.0.1, port 9400"),
+        (lambda: host(OURS[0], {**OURS[1], "address": "::"}), f"{NODE} listens on ::, wished is 127.0.0.1"),
+        (lambda: host({**OURS[0], "tls": True}, OURS[1]), f"{GPU} speaks TLS, wished is the other"),
+        (lambda: host({**OURS[0], "status": 401}, OURS[1]), f"{GPU} asks for a password, wished is the other"),
+    ],
+)
+def test_what_is_not_as_wished_is_named_and_told_by_the_doctor(facts: Any, reason: str) -> None:
+    assert reasons(facts()) == [reason]
+    assert ("warn", reason) in checks(facts()).values()
+
+
+SECURED: Any = {"monitoring_tls": PAIR, "monitoring_users": {"prometheus": HASH}}
+
+
+def secured(**changes: Any) -> Any:
+    rows = [
+        {**row, "tls": True, "status": 401, "tells": None, "certificate": GOOD["digest"], **changes} for row in OURS
+    ]
+    return host(*rows, certificate=GOOD)
+
+
+def test_who_may_read_and_by_which_certificate_is_held_against_the_wish() -> None:
+    assert reasons(secured(), **SECURED) == []
+    assert checks(secured(), **SECURED) == {
+        "gpu": ("pass", None),
+        "node": ("pass", None),
+        "certificate": ("pass", None),
+    }
+    (told,) = reasons(secured(status=200, tells="gpu"), **SECURED)
+    assert told.startswith(f"{GPU} asks nobody for a password, wished is the other; {NODE}")
+    (told,) = reasons(secured(tls=False, certificate=None), **SECURED)
+    assert told.startswith(f"{GPU} speaks no TLS, wished is the other")
+    (told,) = reasons(secured(certificate="cd" * 32), **SECURED)
+    assert told.startswith(f"{GPU} shows another certificate than {PAIR['certificate']} has")
+
+
+def test_what_did_not_answer_now_is_told_and_not_restarted() -> None:
+    silent = host({**OURS[0], "status": None, "tls": None}, OURS[1])
+    assert reasons(silent) == []
+    assert checks(silent)["gpu"] == ("warn", "what listens on 127.0.0.1, port 9400 does not answer")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tells": "metrics"}, "has no metrics of the cards"),
+        ({"status": 500, "tells": None}, "answers with status 500"),
+    ],
+)
+def test_an_exporter_that_tells_nothing_of_a_card_is_told(changes: Any, words: str) -> None:
+    status, reason = checks(host({**OURS[0], **changes}, OURS[1]))["gpu"]
+    assert (status, words in reason) == ("warn", True)
+
+
+def test_what_nobody_could_look_at_is_incomplete() -> None:
+    facts = host()
+    del facts["monitoring"]
+    assert checks(facts) == {
+        "gpu": ("incomplete", "it is not known what listens: nobody looked"),
+        "node": ("incomplete", "it is not known what listens: nobody looked"),
+    }
+    assert reasons(facts) == []
+    assert checks(host(unknown={"services": "systemctl show failed"}))["gpu"][0] == "incomplete"
+    assert checks(host(), **SECURED)["certificate"][0] == "incomplete"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "words"),
+    [
+        ({**GOOD, "problem": "/etc/ssl/node.pem expired on 2020-03-01T00:00:00Z"}, "expired on 2020"),
+        ({**GOOD, "expires": "2020-03-01T00:00:00Z"}, "the certificate expires on 2020-03-01T00:00:00Z"),
+    ],
+)
+def test_a_certificate_that_ends_is_told_before_nobody_can_read(certificate: Any, words: str) -> None:
+    status, reason = checks(host(certificate=certificate), **SECURED)["certificate"]
+    assert (status, words in reason) == ("warn", True)
+
+
+def test_the_units_listen_where_wished_and_nowhere_else() -> None:
+    there = work(bare(), monitoring_address="fd00::5", monitoring_gpu_port=9401)
+    ours, drop_in = (each["content"] for each in there["files"])
+    assert "gpu_exporter.py --listen=[fd00::5]:9401\n" in ours
+    assert "DynamicUser=yes\n" in ours
+    # nvidia-smi needs both.
+    assert not any(word in ours for word in ("PrivateDevices", "ProtectProc", "DevicePolicy"))
+    assert "ExecStart=\nExecStart=/usr/bin/prometheus-node-exporter --web.listen-address=[fd00::5]:9100 " in drop_in
+    assert "--collector.textfile.directory=/var/lib/gpuwright/metrics\n" in drop_in
+    assert "ExecStartPre" not in ours + drop_in
+    elsewhere = work(bare(), watch_textfile_directory="/var/lib/node_exporter")["files"][1]["content"]
+    assert "--collector.textfile.directory=/var/lib/node_exporter\n" in elsewhere
+    assert (there["web"], there["users"], there["absent"]) == (None, [], ["/etc/gpuwright/web.yml"])
+    assert there["units"] == [{"name": name, "enabled": True, "state": "started"} for name in (GPU, NODE)]
+    assert (there["address"], there["waits"]) == ("fd00::5", [9401, 9100])
+
+
+def test_certificate_and_users_reach_the_programs_as_copies_of_their_own() -> None:
+    there = work(bare(), **SECURED)
+    for name, file in zip(("gpuwright-gpu-exporter", "gpuwright-node-exporter"), there["files"], strict=True):
+        assert f"RuntimeDirectory={name}\nRuntimeDirectoryMode=0700\n" in file["content"]
+        assert "ExecStartPre=+/bin/sh -Ceuc 'umask 0333; cat /etc/gpuwright/web.yml >/run/" in file["content"]
+        assert f"cat {PAIR['key']} >/run/{name}/tls.key'\n" in file["content"]
+        assert f"=/run/{name}/web.yml\n" in file["content"]
+    assert there["web"] == {"tls_server_config": {"cert_file": "tls.crt", "key_file": "tls.key"}}
+    assert (there["users"], there["absent"]) == (["prometheus"], [])
+    assert units.WEB in made(bare(), **SECURED)["manages"]["monitoring_exporters"]["files"]
+    assert "abcdefghij" not in str(there)
+
+
+def test_what_runs_by_other_files_than_those_that_are_there_is_started_again() -> None:
+    states = [unit["state"] for unit in work(host(OURS[0], {**OURS[1], "address": "::"}))["units"]]
+    assert states == ["started", "restarted"]
+
+
+def test_what_somebody_else_runs_is_left_as_it_is() -> None:
+    theirs = host(listener(9400, tells="gpu"), listener(9100, tells="node"), services={GPU: OFF, NODE: OFF})
+    theirs["packages"]["installed"].pop("prometheus-node-exporter")
+    assert reasons(theirs) == []
+    there = work(theirs)
+    assert (there["files"], there["units"], there["packages"], there["programs"]) == ([], [], [], [])
+    managed = made(theirs)["manages"]["monitoring_exporters"]
+    assert (managed["files"], managed["services"]) == ([], [])
+    stack = made(theirs)["stack"]
+    found = {each["id"]: each["status"] for each in judge.judge(theirs, stack)}
+    assert (found["monitoring.gpu"], found["monitoring.node"]) == ("pass", "pass")
+    gone = {each["id"]: each["reason"] for each in judge.judge(bare(), stack)}
+    assert gone["monitoring.gpu"] == "nothing listens on 127.0.0.1, port 9400"
+
+
+def test_in_an_image_nothing_is_started() -> None:
+    planned = made(bare())
+    image = Context(facts=bare(), stack=planned["stack"], provision_only=True)
+    begun = monitoring_exporters.begin(image, planned)
+    assert (begun["units"], begun["waits"]) == ([], [])
+    assert monitoring_exporters.manages(image).services == []
+
+
+def test_in_wsl_it_needs_systemd() -> None:
+    (refusal,) = plan(wsl(systemd=False), want("monitoring"))["refusals"]
+    assert (refusal["rule"], "monitoring_exporters needs systemd" in refusal["text"]) == ("needs-systemd", True)
+
+
+def test_remove_takes_the_units_and_their_files() -> None:
+    files = made(bare(), **SECURED)["manages"]["monitoring_exporters"]["files"]
+    record = {
+        "files": files,
+        "services": [GPU, NODE],
+        "brought": [*PACKAGE],
+        "components": ["monitoring_exporters"],
+        "failed": [],
+    }
+    facts = nodes.provisioned(history=record)
+    assert removal.foreign(facts) == []
+    there = removal.work(facts)
+    assert (there["files"], there["services"], there["packages"]) == (files, [GPU, NODE], [*PACKAGE])
