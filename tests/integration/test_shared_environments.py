@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import Node
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
 
 _KERNELS = "/usr/local/share/jupyter/kernels"
 _KERNEL = f"{_KERNELS}/gpuwright-research/kernel.json"
