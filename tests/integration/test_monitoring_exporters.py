@@ -99,6 +99,25 @@ def test_a_certificate_that_cannot_be_served_is_refused_in_the_plan(machine: Nod
     assert "is a key that everybody can read (mode 0644)" in str(up(machine, *asked, verb="plan"))
 
 
+def test_an_exporter_that_somebody_else_runs_is_left_as_it_is(machine: Node) -> None:
+    machine.shell("apt-get -qy install --no-install-recommends prometheus-node-exporter")
+    before = machine.tree()
+    run = up(machine)
+    assert run.code == 0, str(run)
+    told = [row["text"] for row in run.written_plan["why"] if row["rule"] == "monitoring.adopted"]
+    # In a container root does not see which process of another user holds a socket.
+    assert told == [
+        "a program of the user prometheus tells the metrics of this machine on [::]:9100 already: it is left as it is"
+    ]
+    assert checks(machine)["node"] == ("pass", None)
+    changed = [path for path in snapshot.differences(before, machine.tree()) if not path.startswith(_LOOKS)]
+    assert [path for path in changed if "node-exporter" in path] == []
+    assert listens(machine, 9100) == ["*:9100"]
+    # Once it is gone the node gets one of ours.
+    machine.shell("apt-get -qy purge prometheus-node-exporter")
+    assert checks(machine)["node"] == ("warn", "prometheus-node-exporter.service does not run")
+
+
 def test_they_come_and_listen_where_they_are_wished_from_their_first_moment(machine: Node) -> None:
     # Whatever listens on every address, while the package is installed, is written down.
     watching = "while sleep 0.05; do ss -Hltn 'sport = :9100 or sport = :9400' >>/root/listened; done"
@@ -190,20 +209,3 @@ def test_remove_takes_all_of_it_back(machine: Node) -> None:
     assert machine.shell(left, check=False) == ""
     assert machine.shell("dpkg-query -W prometheus-node-exporter", check=False) == ""
     assert listens(machine, 9100) + listens(machine, 9400) == []
-
-
-def test_an_exporter_that_somebody_else_runs_is_left_as_it_is(machine: Node) -> None:
-    machine.shell("apt-get -qy install --no-install-recommends prometheus-node-exporter")
-    before = machine.tree()
-    run = up(machine)
-    assert run.code == 0, str(run)
-    told = [row["text"] for row in run.written_plan["why"] if row["rule"] == "monitoring.adopted"]
-    # In a container root does not see which process of another user holds a socket.
-    assert told == [
-        "a program of the user prometheus tells the metrics of this machine on [::]:9100 already: it is left as it is"
-    ]
-    assert checks(machine)["node"] == ("pass", None)
-    changed = [path for path in snapshot.differences(before, machine.tree()) if not path.startswith(_LOOKS)]
-    assert [path for path in changed if "node-exporter" in path] == []
-    assert machine.run("remove", "--yes", "--no-reboot").code in (0, 4)
-    assert listens(machine, 9100) == ["*:9100"]
