@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 #: Address, port, inode of the socket, and the user (id) whose it is.
 Open = Tuple[str, int, str, int]
 
-#: State of a socket that listens (net/tcp_states.h).
-_LISTEN = "0A"
+#: A socket that listens, state 0A (net/tcp_states.h): address, port, user, inode (proc_net_tcp.rst of the kernel).
+_LISTENS = re.compile(
+    r"^ *\d+: ([0-9A-F]{8}(?:[0-9A-F]{24})?):([0-9A-F]{4}) [0-9A-F:]+ 0A \S+ \S+ \S+ +(\d{1,10}) +\d+ (\d{1,20})\b",
+    re.MULTILINE,
+)
 _UNIT = re.compile(r"/([A-Za-z0-9:_.@\\-]+\.service)(?=/|$)", re.MULTILINE)
 _MOST = 32
 #: For all that one listener is asked.
@@ -66,11 +69,8 @@ def opened(host: Host) -> List[Open]:
     """All sockets that listen, by TCP."""
     found: List[Open] = []
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in (host.read(path, "monitoring.listeners") or "").splitlines()[1:]:
-            fields = line.split()
-            if len(fields) > 9 and fields[3] == _LISTEN:
-                address, _colon, port = fields[1].partition(":")
-                found.append((_address(address), int(port, 16), fields[9], int(fields[7])))
+        told = _LISTENS.findall(host.read(path, "monitoring.listeners") or "")
+        found += [(_address(address), int(port, 16), inode, int(user)) for address, port, user, inode in told]
     return sorted(found, key=lambda each: (each[1], each[0]))
 
 

@@ -91,6 +91,29 @@ def test_a_listener_of_tls_is_asked_by_tls_and_tells_its_certificate(tmp_path: P
     assert found["certificate"] == listeners.digest(der)
 
 
+def test_a_server_of_go_that_expects_tls_is_asked_by_tls(tmp_path: Path) -> None:
+    """It answers in clear that it does (net/http, server.go), with a status that would be taken for its own."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as there:
+
+        def serve() -> None:
+            for _ in range(2):
+                plain = there.accept()[0]
+                if plain.recv(1, socket.MSG_PEEK) == b"\x16":
+                    with context.wrap_socket(plain, server_side=True) as secret:
+                        secret.recv(4096)
+                        secret.sendall(b"HTTP/1.0 401 Unauthorized\r\n\r\n")
+                else:
+                    plain.recv(4096)
+                    plain.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+                    plain.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        (found,) = listeners.observe(Host(), [there.getsockname()[1]])
+    assert (found["tls"], found["status"], found["tells"]) == (True, 401, None)
+
+
 def test_what_listens_on_every_address_is_asked_where_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """In some containers the loopback interface has no address of IPv6, and the socket is one of it all the same."""
     with serving(_MACHINE) as port:
@@ -126,6 +149,8 @@ _TCP6 = """\
    0: 00000000000000000000000000000000:238C 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  0     0 4714
    1: 00000000000000000000000001000000:0016 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  0     0 4715
    2: broken
+   3: 0000:0016 0 0A 0 0 0 0 0 1
+   4: 00000000000000000000000000000000:238D 00000000000000000000000000000000:0000 06 00000000:00000000 00:00000000 00000000  0     0 4716
 """
 
 
