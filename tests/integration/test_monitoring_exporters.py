@@ -66,8 +66,8 @@ def page(machine: Node, port: int, login: str = "", *, tls: bool = False) -> str
     return machine.shell(f"python3 - {port} '{login}' {_PAIR['certificate'] if tls else ''} <<'END'\n{_READ}END")
 
 
-def checks(machine: Node, *arguments: str) -> dict[str, Any]:
-    found = up(machine, *arguments, verb="doctor").host["checks"]
+def checks(machine: Node, *arguments: str, want: str = "monitoring=smi") -> dict[str, Any]:
+    found = machine.run("doctor", "--want=driver=580", f"--want={want}", *arguments).host["checks"]
     return {
         each["id"].partition(".")[2]: (each["status"], each["reason"])
         for each in found

@@ -89,7 +89,11 @@ USES = [
     ),
     Use(
         "monitoring_exporters",
-        there=every("systemctl is-active gpuwright-gpu-exporter.service prometheus-node-exporter.service"),
+        # NVIDIA names DCGM for Rocky 9, and not for Debian 13.
+        there={
+            "apt": "systemctl is-active gpuwright-gpu-exporter.service prometheus-node-exporter.service",
+            "dnf": "systemctl is-active nvidia-dcgm.service nvidia-dcgm-exporter.service prometheus-node-exporter.service",
+        },
     ),
     Use("cuda", {"cuda_versions": ["13.0"]}, there=every("test -x /usr/local/cuda-13.0/bin/nvcc")),
     Use(

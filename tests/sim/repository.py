@@ -655,6 +655,59 @@ def _dkms(package: deb.Package, words: dict[str, str]) -> None:
     package.executables.add(leaving)
 
 
+_DCGM_UNIT = """[Unit]
+Description=NVIDIA DCGM service
+
+[Service]
+User=root
+PrivateTmp=false
+Environment="DCGM_HOME_DIR=/var/log/nvidia-dcgm"
+ExecStart=/usr/bin/nv-hostengine -n --service-account nvidia-dcgm
+Restart=on-abort
+
+[Install]
+Alias=dcgm.service
+WantedBy=multi-user.target
+"""
+
+_DCGM_EXPORTER_UNIT = """[Unit]
+Description=NVIDIA DCGM-exporter service
+Wants=nvidia-dcgm.service
+After=nvidia-dcgm.service
+
+[Service]
+User=root
+PrivateTmp=false
+StandardOutput=append:/var/log/dcgm-exporter.log
+StandardError=append:/var/log/dcgm-exporter.log
+ExecStart=/usr/bin/dcgm-exporter -f /etc/dcgm-exporter/default-counters.csv
+Restart=on-abort
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _dcgm(package: deb.Package, words: dict[str, str]) -> None:
+    """The host engine and its command, a user that its log is of; its units are enabled by nobody."""
+    for program in ("nv-hostengine", "dcgmi"):
+        package.files[f"/usr/bin/{program}"] = (_STUBS / "dcgm.py").read_bytes()
+        package.executables.add(f"/usr/bin/{program}")
+    package.files["/usr/lib/systemd/system/nvidia-dcgm.service"] = _DCGM_UNIT.encode()
+    package.scripts["postinst"] = (
+        "#!/bin/sh\nuseradd -Urs /usr/sbin/nologin nvidia-dcgm 2>/dev/null\nset -e\n"
+        "mkdir -p /var/log/nvidia-dcgm\nchown nvidia-dcgm:nvidia-dcgm /var/log/nvidia-dcgm\nsystemctl daemon-reload || true\n"
+    )
+
+
+def _dcgm_exporter(package: deb.Package, words: dict[str, str]) -> None:
+    package.files["/usr/bin/dcgm-exporter"] = (_STUBS / "dcgm.py").read_bytes()
+    package.executables.add("/usr/bin/dcgm-exporter")
+    package.files["/usr/lib/systemd/system/nvidia-dcgm-exporter.service"] = _DCGM_EXPORTER_UNIT.encode()
+    package.files["/etc/dcgm-exporter/default-counters.csv"] = b"DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).\n"
+    package.scripts["postinst"] = "#!/bin/sh\nset -e\nsystemctl daemon-reload || true\n"
+
+
 _NODE_EXPORTER_UNIT = """[Unit]
 Description=Prometheus exporter for machine metrics
 
@@ -693,7 +746,7 @@ _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn, "xz": _xz,
     "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "docker_ce": _docker_ce,
     "docker_cli": docker_ce.command, "containerd_io": _containerd_io, "kernel": _kernel, "headers": _headers,
-    "node_exporter": _node_exporter,
+    "node_exporter": _node_exporter, "dcgm": _dcgm, "dcgm_exporter": _dcgm_exporter,
 }  # fmt: skip
 
 

@@ -50,6 +50,11 @@ _SCRIPTS: dict[str, dict[str, str]] = {
         "preun": "if [ $1 -eq 0 ]; then nvidia-boot-update preun || :; fi",
     },
     "docker_ce": {"pre": docker_ce.GROUP},
+    "dcgm": {
+        "post": "useradd -Urs /usr/sbin/nologin nvidia-dcgm 2>/dev/null || :\n"
+        "mkdir -p /var/log/nvidia-dcgm\nsystemctl --system daemon-reload || :",
+    },
+    "dcgm_exporter": {"post": "systemctl --system daemon-reload || :"},
     "ctk": {"posttrans": "systemctl --system start nvidia-cdi-refresh.service || :"},
     "dkms_open": {
         "post": "dkms add nvidia/{build} || :\ndkms build nvidia/{build} || :\ndkms install nvidia/{build} || :",

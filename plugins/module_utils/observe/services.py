@@ -29,6 +29,8 @@ UNITS = (
     "gpuwright-watch.timer",
     "gpuwright-gpu-exporter.service",
     "prometheus-node-exporter.service",
+    "nvidia-dcgm.service",
+    "nvidia-dcgm-exporter.service",
     "gpuwright-nvidia-persistence.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",

@@ -365,14 +365,31 @@ class Pair(TypedDict):
     key: str
 
 
+class Dcgm(TypedDict):
+    """DCGM and its exporter, which go together."""
+
+    version: str
+    exporter: str
+    packages: list[str]
+    profiling: bool
+    """Whether fields of the profiling module are asked for"""
+
+
 class Exporter(TypedDict):
     """What tells the metrics of the cards, or of the machine."""
 
     source: str
-    """How it gets them (smi, node_exporter)"""
+    """How it gets them (dcgm, smi, node_exporter)"""
     port: int
     adopted: str | None
     """Who runs it, where that is somebody else: it is left as it is"""
+
+
+class CardExporter(Exporter):
+    """Exporter of the cards."""
+
+    dcgm: Dcgm | None
+    """Where it is NVIDIA's"""
 
 
 class NodeExporter(Exporter):
@@ -393,7 +410,7 @@ class MonitoringExporters(TypedDict):
     """Exporters of metrics for Prometheus."""
 
     address: str
-    gpu: Exporter
+    gpu: CardExporter
     node: NodeExporter
     tls: Pair | None
     users: dict[str, str]

@@ -53,7 +53,7 @@ WRITTEN = re.compile(
     r"|/etc/(modprobe|modules-load|dracut[.]conf|yum[.]repos|default/grub)[.]d/gpuwright[\w.+-]*"
     r"|/usr/share/keyrings/gpuwright-[\w.+-]+|/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuwright-[\w.+-]+"
     r"|/etc/kernel/((header_)?postinst|postrm|install)[.]d/(zz|aa|95)-gpuwright([.]install)?"
-    r"|/etc/systemd/system/(gpuwright-[\w.-]+|(nvidia-persistenced|nvidia-cdi-refresh|prometheus-node-exporter)[.]service[.]d/gpuwright[.]conf)"
+    r"|/etc/systemd/system/(gpuwright-[\w.-]+|(nvidia-persistenced|nvidia-cdi-refresh|nvidia-dcgm(-exporter)?|prometheus-node-exporter)[.]service[.]d/gpuwright[.]conf)"
     r"|/etc/profile[.]d/gpuwright-[\w.-]+|/etc/(modulefiles|(environment-modules|lmod)/modules)/cuda/\d+[.]\d+"
     r"|/usr/local/share/jupyter/kernels/gpuwright-[\w.-]+/kernel[.]json"
     r"|(/[\w.+@-]+)+/gpuwright[.]prom"

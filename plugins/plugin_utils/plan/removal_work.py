@@ -40,10 +40,11 @@ _BY_ROLE = tuple(name for name, component in COMPONENTS.items() if component.tak
 #: dnf's own list of locks, in which the role nvidia_driver has its lines.
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 #: What packages made for themselves, by package. Nothing of a user is in it: an engine with containers, images or volumes stays. DKMS made
-#: a key to sign modules with.
+#: a key to sign modules with, and DCGM a directory for its log.
 _MADE = (
     *product(("docker.io", "docker-ce"), ("/var/lib/docker", "/var/lib/containerd")),
     ("dkms", "/var/lib/dkms"),
+    ("datacenter-gpu-manager-4-core", "/var/log/nvidia-dcgm"),
 )
 #: What goes by other ways than a removal of packages.
 _ENGINE_SERVICES = ("docker.service", "containerd.service")

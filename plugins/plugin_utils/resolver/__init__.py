@@ -12,7 +12,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     gpu_settings      power limit, clocks, ECC, compute mode and persistence mode of the cards
     gpu_log           for how long the light log of the cards is kept
     watch             how often the node looks at itself, and who is told
-    monitoring        what tells metrics to Prometheus, and where
+    monitoring, dcgm  what tells metrics to Prometheus, and where
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
@@ -205,7 +205,7 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
     watched = watch.choose(wish, log)
     if watched is not None:
         stack["watch"] = watched
-    exporters = log.attempt(monitoring.choose, machine, wish, system, log)
+    exporters = log.attempt(monitoring.choose, machine, wish, system, stack.get("driver"), log)
     if exporters is not None:
         stack["monitoring_exporters"] = exporters
     if wish.container_toolkit:

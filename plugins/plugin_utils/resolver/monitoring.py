@@ -7,20 +7,23 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
-from ..model.stack import Exporter, MonitoringExporters, NodeExporter
+from ..model.stack import Dcgm, Exporter, MonitoringExporters, NodeExporter
 from ..model.wish import MonitoringSettings
 from ..rules import Row
 from ..wish import Wish
-from ..wish.monitoring import SMI
+from ..wish.monitoring import DCGM, SMI
+from . import dcgm
 from .log import Entry, Log, Unresolved, conflict
 from .machine import Machine
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Listener
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: The unit of the exporter that is our own.
 UNIT = "gpuwright-gpu-exporter.service"
@@ -41,7 +44,9 @@ def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
     return replace(wish, monitoring=None)
 
 
-def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> MonitoringExporters | None:
+def choose(
+    machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log
+) -> MonitoringExporters | None:
     """Return None without a wish, else what listens where. Raises Unresolved for what is not to be had."""
     if wish.monitoring is None:
         return None
@@ -52,14 +57,17 @@ def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> MonitoringExp
         remedy = "run one of your own on the port of monitoring_node_port: it is taken as it is"
         raise Unresolved(conflict("monitoring.node-exporter", text, "compat/monitoring.yaml", remedy))
     found: list[Entry] = [*_certificate(machine, settings)]
-    gpu, node = (log.attempt(_adopted, kind, row, machine, settings, log) for kind in ("gpu", "node"))
-    found += _elsewhere(row, machine, settings) if not node else []
+    gpu, node = (log.attempt(_adopted, kind, row["unit"], machine, settings, log) for kind in ("gpu", "node"))
+    found += [] if node else _elsewhere("node", row["unit"], machine, settings)
+    brought = None if gpu else _dcgm(machine, wish, system, driver, log)
+    found += _elsewhere("gpu", dcgm.UNIT, machine, settings) if brought else []
     if found:
         raise Unresolved(*found)
-    _tell(settings, log)
+    source = DCGM if brought else SMI
+    _tell(source, settings, log)
     return {
         "address": settings.address,
-        "gpu": _exporter(SMI, settings.gpu_port, gpu),
+        "gpu": {**_exporter(source, settings.gpu_port, gpu), "dcgm": brought},
         "node": _node(row, machine, wish, node, log),
         "tls": {"certificate": settings.certificate, "key": settings.key}
         if settings.certificate and settings.key
@@ -70,6 +78,13 @@ def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> MonitoringExp
 
 def _exporter(source: str, port: int, adopted: str | None) -> Exporter:
     return {"source": source, "port": port, "adopted": adopted}
+
+
+def _dcgm(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> Dcgm | None:
+    """Return DCGM where it is wished, or where it is left to the rules and serves the machine."""
+    if wish.monitoring == SMI:
+        return None
+    return log.attempt(partial(dcgm.choose, asked=wish.monitoring == DCGM), machine, system, driver, log)
 
 
 def _node(row: Row, machine: Machine, wish: Wish, adopted: str | None, log: Log) -> NodeExporter:
@@ -97,13 +112,13 @@ def meets(listener: Listener, address: str, port: int) -> bool:
     return listener["port"] == port and (theirs == ours or over_all or ours.is_unspecified)
 
 
-def _adopted(kind: str, row: Row, machine: Machine, settings: MonitoringSettings, log: Log) -> str | None:
+def _adopted(kind: str, node: str, machine: Machine, settings: MonitoringSettings, log: Log) -> str | None:
     """Return who runs an exporter of this kind already where one is wished; None where nobody does. Raises Unresolved where another program
     is there.
     """
-    port = settings.gpu_port if kind == "gpu" else settings.node_port
+    port = _port(kind, settings)
     seen = machine.monitoring["listeners"] if machine.monitoring else []
-    held = [each for each in seen if meets(each, settings.address, port) and not _is_ours(each, kind, row, machine)]
+    held = [each for each in seen if meets(each, settings.address, port) and not _is_ours(each, kind, node, machine)]
     what, variable = _OF[kind]
     strangers = [each for each in held if each["tells"] != kind]
     if strangers:
@@ -120,31 +135,37 @@ def _adopted(kind: str, row: Row, machine: Machine, settings: MonitoringSettings
     return name
 
 
-def _is_ours(listener: Listener, kind: str, row: Row, machine: Machine) -> bool:
-    unit = UNIT if kind == "gpu" else row["unit"]
-    # In a container root does not see whose a socket is. While our unit runs, nobody else can have its place.
-    by_it = unit in machine.running if listener["process"] is None else listener["unit"] == unit
-    return by_it and (kind == "gpu" or _is_changed(row, machine))
-
-
-def _is_changed(row: Row, machine: Machine) -> bool:
-    """Say whether the unit of node_exporter is ours: by its drop-in, or by the seal where that is gone."""
-    sealed = cast("Mapping[str, object]", machine.monitored.get("node") or {})
-    changed = machine.monitoring["drop_ins"] if machine.monitoring else []
-    return row["unit"] in changed or (bool(sealed) and not sealed.get("adopted"))
-
-
-def _elsewhere(row: Row, machine: Machine, settings: MonitoringSettings) -> Iterable[Entry]:
-    """Say where a node_exporter of somebody else's runs and is not where one is wished: its unit would get other options."""
-    if machine.monitoring is None or row["unit"] not in machine.running or _is_changed(row, machine):
-        return []
-    if any(meets(each, settings.address, settings.node_port) for each in machine.monitoring["listeners"]):
-        return []
-    text = f"{row['unit']} runs already, and not on {_place(settings.address, settings.node_port)}"
-    remedy = (
-        "set monitoring_address and monitoring_node_port to where it listens, and it is left as it is; or disable it"
+def _is_ours(listener: Listener, kind: str, node: str, machine: Machine) -> bool:
+    """Say whether an exporter of ours listens. ``node``: the unit of the one of the machine."""
+    return any(
+        # In a container root does not see whose a socket is. While our unit runs, nobody else can have its place.
+        (unit in machine.running if listener["process"] is None else listener["unit"] == unit)
+        and (unit == UNIT or _is_changed(kind, unit, machine))
+        for unit in ((UNIT, dcgm.UNIT) if kind == "gpu" else (node,))
     )
-    return [conflict("monitoring.node-exporter", text, _FACTS, remedy)]
+
+
+def _is_changed(kind: str, unit: str, machine: Machine) -> bool:
+    """Say whether a unit that came with a package is ours: by its drop-in, or by the seal where that is gone."""
+    sealed = cast("Mapping[str, object]", machine.monitored.get(kind) or {})
+    changed = machine.monitoring["drop_ins"] if machine.monitoring else []
+    return unit in changed or (sealed.get("source") in (DCGM, NODE_EXPORTER) and not sealed.get("adopted"))
+
+
+def _elsewhere(kind: str, unit: str, machine: Machine, settings: MonitoringSettings) -> Iterable[Entry]:
+    """Say where an exporter of somebody else's runs and is not where one is wished: its unit would get other options."""
+    if machine.monitoring is None or unit not in machine.running or _is_changed(kind, unit, machine):
+        return []
+    port, (what, variable) = _port(kind, settings), _OF[kind]
+    if any(meets(each, settings.address, port) for each in machine.monitoring["listeners"]):
+        return []
+    text = f"{unit} tells metrics of {what} already, and not on {_place(settings.address, port)}"
+    remedy = f"set monitoring_address and {variable} to where it listens, and it is left as it is; or disable it"
+    return [conflict("monitoring.elsewhere", text, _FACTS, remedy)]
+
+
+def _port(kind: str, settings: MonitoringSettings) -> int:
+    return settings.gpu_port if kind == "gpu" else settings.node_port
 
 
 def _name(listener: Listener) -> str:
@@ -176,12 +197,12 @@ def _certificate(machine: Machine, settings: MonitoringSettings) -> Iterable[Ent
     return [conflict("monitoring.certificate", seen["problem"], _FACTS, remedy)]
 
 
-def _tell(settings: MonitoringSettings, log: Log) -> None:
+def _tell(source: str, settings: MonitoringSettings, log: Log) -> None:
     """Say what listens where, and who may read it."""
     scheme = "https" if settings.certificate else "http"
     places = [f"{scheme}://{_place(settings.address, port)}" for port in (settings.gpu_port, settings.node_port)]
     readers = f"for {', '.join(settings.users)}" if settings.users else "for everybody who reaches it"
-    text = f"metrics of the cards (by {SMI}) on {places[0]}, of this machine on {places[1]}, {readers}"
+    text = f"metrics of the cards (by {source}) on {places[0]}, of this machine on {places[1]}, {readers}"
     log.decided("monitoring.listens", text, _WISH)
     address = ipaddress.ip_address(settings.address)
     if address.is_unspecified:

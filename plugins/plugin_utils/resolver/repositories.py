@@ -50,6 +50,8 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
     sources = {part.source for part in PARTS if part.key in stack and part.is_packaged(part.of(stack))}
     toolkit, libraries = TOOLKIT_SOURCE in sources, CUDA_SOURCE in sources
     barred = installed is not None and installed["source"] == "distro" and _has_cuda(machine)
+    exporters = stack.get("monitoring_exporters")
+    libraries = libraries or bool(exporters and exporters["gpu"]["dcgm"])
     if (installed and installed["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
         found.append(_cuda(machine, wish, system, driver, log))
     if toolkit and not shared:

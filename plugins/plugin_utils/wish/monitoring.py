@@ -19,8 +19,8 @@ SOURCE, ADDRESS = "monitoring_source", "monitoring_address"
 GPU_PORT, NODE_PORT = "monitoring_gpu_port", "monitoring_node_port"
 TLS, USERS = "monitoring_tls", "monitoring_users"
 #: What tells the metrics of the cards; `auto` leaves it to the resolver.
-ANY, SMI = "auto", "smi"
-_SOURCES = (ANY, SMI)
+ANY, DCGM, SMI = "auto", "dcgm", "smi"
+_SOURCES = (ANY, DCGM, SMI)
 _FILES = ("certificate", "key")
 _PORT = re.compile(r"[1-9]\d{0,4}", re.ASCII)
 _HIGHEST_PORT = 65535
@@ -39,7 +39,7 @@ def _source(value: object, name: str) -> str:
 
 
 def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
-    """Read monitoring, or monitoring=smi."""
+    """Read monitoring, or monitoring=dcgm."""
     del rules
     source = equals(spec, want)
     values["monitoring"] = ANY if source in AUTO else _source(source, _WANT)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_metrics
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, monitoring_exporters
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_exporters import units
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
@@ -196,7 +197,7 @@ def test_the_units_listen_where_wished_and_nowhere_else() -> None:
     assert "ExecStartPre" not in ours + drop_in
     elsewhere = work(bare(), watch_textfile_directory="/var/lib/node_exporter")["files"][1]["content"]
     assert "--collector.textfile.directory=/var/lib/node_exporter\n" in elsewhere
-    assert (there["web"], there["users"], there["absent"]) == (None, [], ["/etc/gpuwright/web.yml"])
+    assert (there["web"], there["users"], "/etc/gpuwright/web.yml" in there["absent"]) == (None, [], True)
     assert there["units"] == [{"name": name, "enabled": True, "state": "started"} for name in (GPU, NODE)]
     assert (there["address"], there["waits"]) == ("fd00::5", [9401, 9100])
 
@@ -209,7 +210,7 @@ def test_certificate_and_users_reach_the_programs_as_copies_of_their_own() -> No
         assert f"cat {PAIR['key']} >/run/{name}/tls.key'\n" in file["content"]
         assert f"=/run/{name}/web.yml\n" in file["content"]
     assert there["web"] == {"tls_server_config": {"cert_file": "tls.crt", "key_file": "tls.key"}}
-    assert (there["users"], there["absent"]) == (["prometheus"], [])
+    assert (there["users"], "/etc/gpuwright/web.yml" in there["absent"]) == (["prometheus"], False)
     assert units.WEB in made(bare(), **SECURED)["manages"]["monitoring_exporters"]["files"]
     assert "abcdefghij" not in str(there)
 
@@ -260,3 +261,102 @@ def test_remove_takes_the_units_and_their_files() -> None:
     assert removal.foreign(facts) == []
     there = removal.work(facts)
     assert (there["files"], there["services"], there["packages"]) == (files, [GPU, NODE], [*PACKAGE])
+
+
+# DCGM
+
+
+_DCGM, _ENGINE = "nvidia-dcgm-exporter.service", "nvidia-dcgm.service"
+_OF_DCGM = {
+    "datacenter-gpu-manager-4-core": "1:4.5.3-1",
+    "datacenter-gpu-manager-4-cuda13": "1:4.5.3-1",
+    "datacenter-gpu-manager-4-proprietary": "1:4.5.3-1",
+    "datacenter-gpu-manager-4-proprietary-cuda13": "1:4.5.3-1",
+    "datacenter-gpu-manager-exporter": "4.8.2-1",
+}
+_DCGM_WISH: Any = {"gpuwright_want": ["driver=580", "monitoring=dcgm"]}
+
+
+def with_dcgm(
+    *listeners: Any, services: Any = None, packages: Any = None, drop_ins: Any = (_DCGM, _ENGINE, NODE)
+) -> Any:
+    """A node of a system that DCGM is for, on which it is right but for what is given."""
+    there = {_DCGM: ON, _ENGINE: ON, NODE: ON, GPU: {"active": "inactive", "enabled": "not-found"}, **(services or {})}
+    rows = listeners or ({**OURS[0], "unit": _DCGM}, OURS[1])
+    facts = nodes.provisioned(
+        os={"id": "ubuntu", "version": "24.04", "codename": "noble", "name": "Ubuntu 24.04", "family": "debian"},
+        services=there,
+        monitoring={"listeners": list(rows), "drop_ins": list(drop_ins), "certificate": None},
+    )
+    facts["packages"]["installed"] |= {**PACKAGE, **_OF_DCGM, **(packages or {})}
+    return facts
+
+
+def test_dcgm_that_runs_has_nothing_to_say() -> None:
+    assert reasons(with_dcgm(), **_DCGM_WISH) == []
+
+
+def test_the_host_engine_has_to_run_too() -> None:
+    assert reasons(with_dcgm(services={_ENGINE: OFF}), **_DCGM_WISH) == [f"{_ENGINE} does not run"]
+
+
+def test_a_dcgm_below_the_floor_is_moved() -> None:
+    old = with_dcgm(packages={"datacenter-gpu-manager-4-core": "1:4.4.2-1"})
+    (change,) = [row for row in made(old, **_DCGM_WISH)["changes"] if row["component"] == "monitoring_exporters"]
+    assert (change["action"], change["reason"]) == (
+        "upgrade",
+        "datacenter-gpu-manager-4-core is 1:4.4.2-1, brought is 4.5.3 or newer",
+    )
+
+
+def test_the_drop_in_of_dcgm_says_where_it_listens_and_asks_the_host_engine() -> None:
+    there = work(with_dcgm(services={_ENGINE: OFF}), monitoring_address="10.0.0.5", **_DCGM_WISH)
+    fields, drop_in, engine, _node = there["files"]
+    assert engine["path"] == f"/etc/systemd/system/{_ENGINE}.d/gpuwright.conf"
+    assert (
+        "ExecStart=\nExecStart=/usr/bin/dcgm-exporter --collectors=/etc/gpuwright/dcgm-fields.csv --address=10.0.0.5:9400 "
+        in drop_in["content"]
+    )
+    assert "--remote-hostengine-info=127.0.0.1:5555\n" in drop_in["content"]
+    assert "\nRequires=nvidia-dcgm.service\n" in drop_in["content"]
+    assert "\nDCGM_FI_DEV_FB_TOTAL, gauge, Framebuffer memory in all (in MiB).\n" in fields["content"]
+    assert [unit["name"] for unit in there["units"]] == [_ENGINE, _DCGM, NODE]
+    made_first = {each["path"] for each in there["directories"]}
+    assert {each["path"].rpartition("/")[0] for each in there["files"]} - made_first == set()
+    # The host engine has others who ask it: it is neither stopped nor taken back alone.
+    assert there["readers"] == [_DCGM, NODE]
+    assert made(with_dcgm(), **_DCGM_WISH)["manages"]["monitoring_exporters"]["services"] == [_DCGM, NODE]
+    secured_too = work(with_dcgm(), **SECURED, **_DCGM_WISH)["files"][1]["content"]
+    assert "--web-config-file=/run/gpuwright-gpu-exporter/web.yml\n" in secured_too
+
+
+def test_who_changes_the_source_has_the_other_one_ended_first() -> None:
+    smi = with_dcgm(OURS[0], OURS[1], services={GPU: ON, _DCGM: OFF, _ENGINE: OFF}, drop_ins=[NODE])
+    there = work(smi, **_DCGM_WISH)
+    assert there["leaves"] == [GPU]
+    assert f"/etc/systemd/system/{GPU}" in there["absent"]
+    back = work(with_dcgm())
+    assert back["leaves"] == [_DCGM, _ENGINE]
+    # A host engine that ran before is somebody else's, and stays.
+    assert work(with_dcgm(drop_ins=[_DCGM, NODE]))["leaves"] == [_DCGM]
+    assert f"/etc/systemd/system/{_DCGM}.d/gpuwright.conf" in back["absent"]
+    # Somebody else's is nobody's to end.
+    assert work(with_dcgm(OURS[1], services={_DCGM: OFF}, drop_ins=[NODE]))["leaves"] == []
+
+
+def test_the_fields_have_what_alerts_and_dashboards_need() -> None:
+    """Each line that is no comment is one of CSV with three columns, which nothing quotes."""
+    text = work(with_dcgm(services={_ENGINE: OFF}), **_DCGM_WISH)["files"][0]["content"]
+    rows = [line.split(",") for line in text.splitlines() if line and not line.startswith("#")]
+    assert {len(row) for row in rows} == {3}
+    names = {row[0].strip() for row in rows}
+    assert len(names) == len(rows)
+    for name in ("GPU_UTIL", "FB_TOTAL", "ENFORCED_POWER_LIMIT", "SLOWDOWN_TEMP", "PCIE_MAX_LINK_WIDTH", "CLOCK_THROTTLE_REASONS",
+                 "XID_ERRORS", "ECC_DBE_VOL_TOTAL", "ROW_REMAP_PENDING", "FABRIC_MANAGER_STATUS"):  # fmt: skip
+        assert f"DCGM_FI_DEV_{name}" in names
+    # Our own exporter tells no name that this one does not.
+    assert {name for name, *_rest in gpu_metrics.METRICS} <= names
+    # Somebody else's host engine runs: without those of the profiling module.
+    theirs = with_dcgm(OURS[1], drop_ins=[NODE], services={_DCGM: OFF})
+    assert "DCGM_FI_PROF_" in text
+    assert "\nDCGM_FI_PROF_" not in work(theirs, **_DCGM_WISH)["files"][0]["content"]

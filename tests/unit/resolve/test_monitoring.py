@@ -152,7 +152,8 @@ def test_a_card_of_any_kind_and_system_has_its_exporters(resolve: Resolve) -> No
         node = stack["monitoring_exporters"]["node"]
         assert (node["package"], node["repository"], node["flag"]) == (package, repository, flag)
         assert ("epel" in [row["name"] for row in stack["repositories"]]) == (repository == "epel")
-        assert stack["monitoring_exporters"]["gpu"] == {"source": "smi", "port": 9400, "adopted": None}
+        gpu = stack["monitoring_exporters"]["gpu"]
+        assert (gpu["source"], gpu["port"], gpu["adopted"]) == ("smi" if system == "debian-13" else "dcgm", 9400, None)
 
 
 def test_who_wishes_nothing_of_it_gets_nothing(resolve: Resolve) -> None:
@@ -264,7 +265,7 @@ def test_what_is_ours_is_no_strangers() -> None:
 def test_a_node_exporter_that_runs_elsewhere_gets_no_other_options() -> None:
     services = {NODE: {"active": "active", "enabled": "enabled"}}
     found = conflict(seen(services=services))
-    assert found["text"] == f"{NODE} runs already, and not on 127.0.0.1:9100"
+    assert found["text"] == f"{NODE} tells metrics of this machine already, and not on 127.0.0.1:9100"
     assert exporters(seen(services=services, drop_ins=[NODE]))["node"]["adopted"] is None
     there = listener(9200, unit=NODE, tells="node", address="::")
     assert (

@@ -63,6 +63,11 @@ def test_what_could_not_be_read_is_listed_here() -> None:
 
 #: What of the stand-in packages could not be read, and whose: look before you rely on it.
 ASSUMED = {
+    "its relations": (
+        "datacenter-gpu-manager-4-proprietary datacenter-gpu-manager-4-proprietary-cuda12 "
+        "datacenter-gpu-manager-4-proprietary-cuda13"
+    ),
+    "that it starts nothing": "datacenter-gpu-manager-exporter",
     "relations and units, but for what cuda-drivers-580 depends on": (
         "cuda-drivers cuda-drivers-{branch} firmware-nvidia-gsp libcuda1 libnvidia-cfg1 libnvidia-ml1 libnvidia-nscq "
         "libnvidia-nvvm4 libnvidia-ptxjitcompiler1 nvidia-driver nvidia-driver-cuda nvidia-driver-libs "

@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, paths
 
+from ...model import sections
 from ...model.plan import Plan
 from ...model.work import Unit, Work
+from ...resolver import dcgm
+from ...wish.monitoring import DCGM
 from .. import package_calls
 from ..base import (
     Component,
@@ -23,7 +27,7 @@ from ..base import (
     repository_findings,
     repository_names,
 )
-from ..demand import Demand
+from ..demand import Demand, begins
 from . import judgement, seen, units
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 NAME = "monitoring_exporters"
 #: What its role changes.
 TOUCHES = frozenset({"packages", "services"})
-_EPEL = ("epel",)
+_SOURCES = ("nvidia-cuda", "epel")
 #: Where one asks for what listens on all addresses.
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what somebody wished
 
@@ -44,24 +48,33 @@ def wanted(context: Context) -> bool:
 
 def findings(context: Context) -> list[Finding]:
     exporters = context.stack["monitoring_exporters"]
-    found = repository_findings(context, _EPEL) if _packages(context.stack) else []
-    missing = missing_packages(context, _packages(context.stack))
-    reasons = [] if missing or not context.runs_here else [each for each in _reasons(context) if each]
-    if not missing and not reasons:
+    found = repository_findings(context, _SOURCES) if _packages(context.stack) else []
+    missing, old = missing_packages(context, _packages(context.stack)), _old(context)
+    reasons = [] if missing or old or not context.runs_here else [each for each in _reasons(context) if each]
+    if not missing and not old and not reasons:
         return found
     runs = units.ours(exporters)
     files = [path for run in runs for path in run.files] + ([units.WEB] if units.is_secured(exporters) else [])
     return [
         *found,
         Finding(
-            "install" if missing else "configure",
-            f"missing packages: {', '.join(missing)}" if missing else "; ".join(reasons),
-            after=next((context.versions.get(name) for name in missing), None),
-            packages=missing,
+            "install" if missing else "upgrade" if old else "configure",
+            _why(context, missing, old, reasons),
+            after=next((context.versions.get(name) for name in (*missing, *old)), None),
+            packages=[*missing, *old],
             files=files,
-            services=[run.unit for run in runs],
+            services=[unit for run in runs for unit in run.units],
         ),
     ]
+
+
+def _why(context: Context, missing: Sequence[str], old: Sequence[str], reasons: Sequence[str]) -> str:
+    if missing:
+        return f"missing packages: {', '.join(missing)}"
+    if old:
+        lowest = _lowest(context.stack)[old[0]]
+        return f"{old[0]} is {context.installed[old[0]]}, brought is {lowest} or newer"
+    return "; ".join(reasons)
 
 
 def _reasons(context: Context) -> list[str | None]:
@@ -74,9 +87,33 @@ def _wrong(context: Context, run: units.Run) -> str | None:
 
 
 def _packages(stack: Stack) -> list[str]:
-    """Packages that are ours to install: the exporter of the machine, where nobody else runs one."""
+    """Packages that are ours to install: those of the exporters that nobody else runs."""
     exporters = stack.get("monitoring_exporters")
-    return [exporters["node"]["package"]] if exporters and not exporters["node"]["adopted"] else []
+    return [name for run in units.ours(exporters) for name in run.packages] if exporters else []
+
+
+def _old(context: Context) -> list[str]:
+    """Packages of DCGM that are older than what is brought."""
+    return [
+        name
+        for name, lowest in _lowest(context.stack).items()
+        if name in context.installed
+        and not numeric_version.at_least(numeric_version.upstream(context.installed[name]), lowest)
+    ]
+
+
+def _lowest(stack: Stack) -> dict[str, str]:
+    """The versions that DCGM's packages and its exporter have at least."""
+    exporters = stack.get("monitoring_exporters")
+    brought = exporters["gpu"]["dcgm"] if exporters else None
+    if not brought:
+        return {}
+    return {name: brought["exporter"] if name == dcgm.EXPORTER else brought["version"] for name in brought["packages"]}
+
+
+def version_prefixes(stack: Stack, _aim: str | None = None) -> dict[str, str]:
+    """What the versions of DCGM and its exporter begin with: builds of the same two numbers go together."""
+    return {name: f"{version.rpartition('.')[0]}." for name, version in _lowest(stack).items()}
 
 
 def manages(context: Context) -> Manages:
@@ -85,7 +122,7 @@ def manages(context: Context) -> Manages:
     runs = units.ours(exporters)
     return Manages(
         files=[
-            *(repository_files(context, _EPEL) if _packages(context.stack) else []),
+            *(repository_files(context, _SOURCES) if _packages(context.stack) else []),
             *(path for run in runs for path in run.files),
             *([units.WEB] if runs and units.is_secured(exporters) else []),
         ],
@@ -97,10 +134,20 @@ def inputs(context: Context) -> Mapping[str, object]:
     return dict(context.stack["monitoring_exporters"])
 
 
-def demands(stack: Stack, _wish: Wish) -> list[Demand]:
-    """Return node_exporter as the package index has to have it: in any version."""
-    packages = _packages(stack)
-    return [Demand("node_exporter", "", packages, lambda _name, _found: True)] if packages else []
+def demands(stack: Stack, wish: Wish) -> list[Demand]:
+    """Return what the package index has to have: node_exporter in any version, and DCGM from that of the pair on."""
+    exporters, lowest = stack.get("monitoring_exporters"), _lowest(stack)
+    others = [name for name in _packages(stack) if name not in lowest]
+    found = [Demand("node_exporter", "", others, lambda _name, _found: True)] if others else []
+    if exporters and exporters["gpu"]["dcgm"] and not exporters["gpu"]["adopted"]:
+        starts = begins(version_prefixes(stack))
+
+        def accepts(name: str, version: str) -> bool:
+            return starts(name, version) and numeric_version.at_least(numeric_version.upstream(version), lowest[name])
+
+        version, asked = exporters["gpu"]["dcgm"]["version"], wish.monitoring == DCGM
+        found.append(Demand(dcgm.WANT, version, [*lowest], accepts, fixed=asked, relation=">="))
+    return found
 
 
 # The work of the role
@@ -115,7 +162,8 @@ class Directory(TypedDict):
 
 class ExportersWork(Work, total=False):
     """What its role does besides. ``directories``: those to make. ``programs``: files of ours that are copied. ``web``: the file of
-    certificate and users, without its users; None where there is none. ``users``: who they are. ``waits``: the ports of
+    certificate and users, without its users; None where there is none. ``users``: who they are. ``leaves``: units that
+    have to end first. ``readers``: those that read what is written. ``waits``: the ports of
     ``address`` that have to open.
     """
 
@@ -123,6 +171,8 @@ class ExportersWork(Work, total=False):
     programs: list[str]
     web: dict[str, object] | None
     users: list[str]
+    leaves: list[str]
+    readers: list[str]
     address: str
     waits: list[int]
 
@@ -135,14 +185,10 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
     packages = _packages(context.stack)
     # Another directory of metrics is made by whoever wished it.
     of_ours = [paths.METRICS] if exporters["node"]["textfiles"] == paths.METRICS else []
-    open_to_all = [
-        paths.PROGRAMS,
-        paths.SETTINGS,
-        *(units.directory(run.unit) for run in runs if not run.programs),
-        *of_ours,
-    ]
+    drop_ins = [str(PurePosixPath(file["path"]).parent) for run in runs if not run.programs for file in run.written]
+    open_to_all = list(dict.fromkeys([paths.PROGRAMS, paths.SETTINGS, *drop_ins, *of_ours]))
     return {
-        "repositories": repository_names(context, _EPEL) if packages else [],
+        "repositories": repository_names(context, _SOURCES) if packages else [],
         "packages": [package_calls.call(context, plan, packages)] if packages else [],
         "directories": [
             # Others go through to the metrics; nobody lists what else is there, and each record has a mode of its own.
@@ -152,18 +198,43 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
         "programs": [name for run in runs for name in run.programs],
         "web": units.web(exporters) if secured else None,
         "users": list(exporters["users"]) if secured else [],
-        "files": [run.file for run in runs],
-        "absent": [] if secured else [units.WEB],
-        "units": [_unit(context, run) for run in runs] if context.runs_here else [],
+        "files": [file for run in runs for file in run.written],
+        "leaves": _leaves(context),
+        "readers": [run.unit for run in runs] if context.runs_here else [],
+        "absent": [*([] if secured else [units.WEB]), *_gone(context)],
+        "units": [unit for run in runs for unit in _units(context, run)] if context.runs_here else [],
         "address": _HERE.get(exporters["address"], exporters["address"]),
         "waits": [run.port for run in runs] if context.runs_here else [],
     }
 
 
-def _unit(context: Context, run: units.Run) -> Unit:
-    """One that runs and is not as wished has read other files than those that are there."""
-    runs = seen.idle(context.facts, run) is None
-    return Unit(name=run.unit, enabled=True, state="restarted" if runs and _wrong(context, run) else "started")
+def _units(context: Context, run: units.Run) -> list[Unit]:
+    """What it needs, and it: one that runs and is not as wished has read other files than those that are there."""
+    again = seen.idle(context.facts, run) is None and _wrong(context, run)
+    needed = [Unit(name=name, enabled=True, state="started") for name in run.needs]
+    return [*needed, Unit(name=run.unit, enabled=True, state="restarted" if again else "started")]
+
+
+def _leaves(context: Context) -> list[str]:
+    """Units of ours that tell of the cards by the other source: they leave before the port has another owner."""
+    other = units.others(context.stack["monitoring_exporters"])
+    if other is None or not context.runs_here:
+        return []
+    sealed, seen_here = sections.sealed_stack(context.facts, NAME), context.facts.get("monitoring")
+    cards = sealed.get("gpu") or {}
+    is_ours = (
+        bool(other.programs)
+        or (seen_here is not None and other.unit in seen_here["drop_ins"])
+        or (cards.get("source") == DCGM and not cards.get("adopted"))
+    )
+    found = [*([other.unit] if is_ours else []), *(other.needs if dcgm.is_ours(seen_here, sealed) else [])]
+    return [unit for unit in found if sections.service(context.facts, unit)["enabled"] not in (None, "not-found")]
+
+
+def _gone(context: Context) -> list[str]:
+    """Files of the other source."""
+    other = units.others(context.stack["monitoring_exporters"])
+    return other.files if other else []
 
 
 STEPS: Mapping[str, Step] = {"begin": begin}
@@ -177,7 +248,14 @@ COMPONENT = Component(
     parts=(NAME,),
     touches=TOUCHES,
     demands=demands,
+    version_prefixes=version_prefixes,
+    # Somebody else may ask the host engine too: it ends with its package alone.
+    package_units={"datacenter-gpu-manager-4-core": (dcgm.ENGINE,)},
     judge=judgement.judge,
     steps=STEPS,
-    directories=(units.directory("prometheus-node-exporter.service"), paths.METRICS),
+    directories=(
+        units.directory("prometheus-node-exporter.service"),
+        *map(units.directory, (dcgm.UNIT, dcgm.ENGINE)),
+        paths.METRICS,
+    ),
 )

@@ -24,10 +24,12 @@ def listeners(facts: Facts, exporters: MonitoringExporters, port: int) -> list[L
 
 def idle(facts: Facts, run: Run) -> str | None:
     """Why an exporter does not run, now or after a boot."""
-    state = sections.service(facts, run.unit)
-    if state["active"] != "active":
-        return f"{run.unit} does not run"
-    return None if state["enabled"] in ("enabled", "enabled-runtime") else f"{run.unit} does not start with the machine"
+    states = {unit: sections.service(facts, unit) for unit in run.units}
+    for unit, state in states.items():
+        if state["active"] != "active":
+            return f"{unit} does not run"
+    late = [unit for unit, state in states.items() if state["enabled"] not in ("enabled", "enabled-runtime")]
+    return f"{late[0]} does not start with the machine" if late else None
 
 
 def astray(facts: Facts, exporters: MonitoringExporters, run: Run) -> str | None:

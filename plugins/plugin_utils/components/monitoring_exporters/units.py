@@ -6,15 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
 from ...model.work import File
+from ...resolver import dcgm
 from ...resolver.monitoring import UNIT
 
 if TYPE_CHECKING:
-    from ...model.stack import Exporter, MonitoringExporters
+    from ...model.stack import Dcgm, Exporter, MonitoringExporters
 
 _UNITS = "/etc/systemd/system"
 #: The programs of our own exporter, which import each other.
@@ -23,6 +25,12 @@ PROGRAMS = ("card_sample.py", "gpu_metrics.py", "gpu_exporter.py")
 #: beside the file that has it.
 WEB = f"{paths.SETTINGS}/web.yml"
 _WEB_NAME, _CERTIFICATE, _KEY = "web.yml", "tls.crt", "tls.key"
+#: The fields of DCGM that its exporter is asked for.
+FIELDS = f"{paths.SETTINGS}/dcgm-fields.csv"
+_ASKED = Path(__file__).with_name("fields.csv")
+#: As often as our own exporter samples; where the host engine listens (hostengine/src/HostEngineCommandLine.cpp).
+_EVERY_MS = 15000
+_ENGINE_AT = "127.0.0.1:5555"
 #: Directories in /run.
 _OF_GPU, _OF_NODE = "gpuwright-gpu-exporter", "gpuwright-node-exporter"
 _WRITTEN = "# Written by gpuwright (role monitoring_exporters). A change here is overwritten by the next run.\n"
@@ -32,18 +40,27 @@ _AGAIN = "Restart=always\nRestartSec=10\n"
 
 @dataclass(frozen=True)
 class Run:
-    """An exporter that is ours. ``kind``: what it tells (gpu, node). ``file``: what makes its unit what it is."""
+    """An exporter that is ours. ``kind``: what it tells (gpu, node). ``written``: the files that make its unit what it is.
+    ``programs``: those of ours that it is. ``needs``: other units that have to run for it. ``packages``: those that it comes with.
+    """
 
     kind: str
     port: int
     unit: str
-    file: File
+    written: Sequence[File]
     programs: Sequence[str] = ()
+    needs: Sequence[str] = ()
+    packages: Sequence[str] = ()
 
     @property
     def files(self) -> list[str]:
         """All that is written for it alone."""
-        return [self.file["path"], *(f"{paths.PROGRAMS}/{name}" for name in self.programs)]
+        return [*(file["path"] for file in self.written), *(f"{paths.PROGRAMS}/{name}" for name in self.programs)]
+
+    @property
+    def units(self) -> list[str]:
+        """The units that have to run, in the order in which they begin."""
+        return [*self.needs, self.unit]
 
 
 def of(exporters: MonitoringExporters, kind: str) -> Exporter:
@@ -53,7 +70,15 @@ def of(exporters: MonitoringExporters, kind: str) -> Exporter:
 
 def ours(exporters: MonitoringExporters) -> list[Run]:
     """The exporters of a stack that nobody else runs."""
-    return [run for run in (_gpu(exporters), _node(exporters)) if not of(exporters, run.kind)["adopted"]]
+    cards = _dcgm(exporters, exporters["gpu"]["dcgm"]) if exporters["gpu"]["dcgm"] else _smi(exporters)
+    return [run for run in (cards, _node(exporters)) if not of(exporters, run.kind)["adopted"]]
+
+
+def others(exporters: MonitoringExporters) -> Run | None:
+    """What is ours of the cards where the other source is wished: it has to go first."""
+    if exporters["gpu"]["adopted"]:
+        return None
+    return _smi(exporters) if exporters["gpu"]["dcgm"] else _dcgm(exporters, None)
 
 
 def is_secured(exporters: MonitoringExporters) -> bool:
@@ -97,13 +122,41 @@ def _place(exporters: MonitoringExporters, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def _gpu(exporters: MonitoringExporters) -> Run:
+def _smi(exporters: MonitoringExporters) -> Run:
     port = exporters["gpu"]["port"]
     arguments = [f"--listen={_place(exporters, port)}"]
     if is_secured(exporters):
         arguments.append(f"--web-config={_copied(_OF_GPU, _WEB_NAME)}")
     content = _GPU.format(arguments=" ".join(arguments), copies=_copies(exporters, _OF_GPU))
-    return Run("gpu", port, UNIT, File(path=f"{_UNITS}/{UNIT}", content=content, mode="0644"), PROGRAMS)
+    return Run("gpu", port, UNIT, [File(path=f"{_UNITS}/{UNIT}", content=content, mode="0644")], PROGRAMS)
+
+
+def _dcgm(exporters: MonitoringExporters, brought: Dcgm | None) -> Run:
+    port = exporters["gpu"]["port"]
+    arguments = [
+        f"--collectors={FIELDS}",
+        f"--address={_place(exporters, port)}",
+        f"--collect-interval={_EVERY_MS}",
+        # One host engine for all who ask, and not a second one in the exporter: the counters of a card have one collector.
+        f"--remote-hostengine-info={_ENGINE_AT}",
+    ]
+    if is_secured(exporters):
+        arguments.append(f"--web-config-file={_copied(_OF_GPU, _WEB_NAME)}")
+    content = _DCGM.format(arguments=" ".join(arguments), copies=_copies(exporters, _OF_GPU))
+    files = [
+        File(path=FIELDS, content=_WRITTEN + _fields(profiling=bool(brought and brought["profiling"])), mode="0644"),
+        File(path=f"{directory(dcgm.UNIT)}/{paths.DROP_IN}", content=content, mode="0644"),
+    ]
+    # Somebody else's host engine is asked, and left as it is.
+    if brought is None or brought["profiling"]:
+        files.append(File(path=f"{directory(dcgm.ENGINE)}/{paths.DROP_IN}", content=_ENGINE, mode="0644"))
+    return Run("gpu", port, dcgm.UNIT, files, needs=[dcgm.ENGINE], packages=brought["packages"] if brought else ())
+
+
+def _fields(*, profiling: bool) -> str:
+    """What dcgm-exporter is asked for."""
+    lines = _ASKED.read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if profiling or not line.startswith("DCGM_FI_PROF_"))
 
 
 def _node(exporters: MonitoringExporters) -> Run:
@@ -116,7 +169,8 @@ def _node(exporters: MonitoringExporters) -> Run:
         arguments.append(f"{node['flag']}={_copied(_OF_NODE, _WEB_NAME)}")
     content = _NODE.format(program=node["program"], arguments=" ".join(arguments), copies=_copies(exporters, _OF_NODE))
     path = f"{directory(node['unit'])}/{paths.DROP_IN}"
-    return Run("node", node["port"], node["unit"], File(path=path, content=content, mode="0644"))
+    drop_in = File(path=path, content=content, mode="0644")
+    return Run("node", node["port"], node["unit"], [drop_in], packages=[node["package"]])
 
 
 # What nvidia-smi needs is left open: the devices, and /proc/driver/nvidia. TimeoutStopSec: what hangs in the kernel gets no signal, so
@@ -151,6 +205,23 @@ RestrictSUIDSGID=yes
 
 [Install]
 WantedBy=multi-user.target
+"""
+
+# That it is there says whose engine it is.
+_ENGINE = f"""\
+{_WRITTEN}[Service]
+{_AGAIN}"""
+
+# As the node's below. The package's own writes its log to a file that nobody rotates.
+_DCGM = f"""\
+{_WRITTEN}[Unit]
+Requires={dcgm.ENGINE}
+
+[Service]
+ExecStart=
+ExecStart=/usr/bin/dcgm-exporter {{arguments}}
+{{copies}}{_AGAIN}StandardOutput=journal
+StandardError=journal
 """
 
 # An empty ExecStart takes the package's own away, which listens on every address.
