@@ -1175,6 +1175,45 @@ class Monitoring(TypedDict):
     """Certificate that is wished for them, with its key; null where none is, and where it could not be read"""
 
 
+class ServerProgram(TypedDict):
+    """Program of a server of metrics."""
+
+    answers: bool
+    """Whether it answers where it should listen"""
+    started: bool | None
+    """Whether it was started since its unit was written"""
+    loaded: bool | None
+    """Whether it has read its files since they were written"""
+    problem: str | None
+    """What is in the way"""
+
+
+class MetricsTarget(TypedDict):
+    """Exporter that Prometheus asks."""
+
+    host: str
+    """Name in the inventory"""
+    job: str
+    """Gpu or node"""
+    health: str
+    """Up, down, or unknown where it was not asked yet"""
+    error: str | None
+    """Why it did not answer"""
+
+
+class MetricsServer(TypedDict):
+    """Server of metrics that gpuwright set up; only where there is one."""
+
+    files: list[str]
+    """What was written for it"""
+    prometheus: ServerProgram
+    """Prometheus"""
+    alertmanager: ServerProgram
+    """Alertmanager"""
+    targets: list[MetricsTarget] | None
+    """Exporters that Prometheus asks; null where it does not say"""
+
+
 class User(TypedDict):
     """Who works without root; only where the look is one at what is the user's own."""
 
@@ -1260,5 +1299,7 @@ class Facts(_Facts, total=False):
 
     monitoring: Monitoring
     """What is where exporters are wished; only where the look asks for it"""
+    monitoring_server: MetricsServer
+    """Server of metrics that gpuwright set up; only where there is one"""
     user: User
     """Who works without root; only where the look is one at what is the user's own"""

@@ -592,6 +592,29 @@ facts:
           description: "Certificate that is wished for them, with its key; null where none is, and where it could not be read."
           returned: always
           type: dict
+    monitoring_server:
+      description: "Server of metrics that gpuwright set up; only where there is one."
+      returned: where it applies
+      type: dict
+      contains:
+        files:
+          description: "What was written for it."
+          returned: always
+          type: list
+          elements: str
+        prometheus:
+          description: "Prometheus."
+          returned: always
+          type: dict
+        alertmanager:
+          description: "Alertmanager."
+          returned: always
+          type: dict
+        targets:
+          description: "Exporters that Prometheus asks; null where it does not say."
+          returned: always
+          type: list
+          elements: dict
     user:
       description: "Who works without root; only where the look is one at what is the user's own."
       returned: where it applies

@@ -36,13 +36,14 @@ _HALF_DONE = {
 class Use:
     """A role used alone: its variables, what gives it something to do where a bare node does not, and what is there afterwards.
 
-    `given` and `there` are shell commands by package manager; `every` goes for both.
+    `given` and `there` are shell commands by package manager; `every` goes for both. `refused`: what is said where the role is refused.
     """
 
     role: str
     variables: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
     there: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 #: A package manager and the scenario of a node that has it.
@@ -94,6 +95,13 @@ USES = [
             "apt": "systemctl is-active gpuwright-gpu-exporter.service prometheus-node-exporter.service",
             "dnf": "systemctl is-active nvidia-dcgm.service nvidia-dcgm-exporter.service prometheus-node-exporter.service",
         },
+    ),
+    Use(
+        "monitoring_server",
+        there={
+            "apt": "systemctl is-active prometheus prometheus-alertmanager && ! ss -Hltn | grep -E '(\\*|0.0.0.0|::]):90'"
+        },
+        refused={"dnf": "has no package of a server of metrics"},
     ),
     Use("cuda", {"cuda_versions": ["13.0"]}, there=every("test -x /usr/local/cuda-13.0/bin/nvcc")),
     Use(
@@ -167,7 +175,8 @@ def test_a_role_that_only_refuses_finds_nothing_on_a_sound_machine(machine: Mach
 def test_in_check_mode_the_roles_say_what_they_would_do_and_do_nothing(machine: Machine) -> None:
     before = machine.node.tree()
     variables = {name: value for use in USES for name, value in use.variables.items()}
-    said = machine.play(*(use.role for use in USES), arguments=("--check", "--diff"), **variables)
+    roles = [use.role for use in USES if machine.manager not in use.refused]
+    said = machine.play(*roles, arguments=("--check", "--diff"), **variables)
     assert changed(said) > 0
     assert "nvidia_driver: install" in said
     assert [path for path in snapshot.differences(before, machine.node.tree()) if not path.startswith(_LOOKS)] == []
@@ -175,6 +184,10 @@ def test_in_check_mode_the_roles_say_what_they_would_do_and_do_nothing(machine: 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.role)
 def test_a_role_alone_does_its_part_and_then_nothing(machine: Machine, use: Use) -> None:
+    if machine.manager in use.refused:
+        with pytest.raises(AssertionError, match=use.refused[machine.manager]):
+            machine.play(use.role, **use.variables)
+        return
     if machine.manager in use.given:
         machine.node.shell(use.given[machine.manager])
     assert changed(machine.play(use.role, **use.variables)) > 0
@@ -239,7 +252,7 @@ def test_roles_leave_a_machine_without_cards_as_it_is_and_say_so(
     make_node: Callable[..., Node], controller: Controller
 ) -> None:
     machine = Machine(make_node("nocards", "no-gpu"), "apt", controller)
-    said = machine.play(*(use.role for use in USES if use.role not in ("mig", "gpu_settings")))
+    said = machine.play(*(use.role for use in USES if use.role not in ("mig", "gpu_settings", "monitoring_server")))
     assert changed(said) == 0
     assert "is left as it is: no NVIDIA GPU, and none is expected" in said
 

@@ -24,6 +24,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     foreign,
     kernel,
     listeners,
+    monitoring_server,
     packages,
     pci,
     python_envs,
@@ -193,6 +194,9 @@ def observe(
     }
     if host.of_user:
         facts["user"] = _user(host, environments)
+    server = monitoring_server.observe(host)
+    if server is not None:
+        facts["monitoring_server"] = server
     facts["unknown"] = dict(sorted(host.unknown_facts.items()))
     return facts
 

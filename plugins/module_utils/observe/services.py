@@ -32,6 +32,8 @@ UNITS = (
     "nvidia-dcgm.service",
     "nvidia-dcgm-exporter.service",
     "gpuwright-nvidia-persistence.service",
+    "prometheus.service",
+    "prometheus-alertmanager.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",
     "display-manager.service",

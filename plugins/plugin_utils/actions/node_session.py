@@ -30,7 +30,7 @@ from ..report import run_directory
 from ..resolver import lock
 from ..resolver.frameworks import FRAMEWORKS
 from ..rules import hosts
-from ..wish import BadInput, Wish, credentials, settings, users
+from ..wish import BadInput, Wish, credentials, fleet, settings, users
 from . import script, watching
 from .node_action import WISH_VARIABLES, NodeAction, Variables
 
@@ -302,7 +302,14 @@ class NodeSession:
     def _wish(self, facts: Facts) -> Wish:
         """The wish for this host: where a user works without root, in the user's places."""
         wish, user = self._asked, sections.user(facts)
+        if wish.monitoring_server:
+            wish = replace(wish, fleet=fleet.exporters(self._fleet(), self.host))
         return users.placed(wish, user["environments"]) if user else wish
+
+    def _fleet(self) -> dict[str, Variables]:
+        """What every host of the inventory says of its exporters, also one that this run is limited to leave out."""
+        hosts = self.task_vars["hostvars"]
+        return {name: self.action.variables(hosts[name], fleet.VARIABLES) for name in self.task_vars["groups"]["all"]}
 
     @cached_property
     def _asked(self) -> Wish:

@@ -16,6 +16,7 @@ from . import (
     gpu_settings,
     mig,
     monitoring_exporters,
+    monitoring_server,
     nouveau_blacklist,
     nvidia_driver,
     reboot,
@@ -38,6 +39,7 @@ _ROOMS = (
     gpu_log,
     watch,
     monitoring_exporters,
+    monitoring_server,
     reboot,
 )
 COMPONENTS: dict[str, Component] = {room.COMPONENT.name: room.COMPONENT for room in _ROOMS}

@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
-from .stack import Settings
+from .stack import ServerSettings, Settings
 
 _CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
 
@@ -80,6 +80,21 @@ class MonitoringSettings:
     users: Mapping[str, str] = field(default_factory=dict)
 
 
+class Exporters(NamedTuple):
+    """What a host of the inventory tells, and where.
+
+    address: where the server asks; None where they listen for their own host alone, and that is another one. gpu_port: None where the
+    inventory says that it has no card.
+    """
+
+    host: str
+    address: str | None
+    gpu_port: int | None
+    node_port: int
+    tls: bool
+    users: bool
+
+
 class Values(TypedDict, total=False):
     """The fields of a wish that were read so far, see wish.Wish; those of the container toolkit are in its own file."""
 
@@ -101,6 +116,9 @@ class Values(TypedDict, total=False):
     watch_proof_max_age: int | None
     monitoring: str | None
     monitoring_settings: MonitoringSettings
+    monitoring_server: bool
+    monitoring_server_settings: ServerSettings
+    fleet: tuple[Exporters, ...]
     driver_runfile: str | None
     driver_runfile_sha256: str | None
     cuda: bool

@@ -21,6 +21,8 @@ _HEAD = """\
 """
 _PAGE = "docs/monitoring.md"
 _WIDTH = 150
+# With 15 seconds between two looks at an exporter and 10 of Alertmanager, an alert is told within a minute after its wait.
+_INTERVAL = "30s"
 
 
 class _Block(str):
@@ -47,7 +49,7 @@ def anchor(alert: Alert) -> str:
 def rules_file(alerts: Sequence[Alert], recorded: Mapping[str, str]) -> str:
     """Return the file that Prometheus reads, as YAML: what is recorded comes first, alerts read it."""
     records = [{"record": name, "expr": _Block(f"{query}\n")} for name, query in recorded.items()]
-    document = {"groups": [{"name": "gpuwright", "interval": "1m", "rules": [*records, *map(_rule, alerts)]}]}
+    document = {"groups": [{"name": "gpuwright", "interval": _INTERVAL, "rules": [*records, *map(_rule, alerts)]}]}
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
     return _HEAD + text
 

@@ -18,8 +18,10 @@ from .alerts import SEVERITIES, Severity
 #: The receiver that tells nobody: such alerts are seen in Alertmanager and in the dashboards.
 NOBODY = "nobody"
 
-# How long to collect before a first message, and when one that still fires is told again. Alertmanager forgets after five days.
-_TIMES: dict[Severity, tuple[str, str]] = {"page": ("30s", "4h"), "ticket": ("5m", "3d"), "info": ("10m", "4d")}
+# How long to collect before a first message: with a look of Prometheus and one at the rules, nobody waits a minute.
+_COLLECTS = "10s"
+# When one that still fires is told again. Alertmanager forgets after five days.
+_AGAIN: dict[Severity, str] = {"page": "4h", "ticket": "3d", "info": "4d"}
 _HEAD = "---\n# Written by gpuwright.\n"
 _TEXT = """\
 {{ range .Alerts }}{{ .Annotations.summary }}
@@ -91,6 +93,7 @@ def configuration(wish: Wish) -> str:
         "route": {
             "receiver": NOBODY,
             "group_by": ["host", "alertname"],
+            "group_wait": _COLLECTS,
             "group_interval": "5m",
             "routes": _routes(wish),
         },
@@ -145,8 +148,7 @@ def _routes(wish: Wish) -> list[Document]:
         {
             "receiver": name,
             "matchers": [f'severity="{severity}"'],
-            "group_wait": _TIMES[severity][0],
-            "repeat_interval": _TIMES[severity][1],
+            "repeat_interval": _AGAIN[severity],
             "continue": number < len(wish.told[severity]),
         }
         for severity in SEVERITIES

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from ...module_utils.base.versions import EVERY_PACKAGE
 from .. import resolver
-from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, repair
+from ..components import COMPONENTS, Context, Finding, frameworks, monitoring_server, nvidia_driver, repair
 from ..components.demand import continues
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback
 from ..resolver import lock, machine, repositories
@@ -140,7 +140,7 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
             absent=request.absent,
         )
         where = replace(where, moves=request.moves, kernel=repair.kernel_kept(facts) or where.kernel)
-        where = rollback.arriving(where, state)
+        where = replace(rollback.arriving(where, state), foreign_server=monitoring_server.of_others(facts))
         answer = resolver.resolve(where, wish, rules)
         if not answer["ok"] and pins and not request.returns:
             # What a rollback led to does not go with the rest of the wish any more.
@@ -221,7 +221,7 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
         trouble = hosts.windows_trouble(facts)
         if trouble:
             return document.without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
-        if not request.local and not hosts.has_gpu_off_the_bus(facts):
+        if not request.local and not hosts.has_gpu_off_the_bus(facts) and not wish.monitoring_server:
             return document.skipped(facts, request)
     return None
 

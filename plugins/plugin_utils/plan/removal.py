@@ -53,7 +53,8 @@ WRITTEN = re.compile(
     r"|/etc/(modprobe|modules-load|dracut[.]conf|yum[.]repos|default/grub)[.]d/gpuwright[\w.+-]*"
     r"|/usr/share/keyrings/gpuwright-[\w.+-]+|/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuwright-[\w.+-]+"
     r"|/etc/kernel/((header_)?postinst|postrm|install)[.]d/(zz|aa|95)-gpuwright([.]install)?"
-    r"|/etc/systemd/system/(gpuwright-[\w.-]+|(nvidia-persistenced|nvidia-cdi-refresh|nvidia-dcgm(-exporter)?|prometheus-node-exporter)[.]service[.]d/gpuwright[.]conf)"
+    r"|/etc/systemd/system/(gpuwright-[\w.-]+"
+    r"|(nvidia-persistenced|nvidia-cdi-refresh|nvidia-dcgm(-exporter)?|prometheus(-node-exporter|-alertmanager)?)[.]service[.]d/gpuwright[.]conf)"
     r"|/etc/profile[.]d/gpuwright-[\w.-]+|/etc/(modulefiles|(environment-modules|lmod)/modules)/cuda/\d+[.]\d+"
     r"|/usr/local/share/jupyter/kernels/gpuwright-[\w.-]+/kernel[.]json"
     r"|(/[\w.+@-]+)+/gpuwright[.]prom"
@@ -70,7 +71,7 @@ ENVIRONMENT = re.compile(
     re.ASCII,
 )
 UNIT = re.compile(
-    r"((nvidia|gpuwright)-[\w-]+[.](service|path|timer)|(docker|containerd|prometheus-node-exporter)[.]service)",
+    r"((nvidia|gpuwright)-[\w-]+[.](service|path|timer)|(docker|containerd|prometheus(-node-exporter|-alertmanager)?)[.]service)",
     re.ASCII,
 )
 #: A word of the package managers, and never an option of theirs or a pattern.

@@ -13,6 +13,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     gpu_log           for how long the light log of the cards is kept
     watch             how often the node looks at itself, and who is told
     monitoring, dcgm  what tells metrics to Prometheus, and where
+    monitoring_server  the server of metrics, and which exporters it asks
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
@@ -47,6 +48,7 @@ from . import (
     library_archive,
     mig,
     monitoring,
+    monitoring_server,
     nccl,
     nearest,
     older_kernel,
@@ -161,16 +163,15 @@ def _remedied(entry: Entry, better: str | None) -> Entry:
 
 def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
-    wish = foreign.allowed(machine, wish, log)
-    wish = watch.allowed(machine, gpu_log.allowed(machine, wish, log), log)
-    wish = monitoring.allowed(machine, wish, log)
+    for room in (foreign, gpu_log, watch, monitoring, monitoring_server):
+        wish = room.allowed(machine, wish, log)
     foreign.name_others(machine, log)
     if machine.environment == "jetson" and not wish.frameworks and not wish.projects:
         return {}
     system = foreign.repository(machine, systems.find(machine, rules), log)
     systems.warn(machine, system, log)
     if not machine.cards:
-        return _without_cards(machine, wish, log)
+        return _without_cards(machine, wish, system, log)
     stack: Stack = {}
     try:
         support = _driver(machine, wish, system, stack, log)
@@ -208,6 +209,7 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
     exporters = log.attempt(monitoring.choose, machine, wish, system, stack.get("driver"), log)
     if exporters is not None:
         stack["monitoring_exporters"] = exporters
+    _server(machine, wish, system, stack, log)
     if wish.container_toolkit:
         toolkit = log.attempt(container_toolkit.choose, machine, wish, system, stack.get("driver"), log)
         if toolkit is not None:
@@ -216,6 +218,13 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
             ahead = log.attempt(pulled.choose, wish, toolkit["engine"], fitting, log)
             if ahead:
                 toolkit["engine"]["images"] = ahead
+
+
+def _server(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> None:
+    """Put the server of metrics into the stack where it is wished: it needs no card."""
+    server = log.attempt(monitoring_server.choose, machine, wish, system, log)
+    if server is not None:
+        stack["monitoring_server"] = server
 
 
 def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Stack, log: Log) -> None:
@@ -292,14 +301,18 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
             stack.update(cast("Stack", {key: found}))
 
 
-def _without_cards(machine: Machine, wish: Wish, log: Log) -> Stack:
-    """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU."""
+def _without_cards(machine: Machine, wish: Wish, system: Row, log: Log) -> Stack:
+    """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU, and a server of metrics."""
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
     left += ["gpu-log"] if wish.gpu_log_days else []
     left += [watch.WANT] if wish.watch_minutes else []
     left += ["monitoring"] if wish.monitoring else []
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
-    if not wish.frameworks and not wish.projects:
-        return {}
-    return {"frameworks": frameworks.choose(machine, wish, None, log)}
+    stack: Stack = {}
+    if wish.frameworks or wish.projects:
+        stack["frameworks"] = frameworks.choose(machine, wish, None, log)
+    _server(machine, wish, system, stack, log)
+    if log.conflicts:
+        raise Unresolved(*log.conflicts)
+    return stack

@@ -116,6 +116,7 @@ class Machine:
     monitoring is what is where exporters are wished, running are the services that run, monitored is the part of the stack that is in
     force of them; None where nobody looked, or nothing was sealed.
     user is who works without root on what is the user's own: the driver, and all that is the machine's, are root's there.
+    foreign_server are packages of a server of metrics that somebody else set up.
     derived is the row of the derivative that the machine runs; os is then the system that it follows, where there is one.
     """
 
@@ -159,6 +160,7 @@ class Machine:
     running: tuple[str, ...] = ()
     monitored: Mapping[str, object] = field(default_factory=dict)
     user: str | None = None
+    foreign_server: tuple[str, ...] = ()
 
     @property
     def brings_own_driver(self) -> bool:

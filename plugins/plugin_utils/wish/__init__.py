@@ -13,8 +13,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
-from ..model.stack import Settings
-from ..model.wish import FrameworkWish, MonitoringSettings, Project, Requirement, Values
+from ..model.stack import ServerSettings, Settings
+from ..model.wish import Exporters, FrameworkWish, MonitoringSettings, Project, Requirement, Values
 from ..rules import Row, Rules, gpus, load_rules
 from . import (
     container_toolkit,
@@ -24,6 +24,7 @@ from . import (
     gpu_settings,
     mig,
     monitoring,
+    monitoring_server,
     nvidia_driver,
     projects,
     specifiers,
@@ -73,6 +74,10 @@ class Wish:
     watch_proof_max_age: int | None = None
     monitoring: str | None = None
     monitoring_settings: MonitoringSettings = field(default_factory=MonitoringSettings)
+    monitoring_server: bool = False
+    monitoring_server_settings: ServerSettings | None = None
+    fleet: tuple[Exporters, ...] = ()
+    """Hosts of the inventory that a server of metrics asks; known only where the whole inventory is"""
     driver_runfile: str | None = None
     driver_runfile_sha256: str | None = None
     cuda: bool = False
@@ -119,7 +124,8 @@ class Wish:
         """Say whether no component is asked for by name: DEFAULT_WANTS is what plan and up use then."""
         named = (self.driver, self.cuda, self.cudnn, self.nccl, self.tensorrt, self.container_toolkit, self.frameworks)
         kept = (self.gpu_log_days, self.watch_minutes, self.monitoring)
-        return not any(named) and not self.projects and all(each is None for each in kept)
+        others = self.monitoring_server or self.projects
+        return not any(named) and not others and all(each is None for each in kept)
 
     @property
     def cpu(self) -> bool:
@@ -563,6 +569,7 @@ WORDS = (
     gpu_log.WORDS,
     watch.WORDS,
     monitoring.WORDS,
+    monitoring_server.WORDS,
 )
 _READERS = {name: reader for words in WORDS for name, reader in words.readers.items()}
 _ALIASES = {alias: name for words in WORDS for alias, name in words.aliases.items()}

@@ -136,7 +136,7 @@ def test_facts_that_are_packed_can_be_asked_about(tmp_path: Path) -> None:
 
 
 EVERYTHING = wish(
-    gpuwright_want=["cuda", "container-toolkit", "pytorch", "tensorflow", "jax"],
+    gpuwright_want=["cuda", "container-toolkit", "pytorch", "tensorflow", "jax", "monitoring-server"],
     mig_layout={"all": "off"},
     gpu_settings_cards={"all": {"compute_mode": "default"}},
     gpu_log_days=30,
@@ -178,6 +178,9 @@ def everything() -> tuple[Any, Any]:
     seen["smi"]["mig_devices"] = {}
     for card, told in zip(seen["pci"]["gpus"], data["gpus"], strict=True):
         card["bus_id"] = told["pci_bus_id"]
+    program = {"answers": True, "started": True, "loaded": True, "problem": None}
+    seen["monitoring_server"] = {"files": [], "prometheus": program, "alertmanager": program, "targets": []}
+    seen["packages"]["installed"] |= {"prometheus": "2.53.3+ds1-2", "prometheus-alertmanager": "0.28.1+ds-1"}
     units = (
         "gpuwright-mig.service",
         "gpuwright-gpu-settings.service",
@@ -185,6 +188,8 @@ def everything() -> tuple[Any, Any]:
         "gpuwright-watch.timer",
         "gpuwright-gpu-exporter.service",
         "prometheus-node-exporter.service",
+        "prometheus.service",
+        "prometheus-alertmanager.service",
     )
     for unit in units:
         seen["services"][unit] = {"active": "active", "enabled": "enabled"}

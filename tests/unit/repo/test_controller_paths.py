@@ -41,6 +41,7 @@ ALLOWED = {
     "{{ __reboot_tasks[__reboot_work.next] }}": "what follows the decision, by a table of the role",
     "{{ role_path }}/../../plugins/module_utils/base/mig_layout.py": "Ansible's own place of the role",
     "{{ role_path }}/../../plugins/module_utils/base/{{ item }}": "a loop over two names of the role",
+    "{{ role_path }}/../../plugins/plugin_utils/monitoring/{{ item.src }}": "names of files of the collection, by its component",
     "{{ gpuwright_plan.from_controller }}": "this run's own nvidia_driver_runfile, see plan/finish.py",
     "configure-without-autoinstall.sh {{ __repair_next.kernels }}": (
         "the name is the first word; what follows is quoted, and is what the node's own program is called with"

@@ -1,0 +1,98 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The server of metrics: where its packages come from, and which exporters of the inventory it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ..model.stack import MonitoringServer, ServerSettings, Target
+from ..model.wish import Exporters
+from ..rules import Row
+from ..wish import Wish
+from ..wish.monitoring_server import default_settings
+from .log import DESIGN, Log, Unresolved, conflict
+from .machine import Machine
+
+#: What a server of metrics is, in the archives that have one.
+PACKAGES = ("prometheus", "prometheus-alertmanager")
+_ARCHIVE = "packages prometheus and prometheus-alertmanager of Debian 12 and 13, and of Ubuntu's component universe"
+_NONE = "neither Red Hat's archive nor EPEL is known to have both, with their units (assumed: not read)"
+_DEBIAN = "let a machine with Debian or Ubuntu be the server: it needs no card"
+# Since Alertmanager 0.25, which Debian 12 has and whose amtool takes it; that Ubuntu 22.04 has 0.23 is assumed.
+_NO_PASSWORD_FILE = ("ubuntu-22.04",)
+
+
+def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
+    """Return the wish without the server on a Jetson, whose system is its maker's image, and say so."""
+    if not wish.monitoring_server or machine.environment != "jetson":
+        return wish
+    log.warn("monitoring-server.jetson", f"monitoring-server left out on a Jetson: {_DEBIAN}", DESIGN)
+    return replace(wish, monitoring_server=False)
+
+
+def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> MonitoringServer | None:
+    """Return None without a wish, else what the server is set to. Raises Unresolved where there is no package of it, or another one."""
+    if not wish.monitoring_server:
+        return None
+    if system["family"] == "rhel":
+        text = f"{machine.os} has no package of a server of metrics that gpuwright could install"
+        raise Unresolved(conflict("monitoring-server.archive", text, _NONE, _DEBIAN))
+    if machine.foreign_server:
+        text = f"{' and '.join(machine.foreign_server)} is here and was not set up by gpuwright: what it keeps would be left behind"
+        remedy = (
+            "let another machine be the server, or give that one the rules and dashboards of gpuwright (docs/monitoring.md); where nobody "
+            "needs it, remove its packages"
+        )
+        raise Unresolved(conflict("monitoring-server.foreign", text, DESIGN, remedy))
+    settings = wish.monitoring_server_settings or default_settings()
+    if machine.os in _NO_PASSWORD_FILE and any(
+        each["kind"] == "mail" and each["access"] for each in settings["receivers"]
+    ):
+        text = "the Alertmanager of Ubuntu 22.04 (0.23) reads no password of mail from a file"
+        remedy = "let a newer Debian or Ubuntu be the server, or a mail server that takes mail without a password"
+        raise Unresolved(
+            conflict(
+                "monitoring-server.mail", text, "alertmanager 0.25 of Debian 12, 0.23 of Ubuntu 22.04 (assumed)", remedy
+            )
+        )
+    targets = [target for each in wish.fleet for target in _targets(each)]
+    _tell(settings, wish.fleet, targets, log)
+    return {**settings, "packages": list(PACKAGES), "targets": targets}
+
+
+def _targets(exporters: Exporters) -> Iterator[Target]:
+    for job, port in (("gpu", exporters.gpu_port), ("node", exporters.node_port)):
+        if exporters.address is not None and port is not None:
+            yield {
+                "host": exporters.host,
+                "job": job,
+                "address": f"{exporters.address}:{port}",
+                "tls": exporters.tls,
+                "password": exporters.users,
+            }
+
+
+def _tell(settings: ServerSettings, fleet: Sequence[Exporters], targets: Sequence[Target], log: Log) -> None:
+    address, days, size = settings["address"], settings["days"], settings["size"]
+    log.decided(
+        "monitoring-server",
+        f"Prometheus listens on {address}:{settings['port']}, Alertmanager on {address}:{settings['alerts_port']}; "
+        f"{len(targets)} exporters are asked; metrics are kept for {days} days, at most {size}, and stay where the server is removed; the "
+        "dashboards are files in /etc/gpuwright, to be imported into a Grafana",
+        _ARCHIVE,
+    )
+    unreachable = [each.host for each in fleet if each.address is None]
+    if unreachable:
+        text = f"not asked: {', '.join(unreachable)}, whose exporters listen for their own machine alone; set monitoring_address there"
+        log.warn("monitoring-server.loopback", text, DESIGN)
+    open_for_all = [each.host for each in fleet if each.users and not each.tls]
+    if open_for_all:
+        text = (
+            f"the password for the exporters of {', '.join(open_for_all)} is sent unencrypted; set monitoring_tls there"
+        )
+        log.warn("monitoring-server.unencrypted", text, DESIGN)
+    if not settings["receivers"]:
+        text = "alerts are told to nobody: set monitoring_receivers; until then Alertmanager's own page shows them"
+        log.warn("monitoring-server.nobody", text, DESIGN)

@@ -1,0 +1,348 @@
+"""The component monitoring_server: the wish, what is not as wished, what the role does, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import monitoring_server as component
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server import files
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, fleet
+from tests.unit.plan import nodes
+
+ON = {"active": "active", "enabled": "enabled"}
+OFF = {"active": "inactive", "enabled": "not-found"}
+GOOD = {"answers": True, "started": True, "loaded": True, "problem": None}
+VERSIONS = {"prometheus": "2.53.3+ds1-2", "prometheus-alertmanager": "0.28.1+ds-1"}
+FLEET = {
+    f"gpu{number}": {"gpuwright_want": ["monitoring"], "monitoring_address": f"10.0.0.{number}"} for number in (1, 2)
+}
+SECRET = "n0-0ne"
+MAIL = {"to": "a@example.org", "from": "b@example.org", "server": "mail.example.org:25"}
+RECEIVERS = {
+    "on-call": {
+        "severities": "page",
+        "mail": {"to": "night@example.org", "from": "gpu@example.org", "server": "mail.example.org:587", "user": "gpu", "password": SECRET},
+    },
+    "hook": {"webhook": {"url": "https://desk.example.org/hook", "token": SECRET}},
+    "chat": {"severities": ["page", "ticket"], "slack": {"url": f"https://hooks.slack.com/{SECRET}", "channel": "#gpu"}},
+}  # fmt: skip
+VARIABLES: dict[str, Any] = {
+    "gpuwright_want": ["monitoring-server"],
+    "monitoring_receivers": RECEIVERS,
+    "monitoring_remote_write": [{"url": "https://metrics.example.org/write", "user": "gpu", "password": SECRET}],
+    "monitoring_scrape": {"username": "prometheus", "password": SECRET, "ca": "/etc/ssl/fleet.pem"},
+}
+FILES = "/etc/gpuwright/monitoring-server-"
+
+
+def bare(**changes: Any) -> Any:
+    """A Debian 13 machine without cards that has nothing of a server."""
+    facts = nodes.bare(services=dict.fromkeys(component.UNITS, OFF), **changes)
+    facts["pci"]["gpus"] = []
+    return facts
+
+
+def served(seen: Any = None, **units: Any) -> Any:
+    """The same as a server; `seen` of what its programs say, and units by their names."""
+    facts = bare()
+    facts["packages"]["installed"] |= VERSIONS
+    facts["services"] = {"prometheus.service": ON, "prometheus-alertmanager.service": ON, **units}
+    rows = [{"host": host, "job": job, "health": "up", "error": None} for host in FLEET for job in ("gpu", "node")]
+    told = {"files": [], "prometheus": GOOD, "alertmanager": GOOD, "targets": rows}
+    facts["monitoring_server"] = {**told, **(seen or {})}
+    return facts
+
+
+def made(facts: Any, hosts: Any = None, **variables: Any) -> Any:
+    draft = drafted(facts, hosts, **variables)
+    assert isinstance(draft, Draft), draft
+    return finish(draft, None)
+
+
+def drafted(facts: Any, hosts: Any = None, **variables: Any) -> Any:
+    wish = Wish.from_variables({**VARIABLES, **variables})
+    wish = replace(wish, fleet=fleet.exporters(FLEET if hosts is None else hosts, "monitor"))
+    request = Request(host="monitor", today=date(2026, 11, 20), only=(component.NAME,))
+    return make_draft(facts, wish, load_rules(), request)
+
+
+def changes(facts: Any, **variables: Any) -> list[Any]:
+    return [row for row in made(facts, **variables)["changes"] if row["component"] == component.NAME]
+
+
+def check(facts: Any, name: str = "monitoring.server") -> Any:
+    found = {each["id"]: each for each in judge.judge(facts, made(served())["stack"])}
+    return found.get(name)
+
+
+# The wish
+
+
+def test_the_server_alone_brings_no_driver() -> None:
+    wish = Wish.from_variables({"gpuwright_want": ["monitoring-server"]}).with_defaults()
+    assert (wish.monitoring_server, wish.driver, wish.frameworks) == (True, False, ())
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"monitoring_server_address": "localhost"}, "monitoring_server_address: expected an address of this machine"),
+        ({"monitoring_server_port": 70000}, "monitoring_server_port: expected a port from 1 to 65535"),
+        ({"monitoring_server_port": 9093}, "two programs cannot listen on one port"),
+        ({"monitoring_retention_days": True}, "monitoring_retention_days: expected a number of days"),
+        ({"monitoring_retention_size": "20 GiB"}, "monitoring_retention_size: expected a size in MB, GB or TB"),
+        ({"monitoring_receivers": ["mail"]}, "monitoring_receivers has to map names to receivers"),
+        ({"monitoring_receivers": {"a b": {"webhook": {"url": "https://a"}}}}, "expected a name of letters"),
+        ({"monitoring_receivers": {"a": {"webhook": {"url": "https://a"}, "slack": {}}}}, "expected one of mail, webhook, slack"),
+        ({"monitoring_receivers": {"a": {"pager": {}}}}, "there is no 'pager'"),
+        ({"monitoring_receivers": {"a": {"webhook": {"url": "ftp://a"}}}}, "expected an address that begins with https"),
+        ({"monitoring_receivers": {"a": {"webhook": {"url": "https://a"}, "severities": ["all"]}}}, "severities are page, ticket, info"),
+        ({"monitoring_receivers": {"a": {"mail": {**MAIL, "to": []}}}}, "expected addresses as to"),
+        ({"monitoring_receivers": {"a": {"mail": {**MAIL, "server": "b"}}}}, "a host and its port as server"),
+        ({"monitoring_receivers": {"a": {"mail": {**MAIL, "user": "a"}}}}, "a user and a password"),
+        ({"monitoring_receivers": {"a": {"slack": {"channel": "#a"}}}}, "expected the url of Slack's incoming webhook"),
+        ({"monitoring_remote_write": [{"url": "https://a", "user": "a"}]}, "expected a user and a password, a token, or none"),
+        ({"monitoring_remote_write": "https://a"}, "monitoring_remote_write has to be a list"),
+        ({"monitoring_scrape": {"username": "a"}}, "expected a username and a password, or neither"),
+        ({"monitoring_scrape": {"ca": "fleet.pem"}}, "expected an absolute path on the server as ca"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused(variables: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Wish.from_variables({"gpuwright_want": ["monitoring-server"], **variables})
+    with pytest.raises(BadInput, match=message):
+        Wish.from_variables({"gpuwright_wish": {"gpuwright_want": ["monitoring-server"], **variables}})
+
+
+@pytest.mark.parametrize("url", [f"https://gpu:{SECRET}@example.org/", f"https://example.org/?access_token={SECRET}"])
+def test_an_address_with_a_secret_is_refused_without_it_being_said(url: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        Wish.from_variables({"monitoring_receivers": {"a": {"webhook": {"url": url}}}})
+    assert "without a password or token in it" in str(caught.value)
+    assert SECRET not in str(caught.value) + "".join(caught.value.suggestions)
+
+
+def test_no_secret_is_in_the_wish_nor_in_a_plan() -> None:
+    assert SECRET not in repr(Wish.from_variables(VARIABLES))
+    assert SECRET not in json.dumps(made(bare()), default=str)
+
+
+# The plan
+
+
+def test_a_bare_machine_gets_the_packages_and_is_told_where_they_will_listen() -> None:
+    (change,) = changes(bare())
+    assert [row["name"] for row in change["packages"]] == list(VERSIONS)
+    assert change["reason"].endswith("they will listen on 127.0.0.1:9090 and 127.0.0.1:9093 alone")
+    (change,) = changes(bare(), monitoring_server_address="fd00::5", monitoring_server_port=80)
+    assert change["reason"].endswith("they will listen on [fd00::5]:80 and [fd00::5]:9093 alone")
+
+
+def test_what_runs_by_what_was_written_stays() -> None:
+    assert changes(served()) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (served(**{"prometheus.service": {"active": "failed", "enabled": "enabled"}}), "prometheus.service does not run"),
+        (
+            served(**{"prometheus-alertmanager.service": {"active": "active", "enabled": "disabled"}}),
+            "prometheus-alertmanager.service does not begin with the machine",
+        ),
+        (served({"prometheus": {**GOOD, "loaded": False}}), "prometheus.service has not read what was written"),
+        (served({"prometheus": {**GOOD, "started": False}}), "prometheus.service was started before its unit was written"),
+        (
+            served({"alertmanager": {"answers": False, "started": None, "loaded": None, "problem": "timed out"}}),
+            "prometheus-alertmanager.service does not answer where it should listen (timed out)",
+        ),
+        (
+            served({"alertmanager": {**GOOD, "loaded": False, "problem": "it rejected its configuration"}}),
+            "prometheus-alertmanager.service it rejected its configuration",
+        ),
+        (served({"files": [f"{FILES}secret-former"]}), "files are there that are wished no more"),
+    ],
+)  # fmt: skip
+def test_what_is_not_so_is_named(facts: Any, reason: str) -> None:
+    assert [change["reason"] for change in changes(facts)] == [reason]
+
+
+def test_a_server_of_somebody_else_is_left_alone_and_told() -> None:
+    facts = served()
+    del facts["monitoring_server"]
+    refused = drafted(facts)
+    assert isinstance(refused, dict)
+    (conflict,) = refused["conflicts"]
+    assert conflict["rule"] == "monitoring-server.foreign"
+    assert "prometheus and prometheus-alertmanager is here and was not set up by gpuwright" in conflict["text"]
+
+
+def test_what_is_left_of_ours_where_somebody_took_its_files_is_mended() -> None:
+    facts = served()
+    del facts["monitoring_server"]
+    facts["seals"] = {
+        component.NAME: {
+            "state": "broken",
+            "reason": "a file is gone",
+            "gpuwright": "0.1.0",
+            "digest": "",
+            "packages": {},
+            "stack": {},
+        }
+    }
+    assert [change["reason"] for change in changes(facts)] == [
+        f"{unit} runs by another configuration than gpuwright's" for unit in component.UNITS
+    ]
+
+
+def test_the_seal_is_stale_where_a_host_joins_or_a_receiver_leaves() -> None:
+    digest = made(served())["digests"][component.NAME]
+    assert made(served())["digests"][component.NAME] == digest
+    joined = {**FLEET, "gpu3": {**FLEET["gpu1"], "monitoring_address": "10.0.0.3"}}
+    assert made(served(), joined)["digests"][component.NAME] != digest
+    assert made(served(), monitoring_receivers={})["digests"][component.NAME] != digest
+
+
+@pytest.mark.parametrize(
+    ("size", "facts", "refused"),
+    [("20GB", bare(), False), ("900TB", bare(), True), ("20GB", served(), False), ("900TB", served(), True)],
+)
+def test_a_budget_that_the_disk_does_not_have_is_refused(size: str, facts: Any, refused: bool) -> None:
+    change = {"action": "install" if component.findings(context(facts, size)) else "configure"}
+    needs = component.space(change, context(facts, size))  # type: ignore[arg-type] # all that it reads
+    whole = facts["disks"][0]["size_bytes"]
+    assert any(need.path == files.DATA and need.size > whole for need in needs) == refused
+
+
+def context(facts: Any, size: str) -> Any:
+    stack = made(facts, monitoring_retention_size=size)["stack"]
+    return Context(facts=facts, stack=stack)
+
+
+# The work of the role
+
+
+def work(facts: Any, **variables: Any) -> Any:
+    plan = made(facts, **variables)
+    return component.begin(Context(facts=facts, stack=plan["stack"]), plan)
+
+
+def test_the_units_name_the_address_and_what_is_kept_before_the_packages_come() -> None:
+    first, second = work(bare(), monitoring_retention_days=90, monitoring_retention_size="5TB")["drop_ins"]
+    assert first["path"] == "/etc/systemd/system/prometheus.service.d/gpuwright.conf"
+    assert f"ConditionPathExists={FILES}prometheus.yml\n" in first["content"]
+    for argument in (
+        "--web.listen-address=127.0.0.1:9090",
+        "--storage.tsdb.retention.time=90d",
+        "--storage.tsdb.retention.size=5TB",
+    ):
+        assert argument in first["content"]
+    assert "--web.listen-address=127.0.0.1:9093 --cluster.listen-address=\n" in second["content"]
+
+
+def test_secrets_are_named_by_where_they_are_in_the_variables() -> None:
+    secrets = {each["path"].removeprefix(FILES): each["keys"] for each in work(bare())["secrets"]}
+    assert secrets == {
+        "secret-on-call": ["receivers", "on-call", "mail", "password"],
+        "secret-hook": ["receivers", "hook", "webhook", "token"],
+        "secret-chat": ["receivers", "chat", "slack", "url"],
+        "secret-remote-write-0": ["remote_write", 0, "password"],
+        "secret-scrape": ["scrape", "password"],
+    }
+
+
+def test_what_was_wished_before_and_is_no_more_goes() -> None:
+    there = [f"{FILES}secret-former", f"{FILES}secret-hook", f"{FILES}targets-tls.json"]
+    assert work(served({"files": there}))["absent"] == [f"{FILES}secret-former", f"{FILES}targets-tls.json"]
+
+
+def test_every_file_is_sealed_and_may_be_taken_back() -> None:
+    plan = made(served())
+    sealed = plan["manages"][component.NAME]
+    done = work(served())
+    written = [each["path"] for each in (*done["drop_ins"], *done["secrets"], *done["files"])]
+    assert set(sealed["files"]) == {*written, *(each["dest"] for each in done["copied"])}
+    assert [path for path in sealed["files"] if not removal.WRITTEN.fullmatch(path)] == []
+    assert all(removal.UNIT.fullmatch(unit) for unit in sealed["services"])
+    assert sealed["packages"] == list(VERSIONS)
+
+
+# The proof
+
+
+def test_a_server_that_is_right_passes() -> None:
+    assert check(served())["status"] == "pass"
+    assert check(served(), "monitoring.targets")["status"] == "pass"
+
+
+def test_a_server_that_has_not_read_what_was_written_fails() -> None:
+    found = check(served({"prometheus": {**GOOD, "loaded": False}}))
+    assert (found["status"], found["reason"]) == ("fail", "prometheus.service has not read what was written")
+    assert check(served({"prometheus": {**GOOD, "loaded": False}}), "monitoring.targets") is None
+
+
+def test_an_exporter_that_does_not_answer_is_named_and_fails_nobody() -> None:
+    rows = served()["monitoring_server"]["targets"]
+    rows[0] |= {"health": "down", "error": "connection refused"}
+    rows[1] |= {"health": "unknown"}
+    found = check(served({"targets": rows[:3]}), "monitoring.targets")
+    assert (found["status"], found["measured"], found["expected"]) == ("warn", 1, 4)
+    assert (
+        found["reason"]
+        == "gpu of gpu1: connection refused; node of gpu1 was not asked yet; node of gpu2 was not asked yet"
+    )
+
+
+def test_what_could_not_be_seen_is_incomplete() -> None:
+    unseen = served()
+    unseen["unknown"] = {"services": "systemd does not run here"}
+    assert check(unseen)["status"] == "incomplete"
+    assert check(served({"targets": None}), "monitoring.targets")["status"] == "incomplete"
+
+
+# The inventory
+
+
+class Action:
+    """Stands for the action plugin: it has the variables of every host as they are."""
+
+    verb = "plan"
+
+    def __init__(self) -> None:
+        self.read: list[Any] = []
+
+    def variables(self, given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        self.read.append(given)
+        return {name: given[name] for name in names if name in given}
+
+
+@pytest.mark.parametrize(("wants", "asked"), [(["monitoring-server"], True), (["lmdb"], False)])
+def test_the_whole_inventory_is_read_by_the_server_and_by_nobody_else(wants: list[str], asked: bool) -> None:
+    action, mine = Action(), {"gpuwright_want": wants, "gpuwright_local": True}
+    hosts: dict[str, Any] = {**FLEET, "monitor": mine}
+    variables = {
+        "inventory_hostname": "monitor",
+        "hostvars": hosts,
+        "groups": {"all": list(hosts), "left": ["gpu1"]},
+        **mine,
+    }
+    made = NodeSession(cast("Any", action), variables).draft(bare(), only=[])
+    assert isinstance(made, Draft), made
+    targets = made.context.stack.get("monitoring_server", {}).get("targets", [])
+    assert {each["host"] for each in targets} == (set(FLEET) if asked else set())
+    assert any(host in action.read for host in FLEET.values()) is asked
