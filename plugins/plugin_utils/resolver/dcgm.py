@@ -39,8 +39,8 @@ def choose(machine: Machine, system: Row, driver: DriverStack | None, log: Log, 
         log.decided("monitoring.smi", f"gpuwright's own exporter, over nvidia-smi: {text}", source)
         return None
     pair = log.rules["monitoring"]["pairs"][0]
-    major = _major(machine, driver, log)
-    assert major is not None  # noqa: S101 - it was among the reasons against it
+    # That there is none is among the reasons against it.
+    major = cast("Row", _major(machine, driver, log))
     text = f"DCGM {pair['dcgm']} for CUDA {major['cuda']} with its exporter {pair['exporter']}"
     log.decided("monitoring.dcgm", text, log.cite("monitoring", pair))
     cuda = f"cuda{major['cuda']}"

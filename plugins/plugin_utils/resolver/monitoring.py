@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
@@ -147,9 +147,9 @@ def _is_ours(listener: Listener, kind: str, node: str, machine: Machine) -> bool
 
 def _is_changed(kind: str, unit: str, machine: Machine) -> bool:
     """Say whether a unit that came with a package is ours: by its drop-in, or by the seal where that is gone."""
-    sealed = cast("Mapping[str, object]", machine.monitored.get(kind) or {})
-    changed = machine.monitoring["drop_ins"] if machine.monitoring else []
-    return unit in changed or (sealed.get("source") in (DCGM, NODE_EXPORTER) and not sealed.get("adopted"))
+    sealed = machine.monitored.get(kind)
+    ours = isinstance(sealed, Mapping) and sealed.get("source") in (DCGM, NODE_EXPORTER) and not sealed.get("adopted")
+    return ours or unit in (machine.monitoring["drop_ins"] if machine.monitoring else ())
 
 
 def _elsewhere(kind: str, unit: str, machine: Machine, settings: MonitoringSettings) -> Iterable[Entry]:

@@ -25,6 +25,7 @@ from ...resolver.monitoring_server import PACKAGES
 from .. import package_calls
 from ..base import Component, Context, Finding, Manages, Need, Step, missing_packages
 from . import files, judgement
+from .files import Copied, Secret, Written
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -47,9 +48,9 @@ class Work(TypedDict):
     drop_ins: list[File]
     packages: list[PackageCall]
     group: str
-    secrets: list[files.Secret]
-    copied: list[files.Copied]
-    files: list[files.Written]
+    secrets: list[Secret]
+    copied: list[Copied]
+    files: list[Written]
     absent: list[str]
 
 
