@@ -75,6 +75,13 @@ def test_exporters_that_run_where_they_are_wished_have_nothing_to_say() -> None:
     assert checks(host()) == {"gpu": ("pass", None), "node": ("pass", None)}
 
 
+def test_every_address_of_ipv4_may_be_a_socket_for_ipv6_too() -> None:
+    wide = [{**each, "address": "::"} for each in OURS]
+    assert reasons(host(*wide), monitoring_address="0.0.0.0") == []  # noqa: S104 - wished by that name
+    narrow = [{**each, "address": "0.0.0.0"} for each in OURS]  # noqa: S104
+    assert reasons(host(*narrow), monitoring_address="::") != []
+
+
 def test_a_package_that_is_missing_is_installed_with_all_that_is_written() -> None:
     planned = made(bare())
     (change,) = [row for row in planned["changes"] if row["component"] == "monitoring_exporters"]

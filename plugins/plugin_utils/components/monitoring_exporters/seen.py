@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ...model.stack import MonitoringExporters
     from .units import Run
 
+#: A program in Go that is told to listen on every address of IPv4 takes one socket of IPv6 for both (net/ipsock_posix.go,
+#: favoriteAddrFamily).
+_ALSO = {"0.0.0.0": "::"}  # noqa: S104 - what somebody wished
+
 
 def listeners(facts: Facts, exporters: MonitoringExporters, port: int) -> list[Listener]:
     """What listens at the address and a port."""
@@ -42,7 +46,7 @@ def astray(facts: Facts, exporters: MonitoringExporters, run: Run) -> str | None
     if not found:
         return f"{run.unit} does not listen on {place}"
     (first, *more) = found
-    if more or first["address"] != exporters["address"]:
+    if more or first["address"] not in (exporters["address"], _ALSO.get(exporters["address"])):
         return f"{run.unit} listens on {', '.join(each['address'] for each in found)}, wished is {exporters['address']}"
     return _read_otherwise(first, exporters, run) or _another_certificate(facts, first, exporters, run)
 
