@@ -13,6 +13,8 @@ import ssl
 import time
 from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses
+
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Listener, MetricsOf
@@ -177,9 +179,8 @@ def _page(
         connection = context.wrap_socket(plain) if context else plain
         if shown is not None and isinstance(connection, ssl.SSLSocket):
             shown.append(connection.getpeercert(binary_form=True) or b"")
-        host = f"[{address}]" if ":" in address else address
         connection.settimeout(_left(end))
-        connection.sendall(f"GET /metrics HTTP/1.0\r\nHost: {host}:{port}\r\n\r\n".encode())
+        connection.sendall(f"GET /metrics HTTP/1.0\r\nHost: {addresses.bracketed(address)}:{port}\r\n\r\n".encode())
         found = b""
         while len(found) < _MOST_BYTES:
             connection.settimeout(_left(end))

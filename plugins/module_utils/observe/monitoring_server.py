@@ -12,7 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Tuple, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ PROGRAMS = {"prometheus": PROMETHEUS, "alertmanager": ALERTMANAGER}
 
 _LISTENS = re.compile(r"--web\.listen-address=(\S+)")
 _VALUE = re.compile(r"^(\w+) ([0-9.eE+-]+)$", re.MULTILINE | re.ASCII)
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared, not listened on
 _SECONDS = 5
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_TARGETS = 5000
@@ -154,7 +153,7 @@ def _address(host: Host, program: Program) -> Optional[str]:
     if match is None:
         return None
     address, _colon, port = match.group(1).rpartition(":")
-    return f"{_EVERYWHERE.get(address, address)}:{port}"
+    return f"{addresses.bracketed(addresses.within(address.strip('[]')))}:{port}"
 
 
 def _since(host: Host, when: Optional[float], files: Tuple[str, ...]) -> bool:

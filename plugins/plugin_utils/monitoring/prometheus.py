@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses
+
 if TYPE_CHECKING:
     from ..model.stack import MonitoringServer, RemoteWrite, ScrapeAccess, Target
 
@@ -69,7 +71,15 @@ def configuration(server: MonitoringServer, places: Places) -> str:
         "rule_files": [places.rules],
         "alerting": {
             "alertmanagers": [
-                {"static_configs": [{"targets": [f"{within(server['address'])}:{server['alerts_port']}"]}]}
+                {
+                    "static_configs": [
+                        {
+                            "targets": [
+                                f"{addresses.bracketed(addresses.within(server['address']))}:{server['alerts_port']}"
+                            ]
+                        }
+                    ]
+                }
             ]
         },
         "scrape_configs": [_job(kind, server["scrape"], places) for kind in kinds(server["targets"])],
@@ -104,14 +114,3 @@ def _remote_write(row: RemoteWrite, number: int, places: Places) -> Mapping[str,
     if row["access"] == "token":
         return {"url": row["url"], "authorization": {"credentials_file": file}}
     return {"url": row["url"]}
-
-
-def within(address: str) -> str:
-    """Return where a program on the same machine asks for what listens on an address."""
-    loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - compared, not listened on
-    return bracketed(loopback)
-
-
-def bracketed(address: str) -> str:
-    """Return an address as it stands before a port."""
-    return f"[{address}]" if ":" in address else address

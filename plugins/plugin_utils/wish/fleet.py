@@ -7,6 +7,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses
+
 from ..model.errors import BadInput
 from ..model.wish import Exporters, MonitoringSettings, Values
 from ..rules import load_rules
@@ -60,4 +62,4 @@ def _asked_at(name: str, known: Variables, address: str, server: str) -> str | N
     if listens.is_loopback and name != server:
         return None
     asked = str(known.get("ansible_host") or name) if listens.is_unspecified else address
-    return f"[{asked}]" if ":" in asked else asked
+    return addresses.bracketed(asked)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, numeric_version, paths
 
 from ...model import sections
 from ...model.plan import Plan
@@ -38,8 +38,6 @@ NAME = "monitoring_exporters"
 #: What its role changes.
 TOUCHES = frozenset({"packages", "services"})
 _SOURCES = ("nvidia-cuda", "epel")
-#: Where one asks for what listens on all addresses.
-_HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what somebody wished
 
 
 def wanted(context: Context) -> bool:
@@ -203,7 +201,7 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
         "readers": [run.unit for run in runs] if context.runs_here else [],
         "absent": [*([] if secured else [units.WEB]), *_gone(context)],
         "units": [unit for run in runs for unit in _units(context, run)] if context.runs_here else [],
-        "address": _HERE.get(exporters["address"], exporters["address"]),
+        "address": addresses.within(exporters["address"]),
         "waits": [run.port for run in runs] if context.runs_here else [],
     }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, paths
 
 from ...model.work import File
 from ...resolver import dcgm
@@ -119,7 +119,7 @@ def _copied(name: str, copy: str) -> str:
 
 def _place(exporters: MonitoringExporters, port: int) -> str:
     address = exporters["address"]
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return f"{addresses.bracketed(address)}:{port}"
 
 
 def _smi(exporters: MonitoringExporters) -> Run:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import PROGRAMS
 
 from ...model import sections
@@ -20,7 +20,6 @@ from ...model.plan import Change, Plan
 from ...model.shortfalls import holding
 from ...model.stack import MonitoringServer
 from ...model.work import File, PackageCall
-from ...monitoring import prometheus
 from ...resolver.monitoring_server import PACKAGES
 from .. import package_calls
 from ..base import Component, Context, Finding, Manages, Need, Step, missing_packages
@@ -87,7 +86,7 @@ def findings(context: Context) -> list[Finding]:
 
 
 def _listens(server: MonitoringServer) -> str:
-    address = prometheus.bracketed(server["address"])
+    address = addresses.bracketed(server["address"])
     return f"they will listen on {address}:{server['port']} and {address}:{server['alerts_port']} alone"
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import (
     ALERTMANAGER,
     PREFIX,
@@ -76,7 +77,7 @@ ExecStart={command}
 
 
 def drop_ins(server: MonitoringServer) -> list[File]:
-    address = prometheus.bracketed(server["address"])
+    address = addresses.bracketed(server["address"])
     metrics = (
         f"/usr/bin/prometheus --config.file={PROMETHEUS.configuration} --storage.tsdb.path={DATA}/{_OWN}/metrics "
         f"--storage.tsdb.retention.time={server['days']}d --storage.tsdb.retention.size={server['size']} "
