@@ -49,6 +49,13 @@ class Watched:
         """The same each minute, with the metrics among those of others."""
         return self.up(*arguments, verb=verb, interval="1m", watch_textfile_directory="/srv/node_exporter")
 
+    def turn(self, *, fails: bool = False) -> None:
+        """One turn, at once; the journal says why one fails that should not."""
+        begun = self.node.shell("date +%s").strip()
+        done = self.node.shell(f"{_TURN} && echo well", check=False).strip() == "well"
+        said = self.node.shell(f"journalctl --quiet --output=cat -u gpuwright-watch.service --since=@{begun}")
+        assert done != fails, said
+
     def metrics(self, path: str = _PROM) -> dict[str, float]:
         rows = (line.rpartition(" ") for line in self.node.shell(f"cat {path}").splitlines() if line[0] != "#")
         return {name: float(value) for name, _, value in rows}
@@ -87,7 +94,7 @@ def test_the_watch_comes_with_the_driver_and_all_is_well(watched: Watched) -> No
     run = watched.up()
     assert run.code == 0, str(run)
     assert "watch" in run.components
-    watched.node.shell(_TURN)
+    watched.turn()
     found = watched.metrics(_FIRST)
     assert found["gpuwright_proven"] == 1
     assert (found["gpuwright_gpus"], found["gpuwright_expected_gpus"]) == (1, 1)
@@ -121,7 +128,7 @@ def test_the_next_run_changes_nothing_also_when_it_looks_at_everything(watched: 
 
 def test_a_turn_changes_nothing_but_its_record_and_the_metrics(watched: Watched) -> None:
     before = watched.node.tree()
-    watched.node.shell(_TURN)
+    watched.turn()
     changed = snapshot.differences(before, watched.node.tree())
     ours = {path: path.rpartition("/")[0] for path in (_RECORD, _FIRST)}
     assert set(changed) == {*ours, *ours.values()}
@@ -130,7 +137,7 @@ def test_a_turn_changes_nothing_but_its_record_and_the_metrics(watched: Watched)
 def test_another_directory_and_another_span_are_taken_over(watched: Watched) -> None:
     run = watched.elsewhere()
     assert (run.code, run.components) == (0, {"watch"}), str(run)
-    watched.node.shell(_TURN)
+    watched.turn()
     assert watched.metrics()["gpuwright_watch_interval_seconds"] == 60
     assert watched.node.shell(f"ls {_FIRST}", check=False) == ""
 
@@ -138,14 +145,14 @@ def test_another_directory_and_another_span_are_taken_over(watched: Watched) -> 
 def test_the_timer_by_itself_tells_that_a_card_fails_and_that_it_is_well_again(watched: Watched) -> None:
     watched.node.fault("ecc")
     watched.waits_for_a_post()
-    watched.node.shell(_TURN)
+    watched.turn()
     (post,), subjects = watched.told()
     host = watched.node.shell("hostname").strip()
     assert (post["host"], post["state"], subjects) == (host, "not proven", [f"{host} is not proven"])
     assert any(reason.startswith("ecc.") for reason in post["reasons"]), post
     assert watched.metrics()["gpuwright_proven"] == 0
     watched.node.fault("ecc", clear=True)
-    watched.node.shell(_TURN)
+    watched.turn()
     (post,), subjects = watched.told()
     assert (post["state"], post["reasons"], subjects) == ("proven", [], [f"{host} is proven"])
 
@@ -153,9 +160,9 @@ def test_the_timer_by_itself_tells_that_a_card_fails_and_that_it_is_well_again(w
 def test_a_web_server_that_fails_is_told_by_the_doctor_and_gets_all_later(watched: Watched) -> None:
     watched.web.status = 503
     watched.node.fault("ecc")
-    watched.node.shell(f"! {_TURN}")
+    watched.turn(fails=True)
     watched.node.fault("ecc", clear=True)
-    watched.node.shell(f"! {_TURN}")
+    watched.turn(fails=True)
     assert watched.metrics()["gpuwright_watch_untold"] == 1
     said = watched.node.shell("journalctl --quiet --output=cat -u gpuwright-watch.service")
     assert "not everybody was told: the webhook answered with status 503" in said
@@ -168,31 +175,31 @@ def test_a_web_server_that_fails_is_told_by_the_doctor_and_gets_all_later(watche
     assert {post["state"] for post in refused} == {"not proven"}, "the order is kept"
     assert [subject.rpartition(" is ")[2] for subject in subjects] == ["not proven", "proven"]
     watched.web.status = 200
-    watched.node.shell(_TURN)
+    watched.turn()
     assert [post["state"] for post in watched.told()[0]] == ["not proven", "proven"]
 
 
 def test_what_somebody_broke_by_hand_is_told_and_up_mends_it(watched: Watched) -> None:
     watched.node.shell(f"echo '# by hand' >> {_CONF}")
-    watched.node.shell(_TURN)
+    watched.turn()
     (post,), _subjects = watched.told()
     assert post["reasons"][0].startswith("seals.watch: not as it was set up")
     assert "it came back 2 times within a day" in post["reasons"][-1]
     assert watched.metrics()["gpuwright_drift"] == 1
     mended = watched.elsewhere()
     assert (mended.code, mended.components) == (0, {"watch"}), str(mended)
-    watched.node.shell(_TURN)
+    watched.turn()
     assert watched.metrics()["gpuwright_proven"] == 1
     assert watched.told() == ([], []), "a node that comes and goes does not tell each time that it is back"
 
 
 def test_a_driver_that_hangs_is_told_and_the_turn_ends(watched: Watched) -> None:
     watched.node.fault("hanging-smi")
-    watched.node.shell(_TURN)
+    watched.turn()
     assert watched.metrics()["gpuwright_proven"] == 0
     assert any("smi.runs: nvidia-smi did not answer in time" in post["text"] for post in watched.told()[0])
     watched.node.fault("hanging-smi", clear=True)
-    watched.node.shell(_TURN)
+    watched.turn()
     assert watched.metrics()["gpuwright_proven"] == 1
     assert watched.node.shell("pgrep -x nvidia-smi", check=False) == ""
 
@@ -208,12 +215,12 @@ def test_a_trial_arrives(watched: Watched) -> None:
 def test_it_goes_on_after_a_boot_and_says_that_the_proof_is_of_another_one(watched: Watched) -> None:
     watched.node.reboot()
     watched.node.shell("systemctl is-active gpuwright-watch.timer")
-    watched.node.shell(_TURN)
+    watched.turn()
     assert 'gpuwright_check_incomplete{check="proof.age",gpu=""}' in watched.metrics()
     (post,), _subjects = watched.told()
     assert post["reasons"][0] == "proof.age: the host was rebooted since its last proof"
     assert watched.elsewhere().code == 0
-    watched.node.shell(_TURN)
+    watched.turn()
     assert watched.metrics()["gpuwright_proven"] == 1
 
 

@@ -179,12 +179,14 @@ _OLDEST_PYTHON, _OLD_PYTHON = "3.8", ("redhat", "8")
 _RPM = "-/var/lib/rpm -/usr/lib/sysimage/rpm"
 # LogLevelMax: systemd itself would tell journald three times a turn that all is well. What hangs in the kernel gets no signal, so nobody
 # waits for it. ProtectHome is not "yes": an environment that is sealed may be in a home. No ProtectKernelLogs and no PrivateDevices: the
-# errors of the cards are in that log, and nvidia-smi opens its devices.
+# errors of the cards are in that log, and nvidia-smi opens its devices. StartLimitIntervalSec: a turn is begun by the timer or by somebody,
+# never by its own failure; systemd would refuse whoever asks for a sixth within ten seconds.
 _SERVICE = f"""\
 # Written by gpuwright (role watch). A change here is overwritten by the next run.
 [Unit]
 Description=Quick checks of a node with NVIDIA cards
 Documentation=https://docs.nvidia.com/deploy/nvidia-smi/
+StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot
