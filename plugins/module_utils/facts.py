@@ -30,6 +30,7 @@ ArchivedLibrary = Literal["cudnn", "nccl", "tensorrt"]
 ArchiveState = Literal["begun", "done"]
 DockerOriginal = Literal["file", "none"]
 MetricsOf = Literal["gpu", "node", "metrics"]
+FirewallName = Literal["ufw", "firewalld"]
 
 
 class Os(TypedDict):
@@ -1214,6 +1215,43 @@ class MetricsServer(TypedDict):
     """Exporters that Prometheus asks; null where it does not say"""
 
 
+class FirewallRule(TypedDict):
+    """Rule that lets a network to a port (TCP)."""
+
+    network: str
+    """Network (CIDR)"""
+    port: int
+    """Port"""
+    ours: bool
+    """Whether it is gpuwright's"""
+    permanent: bool
+    """Whether it is there after a boot"""
+    runtime: bool
+    """Whether it is there now"""
+
+
+class FirewallTool(TypedDict):
+    """Firewall that can be opened."""
+
+    name: FirewallName
+    """Its name"""
+    active: bool
+    """Whether it is active"""
+    ipv6: bool
+    """Whether it takes rules for IPv6"""
+    rules: list[FirewallRule]
+    """Rules of gpuwright, and in ufw those of others that let a network to a port of the exporters"""
+
+
+class Firewall(TypedDict):
+    """Firewalls that can be opened for exporters; null where only root could see them. Only where the look asks for it."""
+
+    tools: list[FirewallTool]
+    """Those that are installed"""
+    others: list[str]
+    """Who else has rules where neither of them is active"""
+
+
 class User(TypedDict):
     """Who works without root; only where the look is one at what is the user's own."""
 
@@ -1301,5 +1339,7 @@ class Facts(_Facts, total=False):
     """What is where exporters are wished; only where the look asks for it"""
     monitoring_server: MetricsServer
     """Server of metrics that gpuwright set up; only where there is one"""
+    firewall: Firewall | None
+    """Firewalls that can be opened for exporters; null where only root could see them. Only where the look asks for it"""
     user: User
     """Who works without root; only where the look is one at what is the user's own"""

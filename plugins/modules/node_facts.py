@@ -615,6 +615,21 @@ facts:
           returned: always
           type: list
           elements: dict
+    firewall:
+      description: "Firewalls that can be opened for exporters; null where only root could see them. Only where the look asks for it."
+      returned: where it applies
+      type: dict
+      contains:
+        tools:
+          description: "Those that are installed."
+          returned: always
+          type: list
+          elements: dict
+        others:
+          description: "Who else has rules where neither of them is active."
+          returned: always
+          type: list
+          elements: str
     user:
       description: "Who works without root; only where the look is one at what is the user's own."
       returned: where it applies

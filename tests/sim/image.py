@@ -28,6 +28,7 @@ PACKAGES = (
 FETCHED = (
     "docker.io", "docker-cli", "podman", "uidmap", "passt", "gcc", "libc6-dev", "make", "infiniband-diags", "unattended-upgrades",
     "grub-common", "build-essential", "prometheus", "prometheus-alertmanager", "prometheus-node-exporter",
+    "ufw", "firewalld",
 )  # fmt: skip
 
 _KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp")

@@ -21,6 +21,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     driver,
     driver_set,
     fabric,
+    firewall,
     foreign,
     kernel,
     listeners,
@@ -96,6 +97,7 @@ class Options(TypedDict, total=False):
     ports: list[int]
     certificate: str
     key: str
+    firewall: bool
     user: bool
 
 
@@ -116,7 +118,9 @@ def answer(given: Options) -> dict[str, object]:
     facts = observe(host, environments, **asked)
     if given.get("ports"):
         facts["monitoring"] = _monitoring(host, given)
-        facts["unknown"] = dict(sorted(host.unknown_facts.items()))
+    if given.get("firewall"):
+        facts["firewall"] = firewall.observe(host, given.get("ports") or ())
+    facts["unknown"] = dict(sorted(host.unknown_facts.items()))
     return {"changed": False, "facts": facts}
 
 

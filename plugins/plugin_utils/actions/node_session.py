@@ -111,6 +111,8 @@ class NodeSession:
         if self._images:
             arguments["images"] = True
         arguments |= self._monitoring(only)
+        if self.verb == "remove" and not self.user:
+            arguments["firewall"] = True
         if self.verb in WITH_HISTORY:
             arguments["history"] = True
         if self.run.get("gpuwright_command_timeout"):
@@ -153,7 +155,7 @@ class NodeSession:
             return {}
         settings = wish.monitoring_settings
         pair = {"certificate": settings.certificate, "key": settings.key} if settings.certificate else {}
-        return {"ports": [settings.gpu_port, settings.node_port], **pair}
+        return {"ports": [settings.gpu_port, settings.node_port], "firewall": True, **pair}
 
     def draft(
         self,

@@ -197,6 +197,8 @@ class Removes(TypedDict, total=False):
     """Command that leads /usr/local/cuda where it led before"""
     cuda_toolkits: list[ToolkitRemoval]
     cuda_archives: list[ArchiveRemoval]
+    monitoring_firewall: list[list[str]]
+    """Commands that take the rules for exporters back"""
 
 
 class Removal(Removes):

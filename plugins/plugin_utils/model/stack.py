@@ -493,6 +493,8 @@ class MonitoringExporters(TypedDict):
     tls: Pair | None
     users: dict[str, str]
     """Who may read, with a fingerprint of the hash of each password; everybody where there are none"""
+    firewall: list[str]
+    """Networks for which the machine's firewall is opened"""
 
 
 class Stack(TypedDict, total=False):

@@ -70,7 +70,9 @@ class Project:
 
 @dataclass(frozen=True)
 class MonitoringSettings:
-    """Where exporters of metrics listen, and who may read them. ``users``: fingerprints of their hashes, by name."""
+    """Where exporters of metrics listen, and who may read them. ``users``: fingerprints of their hashes, by name.
+    ``firewall``: networks for which the machine's firewall is opened.
+    """
 
     address: str = "127.0.0.1"
     gpu_port: int = 9400
@@ -78,6 +80,7 @@ class MonitoringSettings:
     certificate: str | None = None
     key: str | None = None
     users: Mapping[str, str] = field(default_factory=dict)
+    firewall: tuple[str, ...] = ()
 
 
 class Exporters(NamedTuple):

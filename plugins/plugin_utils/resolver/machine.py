@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
         DriverImage,
         Facts,
+        Firewall,
         Monitoring,
         PackageSource,
         PciGpu,
@@ -113,7 +114,8 @@ class Machine:
     release is the version with all its numbers, where os has only the first (rocky-9).
     rootless is what containers of users without root need; None where nobody looked.
     module_directories are where the installed module systems look for a site's own modulefiles; None where nobody looked.
-    monitoring is what is where exporters are wished, running are the services that run, monitored is the part of the stack that is in
+    monitoring is what is where exporters are wished, firewall what may be opened for them,
+    running are the services that run, monitored is the part of the stack that is in
     force of them; None where nobody looked, or nothing was sealed.
     user is who works without root on what is the user's own: the driver, and all that is the machine's, are root's there.
     foreign_server are packages of a server of metrics that somebody else set up.
@@ -157,6 +159,7 @@ class Machine:
     derived: Row | None = None
     module_directories: tuple[str, ...] | None = None
     monitoring: Monitoring | None = None
+    firewall: Firewall | None = None
     running: tuple[str, ...] = ()
     monitored: Mapping[str, object] = field(default_factory=dict)
     user: str | None = None
@@ -238,6 +241,7 @@ def machine_from_facts(
         release=system["version"],
         module_directories=tuple(facts["cuda"]["modulefiles"]["directories"]),
         monitoring=facts.get("monitoring"),
+        firewall=facts.get("firewall"),
         running=tuple(sorted(name for name, row in (facts["services"] or {}).items() if row["active"] == "active")),
         monitored=sections.sealed_stack(facts, "monitoring_exporters"),
         user=user["name"] if (user := sections.user(facts)) else None,

@@ -17,7 +17,7 @@ from ..model.wish import MonitoringSettings
 from ..rules import Row
 from ..wish import Wish
 from ..wish.monitoring import DCGM, SMI
-from . import dcgm
+from . import dcgm, firewall
 from .log import Entry, Log, Unresolved, conflict
 from .machine import Machine
 
@@ -56,7 +56,7 @@ def choose(
         text = f"no repository of {system['name']} is known to have node_exporter"
         remedy = "run one of your own on the port of monitoring_node_port: it is taken as it is"
         raise Unresolved(conflict("monitoring.node-exporter", text, "compat/monitoring.yaml", remedy))
-    found: list[Entry] = [*_certificate(machine, settings)]
+    found: list[Entry] = [*_certificate(machine, settings), *firewall.refused(machine.firewall, settings.firewall)]
     gpu, node = (log.attempt(_adopted, kind, row["unit"], machine, settings, log) for kind in ("gpu", "node"))
     found += [] if node else _elsewhere("node", row["unit"], machine, settings)
     brought = None if gpu else _dcgm(machine, wish, system, driver, log)
@@ -65,6 +65,8 @@ def choose(
         raise Unresolved(*found)
     source = DCGM if brought else SMI
     _tell(source, settings, log)
+    ports = [_port(kind, settings) for kind, adopted in (("gpu", gpu), ("node", node)) if not adopted]
+    firewall.tell(machine.firewall, settings, ports, log)
     return {
         "address": settings.address,
         "gpu": {**_exporter(source, settings.gpu_port, gpu), "dcgm": brought},
@@ -73,6 +75,7 @@ def choose(
         if settings.certificate and settings.key
         else None,
         "users": dict(settings.users),
+        "firewall": list(settings.firewall),
     }
 
 

@@ -18,6 +18,7 @@ _WANT = "monitoring"
 SOURCE, ADDRESS = "monitoring_source", "monitoring_address"
 GPU_PORT, NODE_PORT = "monitoring_gpu_port", "monitoring_node_port"
 TLS, USERS = "monitoring_tls", "monitoring_users"
+FIREWALL = "monitoring_firewall"
 #: What tells the metrics of the cards; `auto` leaves it to the resolver.
 ANY, DCGM, SMI = "auto", "dcgm", "smi"
 _SOURCES = (ANY, DCGM, SMI)
@@ -26,6 +27,8 @@ _PORT = re.compile(r"[1-9]\d{0,4}", re.ASCII)
 _HIGHEST_PORT = 65535
 # They stand in units of systemd, where blanks, colons and percent signs mean something.
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.+@-]+)+", re.ASCII)
+_NETWORK = re.compile(r"[0-9A-Fa-f.:]+(/\d{1,3})?", re.ASCII)
+_MOST_NETWORKS = 50
 _USER = re.compile(r"[\w.@-]{1,64}", re.ASCII)
 #: Digits that tell one hash from another. Whoever has them cannot try passwords: the salt is in the hash alone.
 _FINGERPRINT = 16
@@ -59,6 +62,7 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         certificate=files.get("certificate"),
         key=files.get("key"),
         users=_users(variables.get(USERS)),
+        firewall=_networks(variables.get(FIREWALL)),
     )
     if settings.gpu_port == settings.node_port:
         text = f"{GPU_PORT} and {NODE_PORT} are both {settings.gpu_port}: two programs cannot listen on one port"
@@ -120,12 +124,38 @@ def _users(value: object) -> dict[str, str]:
     return {name: fingerprint(text) for name, text in value.items()}
 
 
+def _networks(value: object) -> tuple[str, ...]:
+    """Return the networks for which the firewall is opened, each once. Raises BadInput for what is none."""
+    if value in (*AUTO, []):
+        return ()
+    example = [f"{FIREWALL}: [10.0.0.0/8, 'fd00::/8']"]
+    if not isinstance(value, list | tuple):
+        raise BadInput(f"{FIREWALL}: expected a list of networks, found {value!r}", example)
+    if len(value) > _MOST_NETWORKS:
+        raise BadInput(f"{FIREWALL}: expected at most {_MOST_NETWORKS} networks, found {len(value)}", example)
+    return tuple(dict.fromkeys(_network(each, example) for each in value))
+
+
+def _network(value: object, example: list[str]) -> str:
+    text = f"{FIREWALL}: expected a network such as 10.0.0.0/8, found {value!r}"
+    if not isinstance(value, str) or not _NETWORK.fullmatch(value):
+        raise BadInput(text, example)
+    try:
+        network = ipaddress.ip_network(value)
+    except ValueError as error:
+        raise BadInput(f"{text} ({error})", example) from None
+    # An address of every interface is no machine that asks: whoever means all of them writes their network.
+    if network.network_address.is_unspecified and network.prefixlen == network.max_prefixlen:
+        raise BadInput(text, [*example, f"{FIREWALL}: ['{network.network_address}/0'] for everybody"])
+    return str(network)
+
+
 def fingerprint(text: str) -> str:
     """Return what tells a hash from others, and is none."""
     return hashlib.sha256(text.encode()).hexdigest()[:_FINGERPRINT]
 
 
-_VARIABLES = (SOURCE, ADDRESS, GPU_PORT, NODE_PORT, TLS, USERS)
+_VARIABLES = (SOURCE, ADDRESS, GPU_PORT, NODE_PORT, TLS, USERS, FIREWALL)
 WORDS = Words(
     "monitoring_exporters",
     _WANT,

@@ -28,9 +28,12 @@ from ..base import (
     repository_names,
 )
 from ..demand import Demand, begins
-from . import judgement, seen, units
+from . import firewall, judgement, seen, units
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
+    from ...model.plan import Removes
     from ...model.stack import Stack
     from ...wish import Wish
 
@@ -45,6 +48,15 @@ def wanted(context: Context) -> bool:
 
 
 def findings(context: Context) -> list[Finding]:
+    return [*_exporter_findings(context), *_firewall_findings(context)]
+
+
+def _firewall_findings(context: Context) -> list[Finding]:
+    wrong = firewall.wrong(context.facts, context.stack["monitoring_exporters"]) if context.runs_here else []
+    return [Finding("configure", "; ".join(wrong))] if wrong else []
+
+
+def _exporter_findings(context: Context) -> list[Finding]:
     exporters = context.stack["monitoring_exporters"]
     found = repository_findings(context, _SOURCES) if _packages(context.stack) else []
     missing, old = missing_packages(context, _packages(context.stack)), _old(context)
@@ -162,7 +174,7 @@ class ExportersWork(Work, total=False):
     """What its role does besides. ``directories``: those to make. ``programs``: files of ours that are copied. ``web``: the file of
     certificate and users, without its users; None where there is none. ``users``: who they are. ``leaves``: units that
     have to end first. ``readers``: those that read what is written. ``waits``: the ports of
-    ``address`` that have to open.
+    ``address`` that have to open. ``firewall``: commands that open the machine's firewall, and close what is left over.
     """
 
     directories: list[Directory]
@@ -173,6 +185,7 @@ class ExportersWork(Work, total=False):
     readers: list[str]
     address: str
     waits: list[int]
+    firewall: list[list[str]]
 
 
 def begin(context: Context, plan: Plan) -> ExportersWork:
@@ -203,6 +216,7 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
         "units": [unit for run in runs for unit in _units(context, run)] if context.runs_here else [],
         "address": addresses.within(exporters["address"]),
         "waits": [run.port for run in runs] if context.runs_here else [],
+        "firewall": firewall.commands(context.facts, exporters) if context.runs_here else [],
     }
 
 
@@ -235,6 +249,10 @@ def _gone(context: Context) -> list[str]:
     return other.files if other else []
 
 
+def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
+    return {"monitoring_firewall": firewall.closing(facts)}
+
+
 STEPS: Mapping[str, Step] = {"begin": begin}
 
 COMPONENT = Component(
@@ -250,6 +268,8 @@ COMPONENT = Component(
     # Somebody else may ask the host engine too: it ends with its package alone.
     package_units={"datacenter-gpu-manager-4-core": (dcgm.ENGINE,)},
     judge=judgement.judge,
+    take_back=firewall.take_back,
+    removes=_removes,
     steps=STEPS,
     directories=(
         units.directory("prometheus-node-exporter.service"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 from ..view import UP, View, unknown
-from . import seen, units
+from . import firewall, seen, units
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -28,7 +28,9 @@ def judge(view: View, stack: Stack) -> list[Check]:
     if exporters is None or not view.gpus:
         return []
     certificate = [_certificate(view)] if exporters["tls"] else []
-    return [_exporter(view, exporters, "gpu"), _exporter(view, exporters, "node"), *certificate]
+    found = [_exporter(view, exporters, "gpu"), _exporter(view, exporters, "node"), *certificate]
+    opened = exporters["firewall"] or firewall.ours(view.facts)
+    return [*found, *([_firewall(view, exporters)] if opened else [])]
 
 
 def _exporter(view: View, exporters: MonitoringExporters, kind: str) -> Check:
@@ -83,6 +85,15 @@ def _certificate(view: View) -> Check:
         action="configure",
         remedy=f"renew the certificate; {UP}",
     )
+
+
+def _firewall(view: View, exporters: MonitoringExporters) -> Check:
+    """The machine's firewall lets in who is wished, and by gpuwright nobody else."""
+    name = "monitoring.firewall"
+    if view.get("firewall") is None:
+        return unknown(name, view, "firewall", "for whom the firewall is open", "warning")
+    wrong = firewall.wrong(view.facts, exporters)
+    return checks.judged(name, not wrong, "warning", reason="; ".join(wrong) or None, action="configure", remedy=UP)
 
 
 def _ends_soon(expires: str) -> str | None:

@@ -1,0 +1,140 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The firewalls that can be opened for exporters, firewalld and ufw, and which of their rules are gpuwright's. Nothing is changed by it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Collection, List, Tuple
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import firewall_marks
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Firewall, FirewallRule, FirewallTool
+
+# Python 3.8 runs this too: the alias below is evaluated.
+#: Network, port, and whether it is ours.
+Opened = Tuple[str, int, bool]
+
+FACT = "firewall"
+UFW_SETTINGS, UFW_DEFAULTS = "/etc/ufw/ufw.conf", "/etc/default/ufw"
+UFW_RULES = ("/etc/ufw/user.rules", "/etc/ufw/user6.rules")
+ZONES = "/etc/firewalld/zones/*.xml"
+_LIMIT = 1 << 20
+_MOST = 200
+#: As ufw 0.36 keeps a rule that names a source, without an application or an interface (ufw's backend_iptables.py): the comment is in hex.
+_TUPLE = re.compile(
+    r"^### tuple ### allow tcp (\d{1,5}) (?:0\.0\.0\.0/0|::/0) any ([0-9A-Fa-f.:]{2,45}(?:/\d{1,3})?) in(?: comment=([0-9a-f]{1,512}))?$",
+    re.MULTILINE,
+)
+#: As firewalld prints a rich rule of ours (str of Rich_Rule in firewall/core/rich.py).
+_RICH = re.compile(
+    rf'^rule priority="{firewall_marks.PRIORITY}" family="ipv[46]" source address="([0-9A-Fa-f.:]{{2,45}}(?:/\d{{1,3}})?)"'
+    r' port port="(\d{1,5})" protocol="tcp" accept$',
+    re.MULTILINE,
+)
+
+
+def observe(host: Host, ports: Collection[int]) -> Firewall | None:
+    """None where it cannot be seen. ``ports``: those of which rules of somebody else matter too."""
+    if not host.live:
+        host.unknown(FACT, "the firewall of a tree that does not run is not looked at")
+        return None
+    if host.euid != 0:
+        host.unknown(FACT, "only root sees the rules of a firewall")
+        return None
+    tools = [each for each in (_ufw(host, ports), _firewalld(host)) if each]
+    # What either of the two has made needs no other telling.
+    others = [] if any(each["active"] for each in tools) else _others(host)
+    return {"tools": tools, "others": others}
+
+
+def _ufw(host: Host, ports: Collection[int]) -> FirewallTool | None:
+    if not host.which("ufw"):
+        return None
+    texts = [host.read(path, FACT, limit=_LIMIT) or "" for path in UFW_RULES]
+    rules: List[FirewallRule] = [
+        # What ufw keeps is what it has loaded: each of its own commands changes both.
+        {"network": network, "port": port, "ours": ours, "permanent": True, "runtime": True}
+        for text in texts
+        for network, port, ours in parse_ufw(text)
+        if ours or port in ports
+    ]
+    return {
+        "name": "ufw",
+        "active": is_set(host.read(UFW_SETTINGS, FACT, limit=_LIMIT) or "", "ENABLED"),
+        "ipv6": is_set(host.read(UFW_DEFAULTS, FACT, limit=_LIMIT) or "", "IPV6"),
+        "rules": rules[:_MOST],
+    }
+
+
+def is_set(text: str, name: str) -> bool:
+    """Whether a file of ufw's says yes to this."""
+    return bool(re.search(rf"^{name}=[\"']?yes[\"']?\s*$", text, re.MULTILINE | re.IGNORECASE))
+
+
+def parse_ufw(text: str) -> list[Opened]:
+    """The rules of ufw that let a network to a TCP port, and to nothing else."""
+    found = [
+        (_network(source), int(port), comment == firewall_marks.COMMENT.encode().hex())
+        for port, source, comment in _TUPLE.findall(text)
+    ]
+    return [(network, port, ours) for network, port, ours in found if network and port <= 65535]
+
+
+def _firewalld(host: Host) -> FirewallTool | None:
+    if not host.which("firewall-cmd"):
+        return None
+    loaded = host.run(["firewall-cmd", "--list-rich-rules"])
+    if loaded.ok:
+        kept = host.run(["firewall-cmd", "--permanent", "--list-rich-rules"])
+    elif any(firewall_marks.IN_ZONE in (host.read(path, FACT, limit=_LIMIT) or "") for path in host.glob(ZONES)):
+        kept = host.run(["firewall-offline-cmd", "--list-rich-rules"])
+    else:
+        return {"name": "firewalld", "active": False, "ipv6": True, "rules": []}
+    if not kept.ok:
+        host.unknown(FACT, f"the rules that firewalld keeps could not be read: {kept.error or kept.err.strip()[:200]}")
+    now = set(parse_firewalld(loaded.out)) if loaded.ok else set()
+    after = set(parse_firewalld(kept.out)) if kept.ok else set()
+    rules: List[FirewallRule] = [
+        {
+            "network": network,
+            "port": port,
+            "ours": True,
+            "permanent": (network, port) in after,
+            "runtime": (network, port) in now,
+        }
+        for network, port in sorted(now | after)
+    ]
+    return {"name": "firewalld", "active": loaded.ok, "ipv6": True, "rules": rules[:_MOST]}
+
+
+def parse_firewalld(text: str) -> list[tuple[str, int]]:
+    """The network and the port of each rich rule of ours."""
+    found = [(_network(source), int(port)) for source, port in _RICH.findall(text)]
+    return [(network, port) for network, port in found if network and port <= 65535]
+
+
+def _network(text: str) -> str | None:
+    """A network as the wish has it; an address is a network of one."""
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        return None
+
+
+def _others(host: Host) -> list[str]:
+    """Who else has rules: nftables, which iptables of today writes into too, and iptables as it was."""
+    program = host.which("nft")
+    tables = host.run([program, "list", "tables"]) if program else None
+    of_nft = ["nftables"] if tables and tables.ok and tables.out.strip() else []
+    return [*of_nft, *(["iptables"] if host.line("/proc/net/ip_tables_names") or _ruled(host) else [])]
+
+
+def _ruled(host: Host) -> bool:
+    """Whether iptables over nftables has a rule for what comes in, or lets nothing in; only asked where there is no nft to tell."""
+    program = None if host.which("nft") else host.which("iptables-nft")
+    listed = host.run([program, "-S", "INPUT"]) if program else None
+    return bool(listed and listed.ok and [line for line in listed.out.splitlines() if line != "-P INPUT ACCEPT"])

@@ -1,0 +1,145 @@
+"""The firewall that is opened for exporters, by the archive's real ufw and firewalld: opened, mended, changed, closed again."""
+
+from __future__ import annotations
+
+import errno
+import json
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import Node, Run
+from .test_monitoring_exporters import checks, up
+
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+
+_AWAY, _AWAY6 = "198.51.100.0/24", "2001:db8::/32"
+_KEPT = "grep -h tuple /etc/ufw/user.rules /etc/ufw/user6.rules | grep comment=677075777269676874 | awk '{print $9, $6}' | sort"
+_RICH = "firewall-cmd {} --list-rich-rules | grep priority=.9400 | sed -E 's/.*address=.([^\"]*).*port=.([0-9]+).*/\\1 \\2/' | sort"
+
+
+@pytest.fixture(scope="module")
+def machine(make_shared_node: Callable[[str, str], Node]) -> Node:
+    """A server with one H100 and nothing of NVIDIA."""
+    return make_shared_node("firewall", "h100-ubuntu")
+
+
+def opened(*networks: str) -> tuple[str, ...]:
+    # It listens on every address, so that only the firewall is in the way.
+    return ("-e", json.dumps({"monitoring_address": "0.0.0.0", "monitoring_firewall": list(networks)}))  # noqa: S104
+
+
+def told(run: Run) -> list[str]:
+    plan = run.written_plan
+    return [row["text"] for row in plan["why"] + plan["warnings"] if row["rule"] == "monitoring.firewall"]
+
+
+def rules(machine: Node, command: str) -> list[str]:
+    return machine.shell(command, check=False).splitlines()
+
+
+def reached(machine: Node, port: int) -> bool:
+    """Whether this side of the node's network gets through to a port."""
+    address = machine.shell("hostname -I").split()[0]
+    try:
+        socket.create_connection((address, port), timeout=3).close()
+    except TimeoutError:
+        return False
+    except OSError as error:
+        # What firewalld answers for a port that it holds closed.
+        if error.errno != errno.EHOSTUNREACH:
+            raise
+        return False
+    return True
+
+
+def here(machine: Node) -> str:
+    """This side of the node's network."""
+    return machine.shell("ip -4 route show default | awk '{print $3}'").strip() + "/32"
+
+
+def expected(*networks: str) -> list[str]:
+    return sorted(f"{network} {port}" for network in networks for port in (9100, 9400))
+
+
+def test_what_is_no_network_is_bad_input_and_without_a_firewall_there_is_nothing_to_open(machine: Node) -> None:
+    wrong = up(machine, *opened("10.0.0.5/8"), verb="plan")
+    assert (wrong.code, "10.0.0.5/8 has host bits set" in str(wrong)) == (2, True), str(wrong)
+    fine = up(machine, *opened(_AWAY), verb="plan")
+    assert fine.code == 0, str(fine)
+    (text,) = told(fine)
+    assert text.startswith(f"nothing to open for {_AWAY} (TCP 9400 and 9100): neither firewalld nor ufw is active"), (
+        text
+    )
+
+
+def test_ufw_is_opened_for_these_networks_alone(machine: Node) -> None:
+    machine.shell("apt-get -qy install --no-install-recommends ufw && ufw allow 22/tcp && ufw --force enable")
+    # Somebody's own rule serves too, and stays somebody's.
+    machine.shell(f"ufw allow proto tcp from {_AWAY} to any port 9100 comment theirs")
+    run = up(machine, *opened(_AWAY, _AWAY6))
+    assert run.code == 0, str(run)
+    assert told(run) == [f"TCP 9400 and 9100 opened in ufw for {_AWAY}, {_AWAY6} alone"]
+    assert rules(machine, _KEPT) == sorted([f"{_AWAY} 9400", *expected(_AWAY6)])
+    assert (reached(machine, 9400), reached(machine, 9100)) == (False, False)
+    assert checks(machine, *opened(_AWAY, _AWAY6))["firewall"] == ("pass", None)
+    again = up(machine, *opened(_AWAY, _AWAY6))
+    assert (again.code, again.host["changes"]) == (0, []), str(again)
+    full = up(machine, "--full", *opened(_AWAY, _AWAY6))
+    assert (full.code, full.changed) == (0, 0), str(full)
+
+
+def test_rules_of_ufw_that_lack_or_are_too_many_are_mended(machine: Node) -> None:
+    machine.shell(f"ufw delete allow proto tcp from {_AWAY6} to any port 9400")
+    machine.shell("ufw allow proto tcp from 203.0.113.0/24 to any port 9400 comment gpuwright")
+    said = checks(machine, *opened(_AWAY, _AWAY6))["firewall"]
+    assert said == (
+        "warn",
+        f"ufw does not let {_AWAY6} to port 9400; ufw lets 203.0.113.0/24 to port 9400, which is not wished any more",
+    )
+    # A network that is wished anew, and one that is not any more.
+    mended = up(machine, *opened(_AWAY, here(machine)))
+    assert (mended.code, mended.components) == (0, {"monitoring_exporters"}), str(mended)
+    assert rules(machine, _KEPT) == sorted(
+        [f"{_AWAY} 9400", *(each.replace("/32", "") for each in expected(here(machine)))]
+    )
+    assert (reached(machine, 9400), reached(machine, 9100)) == (True, True)
+
+
+def test_firewalld_is_opened_where_it_is_the_one_that_is_active(machine: Node) -> None:
+    # What ufw keeps of gpuwright's is left there, and waits for `remove`.
+    machine.shell(
+        "ufw --force disable && apt-get -qy install --no-install-recommends firewalld python3-gi gir1.2-glib-2.0"
+    )
+    machine.shell("systemctl enable --now firewalld && firewall-cmd --state")
+    mine = here(machine)
+    run = up(machine, *opened(mine, _AWAY6))
+    assert run.code == 0, str(run)
+    assert told(run) == [f"TCP 9400 and 9100 opened in firewalld for {mine}, {_AWAY6} alone"]
+    for kind in ("", "--permanent"):
+        assert rules(machine, _RICH.format(kind)) == expected(mine, _AWAY6)
+    assert (reached(machine, 9400), reached(machine, 9100)) == (True, True)
+    again = up(machine, *opened(mine, _AWAY6))
+    assert (again.code, again.host["changes"]) == (0, []), str(again)
+    full = up(machine, "--full", *opened(mine, _AWAY6))
+    assert (full.code, full.changed) == (0, 0), str(full)
+    rule = f'rule priority="9400" family="ipv4" source address="{mine}" port port="9400" protocol="tcp" accept'
+    machine.shell(f"firewall-cmd --remove-rich-rule='{rule}'")
+    assert checks(machine, *opened(mine, _AWAY6))["firewall"] == ("warn", f"firewalld does not let {mine} to port 9400")
+    assert reached(machine, 9400) is False
+    mended = up(machine, *opened(_AWAY6))
+    assert (mended.code, mended.components) == (0, {"monitoring_exporters"}), str(mended)
+    for kind in ("", "--permanent"):
+        assert rules(machine, _RICH.format(kind)) == expected(_AWAY6)
+
+
+def test_remove_closes_both_and_leaves_what_is_somebody_elses(machine: Node) -> None:
+    gone = machine.run("remove", "--yes", "--no-reboot")
+    assert gone.code in (0, 4), str(gone)
+    for kind in ("", "--permanent"):
+        assert rules(machine, _RICH.format(kind)) == []
+    assert rules(machine, _KEPT) == []
+    left = machine.shell("grep -h tuple /etc/ufw/user.rules")
+    assert f"allow tcp 9100 0.0.0.0/0 any {_AWAY} in comment={b'theirs'.hex()}" in left
+    assert "allow tcp 22 " in left

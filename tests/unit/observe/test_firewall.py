@@ -1,0 +1,160 @@
+"""What ufw and firewalld say of their rules, as the archive's ufw 0.36.2 and firewalld 2.3 wrote it on Debian 13."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import firewall
+
+UFW = """### RULES ###
+
+### tuple ### allow tcp 9400 0.0.0.0/0 any 10.0.0.0/8 in comment=677075777269676874
+-A ufw-user-input -p tcp --dport 9400 -s 10.0.0.0/8 -j ACCEPT
+
+### tuple ### allow tcp 9100 0.0.0.0/0 any 10.1.2.3 in comment=677075777269676874
+
+### tuple ### allow tcp 9100 0.0.0.0/0 any 192.0.2.0/24 in comment=746865697273
+
+### tuple ### allow tcp 22 0.0.0.0/0 any 0.0.0.0/0 in
+
+### tuple ### deny tcp 9400 0.0.0.0/0 any 10.0.0.0/8 in
+### tuple ### allow udp 9400 0.0.0.0/0 any 10.0.0.0/8 in
+### tuple ### allow tcp 9400 0.0.0.0/0 any 10.0.0.0/8 in_eth0
+### tuple ### allow tcp 9400:9500 0.0.0.0/0 any 10.0.0.0/8 in
+"""
+UFW6 = "### tuple ### allow tcp 9400 ::/0 any fd00::/8 in comment=677075777269676874\n"
+FIREWALLD = """rule priority="9400" family="ipv4" source address="10.0.0.0/8" port port="9400" protocol="tcp" accept
+rule priority="9400" family="ipv6" source address="fd00::/8" port port="9100" protocol="tcp" accept
+rule family="ipv4" source address="10.0.0.0/8" port port="9400" protocol="tcp" accept
+rule priority="9400" family="ipv4" source address="10.0.0.0/8" port port="9400" protocol="tcp" drop
+"""
+NETWORKS = [("10.0.0.0/8", 9400), ("fd00::/8", 9100)]
+
+
+def observed(machine: Host) -> Any:
+    return firewall.observe(machine, [9400, 9100])
+
+
+class Machine(Host):
+    """This machine with files and programs of a test's own."""
+
+    def __init__(self, files: dict[str, str], answers: dict[str, Result], euid: int = 0) -> None:
+        super().__init__("/", euid=euid)
+        self.files, self.answers, self.asked = files, answers, list[str]()
+
+    def which(self, name: str) -> str | None:
+        found = f"/usr/sbin/{name}"
+        return found if any(line.startswith((name, found)) for line in (*self.files, *self.answers)) else None
+
+    def read(self, path: str, fact: str | None = None, limit: int = -1) -> str | None:
+        return self.files.get(path)
+
+    def glob(self, pattern: str, fact: str | None = None) -> list[str]:
+        return [path for path in self.files if path.startswith("/etc/firewalld/zones/")]
+
+    def run(self, argv: Any, timeout: float | None = None, takes_root: bool = False) -> Result:
+        self.asked.append(" ".join(argv))
+        return self.answers.get(self.asked[-1], Result(252, "", "FirewallD is not running", 0.1, None))
+
+
+def told(text: str, code: int = 0) -> Result:
+    return Result(code, text, "", 0.1, None)
+
+
+WITH_UFW = {
+    "ufw": "",
+    "/etc/ufw/ufw.conf": "# comment\nENABLED=yes\nLOGLEVEL=low\n",
+    "/etc/default/ufw": "IPV6=yes\n",
+    "/etc/ufw/user.rules": UFW,
+    "/etc/ufw/user6.rules": UFW6,
+}
+
+
+def test_the_rules_of_ufw_are_read_with_whose_they_are() -> None:
+    assert firewall.parse_ufw(UFW) == [
+        ("10.0.0.0/8", 9400, True),
+        ("10.1.2.3/32", 9100, True),
+        ("192.0.2.0/24", 9100, False),
+        ("0.0.0.0/0", 22, False),
+    ]
+    assert firewall.parse_ufw(UFW6) == [("fd00::/8", 9400, True)]
+
+
+def test_only_rules_of_ours_are_read_of_firewalld() -> None:
+    assert firewall.parse_firewalld(FIREWALLD) == NETWORKS
+
+
+@pytest.mark.parametrize(
+    ("text", "yes"),
+    [("ENABLED=yes", True), ("ENABLED=no", False), ("#ENABLED=yes", False), ('ENABLED="Yes"\n', True), ("", False)],
+)
+def test_a_setting_of_ufw_says_yes(text: str, yes: bool) -> None:
+    assert firewall.is_set(text, "ENABLED") is yes
+
+
+def test_ufw_that_is_active_is_seen_with_what_concerns_the_ports() -> None:
+    found: Any = firewall.observe(Machine(WITH_UFW, {}), [9400, 9100])
+    (tool,) = found["tools"]
+    assert (tool["name"], tool["active"], tool["ipv6"], found["others"]) == ("ufw", True, True, [])
+    assert [(rule["network"], rule["port"], rule["ours"]) for rule in tool["rules"]] == [
+        ("10.0.0.0/8", 9400, True),
+        ("10.1.2.3/32", 9100, True),
+        ("192.0.2.0/24", 9100, False),
+        ("fd00::/8", 9400, True),
+    ]
+    off: Any = firewall.observe(Machine({**WITH_UFW, "/etc/ufw/ufw.conf": "ENABLED=no\n"}, {}), [])
+    assert (off["tools"][0]["active"], len(off["tools"][0]["rules"])) == (False, 3)
+
+
+def test_firewalld_is_seen_with_what_is_loaded_and_what_is_kept() -> None:
+    (first, _rest) = FIREWALLD.split("\n", 1)
+    answers = {
+        "firewall-cmd --list-rich-rules": told(first),
+        "firewall-cmd --permanent --list-rich-rules": told(FIREWALLD),
+    }
+    found: Any = firewall.observe(Machine({}, answers), [9400])
+    assert [(rule["network"], rule["permanent"], rule["runtime"]) for rule in found["tools"][0]["rules"]] == [
+        ("10.0.0.0/8", True, True),
+        ("fd00::/8", True, False),
+    ]
+
+
+def test_firewalld_that_is_off_is_asked_only_where_it_keeps_a_rule_of_ours() -> None:
+    answers = {
+        "firewall-cmd --list-rich-rules": told("", 252),
+        "firewall-offline-cmd --list-rich-rules": told(FIREWALLD),
+    }
+    off = Machine({}, answers)
+    found: Any = firewall.observe(off, [9400])
+    assert (found["tools"][0]["active"], found["tools"][0]["rules"]) == (False, [])
+    assert off.asked == ["firewall-cmd --list-rich-rules"]
+    zone = {"/etc/firewalld/zones/public.xml": '<rule family="ipv4" priority="9400">'}
+    found = firewall.observe(Machine(zone, answers), [9400])
+    assert [(rule["network"], rule["runtime"]) for rule in found["tools"][0]["rules"]] == [
+        ("10.0.0.0/8", False),
+        ("fd00::/8", False),
+    ]
+
+
+def test_rules_of_others_are_told_where_neither_is_active() -> None:
+    found: Any = observed(Machine({}, {"/usr/sbin/nft list tables": told("table inet mine\n")}))
+    assert found == {"tools": [], "others": ["nftables"]}
+    assert observed(Machine({}, {})) == {"tools": [], "others": []}
+    old = {"/proc/net/ip_tables_names": "filter\n"}
+    assert observed(Machine(old, {})) == {"tools": [], "others": ["iptables"]}
+    bare = {"/usr/sbin/iptables-nft -S INPUT": told("-P INPUT ACCEPT\n")}
+    assert observed(Machine({}, bare)) == {"tools": [], "others": []}
+    shut = {"/usr/sbin/iptables-nft -S INPUT": told("-P INPUT DROP\n")}
+    assert observed(Machine({}, shut)) == {"tools": [], "others": ["iptables"]}
+
+
+def test_who_is_not_root_and_who_looks_at_a_tree_sees_nothing(tmp_path: Path) -> None:
+    user = Machine(WITH_UFW, {}, euid=1000)
+    assert firewall.observe(user, [9400]) is None
+    assert user.unknown_facts == {"firewall": "only root sees the rules of a firewall"}
+    assert firewall.observe(Host(str(tmp_path), euid=0), [9400]) is None
