@@ -13,6 +13,7 @@ import yaml
 
 from tests.sim import settings
 
+from . import snapshot
 from .conftest import Node, Proven, Run, gpuwright
 from .footprint import footprint
 
@@ -64,6 +65,65 @@ def test_a_node_without_the_cards_that_the_inventory_expects_fails(cardless: Nod
     assert told["remedy"]
     assert run.host["changes"] == []
     assert footprint(cardless) == before
+
+
+_NODE_EXPORTER = "prometheus-node-exporter.service"
+#: What a fleet wishes in its group `all`, and what the inventory says of a host without cards.
+_OF_FLEET = {
+    "gpuwright_want": ["driver=580", "pytorch", "watch"],
+    "monitoring_source": "dcgm",
+    "gpuwright_gpus_expected": 0,
+}
+
+
+@pytest.fixture(scope="module", params=["debian", "rocky"])
+def file_server(request: pytest.FixtureRequest, make_shared_node: Callable[[str, str], Node]) -> Node:
+    """A node without NVIDIA GPU that wishes what its fleet wishes."""
+    machine = (
+        request.getfixturevalue("cardless")
+        if request.param == "debian"
+        else make_shared_node("cardless-rocky", "rocky-no-gpu")
+    )
+    inventory = yaml.safe_load(machine.inventory.read_text())
+    inventory["all"]["vars"] |= _OF_FLEET
+    path = machine.inventory.with_name("file-server.yml")
+    path.write_text(yaml.safe_dump(inventory))
+    return Node(machine.name, path)
+
+
+def test_a_node_without_cards_has_metrics_of_the_machine_alone(file_server: Node) -> None:
+    def listened() -> list[str]:
+        return file_server.shell("ss -Hltn 'sport = :9100 or sport = :9400' | awk '{print $4}'").split()
+
+    def run(verb: str, *arguments: str) -> Run:
+        return gpuwright(
+            verb, *arguments, "-i", file_server.inventory, "--json", "--report", file_server.inventory.parent / "r"
+        )
+
+    before = file_server.tree()
+    up = run("up", "--yes")
+    assert (up.code, up.host["verdict"]) == (0, "pass"), str(up)
+    assert up.components == {"monitoring_exporters"}
+    assert any("dcgm has nothing to tell" in row["text"] for row in up.host["warnings"])
+    assert listened() == ["127.0.0.1:9100"]
+    again = run("up", "--yes", "--full")
+    assert (again.code, again.changed) == (0, 0), str(again)
+
+    file_server.shell(f"rm /etc/systemd/system/{_NODE_EXPORTER}.d/gpuwright.conf; systemctl daemon-reload")
+    file_server.shell(f"systemctl restart {_NODE_EXPORTER}")
+    (told,) = [row for row in run("doctor").host["checks"] if row["id"].startswith("monitoring.")]
+    assert (told["id"], told["status"]) == ("monitoring.node", "warn")
+    mended = run("up", "--yes")
+    assert (mended.code, mended.components) == (0, {"monitoring_exporters"}), str(mended)
+    assert listened() == ["127.0.0.1:9100"]
+
+    gone = run("remove", "--yes", "--no-reboot")
+    assert gone.code == 0, str(gone)
+    assert listened() == []
+    left = [
+        path for path in snapshot.differences(before, file_server.tree()) if "exporter" in path or "gpuwright" in path
+    ]
+    assert [path for path in left if path.startswith(("/etc", "/usr/local"))] == []
 
 
 def test_the_machine_one_sits_at_without_cards_gets_what_needs_none(cardless: Node, tmp_path: Path) -> None:

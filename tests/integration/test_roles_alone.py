@@ -252,9 +252,13 @@ def test_roles_leave_a_machine_without_cards_as_it_is_and_say_so(
     make_node: Callable[..., Node], controller: Controller
 ) -> None:
     machine = Machine(make_node("nocards", "no-gpu"), "apt", controller)
-    said = machine.play(*(use.role for use in USES if use.role not in ("mig", "gpu_settings", "monitoring_server")))
+    others = ("mig", "gpu_settings", "monitoring_exporters", "monitoring_server")
+    said = machine.play(*(use.role for use in USES if use.role not in others))
     assert changed(said) == 0
     assert "is left as it is: no NVIDIA GPU, and none is expected" in said
+    assert changed(machine.play("monitoring_exporters")) > 0
+    machine.node.shell("systemctl is-active prometheus-node-exporter.service; ! ls /usr/local/libexec/gpuwright/*.py")
+    assert changed(machine.play("monitoring_exporters")) == 0
 
 
 def test_the_next_up_heals_seals_and_proves_what_the_roles_did(machine: Machine) -> None:

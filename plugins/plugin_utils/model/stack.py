@@ -488,7 +488,8 @@ class MonitoringExporters(TypedDict):
     """Exporters of metrics for Prometheus."""
 
     address: str
-    gpu: CardExporter
+    gpu: CardExporter | None
+    """None on a machine without a card"""
     node: NodeExporter
     tls: Pair | None
     users: dict[str, str]

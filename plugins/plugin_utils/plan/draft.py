@@ -121,6 +121,9 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     ended = _ended_by_cards(facts, wish, request)
     if ended is not None:
         return ended
+    if _computes_nothing(facts, wish, request):
+        # Metrics are for every host of an inventory; its environments, and a lock of what the cards get, are for the others.
+        wish, request = replace(wish, frameworks=(), projects=()), replace(request, lock=None)
     state, pins = _way_back(facts, wish, request)
     if request.returns and state is None and not pins and request.applied is None:
         nowhere = users.nowhere() if request.user else rollback.nowhere(facts)
@@ -221,9 +224,15 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
         trouble = hosts.windows_trouble(facts)
         if trouble:
             return document.without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
-        if not request.local and not hosts.has_gpu_off_the_bus(facts) and not wish.monitoring_server:
+        if _computes_nothing(facts, wish, request) and not (wish.monitoring_server or wish.monitoring):
             return document.skipped(facts, request)
     return None
+
+
+def _computes_nothing(facts: Facts, wish: Wish, request: Request) -> bool:
+    """Whether a host of an inventory has no card, and so nothing to compute with: on the machine one sits at the processor does it."""
+    there = facts["pci"]["gpus"] or wish.provision_for or hosts.has_gpu_off_the_bus(facts)
+    return not there and not request.local
 
 
 def _conflicts(answer: Answer, where: machine.Machine, rules: Rules, request: Request) -> list[Refusal]:

@@ -67,7 +67,7 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
     plan["provision_only"], plan["cpu_only"] = context.provision_only, context.cpu_only
     plan["packages"], plan["cards_missing"] = dict(versions), context.cards_missing
     plan["warnings"] = [
-        *notices.without_card(context),
+        *notices.without_card(context, request),
         *notices.rolled_back(context, request),
         *drafted.answer["warnings"],
     ]

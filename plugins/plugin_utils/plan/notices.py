@@ -30,10 +30,13 @@ _UNVERIFIED = (
 )
 
 
-def without_card(context: Context) -> list[Why]:
+def without_card(context: Context, request: Request) -> list[Why]:
     """What a person has to know first of a machine whose bus carries no card."""
     if context.cpu_only:
-        text = "this machine has no NVIDIA GPU: it gets what needs none, frameworks for the processor and the storage proof"
+        needs_none = (
+            "frameworks for the processor and the storage proof" if request.local else "metrics and the storage proof"
+        )
+        text = f"this machine has no NVIDIA GPU: it gets what needs none, {needs_none}"
         text = hosts.with_others(text, context.facts)
     elif context.cards_missing:
         text = "cards are expected and none is on the bus: everything is installed for the named ones, but without them nothing is proven"

@@ -302,16 +302,19 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
 
 
 def _without_cards(machine: Machine, wish: Wish, system: Row, log: Log) -> Stack:
-    """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU, and a server of metrics."""
+    """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU, its exporter, and a server of metrics."""
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
     left += ["gpu-log"] if wish.gpu_log_days else []
     left += [watch.WANT] if wish.watch_minutes else []
-    left += ["monitoring"] if wish.monitoring else []
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     stack: Stack = {}
     if wish.frameworks or wish.projects:
         stack["frameworks"] = frameworks.choose(machine, wish, None, log)
+    exporters = log.attempt(monitoring.choose, machine, wish, system, None, log)
+    if exporters is not None:
+        stack["monitoring_exporters"] = exporters
+        stack["repositories"] = log.attempt(repositories.choose, machine, wish, system, stack, log) or []
     _server(machine, wish, system, stack, log)
     if log.conflicts:
         raise Unresolved(*log.conflicts)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
-from ..model.stack import Dcgm, Exporter, MonitoringExporters, NodeExporter
+from ..model.stack import CardExporter, Dcgm, Exporter, MonitoringExporters, NodeExporter
 from ..model.wish import MonitoringSettings
 from ..rules import Row
 from ..wish import Wish
-from ..wish.monitoring import DCGM, SMI
+from ..wish.monitoring import ANY, DCGM, SMI
 from . import dcgm, firewall
-from .log import Entry, Log, Unresolved, conflict
+from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import Machine
 
 if TYPE_CHECKING:
@@ -57,19 +57,19 @@ def choose(
         remedy = "run one of your own on the port of monitoring_node_port: it is taken as it is"
         raise Unresolved(conflict("monitoring.node-exporter", text, "compat/monitoring.yaml", remedy))
     found: list[Entry] = [*_certificate(machine, settings), *firewall.refused(machine.firewall, settings.firewall)]
-    gpu, node = (log.attempt(_adopted, kind, row["unit"], machine, settings, log) for kind in ("gpu", "node"))
+    gpu = log.attempt(_cards, machine, wish, system, driver, row["unit"], log) if machine.cards else None
+    node = log.attempt(_adopted, "node", row["unit"], machine, settings, log)
     found += [] if node else _elsewhere("node", row["unit"], machine, settings)
-    brought = None if gpu else _dcgm(machine, wish, system, driver, log)
-    found += _elsewhere("gpu", dcgm.UNIT, machine, settings) if brought else []
     if found:
         raise Unresolved(*found)
-    source = DCGM if brought else SMI
-    _tell(source, settings, log)
-    ports = [_port(kind, settings) for kind, adopted in (("gpu", gpu), ("node", node)) if not adopted]
+    if not machine.cards:
+        _without_cards(wish, log)
+    _tell(gpu["source"] if gpu else None, settings, log)
+    ports = [*([gpu["port"]] if gpu and not gpu["adopted"] else []), *([] if node else [settings.node_port])]
     firewall.tell(machine.firewall, settings, ports, log)
     return {
         "address": settings.address,
-        "gpu": {**_exporter(source, settings.gpu_port, gpu), "dcgm": brought},
+        "gpu": gpu,
         "node": _node(row, machine, wish, node, log),
         "tls": {"certificate": settings.certificate, "key": settings.key}
         if settings.certificate and settings.key
@@ -81,6 +81,26 @@ def choose(
 
 def _exporter(source: str, port: int, adopted: str | None) -> Exporter:
     return {"source": source, "port": port, "adopted": adopted}
+
+
+def _cards(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, node: str, log: Log) -> CardExporter:
+    """Return what tells the metrics of the cards. ``node``: the unit of the machine's exporter. Raises Unresolved."""
+    settings = wish.monitoring_settings
+    adopted = _adopted("gpu", node, machine, settings, log)
+    brought = None if adopted else _dcgm(machine, wish, system, driver, log)
+    found = [*_elsewhere("gpu", dcgm.UNIT, machine, settings)] if brought else []
+    if found:
+        raise Unresolved(*found)
+    return {**_exporter(DCGM if brought else SMI, settings.gpu_port, adopted), "dcgm": brought}
+
+
+def _without_cards(wish: Wish, log: Log) -> None:
+    """Say that no card has metrics here. No source is refused: one inventory serves hosts with cards and without."""
+    asked = "" if wish.monitoring == ANY else f", and {wish.monitoring} has nothing to tell"
+    text = f"no NVIDIA GPU: the exporter of this machine comes alone{asked}"
+    if wish.gpus_expected != 0:
+        text += "; gpuwright_gpus_expected: 0 in the inventory tells the server of metrics not to ask it for cards"
+    log.warn("monitoring.no-cards", text, DESIGN)
 
 
 def _dcgm(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> Dcgm | None:
@@ -200,12 +220,15 @@ def _certificate(machine: Machine, settings: MonitoringSettings) -> Iterable[Ent
     return [conflict("monitoring.certificate", seen["problem"], _FACTS, remedy)]
 
 
-def _tell(source: str, settings: MonitoringSettings, log: Log) -> None:
-    """Say what listens where, and who may read it."""
+def _tell(source: str | None, settings: MonitoringSettings, log: Log) -> None:
+    """Say what listens where, and who may read it. ``source``: what tells of the cards, None where there are none."""
     scheme = "https" if settings.certificate else "http"
-    places = [f"{scheme}://{_place(settings.address, port)}" for port in (settings.gpu_port, settings.node_port)]
+    cards, machine = (
+        f"{scheme}://{_place(settings.address, port)}" for port in (settings.gpu_port, settings.node_port)
+    )
     readers = f"for {', '.join(settings.users)}" if settings.users else "for everybody who reaches it"
-    text = f"metrics of the cards (by {source}) on {places[0]}, of this machine on {places[1]}, {readers}"
+    of_cards = f"of the cards (by {source}) on {cards}, " if source else ""
+    text = f"metrics {of_cards}of this machine on {machine}, {readers}"
     log.decided("monitoring.listens", text, _WISH)
     address = ipaddress.ip_address(settings.address)
     if address.is_unspecified:

@@ -51,7 +51,7 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
     toolkit, libraries = TOOLKIT_SOURCE in sources, CUDA_SOURCE in sources
     barred = installed is not None and installed["source"] == "distro" and _has_cuda(machine)
     exporters = stack.get("monitoring_exporters")
-    libraries = libraries or bool(exporters and exporters["gpu"]["dcgm"])
+    libraries = libraries or bool(exporters and exporters["gpu"] and exporters["gpu"]["dcgm"])
     if (installed and installed["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
         found.append(_cuda(machine, wish, system, driver, log))
     if toolkit and not shared:

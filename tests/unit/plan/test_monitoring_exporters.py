@@ -15,15 +15,19 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_hosts import want, wsl
+from tests.unit.plan.test_lock import made as of_lock
 from tests.unit.plan.test_planner import index_of, plan
 from tests.unit.resolve.test_monitoring import HASH, PAIR, listener
 
 GPU, NODE = "gpuwright-gpu-exporter.service", "prometheus-node-exporter.service"
+_DCGM, _ENGINE = "nvidia-dcgm-exporter.service", "nvidia-dcgm.service"
 ON = {"active": "active", "enabled": "enabled"}
+OFF_FOR_GOOD = {"active": "inactive", "enabled": "not-found"}
 PACKAGE = {"prometheus-node-exporter": "1.9.0-1"}
 GOOD = {"problem": None, "expires": "2090-01-01T00:00:00Z", "digest": "ab" * 32}
 OURS = (listener(9400, unit=GPU, tells="gpu"), listener(9100, unit=NODE, tells="node"))
@@ -250,6 +254,85 @@ def test_in_an_image_nothing_is_started() -> None:
     assert monitoring_exporters.manages(image).services == []
 
 
+# A host without cards
+
+
+def cardless(*listeners: Any, **changes: Any) -> Any:
+    """A host without cards on which the machine's exporter is right, but for what is given."""
+    facts = nodes.bare(
+        pci={"gpus": []},
+        services={NODE: ON, GPU: OFF_FOR_GOOD, **changes.pop("services", {})},
+        monitoring={"listeners": list(listeners or OURS[1:]), "drop_ins": [NODE], "certificate": None},
+        **changes,
+    )
+    facts["packages"]["installed"] |= PACKAGE
+    return facts
+
+
+NO_CARDS: Any = {"gpuwright_gpus_expected": 0, "gpuwright_want": ["driver", "cuda", "pytorch", "watch", "monitoring"]}
+
+
+def test_a_host_without_cards_gets_the_exporter_of_the_machine_and_nothing_else() -> None:
+    facts = cardless()
+    facts["packages"]["installed"].clear()
+    planned = plan(facts, Wish.from_variables(NO_CARDS))
+    assert planned["components"] == ["monitoring_exporters", "validate"]
+    change = planned["changes"][0]
+    assert (change["reason"], change["services"]) == ("missing packages: prometheus-node-exporter", [NODE])
+    assert change["files"] == [f"/etc/systemd/system/{NODE}.d/gpuwright.conf"]
+    there = planned["work"]["monitoring_exporters"]
+    assert (there["programs"], there["waits"], there["leaves"]) == ([], [9100], [])
+    assert there["units"] == [{"name": NODE, "enabled": True, "state": "started"}]
+    assert planned["manages"]["monitoring_exporters"]["services"] == [NODE]
+    assert list(planned["stack"]) == ["monitoring_exporters", "repositories"]
+    assert "metrics and the storage proof" in planned["warnings"][0]["text"]
+
+
+def test_on_a_host_without_cards_it_is_judged_and_mended_as_anywhere() -> None:
+    assert reasons(cardless(), **NO_CARDS) == []
+    stack = made(cardless(), **NO_CARDS)["stack"]
+
+    def told(facts: Any) -> Any:
+        found = {each["id"]: (each["status"], each["reason"]) for each in judge.judge(facts, stack)}
+        return {name: found[name] for name in found if name.startswith("monitoring.")}
+
+    assert told(cardless()) == {"monitoring.node": ("pass", None)}
+    wide = cardless({**OURS[1], "address": "::"})
+    words = f"{NODE} listens on ::, wished is 127.0.0.1"
+    assert reasons(wide, **NO_CARDS) == [words]
+    assert told(wide) == {"monitoring.node": ("warn", words)}
+    idle = cardless(services={NODE: OFF})
+    assert reasons(idle, **NO_CARDS) == [f"{NODE} does not run"]
+
+
+def test_where_the_cards_are_gone_for_good_their_exporter_ends() -> None:
+    left = cardless(*OURS, services={GPU: ON})
+    there = work(left, **NO_CARDS)
+    assert there["leaves"] == [GPU]
+    assert {f"/etc/systemd/system/{GPU}", *(f"/usr/local/libexec/gpuwright/{name}" for name in units.PROGRAMS)} <= {
+        *there["absent"]
+    }
+    of_dcgm = cardless(services={GPU: OFF_FOR_GOOD, _DCGM: ON, _ENGINE: ON})
+    of_dcgm["monitoring"]["drop_ins"] = [_DCGM, _ENGINE, NODE]
+    assert work(of_dcgm, **NO_CARDS)["leaves"] == [_DCGM, _ENGINE]
+    # Somebody else's stays, and so does the program of another unit.
+    of_dcgm["monitoring"]["drop_ins"] = [NODE]
+    assert work(of_dcgm, **NO_CARDS)["leaves"] == []
+
+
+def test_cards_that_are_expected_and_gone_are_a_failure_whatever_else_is_wished() -> None:
+    planned = plan(cardless(), Wish.from_variables({**NO_CARDS, "gpuwright_gpus_expected": 2}))
+    assert (planned["verdict"], planned["changes"], planned["stack"]) == ("fail", [], {})
+
+
+def test_a_lock_of_what_cards_get_does_not_hold_a_host_without_them() -> None:
+    held = of_lock("driver", "cuda")
+    asked = lock.as_wish(held, {"gpuwright_gpus_expected": 0, "monitoring_source": "smi"})
+    draft = make_draft(cardless(), asked, load_rules(), Request(host="node", today=date(2026, 11, 20), lock=held))
+    assert isinstance(draft, Draft), draft
+    assert list(draft.answer["stack"]) == ["monitoring_exporters", "repositories"]
+
+
 def test_in_wsl_it_needs_systemd() -> None:
     (refusal,) = plan(wsl(systemd=False), want("monitoring"))["refusals"]
     assert (refusal["rule"], "monitoring_exporters needs systemd" in refusal["text"]) == ("needs-systemd", True)
@@ -273,7 +356,6 @@ def test_remove_takes_the_units_and_their_files() -> None:
 # DCGM
 
 
-_DCGM, _ENGINE = "nvidia-dcgm-exporter.service", "nvidia-dcgm.service"
 _OF_DCGM = {
     "datacenter-gpu-manager-4-core": "1:4.5.3-1",
     "datacenter-gpu-manager-4-cuda13": "1:4.5.3-1",
@@ -288,7 +370,7 @@ def with_dcgm(
     *listeners: Any, services: Any = None, packages: Any = None, drop_ins: Any = (_DCGM, _ENGINE, NODE)
 ) -> Any:
     """A node of a system that DCGM is for, on which it is right but for what is given."""
-    there = {_DCGM: ON, _ENGINE: ON, NODE: ON, GPU: {"active": "inactive", "enabled": "not-found"}, **(services or {})}
+    there = {_DCGM: ON, _ENGINE: ON, NODE: ON, GPU: OFF_FOR_GOOD, **(services or {})}
     rows = listeners or ({**OURS[0], "unit": _DCGM}, OURS[1])
     facts = nodes.provisioned(
         os={"id": "ubuntu", "version": "24.04", "codename": "noble", "name": "Ubuntu 24.04", "family": "debian"},

@@ -161,10 +161,37 @@ def test_who_wishes_nothing_of_it_gets_nothing(resolve: Resolve) -> None:
     assert not Wish.from_wants(["monitoring"]).nothing_wished
 
 
-def test_a_machine_without_cards_and_a_jetson_are_told_why_not(resolve: Resolve) -> None:
-    answer = resolve([], "ubuntu-24.04", "monitoring", "lmdb")
-    assert "monitoring_exporters" not in answer["stack"]
-    assert "no NVIDIA GPU: monitoring left out" in [each["text"] for each in answer["warnings"]]
+@pytest.mark.parametrize("system", ["ubuntu-24.04", "debian-13", "rocky-9"])
+def test_a_machine_without_cards_has_the_exporter_of_the_machine_alone(resolve: Resolve, system: str) -> None:
+    answer = resolve([], system, "monitoring", "lmdb")
+    found = answer["stack"]["monitoring_exporters"]
+    assert (found["gpu"], found["node"]["port"]) == (None, 9100)
+    sources = [row["name"] for row in answer["stack"]["repositories"]]
+    assert sources == (["epel"] if system == "rocky-9" else [])
+    told = [row["text"] for row in answer["why"] if row["rule"] == "monitoring.listens"]
+    assert told == ["metrics of this machine on http://127.0.0.1:9100, for everybody who reaches it"]
+    assert "repositories" not in resolve([], system, "lmdb")["stack"]
+
+
+@pytest.mark.parametrize(
+    ("wants", "variables", "words"),
+    [
+        (["monitoring"], {}, "alone; gpuwright_gpus_expected: 0 in the inventory tells the server of metrics"),
+        (["monitoring"], {"gpuwright_gpus_expected": 0}, "alone"),
+        (["monitoring=dcgm"], {"gpuwright_gpus_expected": 0}, "alone, and dcgm has nothing to tell"),
+        ([], {"monitoring_source": "smi", "gpuwright_gpus_expected": "0"}, "alone, and smi has nothing to tell"),
+    ],
+)
+def test_without_cards_a_source_of_theirs_is_told_and_not_refused(
+    resolve: Resolve, wants: list[str], variables: Any, words: str
+) -> None:
+    answer = resolve([], "debian-13", *wants, wish=variables)
+    (told,) = [row["text"] for row in answer["warnings"]]
+    assert told.startswith(f"no NVIDIA GPU: the exporter of this machine comes {words}")
+    assert ("gpus_expected" in told) is (not variables)
+
+
+def test_a_jetson_is_told_why_it_has_none(resolve: Resolve) -> None:
     answer = resolve("Jetson AGX Orin 64GB", "ubuntu-22.04", "monitoring", arch="aarch64")
     assert "monitoring_exporters" not in answer["stack"]
     assert any("nvidia-smi of a Jetson" in row["text"] for row in answer["warnings"])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ...model.plan import Removes
-    from ...model.stack import Stack
+    from ...model.stack import Dcgm, Stack
     from ...wish import Wish
 
 NAME = "monitoring_exporters"
@@ -47,12 +47,17 @@ def wanted(context: Context) -> bool:
     return NAME in context.stack
 
 
+def _at_work(context: Context) -> bool:
+    """Whether the exporters run: where cards are yet to come they begin with them, without any that of the machine begins at once."""
+    return context.runs_here or context.stack["monitoring_exporters"]["gpu"] is None
+
+
 def findings(context: Context) -> list[Finding]:
     return [*_exporter_findings(context), *_firewall_findings(context)]
 
 
 def _firewall_findings(context: Context) -> list[Finding]:
-    wrong = firewall.wrong(context.facts, context.stack["monitoring_exporters"]) if context.runs_here else []
+    wrong = firewall.wrong(context.facts, context.stack["monitoring_exporters"]) if _at_work(context) else []
     return [Finding("configure", "; ".join(wrong))] if wrong else []
 
 
@@ -60,7 +65,7 @@ def _exporter_findings(context: Context) -> list[Finding]:
     exporters = context.stack["monitoring_exporters"]
     found = repository_findings(context, _SOURCES) if _packages(context.stack) else []
     missing, old = missing_packages(context, _packages(context.stack)), _old(context)
-    reasons = [] if missing or old or not context.runs_here else [each for each in _reasons(context) if each]
+    reasons = [] if missing or old or not _at_work(context) else [each for each in _reasons(context) if each]
     if not missing and not old and not reasons:
         return found
     runs = units.ours(exporters)
@@ -114,11 +119,16 @@ def _old(context: Context) -> list[str]:
 
 def _lowest(stack: Stack) -> dict[str, str]:
     """The versions that DCGM's packages and its exporter have at least."""
-    exporters = stack.get("monitoring_exporters")
-    brought = exporters["gpu"]["dcgm"] if exporters else None
+    brought = _dcgm(stack)
     if not brought:
         return {}
     return {name: brought["exporter"] if name == dcgm.EXPORTER else brought["version"] for name in brought["packages"]}
+
+
+def _dcgm(stack: Stack) -> Dcgm | None:
+    """DCGM, where it is what tells of the cards."""
+    exporters = stack.get("monitoring_exporters")
+    return exporters["gpu"]["dcgm"] if exporters and exporters["gpu"] else None
 
 
 def version_prefixes(stack: Stack, _aim: str | None = None) -> dict[str, str]:
@@ -136,7 +146,7 @@ def manages(context: Context) -> Manages:
             *(path for run in runs for path in run.files),
             *([units.WEB] if runs and units.is_secured(exporters) else []),
         ],
-        services=[run.unit for run in runs] if context.runs_here else [],
+        services=[run.unit for run in runs] if _at_work(context) else [],
     )
 
 
@@ -146,17 +156,17 @@ def inputs(context: Context) -> Mapping[str, object]:
 
 def demands(stack: Stack, wish: Wish) -> list[Demand]:
     """Return what the package index has to have: node_exporter in any version, and DCGM from that of the pair on."""
-    exporters, lowest = stack.get("monitoring_exporters"), _lowest(stack)
+    brought, lowest = _dcgm(stack), _lowest(stack)
     others = [name for name in _packages(stack) if name not in lowest]
     found = [Demand("node_exporter", "", others, lambda _name, _found: True)] if others else []
-    if exporters and exporters["gpu"]["dcgm"] and not exporters["gpu"]["adopted"]:
+    if brought:
         starts = begins(version_prefixes(stack))
 
         def accepts(name: str, version: str) -> bool:
             return starts(name, version) and numeric_version.at_least(numeric_version.upstream(version), lowest[name])
 
-        version, asked = exporters["gpu"]["dcgm"]["version"], wish.monitoring == DCGM
-        found.append(Demand(dcgm.WANT, version, [*lowest], accepts, fixed=asked, relation=">="))
+        asked = wish.monitoring == DCGM
+        found.append(Demand(dcgm.WANT, brought["version"], [*lowest], accepts, fixed=asked, relation=">="))
     return found
 
 
@@ -211,12 +221,12 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
         "users": list(exporters["users"]) if secured else [],
         "files": [file for run in runs for file in run.written],
         "leaves": _leaves(context),
-        "readers": [run.unit for run in runs] if context.runs_here else [],
+        "readers": [run.unit for run in runs] if _at_work(context) else [],
         "absent": [*([] if secured else [units.WEB]), *_gone(context)],
-        "units": [unit for run in runs for unit in _units(context, run)] if context.runs_here else [],
+        "units": [unit for run in runs for unit in _units(context, run)] if _at_work(context) else [],
         "address": addresses.within(exporters["address"]),
-        "waits": [run.port for run in runs] if context.runs_here else [],
-        "firewall": firewall.commands(context.facts, exporters) if context.runs_here else [],
+        "waits": [run.port for run in runs] if _at_work(context) else [],
+        "firewall": firewall.commands(context.facts, exporters) if _at_work(context) else [],
     }
 
 
@@ -228,10 +238,14 @@ def _units(context: Context, run: units.Run) -> list[Unit]:
 
 
 def _leaves(context: Context) -> list[str]:
-    """Units of ours that tell of the cards by the other source: they leave before the port has another owner."""
-    other = units.others(context.stack["monitoring_exporters"])
-    if other is None or not context.runs_here:
-        return []
+    """Units of ours that tell of the cards by another source: they leave before the port has another owner."""
+    others = units.others(context.stack["monitoring_exporters"]) if _at_work(context) else []
+    found = [unit for other in others for unit in _ours_of(context, other)]
+    return [unit for unit in found if sections.service(context.facts, unit)["enabled"] not in (None, "not-found")]
+
+
+def _ours_of(context: Context, other: units.Run) -> list[str]:
+    """The units of a source that gpuwright has run."""
     sealed, seen_here = sections.sealed_stack(context.facts, NAME), context.facts.get("monitoring")
     cards = sealed.get("gpu") or {}
     is_ours = (
@@ -239,14 +253,12 @@ def _leaves(context: Context) -> list[str]:
         or (seen_here is not None and other.unit in seen_here["drop_ins"])
         or (cards.get("source") == DCGM and not cards.get("adopted"))
     )
-    found = [*([other.unit] if is_ours else []), *(other.needs if dcgm.is_ours(seen_here, sealed) else [])]
-    return [unit for unit in found if sections.service(context.facts, unit)["enabled"] not in (None, "not-found")]
+    return [*([other.unit] if is_ours else []), *(other.needs if dcgm.is_ours(seen_here, sealed) else [])]
 
 
 def _gone(context: Context) -> list[str]:
-    """Files of the other source."""
-    other = units.others(context.stack["monitoring_exporters"])
-    return other.files if other else []
+    """Files of another source."""
+    return [path for other in units.others(context.stack["monitoring_exporters"]) for path in other.files]
 
 
 def _removes(facts: Facts, _files: Sequence[str]) -> Removes:

@@ -25,10 +25,10 @@ _OF = {"gpu": "the cards", "node": "this machine"}
 def judge(view: View, stack: Stack) -> list[Check]:
     """Each exporter runs, listens where it is wished, and answers with what it shall tell; the certificate is good."""
     exporters = stack.get("monitoring_exporters")
-    if exporters is None or not view.gpus:
+    if exporters is None or (exporters["gpu"] and not view.gpus):
         return []
     certificate = [_certificate(view)] if exporters["tls"] else []
-    found = [_exporter(view, exporters, "gpu"), _exporter(view, exporters, "node"), *certificate]
+    found = [*(_exporter(view, exporters, kind) for kind in units.wished(exporters)), *certificate]
     opened = exporters["firewall"] or firewall.ours(view.facts)
     return [*found, *([_firewall(view, exporters)] if opened else [])]
 
@@ -43,7 +43,7 @@ def _exporter(view: View, exporters: MonitoringExporters, kind: str) -> Check:
     reason = (run and (seen.idle(view.facts, run) or seen.astray(view.facts, exporters, run))) or _silent(
         view, exporters, kind
     )
-    who = run.unit if run else units.of(exporters, kind)["adopted"]
+    who = run.unit if run else units.wished(exporters)[kind]["adopted"]
     return checks.judged(
         name,
         reason is None,
@@ -56,7 +56,7 @@ def _exporter(view: View, exporters: MonitoringExporters, kind: str) -> Check:
 
 def _silent(view: View, exporters: MonitoringExporters, kind: str) -> str | None:
     """Why nobody gets the metrics. Whether they are right behind a password is not to be seen from here."""
-    port = units.of(exporters, kind)["port"]
+    port = units.wished(exporters)[kind]["port"]
     found = seen.listeners(view.facts, exporters, port)
     place = f"{exporters['address']}, port {port}"
     if not found:

@@ -30,6 +30,8 @@ FIELDS = f"{paths.SETTINGS}/dcgm-fields.csv"
 _ASKED = Path(__file__).with_name("fields.csv")
 #: As often as our own exporter samples; where the host engine listens (hostengine/src/HostEngineCommandLine.cpp).
 _EVERY_MS = 15000
+#: The port of an exporter that only goes.
+_GONE = 0
 _ENGINE_AT = "127.0.0.1:5555"
 #: Directories in /run.
 _OF_GPU, _OF_NODE = "gpuwright-gpu-exporter", "gpuwright-node-exporter"
@@ -63,22 +65,29 @@ class Run:
         return [*self.needs, self.unit]
 
 
-def of(exporters: MonitoringExporters, kind: str) -> Exporter:
-    """The exporter of a stack that tells this."""
-    return exporters["gpu"] if kind == "gpu" else exporters["node"]
+def wished(exporters: MonitoringExporters) -> dict[str, Exporter]:
+    """The exporters of a stack, by what they tell; that of the cards first, where there are cards."""
+    cards = exporters["gpu"]
+    return {**({"gpu": cards} if cards else {}), "node": exporters["node"]}
 
 
 def ours(exporters: MonitoringExporters) -> list[Run]:
     """The exporters of a stack that nobody else runs."""
-    cards = _dcgm(exporters, exporters["gpu"]["dcgm"]) if exporters["gpu"]["dcgm"] else _smi(exporters)
-    return [run for run in (cards, _node(exporters)) if not of(exporters, run.kind)["adopted"]]
+    cards, found = exporters["gpu"], [_node(exporters)]
+    if cards:
+        of_cards = _dcgm(exporters, cards["port"], cards["dcgm"]) if cards["dcgm"] else _smi(exporters, cards["port"])
+        found.insert(0, of_cards)
+    return [run for run in found if not wished(exporters)[run.kind]["adopted"]]
 
 
-def others(exporters: MonitoringExporters) -> Run | None:
-    """What is ours of the cards where the other source is wished: it has to go first."""
-    if exporters["gpu"]["adopted"]:
-        return None
-    return _smi(exporters) if exporters["gpu"]["dcgm"] else _dcgm(exporters, None)
+def others(exporters: MonitoringExporters) -> list[Run]:
+    """What would be ours of the cards by a source that is not wished, or by any where there is no card: it has to go first."""
+    cards = exporters["gpu"]
+    if cards is None:
+        return [_smi(exporters, _GONE), _dcgm(exporters, _GONE, None)]
+    if cards["adopted"]:
+        return []
+    return [_smi(exporters, cards["port"]) if cards["dcgm"] else _dcgm(exporters, cards["port"], None)]
 
 
 def is_secured(exporters: MonitoringExporters) -> bool:
@@ -122,8 +131,7 @@ def _place(exporters: MonitoringExporters, port: int) -> str:
     return f"{addresses.bracketed(address)}:{port}"
 
 
-def _smi(exporters: MonitoringExporters) -> Run:
-    port = exporters["gpu"]["port"]
+def _smi(exporters: MonitoringExporters, port: int) -> Run:
     arguments = [f"--listen={_place(exporters, port)}"]
     if is_secured(exporters):
         arguments.append(f"--web-config={_copied(_OF_GPU, _WEB_NAME)}")
@@ -131,8 +139,7 @@ def _smi(exporters: MonitoringExporters) -> Run:
     return Run("gpu", port, UNIT, [File(path=f"{_UNITS}/{UNIT}", content=content, mode="0644")], PROGRAMS)
 
 
-def _dcgm(exporters: MonitoringExporters, brought: Dcgm | None) -> Run:
-    port = exporters["gpu"]["port"]
+def _dcgm(exporters: MonitoringExporters, port: int, brought: Dcgm | None) -> Run:
     arguments = [
         f"--collectors={FIELDS}",
         f"--address={_place(exporters, port)}",
