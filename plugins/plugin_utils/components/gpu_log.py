@@ -7,18 +7,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, gpu_log, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_log, paths
 
-from ..model import sections
 from ..model.plan import Plan
 from ..model.stack import Stack
 from ..model.work import File, Unit, Work
+from . import programs
 from .base import Component, Context, Finding, Manages, Step
-from .view import UP, View
+from .view import View
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 NAME = "gpu_log"
 SERVICE = "gpuwright-gpu-log.service"
@@ -30,6 +29,15 @@ SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
 TIMER_FILE = f"/etc/systemd/system/{TIMER}"
 FILES = (PROGRAM, SAMPLER, SERVICE_FILE, TIMER_FILE)
 
+_TURNS = programs.Timed(
+    "gpu.log",
+    SERVICE,
+    TIMER,
+    purpose="the log is filled",
+    failure="gave no sample",
+    record=f", and so does the last line in {gpu_log.DIRECTORY}",
+)
+
 #: What its role changes.
 TOUCHES = frozenset({"services"})
 
@@ -39,14 +47,9 @@ def wanted(context: Context) -> bool:
 
 
 def findings(context: Context) -> list[Finding]:
-    if not context.runs_here or _ticks(context.facts):
+    if not context.runs_here or _TURNS.ticks(context.facts):
         return []
     return [Finding("configure", "no timer fills the log of the cards", files=list(FILES), services=[TIMER])]
-
-
-def _ticks(facts: Facts) -> bool:
-    timer = sections.service(facts, TIMER)
-    return timer["enabled"] == "enabled" and timer["active"] == "active"
 
 
 def manages(context: Context) -> Manages:
@@ -62,7 +65,7 @@ def inputs(context: Context) -> Mapping[str, object]:
 
 def begin(context: Context, plan: Plan) -> Work:
     """The units, and the timer enabled and begun where the cards are."""
-    service = _SERVICE.format(days=context.stack["gpu_log"]["days"])
+    service = _SERVICE.format(python=programs.python(context.facts), days=context.stack["gpu_log"]["days"])
     return {
         "files": [
             File(path=SERVICE_FILE, content=service, mode="0644"),
@@ -84,7 +87,7 @@ Documentation=https://docs.nvidia.com/deploy/nvidia-smi/
 
 [Service]
 Type=oneshot
-ExecStart=/usr/bin/python3 {PROGRAM} --days {{days}}
+ExecStart={{python}} {PROGRAM} --days {{days}}
 Nice=10
 LogLevelMax=notice
 LogsDirectory=gpuwright
@@ -113,27 +116,7 @@ WantedBy=timers.target
 
 def judge(view: View, stack: Stack) -> list[Check]:
     """The timer runs, and its last turn wrote a sample."""
-    if NAME not in stack or not view.gpus:
-        return []
-    if "services" in view.unknown:
-        return [
-            checks.incomplete(
-                "gpu.log", f"it is not known whether the log is filled: {view.unknown['services']}", "warning"
-            )
-        ]
-    failed = sections.service(view.facts, SERVICE)["active"] == "failed"
-    reason = f"the last turn of {SERVICE} gave no sample" if failed else f"{TIMER} does not run"
-    right = _ticks(view.facts) and not failed
-    return [
-        checks.judged(
-            "gpu.log",
-            right,
-            "warning",
-            reason=None if right else reason,
-            action="configure",
-            remedy=f"journalctl -u {SERVICE} says why, and so does the last line in {gpu_log.DIRECTORY}; {UP}",
-        )
-    ]
+    return [_TURNS.judge(view)] if NAME in stack and view.gpus else []
 
 
 COMPONENT = Component(

@@ -15,7 +15,7 @@ from ..model.errors import StepRefused
 from ..model.plan import CardSettings, Plan, Removes
 from ..model.stack import GpuSettings, Settings, SettingsCard, Stack
 from ..model.work import File, Unit, Work
-from . import mig, nvidia_driver
+from . import mig, nvidia_driver, programs
 from .base import Component, Context, Finding, Manages, Step
 from .nvidia_driver.places import PERSISTENCE_SERVICE
 from .view import UP, View
@@ -143,7 +143,13 @@ def _service_findings(context: Context) -> list[Finding]:
 # The work of the role
 
 
-def begin(context: Context, plan: Plan) -> Work:
+class SettingsWork(Work):
+    """The work, with the Python that the program runs on."""
+
+    python: str
+
+
+def begin(context: Context, plan: Plan) -> SettingsWork:
     """The settings, and the service that brings them back after each boot, enabled where the cards are. It is not started: the program
     is run by a task of its own, whose answer is read. Before the driver runs nothing can be set; the service does it after the boot.
     """
@@ -154,8 +160,11 @@ def begin(context: Context, plan: Plan) -> Work:
         if card["bus_id"]
     ]
     content = json.dumps({"cards": cards}, indent=1, sort_keys=True) + "\n"
+    python = programs.python(context.facts)
+    unit = _UNIT.format(python=python)
     return {
-        "files": [File(path=SETTINGS, content=content, mode="0644"), File(path=UNIT, content=_UNIT, mode="0644")],
+        "python": python,
+        "files": [File(path=SETTINGS, content=content, mode="0644"), File(path=UNIT, content=unit, mode="0644")],
         "units": [Unit(name=SERVICE, enabled=True)] if context.runs_here else [],
     }
 
@@ -176,7 +185,7 @@ ConditionPathExists={SETTINGS}
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/usr/bin/python3 {PROGRAM} {SETTINGS}
+ExecStart={{python}} {PROGRAM} {SETTINGS}
 SuccessExitStatus=3
 TimeoutStartSec=600
 
@@ -251,7 +260,7 @@ def defaults(facts: Facts) -> list[CardSettings]:
 
 
 def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
-    return {"gpu_settings": defaults(facts)}
+    return {"gpu_settings": defaults(facts), "python": programs.python(facts)}
 
 
 COMPONENT = Component(

@@ -14,7 +14,7 @@ from ..model import sections
 from ..model.plan import Plan, Removes, WholeCard
 from ..model.stack import Mig, MigCard, Stack
 from ..model.work import File, Unit, Work
-from . import busy
+from . import busy, programs
 from .base import Component, Context, Finding, Manages, Step
 from .view import UP, View
 
@@ -44,13 +44,14 @@ TOUCHES = frozenset({"services"})
 
 
 class Here(TypedDict):
-    """What the cards allow now. ``runs``: the driver does, so that they can be parted at once.
+    """What the cards allow now. ``runs``: the driver does, so that they can be parted at once. ``python``: what the program runs on.
 
     ``follows``: units that read the cards anew once the layout has changed.
     """
 
     units: list[Unit]
     runs: bool
+    python: str
     follows: list[str]
 
 
@@ -129,8 +130,9 @@ def begin(context: Context, plan: Plan) -> Work:
         for card in context.stack["mig"]["cards"]
         if card["bus_id"]
     ]
+    unit = _UNIT.format(python=programs.python(context.facts))
     return {
-        "files": [File(path=LAYOUT, content=layout(cards), mode="0644"), File(path=UNIT, content=_UNIT, mode="0644")]
+        "files": [File(path=LAYOUT, content=layout(cards), mode="0644"), File(path=UNIT, content=unit, mode="0644")]
     }
 
 
@@ -142,6 +144,7 @@ def here(context: Context, plan: Plan) -> Here:
     return {
         "units": [Unit(name=SERVICE, enabled=True)] if context.runs_here else [],
         "runs": context.runs_here and "nvidia" in context.facts["kernel"]["loaded"],
+        "python": programs.python(context.facts),
         "follows": [] if enabled in (None, "", "not-found", "masked") else [_CDI_UNIT],
     }
 
@@ -166,7 +169,7 @@ ConditionPathExists={LAYOUT}
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/usr/bin/python3 {PROGRAM} {LAYOUT}
+ExecStart={{python}} {PROGRAM} {LAYOUT}
 TimeoutStartSec=600
 
 [Install]
@@ -220,7 +223,7 @@ def _whole(facts: Facts) -> list[WholeCard]:
 
 
 def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
-    return {"mig": _whole(facts)}
+    return {"mig": _whole(facts), "python": programs.python(facts)}
 
 
 COMPONENT = Component(

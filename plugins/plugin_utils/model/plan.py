@@ -193,6 +193,8 @@ class Removes(TypedDict, total=False):
     """Commands that take back ranges of subordinate ids"""
     initramfs: bool
     gpu_settings: list[CardSettings]
+    python: str
+    """What our programs run on"""
     cuda_default: list[str]
     """Command that leads /usr/local/cuda where it led before"""
     cuda_toolkits: list[ToolkitRemoval]

@@ -205,17 +205,6 @@ def test_the_unit_shuts_out_what_the_checks_do_not_need_and_nothing_that_they_do
     assert "ProtectSystem=strict\n" in written(host(), watch_mail="root", watch_smtp="m.example")[watch.SERVICE_FILE]
 
 
-def test_where_the_systems_python_is_too_old_the_one_beside_it_runs_the_program() -> None:
-    facts = host()
-    there = [("3.6", "/usr/bin/python3.6"), ("3.12", "/usr/bin/python3.12")]
-    facts["python"]["interpreters"] = [{"path": path, "version": version, "venv": True} for version, path in there]
-    assert watch._python(facts) == "/usr/bin/python3"
-    facts["os"].update(family="redhat", version="8.10")
-    assert watch._python(facts) == "/usr/bin/python3.12"
-    facts["python"]["interpreters"] = []
-    assert watch._python(facts) == "/usr/bin/python3"
-
-
 def test_the_settings_have_what_the_rules_say_of_drivers_and_errors() -> None:
     found = json.loads(written(host())[paths.WATCH_SETTINGS])
     rules = load_rules()

@@ -15,7 +15,7 @@ from ...model.plan import Plan
 from ...model.work import Unit, Work
 from ...resolver import dcgm
 from ...wish.monitoring import DCGM
-from .. import package_calls
+from .. import package_calls, programs
 from ..base import (
     Component,
     Context,
@@ -201,7 +201,7 @@ class ExportersWork(Work, total=False):
 def begin(context: Context, plan: Plan) -> ExportersWork:
     """The files before the package: its unit starts with them, and never listens where nobody wished it."""
     exporters = context.stack["monitoring_exporters"]
-    runs = units.ours(exporters)
+    runs = units.ours(exporters, programs.python(context.facts))
     secured = bool(runs) and units.is_secured(exporters)
     packages = _packages(context.stack)
     # Another directory of metrics is made by whoever wished it.

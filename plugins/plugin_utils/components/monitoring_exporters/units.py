@@ -30,6 +30,8 @@ FIELDS = f"{paths.SETTINGS}/dcgm-fields.csv"
 _ASKED = Path(__file__).with_name("fields.csv")
 #: As often as our own exporter samples; where the host engine listens (hostengine/src/HostEngineCommandLine.cpp).
 _EVERY_MS = 15000
+#: What starts programs of ours, where only the names of units and files are asked.
+_PYTHON = "/usr/bin/python3"
 #: The port of an exporter that only goes.
 _GONE = 0
 _ENGINE_AT = "127.0.0.1:5555"
@@ -71,11 +73,13 @@ def wished(exporters: MonitoringExporters) -> dict[str, Exporter]:
     return {**({"gpu": cards} if cards else {}), "node": exporters["node"]}
 
 
-def ours(exporters: MonitoringExporters) -> list[Run]:
-    """The exporters of a stack that nobody else runs."""
+def ours(exporters: MonitoringExporters, python: str = _PYTHON) -> list[Run]:
+    """The exporters of a stack that nobody else runs. ``python``: what programs of ours are started by."""
     cards, found = exporters["gpu"], [_node(exporters)]
     if cards:
-        of_cards = _dcgm(exporters, cards["port"], cards["dcgm"]) if cards["dcgm"] else _smi(exporters, cards["port"])
+        of_cards = (
+            _dcgm(exporters, cards["port"], cards["dcgm"]) if cards["dcgm"] else _smi(exporters, cards["port"], python)
+        )
         found.insert(0, of_cards)
     return [run for run in found if not wished(exporters)[run.kind]["adopted"]]
 
@@ -131,11 +135,11 @@ def _place(exporters: MonitoringExporters, port: int) -> str:
     return f"{addresses.bracketed(address)}:{port}"
 
 
-def _smi(exporters: MonitoringExporters, port: int) -> Run:
+def _smi(exporters: MonitoringExporters, port: int, python: str = _PYTHON) -> Run:
     arguments = [f"--listen={_place(exporters, port)}"]
     if is_secured(exporters):
         arguments.append(f"--web-config={_copied(_OF_GPU, _WEB_NAME)}")
-    content = _GPU.format(arguments=" ".join(arguments), copies=_copies(exporters, _OF_GPU))
+    content = _GPU.format(python=python, arguments=" ".join(arguments), copies=_copies(exporters, _OF_GPU))
     return Run("gpu", port, UNIT, [File(path=f"{_UNITS}/{UNIT}", content=content, mode="0644")], PROGRAMS)
 
 
@@ -191,7 +195,7 @@ Wants=network-online.target
 
 [Service]
 Type=notify
-ExecStart=/usr/bin/python3 {paths.PROGRAMS}/gpu_exporter.py {{arguments}}
+ExecStart={{python}} {paths.PROGRAMS}/gpu_exporter.py {{arguments}}
 {{copies}}{_AGAIN}DynamicUser=yes
 Nice=10
 TimeoutStartSec=60

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.watch.settings import SCHEMA, Settings
 
 from ...model import sections
@@ -22,8 +22,9 @@ from ...model.stack import Stack, Watch
 from ...model.work import File, Unit, Work
 from ...resolver.branch import END_IS_NEAR
 from ...rules import load_rules
+from .. import programs
 from ..base import Component, Context, Finding, Manages, Step
-from ..view import UP, View
+from ..view import View
 from . import program
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
 TIMER_FILE = f"/etc/systemd/system/{TIMER}"
 #: Not the address of the webhook: no seal names a file with a secret.
 FILES = (PROGRAM, paths.WATCH_SETTINGS, SERVICE_FILE, TIMER_FILE)
-_CHECK = "watch.runs"
+_TURNS = programs.Timed("watch.runs", SERVICE, TIMER, purpose="the node watches itself", failure="failed")
 
 #: What its role changes.
 TOUCHES = frozenset({"services"})
@@ -49,7 +50,7 @@ def wanted(context: Context) -> bool:
 
 
 def findings(context: Context) -> list[Finding]:
-    if not _ticks_here(context) or _ticks(context.facts):
+    if not _ticks_here(context) or _TURNS.ticks(context.facts):
         return []
     return [Finding("configure", "no timer watches the node", files=list(FILES), services=[TIMER])]
 
@@ -58,11 +59,6 @@ def _ticks_here(context: Context) -> bool:
     """Whether there is a node to watch: in an image that is being built the timer begins with the first boot."""
     wsl = context.facts["environment"]["kind"] == "wsl" and not context.provision_only
     return context.runs_here or wsl
-
-
-def _ticks(facts: Facts) -> bool:
-    timer = sections.service(facts, TIMER)
-    return timer["enabled"] == "enabled" and timer["active"] == "active"
 
 
 def manages(context: Context) -> Manages:
@@ -97,7 +93,7 @@ def begin(context: Context, plan: Plan) -> WatchWork:
     """The settings, the units, and the timer enabled and begun where the cards are."""
     wished = context.stack["watch"]
     directory = wished["textfile_directory"]
-    service = _service(wished, _python(context.facts))
+    service = _service(wished, programs.python(context.facts))
     return {
         "directory": {"path": directory, "ours": directory == paths.METRICS},
         "files": [
@@ -155,14 +151,6 @@ def _settings(wished: Watch) -> str:
     return json.dumps(settings, indent=1, sort_keys=True) + "\n"
 
 
-def _python(facts: Facts) -> str:
-    """The system's Python; the one beside it that Ansible needs there too, where that is too old."""
-    there = facts["python"]["interpreters"]
-    enough = [each["path"] for each in there if numeric_version.at_least(each["version"], _OLDEST_PYTHON)]
-    system = (facts["os"]["family"], numeric_version.major(facts["os"]["version"] or ""))
-    return enough[0] if enough and system == _OLD_PYTHON else "/usr/bin/python3"
-
-
 def _service(wished: Watch, python: str) -> str:
     """The unit. Where a local sendmail takes the mail, it and what it starts write below /var and may go on after it; else nothing is
     written but what is ours.
@@ -173,8 +161,6 @@ def _service(wished: Watch, python: str) -> str:
     return _SERVICE.format(python=python, writes=writes)
 
 
-#: What the program is written for, and the system whose own Python (3.6) is older.
-_OLDEST_PYTHON, _OLD_PYTHON = "3.8", ("redhat", "8")
 #: Who asks rpm's database writes into it: a lock, or the index of its journal.
 _RPM = "-/var/lib/rpm -/usr/lib/sysimage/rpm"
 # LogLevelMax: systemd itself would tell journald three times a turn that all is well. What hangs in the kernel gets no signal, so nobody
@@ -228,24 +214,7 @@ WantedBy=timers.target
 
 def judge(view: View, stack: Stack) -> list[Check]:
     """The timer runs, and its last turn could be made."""
-    if NAME not in stack or not view.gpus:
-        return []
-    if "services" in view.unknown:
-        reason = f"it is not known whether the node watches itself: {view.unknown['services']}"
-        return [checks.incomplete(_CHECK, reason, "warning")]
-    failed = sections.service(view.facts, SERVICE)["active"] == "failed"
-    reason = f"the last turn of {SERVICE} failed" if failed else f"{TIMER} does not run"
-    right = _ticks(view.facts) and not failed
-    return [
-        checks.judged(
-            _CHECK,
-            right,
-            "warning",
-            reason=None if right else reason,
-            action="configure",
-            remedy=f"journalctl -u {SERVICE} says why; {UP}",
-        )
-    ]
+    return [_TURNS.judge(view)] if NAME in stack and view.gpus else []
 
 
 COMPONENT = Component(
