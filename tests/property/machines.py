@@ -82,6 +82,8 @@ def answer_to(question: Question) -> Any:
 BRANCHES = [row["branch"] for row in naive.rows("driver_branches", "rows")]
 BUILDS = [row["latest"] for row in naive.rows("driver_branches", "rows") if row["latest"]]
 BUILDS += sorted({build for row in naive.rows("driver_branches", "first_builds") for build in row["first"]})
+#: As the planner says it of an index that lacks the pair.
+NO_DCGM = f"dcgm={naive.rows('monitoring', 'pairs')[0]['dcgm']}"
 MINORS = list(dict.fromkeys(row["cuda"] for row in naive.rows("cuda", "rows")))
 RELEASES = [row["release"] for row in naive.rows("cuda", "rows")]
 CUDNN = [row["version"] for row in naive.rows("cudnn", "versions") if ".post" not in row["version"]]
@@ -201,6 +203,7 @@ def _one_of_each() -> dict[str, st.SearchStrategy[str]]:
             st.sampled_from(VLLM).map("vllm>={}".format),
         ),
         "onnxruntime": _onnxruntime(),
+        "monitoring": st.sampled_from(["monitoring", "monitoring=dcgm", "monitoring=smi"]),
         "python": st.sampled_from(PYTHONS).map("python={}".format),
     }
 
@@ -379,6 +382,16 @@ def exceptions(draw: st.DrawFn) -> Question:
 
 def _limited(release: naive.Row, limit: naive.Row) -> bool:
     return limit["variant"] in release["extras"] and naive.between(release["version"], limit)
+
+
+@st.composite
+def monitored(draw: st.DrawFn) -> Question:
+    """Exporters, mostly with what is left to the rules, on machines whose index mostly has them: the driver decides which DCGM serves."""
+    source = draw(st.sampled_from(["monitoring", "monitoring", "monitoring=dcgm", "monitoring=smi"]))
+    driver = draw(st.one_of(st.just([]), st.sampled_from(BRANCHES).map(lambda branch: [f"driver={branch}"])))
+    machine = draw(st.one_of(described(), observed()))
+    absent = {"absent": draw(st.sampled_from([[], [], [NO_DCGM]]))} if "facts" in machine else {}
+    return Question({**machine, **absent}, (source, *driver))
 
 
 _any = st.builds(Question, machine=st.one_of(described(), observed()), wants=wishes())

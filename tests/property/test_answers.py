@@ -21,7 +21,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.possible import Possible, Trials
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive, nearer, remedies
-from tests.property.machines import RULES, WANTS, Question, answer_to, machine_of, questions, wish_of
+from tests.property.machines import RULES, WANTS, Question, answer_to, machine_of, monitored, questions, wish_of
 
 
 def answered(question: Question) -> dict[str, Any]:
@@ -72,6 +72,15 @@ def test_the_images_beside_an_answer_satisfy_the_tables(question: Question) -> N
         where = machine_of(question, wish)
         found = images.choose(where, wish, answer["stack"], RULES)
         assert not list(naive.images.faults(where, answer["stack"], found))
+
+
+@settings(max_examples=settings.default.max_examples * 4)  # type: ignore[union-attr]  # a profile is loaded
+@given(monitored())
+def test_the_exporters_of_an_answer_satisfy_the_tables(question: Question) -> None:
+    answer = answered(question)
+    if answer["ok"]:
+        where = machine_of(question, wish_of(question))
+        assert not list(naive.exporters.faults(where, question.wants, answer["stack"]))
 
 
 @given(questions, st.data())

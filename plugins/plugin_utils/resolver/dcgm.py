@@ -57,11 +57,13 @@ def _against(machine: Machine, system: Row, driver: DriverStack | None, log: Log
     served = log.rules["monitoring"]["served"]
     if machine.environment in _ELSEWHERE:
         yield f"DCGM does not serve cards {_ELSEWHERE[machine.environment]}", log.cite("monitoring", served[0])
+    if machine.foreign.vgpu:
+        yield "DCGM serves whole cards, and these are virtual", log.cite("monitoring", served[0])
     if machine.os not in {name for row in served for name in row["os"]}:
         yield f"NVIDIA names no DCGM for {system['name']}", log.cite("monitoring", served[0])
     if _major(machine, driver, log) is None:
         yield (
-            "the driver's branch is older than any that DCGM is built for, or not known",
+            "the driver's branch, or a card, is older than any that DCGM is built for, or the branch is not known",
             log.cite("monitoring", served[0]),
         )
     pair = log.rules["monitoring"]["pairs"][0]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from tests.property.naive import cuda, driver, engines, images, wheels
+from tests.property.naive import cuda, driver, engines, exporters, images, wheels
 from tests.property.naive.asked import component, leaves_out, unmet
 from tests.property.naive.cuda import between
 from tests.property.naive.driver import better_branches
@@ -22,6 +22,7 @@ __all__ = [
     "better_branches",
     "between",
     "component",
+    "exporters",
     "faults",
     "images",
     "leaves_out",
@@ -49,6 +50,7 @@ def faults(machine: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> lis
         found += cuda.compat(machine, stack, warned)
         found += cuda.container_toolkit(stack, warned)
         found += engines.faults(machine, stack)
+    found += exporters.faults(machine, wants, stack)
     for each in stack.get("frameworks", ()):
         found += wheels.faults(machine, each, stack, warned)
     found += _repositories(machine, stack)
@@ -94,5 +96,6 @@ def _repositories(machine: Any, stack: Stack) -> Iterator[str]:
     installs = driver and not driver["adopted"] and driver["source"] == "nvidia"
     toolkits = any(each.get("source", "nvidia") == "nvidia" for each in stack.get("cuda", ()))
     libraries = any(part in stack and not stack[part].get("archives") for part in ("cudnn", "nccl", "tensorrt"))
-    if (installs or toolkits or libraries or stack.get("cuda_compat")) and "nvidia-cuda" not in found:
+    dcgm = ((stack.get("monitoring_exporters") or {}).get("gpu") or {}).get("dcgm")
+    if (installs or toolkits or libraries or dcgm or stack.get("cuda_compat")) and "nvidia-cuda" not in found:
         yield "NVIDIA's repository is needed and is not there"

@@ -29,7 +29,11 @@ def leaves_out(machine: Any) -> set[str]:
     }
     if not machine.cards:
         return driver | toolkits | {"dali", "cupy", "vllm"}
-    elsewhere = {"container": {"container-toolkit", "container-engine-source"}, "wsl": set(), "jetson": toolkits}
+    elsewhere = {
+        "container": {"container-toolkit", "container-engine-source"},
+        "wsl": set(),
+        "jetson": toolkits | {"monitoring"},
+    }
     return driver | elsewhere[machine.environment] if machine.environment in elsewhere else set()
 
 
@@ -70,6 +74,9 @@ def _met(want: str, stack: Stack) -> bool:
     if name == "container-toolkit":
         toolkit = stack.get("container_toolkit")
         return toolkit is not None and (not version or toolkit["version_spec"].startswith(f"=={version}"))
+    if name == "monitoring":
+        exporters = stack.get("monitoring_exporters")
+        return exporters is not None and (not version or not exporters["gpu"] or exporters["gpu"]["source"] == version)
     if name == "python":
         return all(each["interpreter"] == version for each in stack.get("frameworks", ()))
     return any(each["name"] == name and _framework_met(want, spec, each) for each in stack.get("frameworks", ()))

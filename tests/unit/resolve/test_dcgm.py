@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import hosts
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan, wish
 
@@ -79,6 +83,21 @@ def test_where_dcgm_does_not_serve_the_other_one_comes_with_the_reason(
     refused = resolve("RTX 4090", system, "monitoring=dcgm", **assume)
     assert [words in each["text"] for each in refused["conflicts"]] == [True]
     assert "monitoring=smi" in refused["conflicts"][0]["remedy"]
+
+
+def test_cards_before_maxwell_and_virtual_ones_have_our_own(resolve: Resolve, rules: Any) -> None:
+    """A Tesla K80 has a driver (470) for whose CUDA there is a DCGM."""
+    answer = resolve("Tesla K80", "ubuntu-22.04", "monitoring")
+    assert answer["stack"]["driver"]["branch"] == "470"
+    assert answer["stack"]["monitoring_exporters"]["gpu"]["source"] == "smi"
+    assert "or a card, is older than any that DCGM is built for" in told(answer, "monitoring.smi")[0]
+    virtual = replace(
+        machine.machine_from_options(["H100"], "ubuntu-24.04", "x86_64", {}, rules),
+        foreign=hosts.Foreign(vgpu=True, host_driver="580.1"),
+        driver=machine.InstalledDriver("580.126.20", None, "packages", None),
+    )
+    found = resolver.resolve(virtual, wish(gpuwright_want=["monitoring"]), rules)
+    assert "DCGM serves whole cards, and these are virtual" in told(found, "monitoring.smi")[0]
 
 
 def test_who_asks_for_the_other_one_gets_it(resolve: Resolve) -> None:
