@@ -17,7 +17,7 @@ from ..model.wish import MonitoringSettings
 from ..rules import Row
 from ..wish import Wish
 from ..wish.monitoring import ANY, DCGM, SMI
-from . import dcgm, firewall
+from . import dcgm, firewall, listeners
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import Machine
 
@@ -126,33 +126,25 @@ def _node(row: Row, machine: Machine, wish: Wish, adopted: str | None, log: Log)
 # Whose the ports are
 
 
-def meets(listener: Listener, address: str, port: int) -> bool:
-    """Say whether what listens is in the way of an address and a port."""
-    theirs, ours = ipaddress.ip_address(listener["address"]), ipaddress.ip_address(address)
-    theirs = getattr(theirs, "ipv4_mapped", None) or theirs
-    # An IPv6 socket for all addresses takes those of IPv4 too.
-    over_all = theirs.is_unspecified and theirs.version in (ours.version, 6)
-    return listener["port"] == port and (theirs == ours or over_all or ours.is_unspecified)
-
-
 def _adopted(kind: str, node: str, machine: Machine, settings: MonitoringSettings, log: Log) -> str | None:
     """Return who runs an exporter of this kind already where one is wished; None where nobody does. Raises Unresolved where another program
     is there.
     """
     port = _port(kind, settings)
-    seen = machine.monitoring["listeners"] if machine.monitoring else []
-    held = [each for each in seen if meets(each, settings.address, port) and not _is_ours(each, kind, node, machine)]
+    there = listeners.at(machine, settings.address, port)
+    held = [each for each in there if not _is_ours(each, kind, node, machine)]
     what, variable = _OF[kind]
     strangers = [each for each in held if each["tells"] != kind]
     if strangers:
         first = strangers[0]
-        text = f"{_place(first['address'], port)} is held by {_name(first)}, which is no exporter of {what} ({_said(first)})"
+        place = listeners.place(first["address"], port)
+        text = f"{place} is held by {listeners.name(first)}, which is no exporter of {what} ({_said(first)})"
         remedy = f"set {variable} to a port that is free, or end what listens there"
         raise Unresolved(conflict("monitoring.port", text, _FACTS, remedy))
     if not held:
         return None
-    name = _name(held[0])
-    places = ", ".join(_place(each["address"], port) for each in held)
+    name = listeners.name(held[0])
+    places = ", ".join(listeners.place(each["address"], port) for each in held)
     text = f"{name} tells the metrics of {what} on {places} already: it is left as it is"
     log.decided("monitoring.adopted", text, _FACTS)
     return name
@@ -161,9 +153,7 @@ def _adopted(kind: str, node: str, machine: Machine, settings: MonitoringSetting
 def _is_ours(listener: Listener, kind: str, node: str, machine: Machine) -> bool:
     """Say whether an exporter of ours listens. ``node``: the unit of the one of the machine."""
     return any(
-        # In a container root does not see whose a socket is. While our unit runs, nobody else can have its place.
-        (unit in machine.running if listener["process"] is None else listener["unit"] == unit)
-        and (unit == UNIT or _is_changed(kind, unit, machine))
+        listeners.is_of(listener, unit, machine) and (unit == UNIT or _is_changed(kind, unit, machine))
         for unit in ((UNIT, dcgm.UNIT) if kind == "gpu" else (node,))
     )
 
@@ -180,9 +170,9 @@ def _elsewhere(kind: str, unit: str, machine: Machine, settings: MonitoringSetti
     if machine.monitoring is None or unit not in machine.running or _is_changed(kind, unit, machine):
         return []
     port, (what, variable) = _port(kind, settings), _OF[kind]
-    if any(meets(each, settings.address, port) for each in machine.monitoring["listeners"]):
+    if listeners.at(machine, settings.address, port):
         return []
-    text = f"{unit} tells metrics of {what} already, and not on {_place(settings.address, port)}"
+    text = f"{unit} tells metrics of {what} already, and not on {listeners.place(settings.address, port)}"
     remedy = f"set monitoring_address and {variable} to where it listens, and it is left as it is; or disable it"
     return [conflict("monitoring.elsewhere", text, _FACTS, remedy)]
 
@@ -191,22 +181,10 @@ def _port(kind: str, settings: MonitoringSettings) -> int:
     return settings.gpu_port if kind == "gpu" else settings.node_port
 
 
-def _name(listener: Listener) -> str:
-    """Return who listens, for a person."""
-    process, unit = listener["process"], listener["unit"]
-    if process and unit:
-        return f"{process} ({unit})"
-    return process or f"a program of the user {listener['user']}"
-
-
 def _said(listener: Listener) -> str:
     if listener["status"] is None:
         return "it does not answer"
     return f"it answers with status {listener['status']}" if listener["status"] != 200 else "its metrics are of others"
-
-
-def _place(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 # Who may read
@@ -224,7 +202,7 @@ def _tell(source: str | None, settings: MonitoringSettings, log: Log) -> None:
     """Say what listens where, and who may read it. ``source``: what tells of the cards, None where there are none."""
     scheme = "https" if settings.certificate else "http"
     cards, machine = (
-        f"{scheme}://{_place(settings.address, port)}" for port in (settings.gpu_port, settings.node_port)
+        f"{scheme}://{listeners.place(settings.address, port)}" for port in (settings.gpu_port, settings.node_port)
     )
     readers = f"for {', '.join(settings.users)}" if settings.users else "for everybody who reaches it"
     of_cards = f"of the cards (by {source}) on {cards}, " if source else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...model import sections
-from ...resolver import monitoring
+from ...resolver.listeners import meets
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, Listener
@@ -23,7 +23,7 @@ _ALSO = {"0.0.0.0": "::"}  # noqa: S104 - what somebody wished
 def listeners(facts: Facts, exporters: MonitoringExporters, port: int) -> list[Listener]:
     """What listens at the address and a port."""
     seen = facts.get("monitoring")
-    return [each for each in (seen["listeners"] if seen else ()) if monitoring.meets(each, exporters["address"], port)]
+    return [each for each in (seen["listeners"] if seen else ()) if meets(each, exporters["address"], port)]
 
 
 def idle(facts: Facts, run: Run) -> str | None:
