@@ -1211,6 +1211,8 @@ class MetricsServer(TypedDict):
     """Prometheus"""
     alertmanager: ServerProgram
     """Alertmanager"""
+    grafana: ServerProgram | None
+    """Grafana; null where it is not gpuwright's"""
     targets: list[MetricsTarget] | None
     """Exporters that Prometheus asks; null where it does not say"""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: monitoring_server_info
-short_description: Tell what is left to do so that Prometheus and Alertmanager run by what was written for them
+short_description: Tell what is left to do so that Prometheus, Alertmanager and Grafana run by what was written for them
 version_added: "0.2.0"
 description:
   - A program that does not run is to be started, one whose unit was written since it was started to be restarted, and one whose files were
@@ -24,7 +24,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Wait until both have read their configuration
+- name: Wait until all have read their configuration
   gpuwright.node.monitoring_server_info:
   register: seen
   until: seen.left == []
@@ -35,8 +35,8 @@ EXAMPLES = r"""
 RETURN = r"""
 programs:
   description:
-    - Both programs, each with its C(unit), the C(state) that it is to be brought to, null where it is as it should be, and what is in the
-      way as C(problem).
+    - The programs, Grafana where one was set up, each with its C(unit), the C(state) that it is to be brought to, null where it is as it
+      should be, and what is in the way as C(problem).
   returned: success
   type: list
   elements: dict
@@ -54,10 +54,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import moni
 
 
 def main() -> None:
-    """Look at both."""
+    """Look at each."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     host = Host()
-    programs = [monitoring_server.due(host, program) for program in monitoring_server.PROGRAMS.values()]
+    programs = [monitoring_server.due(host, program) for program in monitoring_server.there(host)]
     module.exit_json(changed=False, programs=programs, left=[each for each in programs if each["state"]])
 
 

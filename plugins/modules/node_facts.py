@@ -610,6 +610,10 @@ facts:
           description: "Alertmanager."
           returned: always
           type: dict
+        grafana:
+          description: "Grafana; null where it is not gpuwright's."
+          returned: always
+          type: dict
         targets:
           description: "Exporters that Prometheus asks; null where it does not say."
           returned: always

@@ -98,8 +98,10 @@ USES = [
     ),
     Use(
         "monitoring_server",
+        {"monitoring_grafana": True},
         there={
-            "apt": "systemctl is-active prometheus prometheus-alertmanager && ! ss -Hltn | grep -E '(\\*|0.0.0.0|::]):90'"
+            "apt": "systemctl is-active prometheus prometheus-alertmanager grafana-server"
+            " && ! ss -Hltn | grep -E '(\\*|0.0.0.0|::]):(90|3000)'"
         },
         refused={"dnf": "has no package of a server of metrics"},
     ),

@@ -310,6 +310,7 @@ def _variables(*, wrong_key: bool) -> dict[str, Any]:
             "nvidia-container-toolkit": f"{base}/libnvidia-container/stable/deb",
             "epel": f"{base}/epel",
             "docker": f"{base}/docker/linux",
+            "grafana": f"{base}/grafana",
             "pytorch": f"{base}/whl",
             "nvidia-runfile": f"{base}/driver",
             "nvidia-cuda-runfile": f"{base}/compute/cuda",
@@ -317,7 +318,7 @@ def _variables(*, wrong_key: bool) -> dict[str, Any]:
         # A proof is often on a simulated node, and its disk is the one of whatever machine this is.
         "validate_fio_runtime": 1,
         "gpuwright_repository_keys": dict.fromkeys(
-            ("nvidia", "nvidia-container-toolkit", "epel", "docker"), fingerprint
+            ("nvidia", "nvidia-container-toolkit", "epel", "docker", "grafana"), fingerprint
         ),
     }
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from . import deb, docker_ce, rpm, runfile, settings, wheels
+from . import deb, docker_ce, grafana, rpm, runfile, settings, wheels
 from .engine import docker
 from .onnode.gpuwright_sim import elf
 from .shell import SimulationError, run, say
@@ -56,7 +56,10 @@ def ensure() -> Path:
 @functools.cache
 def digest() -> str:
     """Twelve hex digits over the list of packages, the stubs and the code that builds them."""
-    code = (settings.HERE / f"{name}.py" for name in ("repository", "deb", "docker_ce", "rpm", "wheels", "runfile"))
+    code = (
+        settings.HERE / f"{name}.py"
+        for name in ("repository", "deb", "docker_ce", "grafana", "rpm", "wheels", "runfile")
+    )
     lists = (PACKAGES, settings.HERE / "packages-rpm.yaml", _TARGETS)
     return settings.recipe(*lists, *sorted(_STUBS.iterdir()), _ONNODE / "gpuwright_sim/elf.py", *code)
 
@@ -746,7 +749,7 @@ _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn, "xz": _xz,
     "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "docker_ce": _docker_ce,
     "docker_cli": docker_ce.command, "containerd_io": _containerd_io, "kernel": _kernel, "headers": _headers,
-    "node_exporter": _node_exporter, "dcgm": _dcgm, "dcgm_exporter": _dcgm_exporter,
+    "node_exporter": _node_exporter, "dcgm": _dcgm, "dcgm_exporter": _dcgm_exporter, "grafana": grafana.fill,
 }  # fmt: skip
 
 

@@ -3,14 +3,14 @@
 """The server of metrics of this machine: whether its programs run by what was written for them, and which exporters answer it.
 
 They are asked where their units say that they listen. A file counts as read where the program read its configuration after the file was
-written: what a program says of its configuration is another text than the file's.
+written: what a program says of its configuration is another text than the file's. Grafana reads the files that make it ours when it starts.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Tuple, TypedDict
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Pattern, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 
 #: What the names of all files of the server begin with.
 PREFIX = paths.SETTINGS + "/monitoring-server-"
+#: Where the dashboards are, and nothing else: Grafana takes every file of its kind there for one.
+DASHBOARDS = paths.SETTINGS + "/dashboards"
 
 
 class Program(NamedTuple):
-    """One of the two: its unit, what was written for that, the files that it reads, and what its metrics of itself begin with."""
+    """One of them: its unit, the files that it reads, where its unit says that it listens (address and port), and what its metrics of
+    their reading begin with; None where it reads them when it starts, and never again.
+    """
 
     unit: str
     files: Tuple[str, ...]
-    metrics: str
+    listens: Pattern[str]
+    metrics: Optional[str] = None
 
     @property
     def drop_in(self) -> str:
@@ -44,15 +49,22 @@ class Program(NamedTuple):
         return self.files[0]
 
 
+_LISTENS = re.compile(r"--web\.listen-address=(\S+):(\d+)")
 PROMETHEUS = Program(
-    "prometheus.service", (PREFIX + "prometheus.yml", PREFIX + "alerts.yml"), "prometheus_config_last_reload_"
+    "prometheus.service", (PREFIX + "prometheus.yml", PREFIX + "alerts.yml"), _LISTENS, "prometheus_config_last_reload_"
 )
 ALERTMANAGER = Program(
-    "prometheus-alertmanager.service", (PREFIX + "alertmanager.yml",), "alertmanager_config_last_reload_"
+    "prometheus-alertmanager.service", (PREFIX + "alertmanager.yml",), _LISTENS, "alertmanager_config_last_reload_"
 )
+#: Those of every server.
 PROGRAMS = {"prometheus": PROMETHEUS, "alertmanager": ALERTMANAGER}
+#: Beside them where it is wished. Its package makes the directories that these files lie in.
+GRAFANA = Program(
+    "grafana-server.service",
+    ("/etc/grafana/provisioning/datasources/gpuwright.yaml", "/etc/grafana/provisioning/dashboards/gpuwright.yaml"),
+    re.compile(r"GF_SERVER_HTTP_ADDR=(\S+) GF_SERVER_HTTP_PORT=(\d+)"),
+)
 
-_LISTENS = re.compile(r"--web\.listen-address=(\S+)")
 _VALUE = re.compile(r"^(\w+) ([0-9.eE+-]+)$", re.MULTILINE | re.ASCII)
 _SECONDS = 5
 _MOST_BYTES = 8 * 1024 * 1024
@@ -64,16 +76,24 @@ Ask = Callable[[str, str], str]
 
 def observe(host: Host, ask: Optional[Ask] = None) -> Optional[MetricsServer]:
     """What is there of a server that gpuwright set up, or began to; None where nothing is."""
-    files = list(host.glob(PREFIX + "*"))
-    if not host.live or not (files or any(host.exists(program.drop_in) for program in PROGRAMS.values())):
+    files = [*host.glob(PREFIX + "*"), *host.glob(DASHBOARDS + "/*")]
+    drop_ins = [program.drop_in for program in there(host)]
+    if not host.live or not (files or drop_ins):
         return None
     how = ask or _http
+    grafana = [path for path in (GRAFANA.drop_in, *GRAFANA.files) if host.exists(path)]
     return {
-        "files": files,
+        "files": files + grafana,
         "prometheus": look(host, PROMETHEUS, how),
         "alertmanager": look(host, ALERTMANAGER, how),
+        "grafana": look(host, GRAFANA, how) if GRAFANA.drop_in in drop_ins else None,
         "targets": _targets(host, how),
     }
+
+
+def there(host: Host) -> List[Program]:
+    """The programs whose units are ours."""
+    return [program for program in (*PROGRAMS.values(), GRAFANA) if host.exists(program.drop_in)]
 
 
 def look(host: Host, program: Program, ask: Optional[Ask] = None) -> ServerProgram:
@@ -85,10 +105,14 @@ def look(host: Host, program: Program, ask: Optional[Ask] = None) -> ServerProgr
         told = parse_metrics((ask or _http)(address, "/metrics"))
     except (OSError, ValueError) as error:
         return {"answers": False, "started": None, "loaded": None, "problem": _short(error)}
+    begun = told.get("process_start_time_seconds")
+    if program.metrics is None:
+        started = _since(host, begun, (program.drop_in, *program.files))
+        return {"answers": True, "started": started, "loaded": started, "problem": None}
     good = told.get(program.metrics + "successful") == 1
     return {
         "answers": True,
-        "started": _since(host, told.get("process_start_time_seconds"), (program.drop_in,)),
+        "started": _since(host, begun, (program.drop_in,)),
         "loaded": good and _since(host, told.get(program.metrics + "success_timestamp_seconds"), program.files),
         "problem": None if good else "it rejected its configuration",
     }
@@ -149,10 +173,10 @@ def _short(text: object) -> Optional[str]:
 
 def _address(host: Host, program: Program) -> Optional[str]:
     """Where a program is asked on its own machine; None where its unit does not say."""
-    match = _LISTENS.search(host.read(program.drop_in) or "")
+    match = program.listens.search(host.read(program.drop_in) or "")
     if match is None:
         return None
-    address, _colon, port = match.group(1).rpartition(":")
+    address, port = match.groups()
     return f"{addresses.bracketed(addresses.within(address.strip('[]')))}:{port}"
 
 

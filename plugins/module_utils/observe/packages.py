@@ -27,7 +27,7 @@ INTERESTING = re.compile(
     r"|linux-(?:image|headers|modules|objects|generic)|^kernel(?:-|$)|^kmod-"
     r"|docker|containerd|podman|^runc$|^uidmap$|^passt$|dkms|dnf-plugin-versionlock|^gcc|^g\+\+$|^make$|^libc6-dev$|^build-essential"
     r"|^libxml2$|^xz(?:-utils)?$|^python3(?:\.\d+)?(?:-minimal|-venv|-pip)?$|initramfs|dracut|^fio$|ubuntu-drivers|mokutil|unattended-upgrades"
-    r"|node-exporter|^prometheus(?:-alertmanager)?$"
+    r"|node-exporter|^prometheus(?:-alertmanager)?$|^grafana(?:-enterprise)?$"
 )
 """Names of the packages that an observation lists."""
 

@@ -34,6 +34,7 @@ UNITS = (
     "gpuwright-nvidia-persistence.service",
     "prometheus.service",
     "prometheus-alertmanager.service",
+    "grafana-server.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",
     "display-manager.service",

@@ -31,6 +31,7 @@ from ..resolver import lock
 from ..resolver.frameworks import FRAMEWORKS
 from ..rules import hosts
 from ..wish import BadInput, Wish, credentials, fleet, settings, users
+from ..wish.monitoring_server import ports as server_ports
 from . import script, watching
 from .node_action import WISH_VARIABLES, NodeAction, Variables
 
@@ -110,7 +111,7 @@ class NodeSession:
             arguments["user"] = True
         if self._images:
             arguments["images"] = True
-        arguments |= self._monitoring(only)
+        arguments |= self._listens(only)
         if self.verb == "remove" and not self.user:
             arguments["firewall"] = True
         if self.verb in WITH_HISTORY:
@@ -145,17 +146,18 @@ class NodeSession:
         except BadInput:
             return False
 
-    def _monitoring(self, only: Sequence[str]) -> dict[str, object]:
-        """What is looked at where exporters are wished: their ports, and the certificate that they shall have."""
+    def _listens(self, only: Sequence[str]) -> dict[str, object]:
+        """What is looked at where exporters or their server are wished: their ports, and the certificate that the exporters shall have."""
         try:
             wish = self._asked.with_roles(only)
         except BadInput:
             return {}
+        ports = list(server_ports(wish.monitoring_server_settings).values()) if wish.monitoring_server else []
         if not wish.monitoring:
-            return {}
-        settings = wish.monitoring_settings
-        pair = {"certificate": settings.certificate, "key": settings.key} if settings.certificate else {}
-        return {"ports": [settings.gpu_port, settings.node_port], "firewall": True, **pair}
+            return {"ports": ports} if ports else {}
+        exporters = wish.monitoring_settings
+        pair = {"certificate": exporters.certificate, "key": exporters.key} if exporters.certificate else {}
+        return {"ports": [exporters.gpu_port, exporters.node_port, *ports], "firewall": True, **pair}
 
     def draft(
         self,

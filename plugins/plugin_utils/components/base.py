@@ -165,6 +165,7 @@ class Component:
     judge: checks of what is there.
     containers: what a proof asks of containers.
     merged: files of the host's own that it writes into; `remove` takes out what it put there.
+    spares: what a person does who goes without a part of it, by the package or the package source that brings that.
     directories: made for its files; `remove` takes them away where nothing else is inside.
     take_back: what `remove` does by its role, before the driver goes; None where nothing is left to do for it.
     removes: its keys of what the role `remove` does. ``files``: those that go.
@@ -196,6 +197,7 @@ class Component:
     containers: Callable[[Context], Sequence[ContainerQuestion]] = _none
     merged: Sequence[str] = ()
     directories: Sequence[str] = ()
+    spares: Mapping[str, str] = field(default_factory=dict)
     take_back: Callable[[Facts], Sequence[Finding]] | None = None
     removes: Callable[[Facts, Sequence[str]], Removes] = _removes_nothing
     package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -238,6 +238,14 @@ class ScrapeAccess(TypedDict):
     """File on the server with the certificates that theirs are checked by; None for those that the system trusts"""
 
 
+class Grafana(TypedDict):
+    """Grafana beside the server."""
+
+    port: int
+    password: bool
+    """Whether the wish has one for its admin; else it is made on the machine"""
+
+
 class ServerSettings(TypedDict):
     """Server of metrics, as it is wished."""
 
@@ -251,6 +259,8 @@ class ServerSettings(TypedDict):
     remote_write: list[RemoteWrite]
     receivers: list[Receiver]
     scrape: ScrapeAccess | None
+    grafana: Grafana | None
+    """None where none is wished, and where somebody else's is there"""
 
 
 class Target(TypedDict):

@@ -51,7 +51,7 @@ def of_plan(
     if behind:
         told.add(signed_modules.package_of_next(context.stack) or "")
     refusals = [
-        refusal(f"index-{row['kind']}", row["text"], row["remedy"])
+        refusal(f"index-{row['kind']}", row["text"], _remedy(row))
         for row in _causes((index or index_answer.NOT_ASKED)["problems"])
         if row["kind"] != "timeout" and row.get("needed", True) and row.get("package") not in told
     ]
@@ -78,6 +78,13 @@ def _causes(problems: Sequence[IndexProblem]) -> list[IndexProblem]:
     """The problems without those that only follow: where a repository gave no index, nobody knows what it offers."""
     known = [row for row in problems if row["kind"] not in _CONSEQUENCES]
     return known or list(problems)
+
+
+def _remedy(row: IndexProblem) -> str | None:
+    """What to do about a problem of the index; where it is in the way of what a component can go without, that too."""
+    spares = {name: text for component in COMPONENTS.values() for name, text in component.spares.items()}
+    found = spares.get(row.get("package") or "") or spares.get(row.get("repository") or "")
+    return "; or ".join(filter(None, (row["remedy"], found))) or None
 
 
 def of_privileges(context: Context, request: Request) -> list[Refusal]:

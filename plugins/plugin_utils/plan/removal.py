@@ -54,11 +54,12 @@ WRITTEN = re.compile(
     r"|/usr/share/keyrings/gpuwright-[\w.+-]+|/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuwright-[\w.+-]+"
     r"|/etc/kernel/((header_)?postinst|postrm|install)[.]d/(zz|aa|95)-gpuwright([.]install)?"
     r"|/etc/systemd/system/(gpuwright-[\w.-]+"
-    r"|(nvidia-persistenced|nvidia-cdi-refresh|nvidia-dcgm(-exporter)?|prometheus(-node-exporter|-alertmanager)?)[.]service[.]d/gpuwright[.]conf)"
+    r"|(nvidia-persistenced|nvidia-cdi-refresh|nvidia-dcgm(-exporter)?|prometheus(-node-exporter|-alertmanager)?|grafana-server)[.]service[.]d"
+    r"/gpuwright[.]conf)"
     r"|/etc/profile[.]d/gpuwright-[\w.-]+|/etc/(modulefiles|(environment-modules|lmod)/modules)/cuda/\d+[.]\d+"
     r"|/usr/local/share/jupyter/kernels/gpuwright-[\w.-]+/kernel[.]json"
     r"|(/[\w.+@-]+)+/gpuwright[.]prom"
-    r"|/etc/gpuwright/[\w.-]+|/usr/local/libexec/gpuwright/[\w.-]+"
+    r"|/etc/gpuwright/(dashboards/)?[\w.-]+|/etc/grafana/provisioning/(datasources|dashboards)/gpuwright[.]yaml|/usr/local/libexec/gpuwright/[\w.-]+"
     r"|/etc/dkms/([\w.+~-]+[.]conf|no-autoinstall)|/etc/docker/daemon[.]json"
     r"|/etc/containerd/(config|conf[.]d/99-gpuwright)[.]toml",
     re.ASCII,
@@ -71,7 +72,7 @@ ENVIRONMENT = re.compile(
     re.ASCII,
 )
 UNIT = re.compile(
-    r"((nvidia|gpuwright)-[\w-]+[.](service|path|timer)|(docker|containerd|prometheus(-node-exporter|-alertmanager)?)[.]service)",
+    r"((nvidia|gpuwright)-[\w-]+[.](service|path|timer)|(docker|containerd|prometheus(-node-exporter|-alertmanager)?|grafana-server)[.]service)",
     re.ASCII,
 )
 #: A word of the package managers, and never an option of theirs or a pattern.

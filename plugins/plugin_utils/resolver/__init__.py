@@ -13,7 +13,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     gpu_log           for how long the light log of the cards is kept
     watch             how often the node looks at itself, and who is told
     monitoring, dcgm  what tells metrics to Prometheus, and where
-    monitoring_server  the server of metrics, and which exporters it asks
+    monitoring_server  the server of metrics, and which exporters it asks; grafana, listeners: what is beside it, and whose a port is
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
@@ -314,8 +314,8 @@ def _without_cards(machine: Machine, wish: Wish, system: Row, log: Log) -> Stack
     exporters = log.attempt(monitoring.choose, machine, wish, system, None, log)
     if exporters is not None:
         stack["monitoring_exporters"] = exporters
-        stack["repositories"] = log.attempt(repositories.choose, machine, wish, system, stack, log) or []
     _server(machine, wish, system, stack, log)
+    sources = log.attempt(repositories.choose, machine, wish, system, stack, log)
     if log.conflicts:
         raise Unresolved(*log.conflicts)
-    return stack
+    return {**stack, "repositories": sources or []} if sources or exporters else stack

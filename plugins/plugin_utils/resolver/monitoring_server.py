@@ -1,24 +1,35 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The server of metrics: where its packages come from, and which exporters of the inventory it asks."""
+"""The server of metrics: where its packages come from, where it listens, and which exporters of the inventory it asks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..model.stack import MonitoringServer, ServerSettings, Target
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import (
+    ALERTMANAGER,
+    DASHBOARDS,
+    GRAFANA,
+    PROMETHEUS,
+)
+
+from ..model.stack import Grafana, MonitoringServer, ServerSettings, Target
 from ..model.wish import Exporters
 from ..rules import Row
 from ..wish import Wish
-from ..wish.monitoring_server import default_settings
-from .log import DESIGN, Log, Unresolved, conflict
+from ..wish.monitoring_server import ALERTS_PORT, GRAFANA_PORT, PORT, default_settings, ports
+from . import grafana, listeners
+from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import Machine
 
 #: What a server of metrics is, in the archives that have one.
 PACKAGES = ("prometheus", "prometheus-alertmanager")
 _ARCHIVE = "packages prometheus and prometheus-alertmanager of Debian 12 and 13, and of Ubuntu's component universe"
 _NONE = "neither Red Hat's archive nor EPEL is known to have both, with their units (assumed: not read)"
+_FACTS = "the machine's facts"
+#: The unit that listens on each port, by the variable of that.
+_UNITS = {PORT: PROMETHEUS.unit, ALERTS_PORT: ALERTMANAGER.unit, GRAFANA_PORT: GRAFANA.unit}
 _DEBIAN = "let a machine with Debian or Ubuntu be the server: it needs no card"
 # Since Alertmanager 0.25, which Debian 12 has and whose amtool takes it; that Ubuntu 22.04 has 0.23 is assumed.
 _NO_PASSWORD_FILE = ("ubuntu-22.04",)
@@ -39,8 +50,9 @@ def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> MonitoringSer
     if system["family"] == "rhel":
         text = f"{machine.os} has no package of a server of metrics that gpuwright could install"
         raise Unresolved(conflict("monitoring-server.archive", text, _NONE, _DEBIAN))
-    if machine.foreign_server:
-        text = f"{' and '.join(machine.foreign_server)} is here and was not set up by gpuwright: what it keeps would be left behind"
+    others = [name for name in machine.foreign_server if name in PACKAGES]
+    if others:
+        text = f"{' and '.join(others)} is here and was not set up by gpuwright: what it keeps would be left behind"
         remedy = (
             "let another machine be the server, or give that one the rules and dashboards of gpuwright (docs/monitoring.md); where nobody "
             "needs it, remove its packages"
@@ -57,9 +69,26 @@ def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> MonitoringSer
                 "monitoring-server.mail", text, "alertmanager 0.25 of Debian 12, 0.23 of Ubuntu 22.04 (assumed)", remedy
             )
         )
+    beside = grafana.choose(machine, settings["grafana"], DASHBOARDS, log)
+    settings = {**settings, "grafana": beside}
+    held = [*_held(machine, settings)]
+    if held:
+        raise Unresolved(*held)
     targets = [target for each in wish.fleet for target in _targets(each)]
     _tell(settings, wish.fleet, targets, log)
-    return {**settings, "packages": list(PACKAGES), "targets": targets}
+    return {**settings, "packages": [*PACKAGES, *([grafana.GRAFANA] if beside else [])], "targets": targets}
+
+
+def _held(machine: Machine, settings: ServerSettings) -> Iterator[Entry]:
+    """Say which ports other programs hold."""
+    for variable, port in ports(settings).items():
+        there = listeners.at(machine, settings["address"], port)
+        others = [each for each in there if not listeners.is_of(each, _UNITS[variable], machine)]
+        if others:
+            place = listeners.place(others[0]["address"], port)
+            text = f"{place}, where {_UNITS[variable]} shall listen, is held by {listeners.name(others[0])}"
+            remedy = f"set {variable} to a port that is free, or end what listens there"
+            yield conflict("monitoring-server.port", text, _FACTS, remedy)
 
 
 def _targets(exporters: Exporters) -> Iterator[Target]:
@@ -74,13 +103,20 @@ def _targets(exporters: Exporters) -> Iterator[Target]:
             }
 
 
+def _seen(address: str, beside: Grafana | None) -> str:
+    """Return where the dashboards are seen."""
+    if beside is None:
+        return f"the dashboards are files in {DASHBOARDS}, to be imported into a Grafana"
+    return f"Grafana listens on {listeners.place(address, beside['port'])} and has the dashboards"
+
+
 def _tell(settings: ServerSettings, fleet: Sequence[Exporters], targets: Sequence[Target], log: Log) -> None:
     address, days, size = settings["address"], settings["days"], settings["size"]
     log.decided(
         "monitoring-server",
-        f"Prometheus listens on {address}:{settings['port']}, Alertmanager on {address}:{settings['alerts_port']}; "
-        f"{len(targets)} exporters are asked; metrics are kept for {days} days, at most {size}, and stay where the server is removed; the "
-        "dashboards are files in /etc/gpuwright, to be imported into a Grafana",
+        f"Prometheus listens on {listeners.place(address, settings['port'])}, Alertmanager on "
+        f"{listeners.place(address, settings['alerts_port'])}; {len(targets)} exporters are asked; metrics are kept for {days} days, at "
+        f"most {size}, and stay where the server is removed; {_seen(address, settings['grafana'])}",
         _ARCHIVE,
     )
     unreachable = [each.host for each in fleet if each.address is None]

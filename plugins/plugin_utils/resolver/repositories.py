@@ -11,7 +11,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ..model.stack import Builder, Repository, Stack
 from ..rules import Row, Rules, cite
 from ..wish import Wish
-from . import cuda_distro, foreign, keys, local_repository, source_files, systems, upstreams
+from . import cuda_distro, foreign, grafana, keys, local_repository, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .naming import RPM_FAMILY
@@ -59,6 +59,9 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
     for part in PARTS:
         places = part.places(part.of(stack), machine, wish, system, log) if part.key in stack else ()
         found += [_of_place(place, system) for place in places]
+    server = stack.get("monitoring_server")
+    if server and server["grafana"]:
+        found.append(_of_place(grafana.place(wish, log), system))
     of_epel = _of_epel(stack, installed)
     if of_epel and system.get("epel") and not _has_epel(machine):
         found.append(_epel(of_epel, machine, wish, system, log))

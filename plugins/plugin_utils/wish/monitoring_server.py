@@ -18,20 +18,24 @@ from ..model.errors import BadInput
 from ..model.wish import Values
 from ..monitoring.alerts import SEVERITIES
 from ..rules import Rules
-from .reading import Variables, Words, is_no
+from .reading import Variables, Words, is_no, is_yes
 
 if TYPE_CHECKING:
-    from ..model.stack import Receiver, RemoteWrite, ScrapeAccess, ServerSettings
+    from ..model.stack import Grafana, Receiver, RemoteWrite, ScrapeAccess, ServerSettings
 
 _WANT = "monitoring-server"
 ADDRESS, PORT, ALERTS_PORT = "monitoring_server_address", "monitoring_server_port", "monitoring_server_alerts_port"
 DAYS, SIZE = "monitoring_retention_days", "monitoring_retention_size"
 REMOTE_WRITE, RECEIVERS, SCRAPE = "monitoring_remote_write", "monitoring_receivers", "monitoring_scrape"
+GRAFANA, GRAFANA_PORT, GRAFANA_PASSWORD = "monitoring_grafana", "monitoring_grafana_port", "monitoring_grafana_password"
 
 _NUMBER = re.compile(r"[1-9]\d{0,4}", re.ASCII)
 _HIGHEST_PORT = 65535
 _MOST_DAYS = 9999
 _LONGEST_CHANNEL = 100
+_GRAFANAS_PORT = 3000
+# In one line, without blanks at its ends: Grafana takes those away from what is in a file (pkg/setting/expanders.go).
+_PASSWORD = re.compile(r"\S[^\r\n\0]{6,126}\S")
 # As Prometheus reads it, where a kilobyte has 1024 bytes.
 _SIZE = re.compile(r"[1-9]\d{0,5}(MB|GB|TB)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
@@ -72,11 +76,27 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         "remote_write": _remote_write(variables.get(REMOTE_WRITE)),
         "receivers": _receivers(variables.get(RECEIVERS)),
         "scrape": _scrape(variables.get(SCRAPE)),
+        "grafana": _grafana(variables),
     }
-    if settings["port"] == settings["alerts_port"]:
-        text = f"{PORT} and {ALERTS_PORT} are both {settings['port']}: two programs cannot listen on one port"
-        raise BadInput(text, [f"{PORT}: {default['port']}", f"{ALERTS_PORT}: {default['alerts_port']}"])
+    _refuse_one_port_for_two(settings)
     values["monitoring_server_settings"] = settings
+
+
+def ports(wished: ServerSettings | None) -> dict[str, int]:
+    """Return the ports of a server by the variables that name them. ``wished``: None where nothing is said."""
+    settings = wished or default_settings()
+    grafana = settings["grafana"]
+    found = {PORT: settings["port"], ALERTS_PORT: settings["alerts_port"]}
+    return {**found, GRAFANA_PORT: grafana["port"]} if grafana else found
+
+
+def _refuse_one_port_for_two(settings: ServerSettings) -> None:
+    named: dict[int, str] = {}
+    for name, port in ports(settings).items():
+        if port in named:
+            text = f"{named[port]} and {name} are both {port}: two programs cannot listen on one port"
+            raise BadInput(text, [f"{PORT}: 9090", f"{ALERTS_PORT}: 9093", f"{GRAFANA_PORT}: {_GRAFANAS_PORT}"])
+        named[port] = name
 
 
 def default_settings() -> ServerSettings:
@@ -90,6 +110,7 @@ def default_settings() -> ServerSettings:
         "remote_write": [],
         "receivers": [],
         "scrape": None,
+        "grafana": None,
     }
 
 
@@ -227,6 +248,19 @@ def _scrape(value: object) -> ScrapeAccess | None:
     }
 
 
+def _grafana(variables: Variables) -> Grafana | None:
+    wished, password = variables.get(GRAFANA), variables.get(GRAFANA_PASSWORD)
+    if is_no(wished):
+        return None
+    if not is_yes(wished):
+        raise BadInput(f"{GRAFANA}: expected true or false, found {wished!r}", [f"{GRAFANA}: true"])
+    given = not _is_unset(password)
+    if given and not _PASSWORD.fullmatch(str(password)):
+        text = f"{GRAFANA_PASSWORD}: expected 8 to 128 characters in one line, without blanks at its ends"
+        raise BadInput(text, [f"leave {GRAFANA_PASSWORD} out: one is made on the machine"])
+    return {"port": _number(variables, GRAFANA_PORT, _GRAFANAS_PORT, "a port", _HIGHEST_PORT), "password": given}
+
+
 def _keys(row: object, allowed: Sequence[str], what: str, example: Sequence[str]) -> Mapping[str, object]:
     """Return a mapping without what is not set. Raises BadInput where it is none, or has other keys."""
     if not isinstance(row, Mapping):
@@ -250,7 +284,9 @@ def _url(value: object, what: str) -> str:
     return url
 
 
-VARIABLES = (ADDRESS, PORT, ALERTS_PORT, DAYS, SIZE, REMOTE_WRITE, RECEIVERS, SCRAPE)
+VARIABLES = (
+    ADDRESS, PORT, ALERTS_PORT, DAYS, SIZE, REMOTE_WRITE, RECEIVERS, SCRAPE, GRAFANA, GRAFANA_PORT, GRAFANA_PASSWORD
+)  # fmt: skip
 WORDS = Words(
     "monitoring_server",
     _WANT,

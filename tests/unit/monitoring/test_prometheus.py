@@ -33,6 +33,7 @@ SERVER: MonitoringServer = {
     ],
     "receivers": [],
     "scrape": {"user": "prometheus", "ca": "CA"},
+    "grafana": None,
     "packages": [],
     "targets": [
         target("gpu1"),

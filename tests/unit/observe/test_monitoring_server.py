@@ -62,6 +62,56 @@ def saying(successful: int = 1, loaded: float = 1001.5, started: float = 1.0001e
     return ask
 
 
+def grafana(started: float) -> Callable[[str, str], str]:
+    """As Grafana answers that began at a moment, and everybody else as Prometheus does."""
+
+    def ask(address: str, path: str) -> str:
+        return f"process_start_time_seconds {started}\n" if address.endswith(":3000") else saying()(address, path)
+
+    return ask
+
+
+@pytest.fixture
+def beside(put: Callable[..., Machine], tmp_path: Path) -> Machine:
+    """A server with a Grafana whose files were written at one moment."""
+    machine = put()
+    for path in (server.GRAFANA.drop_in, *server.GRAFANA.files, f"{server.DASHBOARDS}/fleet.json"):
+        file = tmp_path / path[1:]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("Environment=GF_SERVER_HTTP_ADDR=:: GF_SERVER_HTTP_PORT=3000\n")
+        os.utime(file, (WRITTEN, WRITTEN))
+    return machine
+
+
+@pytest.mark.parametrize(("started", "is_new"), [(1000.5, True), (999.5, False)])
+def test_grafana_has_read_what_was_written_before_it_began(started: float, is_new: bool, beside: Machine) -> None:
+    seen: Any = server.observe(beside, grafana(started))
+    assert seen["grafana"] == {"answers": True, "started": is_new, "loaded": is_new, "problem": None}
+    assert {server.GRAFANA.drop_in, *server.GRAFANA.files, f"{server.DASHBOARDS}/fleet.json"} <= set(seen["files"])
+    state = None if is_new else "restarted"
+    assert server.due(beside, server.GRAFANA, grafana(started)) == {
+        "unit": "grafana-server.service",
+        "state": state,
+        "problem": None,
+    }
+    assert server.GRAFANA in server.there(beside)
+
+
+@pytest.mark.parametrize("path", server.GRAFANA.files)
+def test_grafana_has_not_read_a_file_that_was_written_since_it_began(
+    path: str, beside: Machine, tmp_path: Path
+) -> None:
+    os.utime(tmp_path / path[1:], (WRITTEN + 1, WRITTEN + 1))
+    assert server.due(beside, server.GRAFANA, grafana(1000.5))["state"] == "restarted"
+
+
+def test_a_grafana_whose_unit_is_not_ours_is_nobodys_business(beside: Machine, tmp_path: Path) -> None:
+    (tmp_path / server.GRAFANA.drop_in[1:]).unlink()
+    assert server.GRAFANA not in server.there(beside)
+    seen: Any = server.observe(beside, grafana(1000.5))
+    assert seen["grafana"] is None
+
+
 def refusing(_address: str, _path: str) -> str:
     raise ConnectionRefusedError(111, "Connection refused")
 

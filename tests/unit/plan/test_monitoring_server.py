@@ -9,12 +9,14 @@ from datetime import date
 from typing import Any, cast
 
 import pytest
+import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import monitoring_server as component
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server import files
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import index_answer
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
@@ -24,6 +26,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_r
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, fleet
 from tests.unit.plan import nodes
 
+UNITS = ("prometheus.service", "prometheus-alertmanager.service")
 ON = {"active": "active", "enabled": "enabled"}
 OFF = {"active": "inactive", "enabled": "not-found"}
 GOOD = {"answers": True, "started": True, "loaded": True, "problem": None}
@@ -52,7 +55,7 @@ FILES = "/etc/gpuwright/monitoring-server-"
 
 def bare(**changes: Any) -> Any:
     """A Debian 13 machine without cards that has nothing of a server."""
-    facts = nodes.bare(services=dict.fromkeys(component.UNITS, OFF), **changes)
+    facts = nodes.bare(services=dict.fromkeys(UNITS, OFF), **changes)
     facts["pci"]["gpus"] = []
     return facts
 
@@ -63,7 +66,7 @@ def served(seen: Any = None, **units: Any) -> Any:
     facts["packages"]["installed"] |= VERSIONS
     facts["services"] = {"prometheus.service": ON, "prometheus-alertmanager.service": ON, **units}
     rows = [{"host": host, "job": job, "health": "up", "error": None} for host in FLEET for job in ("gpu", "node")]
-    told = {"files": [], "prometheus": GOOD, "alertmanager": GOOD, "targets": rows}
+    told = {"files": [], "prometheus": GOOD, "alertmanager": GOOD, "grafana": None, "targets": rows}
     facts["monitoring_server"] = {**told, **(seen or {})}
     return facts
 
@@ -120,6 +123,12 @@ def test_the_server_alone_brings_no_driver() -> None:
         ({"monitoring_remote_write": "https://a"}, "monitoring_remote_write has to be a list"),
         ({"monitoring_scrape": {"username": "a"}}, "expected a username and a password, or neither"),
         ({"monitoring_scrape": {"ca": "fleet.pem"}}, "expected an absolute path on the server as ca"),
+        ({"monitoring_grafana": "oss"}, "monitoring_grafana: expected true or false, found 'oss'"),
+        ({"monitoring_grafana": True, "monitoring_grafana_port": "web"}, "monitoring_grafana_port: expected a port"),
+        ({"monitoring_grafana": True, "monitoring_server_port": 3000}, "monitoring_server_port and monitoring_grafana_port are both 3000"),
+        ({"monitoring_grafana": True, "monitoring_grafana_password": "admin"}, "expected 8 to 128 characters in one line"),
+        ({"monitoring_grafana": True, "monitoring_grafana_password": " 12345678"}, "without blanks at its ends"),
+        ({"monitoring_grafana": True, "monitoring_grafana_password": "1234\n5678"}, "in one line"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused(variables: dict[str, Any], message: str) -> None:
@@ -206,7 +215,7 @@ def test_what_is_left_of_ours_where_somebody_took_its_files_is_mended() -> None:
         }
     }
     assert [change["reason"] for change in changes(facts)] == [
-        f"{unit} runs by another configuration than gpuwright's" for unit in component.UNITS
+        f"{unit} runs by another configuration than gpuwright's" for unit in UNITS
     ]
 
 
@@ -232,6 +241,181 @@ def test_a_budget_that_the_disk_does_not_have_is_refused(size: str, facts: Any, 
 def context(facts: Any, size: str) -> Any:
     stack = made(facts, monitoring_retention_size=size)["stack"]
     return Context(facts=facts, stack=stack)
+
+
+# Grafana
+
+BESIDE: dict[str, Any] = {"monitoring_grafana": True}
+PASSWORD_FILE = f"{FILES}grafana-password"
+
+
+def beside(seen: Any = GOOD, **changes: Any) -> Any:
+    """A server with a Grafana that says this of itself."""
+    facts = served({"grafana": seen, **changes}, **{"grafana-server.service": ON})
+    facts["packages"]["installed"] |= {"grafana": "13.2.2"}
+    facts["packages"]["sources"].append(source())
+    return facts
+
+
+def source() -> Any:
+    file = "/etc/apt/sources.list.d/gpuwright-grafana.sources"
+    row = {"file": file, "enabled": True, "types": ["deb"], "uris": ["https://apt.grafana.com"]}
+    return {**row, "suites": ["stable"], "components": ["main"], "signed_by": None, "name": None}
+
+
+def test_a_short_password_is_refused_without_it_being_said() -> None:
+    with pytest.raises(BadInput) as caught:
+        Wish.from_variables({**BESIDE, "monitoring_grafana_password": "qwertz"})
+    assert "qwertz" not in str(caught.value) + "".join(caught.value.suggestions)
+
+
+def test_no_password_of_grafana_is_in_the_wish_nor_in_a_plan() -> None:
+    variables = {**VARIABLES, **BESIDE, "monitoring_grafana_password": f"{SECRET}-reads"}
+    wish = Wish.from_variables(variables)
+    assert wish.monitoring_server_settings
+    assert wish.monitoring_server_settings["grafana"] == {"port": 3000, "password": True}
+    assert SECRET not in repr(wish)
+    assert SECRET not in json.dumps(made(bare(), **variables), default=str)
+
+
+def test_without_the_wish_there_is_none_whatever_is_said_of_its_port() -> None:
+    stack = made(bare(), monitoring_grafana=False, monitoring_grafana_port=3001)["stack"]
+    assert stack["monitoring_server"]["grafana"] is None
+    assert "repositories" not in stack
+
+
+def test_it_comes_from_its_own_repository_by_the_pinned_key() -> None:
+    first, second = changes(bare(), **BESIDE)
+    assert first["reason"] == "the package source grafana is not configured"
+    assert [row["name"] for row in second["packages"]] == [*VERSIONS, "grafana"]
+    assert "127.0.0.1:9090, 127.0.0.1:9093 and 127.0.0.1:3000 alone" in second["reason"]
+    assert second["reason"].endswith(f"the password of Grafana's admin will be in {PASSWORD_FILE}")
+    (repository,) = made(bare(), **BESIDE)["stack"]["repositories"]
+    assert (repository["uris"], repository["suites"], repository["components"]) == (
+        ["https://apt.grafana.com"],
+        ["stable"],
+        ["main"],
+    )
+    assert repository["key"]["url"] == "https://apt.grafana.com/gpg.key"
+    assert repository["key"]["fingerprint"] == "B53AE77BADB630A683046005963FA27710458545"
+    mirrored = made(bare(), **BESIDE, gpuwright_mirrors={"grafana": "https://mirror.example.org/grafana"})["stack"][
+        "repositories"
+    ]
+    assert mirrored[0]["uris"] == ["https://mirror.example.org/grafana"]
+
+
+def test_a_grafana_that_runs_by_what_was_written_stays() -> None:
+    assert changes(beside(), **BESIDE) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (beside(None), "grafana-server.service runs by another configuration than gpuwright's"),
+        (beside({**GOOD, "started": False, "loaded": False}), "grafana-server.service was started before its unit was written"),
+        (beside({"answers": False, "started": None, "loaded": None, "problem": "refused"}),
+         "grafana-server.service does not answer where it should listen (refused)"),
+    ],
+)  # fmt: skip
+def test_what_is_not_so_of_grafana_is_named(facts: Any, reason: str) -> None:
+    assert [change["reason"] for change in changes(facts, **BESIDE)] == [reason]
+    judged = {each["id"]: each for each in judge.judge(facts, made(beside(), **BESIDE)["stack"])}
+    assert (judged["monitoring.server"]["status"], judged["monitoring.server"]["reason"]) == ("fail", reason)
+
+
+def test_one_that_is_wished_no_more_ends_before_its_files_go() -> None:
+    drop_in = "/etc/systemd/system/grafana-server.service.d/gpuwright.conf"
+    facts = beside(files=[PASSWORD_FILE, drop_in])
+    (change,) = changes(facts)
+    assert (change["files"], change["services"]) == ([PASSWORD_FILE, drop_in], ["grafana-server.service"])
+    done = work(facts)
+    assert (done["leaves"], done["absent"], done["admin"]) == (
+        ["grafana-server.service"],
+        [PASSWORD_FILE, drop_in],
+        None,
+    )
+    assert work(beside(), **BESIDE)["leaves"] == []
+
+
+def of_somebody(package: str = "grafana", **changes: Any) -> Any:
+    facts = bare(**changes)
+    facts["packages"]["installed"] |= {package: "12.1.1"}
+    return facts
+
+
+@pytest.mark.parametrize("package", ["grafana", "grafana-enterprise"])
+def test_a_grafana_of_somebody_else_is_left_as_it_is_and_told(package: str) -> None:
+    plan = made(of_somebody(package), **BESIDE)
+    assert plan["stack"]["monitoring_server"]["grafana"] is None
+    assert plan["stack"]["monitoring_server"]["packages"] == list(VERSIONS)
+    (text,) = [row["text"] for row in plan["warnings"] if row["rule"] == "monitoring-server.grafana"]
+    assert text.startswith(f"{package} is here and was not set up by gpuwright")
+    assert "import the files in /etc/gpuwright/dashboards there" in text
+
+
+def test_one_of_ours_is_known_by_what_is_left_of_it() -> None:
+    sealed = of_somebody()
+    seal = {"state": "broken", "reason": "a file is gone", "gpuwright": "0.1.0", "digest": "", "packages": {}}
+    sealed["seals"] = {component.NAME: {**seal, "stack": {"grafana": {"port": 3000, "password": False}}}}
+    added = of_somebody()
+    added["packages"]["sources"].append(source())
+    for facts in (sealed, added, beside()):
+        assert "grafana" not in component.of_others(facts)
+    assert component.of_others(of_somebody()) == ("grafana",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "of"),
+    [
+        ("unreachable", {"repository": "grafana", "package": None}),
+        ("no-such-package", {"repository": None, "package": "grafana"}),
+    ],
+)
+def test_where_it_cannot_be_had_a_person_is_told_what_there_is_without_it(kind: str, of: Any) -> None:
+    problem = {"kind": kind, "text": "not there", "remedy": "check the network", "needed": True, "source": None, **of}
+    draft = drafted(bare(), **BESIDE)
+    index: Any = {**index_answer.NOT_ASKED, "problems": [problem]}
+    (refused,) = finish(draft, index)["refusals"]
+    assert refused["remedy"] == (
+        "check the network; or leave monitoring_grafana out: the dashboards are files in /etc/gpuwright/dashboards, to be imported into "
+        "any Grafana"
+    )
+    index["problems"][0] |= {"repository": "archive", "package": "prometheus"}
+    (refused,) = finish(draft, index)["refusals"]
+    assert refused["remedy"] == "check the network"
+
+
+def test_its_unit_says_where_it_listens_and_whose_password_it_takes_and_nothing_goes_to_its_maker() -> None:
+    *_others, drop_in = work(bare(), **BESIDE, monitoring_server_address="fd00::5", monitoring_grafana_port=3001)[
+        "drop_ins"
+    ]
+    assert drop_in["path"] == "/etc/systemd/system/grafana-server.service.d/gpuwright.conf"
+    for setting in (
+        "GF_SERVER_HTTP_ADDR=fd00::5 GF_SERVER_HTTP_PORT=3001\n",
+        f"GF_SECURITY_ADMIN_PASSWORD=$__file{{{PASSWORD_FILE}}}\n",
+        "GF_USERS_ALLOW_SIGN_UP=false",
+        "GF_ANALYTICS_REPORTING_ENABLED=false GF_ANALYTICS_CHECK_FOR_UPDATES=false",
+    ):
+        assert setting in drop_in["content"]
+
+
+def test_its_files_are_read_by_its_group_and_name_the_prometheus_beside_it() -> None:
+    written = {each["path"]: each for each in work(bare(), **BESIDE, monitoring_server_address="0.0.0.0")["files"]}  # noqa: S104
+    sources = written["/etc/grafana/provisioning/datasources/gpuwright.yaml"]
+    assert (sources["mode"], sources["group"]) == ("0640", "grafana")
+    (row,) = yaml.safe_load(sources["content"])["datasources"]
+    assert (row["uid"], row["url"], row["isDefault"]) == ("gpuwright", "http://127.0.0.1:9090", True)
+    providers = yaml.safe_load(written["/etc/grafana/provisioning/dashboards/gpuwright.yaml"]["content"])["providers"]
+    assert providers[0]["options"] == {"path": "/etc/gpuwright/dashboards"}
+    assert {each["dest"] for each in work(bare())["copied"]} >= {
+        f"/etc/gpuwright/dashboards/{name}.json" for name in ("fleet", "jobs")
+    }
+
+
+@pytest.mark.parametrize(("variables", "given"), [({}, False), ({"monitoring_grafana_password": "n0-0ne-reads"}, True)])
+def test_the_role_is_told_whether_the_wish_has_a_password(variables: Any, given: bool) -> None:
+    admin = work(bare(), **BESIDE, **variables)["admin"]
+    assert (admin["path"], admin["group"], admin["given"]) == (PASSWORD_FILE, "grafana", given)
 
 
 # The work of the role
@@ -272,14 +456,18 @@ def test_what_was_wished_before_and_is_no_more_goes() -> None:
 
 
 def test_every_file_is_sealed_and_may_be_taken_back() -> None:
-    plan = made(served())
+    facts = beside()
+    facts["packages"]["sources"].pop()
+    plan = made(facts, **BESIDE)
     sealed = plan["manages"][component.NAME]
-    done = work(served())
-    written = [each["path"] for each in (*done["drop_ins"], *done["secrets"], *done["files"])]
-    assert set(sealed["files"]) == {*written, *(each["dest"] for each in done["copied"])}
+    done = work(facts, **BESIDE)
+    assert done["repositories"] == ["grafana"]
+    of_source = [source()["file"], "/usr/share/keyrings/gpuwright-grafana.gpg"]
+    written = [each["path"] for each in (*done["drop_ins"], *done["secrets"], *done["files"], done["admin"])]
+    assert set(sealed["files"]) == {*of_source, *written, *(each["dest"] for each in done["copied"])}
     assert [path for path in sealed["files"] if not removal.WRITTEN.fullmatch(path)] == []
     assert all(removal.UNIT.fullmatch(unit) for unit in sealed["services"])
-    assert sealed["packages"] == list(VERSIONS)
+    assert sealed["packages"] == [*VERSIONS, "grafana"]
 
 
 # The proof

@@ -179,7 +179,13 @@ def everything() -> tuple[Any, Any]:
     for card, told in zip(seen["pci"]["gpus"], data["gpus"], strict=True):
         card["bus_id"] = told["pci_bus_id"]
     program = {"answers": True, "started": True, "loaded": True, "problem": None}
-    seen["monitoring_server"] = {"files": [], "prometheus": program, "alertmanager": program, "targets": []}
+    seen["monitoring_server"] = {
+        "files": [],
+        "prometheus": program,
+        "alertmanager": program,
+        "grafana": None,
+        "targets": [],
+    }
     seen["packages"]["installed"] |= {"prometheus": "2.53.3+ds1-2", "prometheus-alertmanager": "0.28.1+ds-1"}
     units = (
         "gpuwright-mig.service",

@@ -15,6 +15,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_r
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, fleet
 
 from .conftest import TODAY, Resolve
+from .test_monitoring import listener
 
 TLS = {"certificate": "/etc/ssl/node.pem", "key": "/etc/ssl/private/node.key"}
 USERS = {"prometheus": f"$2y$10${'a' * 53}"}
@@ -30,14 +31,20 @@ HOSTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def chosen(hosts: Mapping[str, Mapping[str, Any]], os: str = "debian-13", **variables: Any) -> tuple[Any, Log]:
+#: What is told of a machine and of no wish.
+OF_MACHINE = ("monitoring", "running", "foreign_server")
+
+
+def chosen(hosts: Mapping[str, Mapping[str, Any]], os: str = "debian-13", **given: Any) -> tuple[Any, Log]:
     """The server of a machine without cards, and what was said."""
+    seen = {name: given[name] for name in OF_MACHINE if name in given}
+    variables = {name: value for name, value in given.items() if name not in seen}
     wish = Wish.from_variables({"gpuwright_want": ["monitoring-server"], **variables})
     known = Wish(**{**vars(wish), "fleet": fleet.exporters(hosts, "monitor")})
     rules = load_rules()
     (system,) = [row for row in rules["systems"]["rows"] if f"{row['id']}-{row['version']}" == os]
     log = Log(rules)
-    return monitoring_server.choose(Machine((), os, "x86_64", TODAY), known, system, log), log
+    return monitoring_server.choose(Machine((), os, "x86_64", TODAY, **seen), known, system, log), log
 
 
 def addresses(hosts: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], str]:
@@ -113,6 +120,69 @@ def test_a_machine_without_cards_may_be_the_server_and_one_with_cards_too(resolv
     for cards in ([], ["H100"]):
         stack = resolve(cards, "ubuntu-24.04", "monitoring-server")["stack"]
         assert stack["monitoring_server"]["packages"] == ["prometheus", "prometheus-alertmanager"]
+
+
+PORTS = {"monitoring_server_port": (9090, "prometheus.service"), "monitoring_server_alerts_port": (9093, "prometheus-alertmanager.service"),
+         "monitoring_grafana_port": (3000, "grafana-server.service")}  # fmt: skip
+
+
+def held(*listeners: Any, running: Any = (), **variables: Any) -> tuple[Any, Log]:
+    """The server of a machine on which this listens."""
+    facts: Any = {"listeners": list(listeners), "drop_ins": [], "certificate": None}
+    return chosen({}, monitoring=facts, running=tuple(running), **{"monitoring_grafana": True, **variables})
+
+
+@pytest.mark.parametrize("variable", PORTS)
+@pytest.mark.parametrize(
+    ("changes", "who"),
+    [({}, "somebody (theirs.service)"), ({"process": "docker-proxy", "unit": None}, "docker-proxy"),
+     ({"process": None, "unit": None}, "a program of the user other"), ({"address": "::"}, "somebody")],
+)  # fmt: skip
+def test_a_port_that_another_program_holds_is_refused_with_who_it_is(variable: str, changes: Any, who: str) -> None:
+    port, unit = PORTS[variable]
+    with pytest.raises(Unresolved) as caught:
+        held(listener(port, **changes))
+    (found,) = caught.value.conflicts
+    assert found["rule"] == "monitoring-server.port"
+    assert f"where {unit} shall listen, is held by {who}" in found["text"]
+    assert found["remedy"].startswith(f"set {variable} to a port that is free")
+
+
+def test_every_port_that_is_held_is_told_at_once() -> None:
+    with pytest.raises(Unresolved) as caught:
+        held(*(listener(port) for port, _unit in PORTS.values()))
+    assert len(caught.value.conflicts) == 3
+
+
+def test_what_is_ours_and_what_listens_elsewhere_is_in_nobodys_way() -> None:
+    ours = [listener(port, unit=unit) for port, unit in PORTS.values()]
+    hidden = [listener(port, unit=None, process=None) for port, _unit in PORTS.values()]
+    assert held(*ours)[0]["grafana"]
+    assert held(*hidden, running=[unit for _port, unit in PORTS.values()])[0]["grafana"]
+    assert held(listener(9090, address="10.0.0.7"), listener(3001))[0]["grafana"]
+    assert held(listener(3000), monitoring_grafana=False)[0]["grafana"] is None
+
+
+def test_a_grafana_of_somebody_else_keeps_its_port() -> None:
+    server, log = chosen(
+        {}, monitoring_grafana=True, foreign_server=("grafana",), monitoring={"listeners": [listener(3000)]}
+    )
+    assert server["grafana"] is None
+    assert "monitoring-server.grafana" in [each["rule"] for each in log.warnings]
+
+
+def test_where_the_dashboards_are_seen_is_told() -> None:
+    assert "to be imported into a Grafana" in chosen({})[1].why[0]["text"]
+    text = held(monitoring_server_address="fd00::5", monitoring_grafana_port=3001)[1].why[0]["text"]
+    assert "Prometheus listens on [fd00::5]:9090, Alertmanager on [fd00::5]:9093" in text
+    assert text.endswith("Grafana listens on [fd00::5]:3001 and has the dashboards")
+
+
+def test_its_repository_is_there_on_machines_with_and_without_cards(resolve: Resolve) -> None:
+    for cards in ([], ["H100"]):
+        stack = resolve(cards, "ubuntu-24.04", "monitoring-server", wish={"monitoring_grafana": True})["stack"]
+        assert "grafana" in [row["name"] for row in stack["repositories"]]
+        assert stack["monitoring_server"]["packages"] == ["prometheus", "prometheus-alertmanager", "grafana"]
 
 
 def test_a_jetson_is_told_that_it_is_none(resolve: Resolve) -> None:

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is written for a server of metrics: drop-ins of the units, configurations, secrets, rules and dashboards."""
+"""What is written for a server of metrics: drop-ins of the units, configurations, secrets, rules and dashboards; and for Grafana."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from typing import TypedDict
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import (
     ALERTMANAGER,
+    DASHBOARDS,
+    GRAFANA,
     PREFIX,
     PROGRAMS,
     PROMETHEUS,
     Program,
 )
 
-from ...model.stack import MonitoringServer, Receiver
+from ...model.stack import Grafana, MonitoringServer, Receiver
 from ...model.work import File
-from ...monitoring import alertmanager, prometheus
+from ...monitoring import alertmanager, grafana, prometheus
 from ...monitoring.alerts import SEVERITIES
 
 #: Where the programs keep what they have: below it in a directory of its own, since a purge of the packages takes theirs away.
@@ -29,11 +31,26 @@ DATA = "/var/lib/prometheus"
 _OWN = "gpuwright"
 PLACES = prometheus.Places(rules=f"{PREFIX}alerts.yml", targets=f"{PREFIX}targets-", secrets=f"{PREFIX}secret-")
 _SHARED = Path(__file__).parents[2] / "monitoring"
+#: The groups of those who read what is not everybody's: both programs of every server, and Grafana.
+_GROUP, _GRAFANAS_GROUP = "prometheus", "grafana"
+#: The password of Grafana's admin, in a file that root and Grafana alone read.
+ADMINS_PASSWORD = f"{PREFIX}grafana-password"
+#: Where Grafana keeps its users, and what sets the password of one who is there already (packaging/wrappers/grafana-cli of Grafana has
+#: the same options): from its settings Grafana takes it at its first start alone.
+_DATABASE = "/var/lib/grafana/grafana.db"
+_SETS_PASSWORD = (
+    "runuser", "-u", "grafana", "--", "/usr/share/grafana/bin/grafana", "cli", "--homepath=/usr/share/grafana",
+    "--config=/etc/grafana/grafana.ini", "--configOverrides=cfg:default.paths.data=/var/lib/grafana", "admin", "reset-admin-password",
+    "--password-from-stdin",
+)  # fmt: skip
 
 
 class Written(File, total=False):
-    """A file, and the command that has to find it right; %s is its place while it is judged."""
+    """A file, the group that it is of, root's where none is told, and the command that has to find it right; %s is its place while it is
+    judged.
+    """
 
+    group: str
     validate: str
 
 
@@ -46,17 +63,50 @@ class Copied(TypedDict, total=False):
 
 
 class Secret(TypedDict):
-    """A file with a secret, and where in the variables of the role that is."""
+    """A file with a secret, the group that reads it, and where in the variables of the role that is."""
 
     path: str
+    group: str
     keys: list[str | int]
+
+
+class Admin(TypedDict):
+    """The password of Grafana's admin: its file and the group that reads it, whether the wish has it, where Grafana keeps what it knows of
+    its users, and what tells it another one.
+    """
+
+    path: str
+    group: str
+    given: bool
+    database: str
+    command: list[str]
+
+
+def programs(server: MonitoringServer) -> dict[str, Program]:
+    """Return the programs of a server, by the words of the facts."""
+    return {**PROGRAMS, "grafana": GRAFANA} if server["grafana"] else dict(PROGRAMS)
+
+
+def admin(server: MonitoringServer) -> Admin | None:
+    """Return what the password of Grafana's admin needs; None where there is no Grafana of ours."""
+    beside = server["grafana"]
+    if beside is None:
+        return None
+    return {
+        "path": ADMINS_PASSWORD,
+        "group": _GRAFANAS_GROUP,
+        "given": beside["password"],
+        "database": _DATABASE,
+        "command": list(_SETS_PASSWORD),
+    }
 
 
 def paths(server: MonitoringServer) -> list[str]:
     """Return every file of a server."""
     return [
-        *(program.drop_in for program in PROGRAMS.values()),
+        *(program.drop_in for program in programs(server).values()),
         *(secret["path"] for secret in secrets(server)),
+        *([ADMINS_PASSWORD] if server["grafana"] else []),
         *(each["dest"] for each in copied()),
         *(each["path"] for each in texts(server)),
     ]
@@ -87,13 +137,32 @@ def drop_ins(server: MonitoringServer) -> list[File]:
         f"/usr/bin/prometheus-alertmanager --config.file={ALERTMANAGER.configuration} --storage.path={DATA}/{_OWN}/alerts "
         f"--web.listen-address={address}:{server['alerts_port']} --cluster.listen-address="
     )
-    return [_drop_in(PROMETHEUS, "metrics", metrics), _drop_in(ALERTMANAGER, "alerts", alerts)]
+    beside = [_grafanas(server["grafana"], server["address"])] if server["grafana"] else []
+    return [_drop_in(PROMETHEUS, "metrics", metrics), _drop_in(ALERTMANAGER, "alerts", alerts), *beside]
 
 
 def _drop_in(program: Program, directory: str, command: str) -> File:
     state = f"prometheus/{_OWN}/{directory}"
     content = _DROP_IN.format(configuration=program.configuration, state=state, command=command)
     return File(path=program.drop_in, content=content, mode="0644")
+
+
+# The unit stays its package's; what is set here wins over grafana.ini, which stays as it is. Grafana puts the text of a file in the place
+# of $__file{...} (pkg/setting/expanders.go), and tells its maker nothing.
+_GRAFANAS_DROP_IN = """\
+# Written by gpuwright (role monitoring_server). A change here is overwritten by the next run.
+[Service]
+Environment=GF_SERVER_HTTP_ADDR={address} GF_SERVER_HTTP_PORT={port}
+Environment=GF_SECURITY_ADMIN_PASSWORD=$__file{{{password}}}
+Environment=GF_USERS_ALLOW_SIGN_UP=false GF_AUTH_ANONYMOUS_ENABLED=false
+Environment=GF_ANALYTICS_REPORTING_ENABLED=false GF_ANALYTICS_CHECK_FOR_UPDATES=false GF_ANALYTICS_CHECK_FOR_PLUGIN_UPDATES=false
+Environment=GF_METRICS_ENABLED=true
+"""
+
+
+def _grafanas(beside: Grafana, address: str) -> File:
+    content = _GRAFANAS_DROP_IN.format(address=address, port=beside["port"], password=ADMINS_PASSWORD)
+    return File(path=GRAFANA.drop_in, content=content, mode="0644")
 
 
 def texts(server: MonitoringServer) -> list[Written]:
@@ -115,7 +184,15 @@ def texts(server: MonitoringServer) -> list[Written]:
             mode="0644",
             validate="amtool check-config %s",
         ),
+        *(_provisions(server) if server["grafana"] else ()),
     ]
+
+
+def _provisions(server: MonitoringServer) -> Iterator[Written]:
+    """What Grafana reads; its package has everything below /etc/grafana so that its group reads it, and nobody else."""
+    provided = (grafana.data_source(server), grafana.dashboards(DASHBOARDS))
+    for path, content in zip(GRAFANA.files, provided, strict=True):
+        yield Written(path=path, content=content, mode="0640", group=_GRAFANAS_GROUP)
 
 
 def _told(receivers: Sequence[Receiver]) -> alertmanager.Wish:
@@ -149,21 +226,21 @@ def secrets(server: MonitoringServer) -> Iterator[Secret]:
     for receiver in server["receivers"]:
         if receiver["access"]:
             keys: list[str | int] = ["receivers", receiver["name"], receiver["kind"], receiver["access"]]
-            yield {"path": PLACES.secret(receiver["name"]), "keys": keys}
+            yield {"path": PLACES.secret(receiver["name"]), "group": _GROUP, "keys": keys}
     for number, row in enumerate(server["remote_write"]):
         if row["access"]:
             path = PLACES.secret(f"remote-write-{number}")
-            yield {"path": path, "keys": ["remote_write", number, row["access"]]}
+            yield {"path": path, "group": _GROUP, "keys": ["remote_write", number, row["access"]]}
     if server["scrape"] and server["scrape"]["user"]:
-        yield {"path": PLACES.secret("scrape"), "keys": ["scrape", "password"]}
+        yield {"path": PLACES.secret("scrape"), "group": _GROUP, "keys": ["scrape", "password"]}
 
 
 def copied() -> list[Copied]:
-    """The rules, and the dashboards for whoever has a Grafana: both have braces of their own, which no template may touch."""
+    """The rules, and the dashboards for Grafana, whoever has it: both have braces of their own, which no template may touch."""
     return [
         {"src": "alerts.yml", "dest": PLACES.rules, "validate": "promtool check rules %s"},
         *(
-            Copied(src=f"dashboards/{path.name}", dest=f"{PREFIX}dashboard-{path.name}")
+            Copied(src=f"dashboards/{path.name}", dest=f"{DASHBOARDS}/{path.name}")
             for path in sorted((_SHARED / "dashboards").glob("*.json"))
         ),
     ]

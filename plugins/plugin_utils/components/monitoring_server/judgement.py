@@ -1,34 +1,43 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether both programs of a server of metrics run by what was written for them, and which exporters answer."""
+"""Whether the programs of a server of metrics run by what was written for them, and which exporters answer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import PROGRAMS
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import (
+    GRAFANA,
+    PROGRAMS,
+)
 
 from ...model import sections
 from ...model.stack import MonitoringServer, Stack
 from ..view import UP, View
+from . import files
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, MetricsTarget
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Facts,
+        MetricsServer,
+        MetricsTarget,
+        ServerProgram,
+    )
 
 
 def wrong(facts: Facts, name: str) -> str | None:
     """What is not as it should be of a program; None where all is."""
-    unit = sections.service(facts, PROGRAMS[name].unit)
+    unit = sections.service(facts, {**PROGRAMS, "grafana": GRAFANA}[name].unit)
     if unit["active"] != "active":
         return "does not run"
     if unit["enabled"] != "enabled":
         return "does not begin with the machine"
     seen = facts.get("monitoring_server")
-    if seen is None:
+    program = _seen(seen, name) if seen else None
+    if program is None:
         return "runs by another configuration than gpuwright's"
-    program = seen["prometheus"] if name == "prometheus" else seen["alertmanager"]
     if not program["answers"]:
         return f"does not answer where it should listen ({program['problem'] or 'its unit does not say where'})"
     if not program["started"]:
@@ -36,15 +45,21 @@ def wrong(facts: Facts, name: str) -> str | None:
     return None if program["loaded"] else program["problem"] or "has not read what was written"
 
 
+def _seen(seen: MetricsServer, name: str) -> ServerProgram | None:
+    programs = {"prometheus": seen["prometheus"], "alertmanager": seen["alertmanager"], "grafana": seen["grafana"]}
+    return programs[name]
+
+
 def judge(view: View, stack: Stack) -> list[Check]:
-    """Both programs run by what was written, and every exporter of the inventory answers."""
+    """Its programs run by what was written, and every exporter of the inventory answers."""
     if "monitoring_server" not in stack:
         return []
     if "services" in view.unknown:
         reason = f"it is not known whether the server of metrics runs: {view.unknown['services']}"
         return [checks.incomplete("monitoring.server", reason)]
-    found = [f"{program.unit} {what}" for name, program in PROGRAMS.items() if (what := wrong(view.facts, name))]
-    units = " -u ".join(program.unit for program in PROGRAMS.values())
+    programs = files.programs(stack["monitoring_server"])
+    found = [f"{program.unit} {what}" for name, program in programs.items() if (what := wrong(view.facts, name))]
+    units = " -u ".join(program.unit for program in programs.values())
     server = checks.judged(
         "monitoring.server",
         not found,
