@@ -30,8 +30,8 @@ _LISTENS = re.compile(
 )
 _UNIT = re.compile(r"/([A-Za-z0-9:_.@\\-]+\.service)(?=/|$)", re.MULTILINE)
 _MOST = 32
-#: For all that one listener is asked.
-_SECONDS = 3.0
+#: For all that one listener is asked: what Prometheus leaves an exporter by itself (scrape_timeout).
+_SECONDS = 10.0
 _MOST_BYTES = 4 * 2**20
 _STATUS = re.compile(rb"^HTTP/1\.[01] (\d{3})\b")
 #: What Go's server says in clear where it expects TLS (net/http, server.go).
