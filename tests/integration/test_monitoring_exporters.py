@@ -49,10 +49,10 @@ def up(machine: Node, *arguments: str, verb: str = "up") -> Run:
     return machine.run(verb, *more, "--want=driver=580", "--want=monitoring=smi", *arguments)
 
 
-def certificate(machine: Node, *more: str) -> None:
+def certificate(machine: Node, *more: str, address: str = "127.0.0.1") -> None:
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=node -days 90"
     command += (
-        f" -addext subjectAltName=IP:127.0.0.1 -out {_PAIR['certificate']} -keyout {_PAIR['key']} {' '.join(more)}"
+        f" -addext subjectAltName=IP:{address} -out {_PAIR['certificate']} -keyout {_PAIR['key']} {' '.join(more)}"
     )
     machine.shell(f"mkdir -p /etc/ssl/private && {command} && chmod 600 {_PAIR['key']}")
 

@@ -111,6 +111,8 @@ def _cards() -> tuple[Alert, ...]:
             expression=f"""\
 count by (host) ({_card("DCGM_FI_DEV_GPU_TEMP")}) < on (host) {_host("gpuwright_expected_gpus")}
 or
+sum by (host) (1 - {_card("gpuwright_card_lost")}) < on (host) {_host("gpuwright_expected_gpus")}
+or
 {_host("gpuwright_gpus")} < on (host) {_host("gpuwright_expected_gpus")}""",
             summary="{{ $labels.host }} has {{ $value }} cards, fewer than it should",
             meaning="A card fell off the bus, or the driver cannot initialise it. Work on it is gone; it does "

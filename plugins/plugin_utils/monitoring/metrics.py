@@ -57,6 +57,8 @@ CARDS = (
         "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "gauge", "", "traffic of all links of NVLink, in the unit of the driver"
     ),
     Metric("DCGM_FI_DEV_FABRIC_MANAGER_STATUS", "gauge", "", "state of the fabric: 3 done, 4 failed"),
+    # Of gpuwright's own exporter, which tells it where no card tells a value any more.
+    Metric("gpuwright_card_lost", "gauge", "bool", "the card answers no more"),
 )
 
 #: From gpuwright's textfile, which `watch` writes on each node.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .series import GIB, Series
+from .series import GIB, Series, card_labels
 
 HOST = "gpu17"
 CARD = {"host": HOST, "gpu": "1", "pci_bus_id": "00000000:02:00.0"}
@@ -82,6 +82,14 @@ FAULTS: dict[str, list[Fault]] = {
     "GpuLost": [
         Fault({of_card(r"\w+"): constant(None)}, 5, {"host": HOST}, mends=4),
         Fault({of_node("gpuwright_gpus"): constant(1)}, 5, {"host": HOST}, mends=4),
+        # A lost card may leave no other one a value; then there is nothing to be counted but what gpuwright's own exporter says of it.
+        Fault(
+            {rf'^DCGM_FI_DEV_\w+\{{.*host="{HOST}"': constant(None)},
+            5,
+            {"host": HOST},
+            mends=4,
+            new={f"gpuwright_card_lost{{{card_labels(HOST, gpu)}}}": constant(gpu) for gpu in (0, 1)},
+        ),
     ],
     "GpuEccUncorrectable": [Fault({of_card("ECC_DBE_VOL_TOTAL"): constant(1)}, 0, CARD)],
     "GpuRowRemapPending": [Fault({of_card("ROW_REMAP_PENDING"): constant(1)}, 10, CARD, mends=9)],
