@@ -9,6 +9,7 @@ written: what a program says of its configuration is another text than the file'
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Pattern, Tuple, TypedDict
 
@@ -163,8 +164,12 @@ def parse_targets(text: str) -> List[MetricsTarget]:
 
 
 def parse_metrics(text: str) -> Dict[str, float]:
-    """The metrics without labels of a page for Prometheus. Raises ValueError for a number that is none."""
-    return {match.group(1): float(match.group(2)) for match in _VALUE.finditer(text)}
+    """The metrics without labels of a page for Prometheus that have a finite number. Raises ValueError for a number that is none.
+
+    A number too large for a float would be later than the last change of any file.
+    """
+    told = {match.group(1): float(match.group(2)) for match in _VALUE.finditer(text)}
+    return {name: value for name, value in told.items() if math.isfinite(value)}
 
 
 def _short(text: object) -> Optional[str]:

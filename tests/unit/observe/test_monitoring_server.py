@@ -54,7 +54,9 @@ def put(tmp_path: Path) -> Callable[..., Machine]:
     return make
 
 
-def saying(successful: int = 1, loaded: float = 1001.5, started: float = 1.0001e3) -> Callable[[str, str], str]:
+def saying(
+    successful: int = 1, loaded: float | str = 1001.5, started: float | str = 1.0001e3
+) -> Callable[[str, str], str]:
     def ask(_address: str, path: str) -> str:
         values = {"successful": successful, "loaded": loaded, "started": started}
         return TARGETS if path.startswith("/api") else METRICS.format(**values)
@@ -136,6 +138,8 @@ def test_programs_that_run_by_what_was_written_and_their_targets_are_told(put: C
         (saying(), None, None),
         (saying(loaded=999.9), "reloaded", None),
         (saying(started=999.9), "restarted", None),
+        (saying(loaded="1e999"), "reloaded", None),
+        (saying(started="1e999"), "restarted", None),
         (saying(successful=0), "reloaded", "it rejected its configuration"),
         (refusing, "restarted", "[Errno 111] Connection refused"),
         (lambda _address, _path: "prometheus_config_last_reload_successful 1.2.3\n", "restarted", None),
