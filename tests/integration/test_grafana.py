@@ -26,7 +26,7 @@ _ASK = """
 import sys, urllib.error, urllib.request
 question = urllib.request.Request(sys.argv[1], headers={"Authorization": sys.argv[2]} if sys.argv[2:] else {})
 try:
-    print(urllib.request.urlopen(question, timeout=10).read().decode())
+    print(urllib.request.urlopen(question, timeout=60).read().decode())
 except urllib.error.HTTPError as error:
     print(error.code)
 """

@@ -30,7 +30,7 @@ if login:
     request.add_header("Authorization", "Basic " + base64.b64encode(login.encode()).decode())
 context = ssl.create_default_context(cafile=trusted[0]) if trusted else None
 try:
-    print(urllib.request.urlopen(request, timeout=10, context=context).read().decode())
+    print(urllib.request.urlopen(request, timeout=60, context=context).read().decode())
 except urllib.error.HTTPError as error:
     print(error.code)
 """

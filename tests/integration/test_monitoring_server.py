@@ -56,7 +56,7 @@ import base64, sys, urllib.request
 request = urllib.request.Request(sys.argv[1])
 if sys.argv[2:]:
     request.add_header("Authorization", "Basic " + base64.b64encode(sys.argv[2].encode()).decode())
-print(urllib.request.urlopen(request, timeout=20).read().decode())
+print(urllib.request.urlopen(request, timeout=60).read().decode())
 """
 
 
