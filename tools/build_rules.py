@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Make plugins/plugin_utils/rules/rules.json from compat/*.yaml; with --check only compare.
+"""Make plugins/plugin_utils/rules/rules.json from compat/*.yaml, and src/gpuwright/sizing/sizing.json from compat/sizing/*.yaml.
+
+With --check only compare.
 
 The same input gives the same bytes. Exit 1 when --check finds a difference.
 """
@@ -20,10 +22,14 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 COMPAT = ROOT / "compat"
 TARGET = ROOT / "plugins" / "plugin_utils" / "rules" / "rules.json"
+# What `size` and `cost` answer from. A file of its own: no host of a run needs it.
+SIZING = ROOT / "src" / "gpuwright" / "sizing" / "sizing.json"
 
 # What people and tools read in the tables and no answer is made of: which columns of a row a source confirmed, and where a table is not
 # what the Python index says. Every host of a run reads the rules.
 NOT_SHIPPED = frozenset(("confirmed_fields", "exceptions"))
+# What sizing needs of a card's row in gpus.yaml.
+CARD = ("name", "architecture", "class", "form", "memory_gb", "bandwidth_gbs", "tdp_w", "nvlink_gbs")
 
 
 def dump(value: Any) -> str:
@@ -40,9 +46,22 @@ def shipped(value: Any) -> Any:
 
 def build(compat: Path = COMPAT) -> dict[str, Any]:
     """Read every table and return the rules with their date and digest."""
-    tables: dict[str, Any] = {}
-    for path in sorted(compat.glob("*.yaml")):
-        tables[path.stem] = shipped(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return _packed({path.stem: _read(path) for path in sorted(compat.glob("*.yaml"))})
+
+
+def build_sizing(compat: Path = COMPAT) -> dict[str, Any]:
+    """Read the tables of compat/sizing/ and what people ask of a card; not runs.yaml, which no answer is made of."""
+    tables = {path.stem: _read(path) for path in sorted((compat / "sizing").glob("*.yaml")) if path.stem != "runs"}
+    gpus = _read(compat / "gpus.yaml")
+    rows = [{key: row.get(key) for key in CARD} for row in gpus["rows"]]
+    return _packed({**tables, "gpus": {"updated": gpus["updated"], "rows": rows}})
+
+
+def _read(path: Path) -> Any:
+    return shipped(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def _packed(tables: dict[str, Any]) -> dict[str, Any]:
     generated = max(table["updated"] for table in tables.values())
     digest = hashlib.sha256(dump(tables).encode()).hexdigest()
     return {"schema": 1, "generated": generated, "digest": digest, **tables}
@@ -53,14 +72,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing, fail when the file is out of date")
     options = parser.parse_args(arguments)
-    text = dump(build()) + "\n"
-    if options.check:
-        if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
-            return 0
-        sys.stderr.write(f"{TARGET} does not match compat/*.yaml: run 'make rules' and commit the result\n")
-        return 1
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
+    wrong = 0
+    for target, tables in ((TARGET, build()), (SIZING, build_sizing())):
+        text = dump(tables) + "\n"
+        if not options.check:
+            target.write_text(text, encoding="utf-8")
+        elif not target.exists() or target.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{target} does not match compat/: run 'make rules' and commit the result\n")
+            wrong = 1
+    return wrong
 
 
 if __name__ == "__main__":

@@ -159,6 +159,19 @@ def frameworks() -> Mapping[str, About]:
     return ABOUT
 
 
+def card_called(name: str) -> str:
+    """The name that the rules have for the card that a person means.
+
+    Raises:
+        BadInput: it is not known, or may be any of several.
+    """
+    with _their_bad_input():
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
+
+        return str(gpus.identify(name, rules.load_rules())["name"])
+
+
 def check_cards(names: Iterable[str]) -> None:
     """Refuse the name of a card that does not exist, before any host is asked.
 
@@ -205,20 +218,30 @@ def read_variables(name: str) -> dict[str, object]:
     Raises:
         BadInput: it is not there, not YAML, or not a mapping.
     """
+    return _read_yaml(name, "the wish file", "variables", 'for example `nvidia_driver_branch: "580"`')
+
+
+def read_prices(name: str) -> dict[str, object]:
+    """A person's own prices; see sizing/prices.py.
+
+    Raises:
+        BadInput: it is not there, not YAML, or not a mapping.
+    """
+    return _read_yaml(name, "the file of prices", "`cloud`, `owning` and `rates`", "docs/sizing.md has an example")
+
+
+def _read_yaml(name: str, what: str, holds: str, example: str) -> dict[str, object]:
     import yaml
 
-    text = _read(name, "the wish file")
+    text = _read(name, what)
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
-        raise BadInput(f"the wish file {name} is not YAML: {' '.join(str(error).split())}") from error
+        raise BadInput(f"{what} {name} is not YAML: {' '.join(str(error).split())}") from error
     if document is None:
         return {}
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
-        raise BadInput(
-            f"the wish file {name} must hold variables, one `name: value` a line",
-            ['for example `nvidia_driver_branch: "580"`'],
-        )
+        raise BadInput(f"{what} {name} must hold {holds}, one `name: value` a line", [example])
     return document
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gpuwright import __version__
 from gpuwright.errors import BadInput
+from gpuwright.sizing import formats as sizing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Verbs that the contract names and this version does not have yet. Not in the help: what is listed works.
-LATER = ("bundle", "size")
+LATER = ("bundle",)
 
 # What must not reach ansible-playbook behind `--`, and what to use instead.
 _NOT_THROUGH = {
@@ -135,6 +136,8 @@ def build_parser() -> Parser:
     _top(verbs)
     _resolve(verbs)
     _gpus(verbs)
+    _size(verbs)
+    _cost(verbs)
     _init(verbs)
     _runs(verbs)
     _demo(verbs)
@@ -291,6 +294,95 @@ def _gpus(verbs: _Verbs[Parser]) -> None:
     parser.add_argument(
         "pattern", metavar="PATTERN", nargs="?", help="part of a name or a PCI device id (default: all)"
     )
+
+
+def _size(verbs: _Verbs[Parser]) -> None:
+    parser = _verb(verbs, "size", "answer which cards a model needs, whether it fits and how fast it is; needs no host")
+    _job(parser)
+    parser.add_argument("--html", metavar="FILE", help="write the answer as a page to forward")
+
+
+def _cost(verbs: _Verbs[Parser]) -> None:
+    parser = _verb(
+        verbs, "cost", "answer what cards cost, rented and owned, and from when on owning pays; needs no host"
+    )
+    _job(parser, needed=False)
+    cost = parser.add_argument_group("cost")
+    cost.add_argument(
+        "--hours",
+        metavar="N",
+        help="hours of all cards (default: those that the training takes, or a year's at --share)",
+    )
+    cost.add_argument("--years", metavar="N", default="3", help="that machines are kept (default: 3)")
+    cost.add_argument(
+        "--share", metavar="SHARE", help="of the hours that owned machines compute (default: what owned clusters reach)"
+    )
+    cost.add_argument("--kwh", metavar="USD", help="price of electricity (default: United States, business)")
+    cost.add_argument("--prices", metavar="FILE", help="your own prices and rates, as YAML: they go before the tables'")
+
+
+def _job(parser: Parser, *, needed: bool = True) -> None:
+    """What is to be computed, and on which cards."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs=None if needed else "?",
+        help="a name (llama-3.1-8b), a number of parameters (7B), a config.json, or a shape (layers=32,hidden=4096,heads=32)",
+    )
+    cards = parser.add_argument_group("cards")
+    cards.add_argument(
+        "--gpu", metavar="NAME", help="the card that is there (default: the smallest set that fits is looked for)"
+    )
+    cards.add_argument("--gpus", metavar="N", help="how many of it (default: the smallest number that fits)")
+    job = parser.add_argument_group("job")
+    job.add_argument(
+        "--train",
+        choices=("full", "lora", "qlora"),
+        nargs="?",
+        const="full",
+        help="train it (default: it answers; full where nothing is said)",
+    )
+    job.add_argument("--context", metavar="TOKENS", help="tokens of a sequence (default: 8k, training 2k)")
+    job.add_argument(
+        "--batch",
+        metavar="N",
+        help="sequences at once; in training those of a step over all cards (default: 1, in training one a card)",
+    )
+    job.add_argument("--tokens", metavar="N", help="tokens that it is trained on (15T, 300B): how long that takes")
+    job.add_argument(
+        "--mfu", metavar="SHARE", help="share of the peak that the cards reach in training (default: by published runs)"
+    )
+    inference = parser.add_argument_group("inference")
+    inference.add_argument(
+        "--weights", choices=sizing.FORMATS, default="bf16", help="how weights are stored (default: bf16)"
+    )
+    inference.add_argument(
+        "--kv-bits", choices=("8", "16"), default="16", help="bits of an element of the KV cache (default: 16)"
+    )
+    training = parser.add_argument_group("training")
+    training.add_argument(
+        "--precision", choices=sizing.SCHEMES, default="mixed", help="what is kept in how many bits (default: mixed)"
+    )
+    training.add_argument("--optimizer", choices=sizing.OPTIMIZERS, default="adamw", help="(default: adamw)")
+    training.add_argument(
+        "--micro-batch", metavar="N", default="1", help="sequences that a card computes at once (default: 1)"
+    )
+    training.add_argument(
+        "--recompute",
+        choices=("none", "selective", "full"),
+        default="none",
+        help="activations computed again (default: none)",
+    )
+    training.add_argument(
+        "--attention", choices=("flash", "eager"), default="flash", help="whether scores are kept (default: flash, not)"
+    )
+    training.add_argument(
+        "--kernels",
+        choices=("separate", "fused"),
+        default="separate",
+        help="fused: Megatron-LM, Transformer Engine, Liger (default: separate)",
+    )
+    training.add_argument("--rank", metavar="N", default="16", help="of LoRA's matrices (default: 16)")
 
 
 def _init(verbs: _Verbs[Parser]) -> None:

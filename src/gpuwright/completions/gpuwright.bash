@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/gpuwright
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove status top resolve gpus init runs demo completion)
+_shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove status top resolve gpus size cost init runs demo completion)
 
 _shtab_gpuwright_up_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes)
 _shtab_gpuwright_plan_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
@@ -18,6 +18,8 @@ _shtab_gpuwright_status_option_strings=(-h --help --json -v --verbose -i --inven
 _shtab_gpuwright_top_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --interval --once --day)
 _shtab_gpuwright_resolve_option_strings=(-h --help --json -v --verbose --gpu --os --arch --facts --assume --want --lock --hashes)
 _shtab_gpuwright_gpus_option_strings=(-h --help --json -v --verbose)
+_shtab_gpuwright_size_option_strings=(-h --help --json -v --verbose --gpu --gpus --train --context --batch --tokens --mfu --weights --kv-bits --precision --optimizer --micro-batch --recompute --attention --kernels --rank --html)
+_shtab_gpuwright_cost_option_strings=(-h --help --json -v --verbose --gpu --gpus --train --context --batch --tokens --mfu --weights --kv-bits --precision --optimizer --micro-batch --recompute --attention --kernels --rank --hours --years --share --kwh --prices)
 _shtab_gpuwright_init_option_strings=(-h --help --json -v --verbose -o --output --force)
 _shtab_gpuwright_runs_option_strings=(-h --help --json -v --verbose --open --prune --keep --days)
 _shtab_gpuwright_demo_option_strings=(-h --help --json -v --verbose --clean)
@@ -96,11 +98,29 @@ _shtab_gpuwright_top___vault_password_file_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_resolve___facts_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_resolve___lock_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_resolve___hashes_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_size___html_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_cost___prices_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_init__o_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_init___output_COMPGEN=_shtab_compgen_files
 
+_shtab_gpuwright_size___train_choices=(full lora qlora)
+_shtab_gpuwright_size___weights_choices=(fp32 bf16 fp16 fp8 int8 int4 nf4 mxfp4 q8_0 q4_k_m)
+_shtab_gpuwright_size___kv_bits_choices=(8 16)
+_shtab_gpuwright_size___precision_choices=(fp32 mixed megatron amp bf16 fp8)
+_shtab_gpuwright_size___optimizer_choices=(adamw adamw-8bit lion sgd sgd-momentum adafactor)
+_shtab_gpuwright_size___recompute_choices=(none selective full)
+_shtab_gpuwright_size___attention_choices=(flash eager)
+_shtab_gpuwright_size___kernels_choices=(separate fused)
+_shtab_gpuwright_cost___train_choices=(full lora qlora)
+_shtab_gpuwright_cost___weights_choices=(fp32 bf16 fp16 fp8 int8 int4 nf4 mxfp4 q8_0 q4_k_m)
+_shtab_gpuwright_cost___kv_bits_choices=(8 16)
+_shtab_gpuwright_cost___precision_choices=(fp32 mixed megatron amp bf16 fp8)
+_shtab_gpuwright_cost___optimizer_choices=(adamw adamw-8bit lion sgd sgd-momentum adafactor)
+_shtab_gpuwright_cost___recompute_choices=(none selective full)
+_shtab_gpuwright_cost___attention_choices=(flash eager)
+_shtab_gpuwright_cost___kernels_choices=(separate fused)
 _shtab_gpuwright_completion_pos_0_choices=(bash zsh)
-_shtab_gpuwright_pos_0_choices=(up plan validate doctor upgrade rollback remove status top resolve gpus init runs demo completion)
+_shtab_gpuwright_pos_0_choices=(up plan validate doctor upgrade rollback remove status top resolve gpus size cost init runs demo completion)
 
 _shtab_gpuwright_up__h_nargs=0
 _shtab_gpuwright_up___help_nargs=0
@@ -204,6 +224,18 @@ _shtab_gpuwright_gpus___help_nargs=0
 _shtab_gpuwright_gpus___json_nargs=0
 _shtab_gpuwright_gpus__v_nargs=0
 _shtab_gpuwright_gpus___verbose_nargs=0
+_shtab_gpuwright_size__h_nargs=0
+_shtab_gpuwright_size___help_nargs=0
+_shtab_gpuwright_size___json_nargs=0
+_shtab_gpuwright_size__v_nargs=0
+_shtab_gpuwright_size___verbose_nargs=0
+_shtab_gpuwright_size___train_nargs='?'
+_shtab_gpuwright_cost__h_nargs=0
+_shtab_gpuwright_cost___help_nargs=0
+_shtab_gpuwright_cost___json_nargs=0
+_shtab_gpuwright_cost__v_nargs=0
+_shtab_gpuwright_cost___verbose_nargs=0
+_shtab_gpuwright_cost___train_nargs='?'
 _shtab_gpuwright_init_pos_0_nargs='*'
 _shtab_gpuwright_init__h_nargs=0
 _shtab_gpuwright_init___help_nargs=0

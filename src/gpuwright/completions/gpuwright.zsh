@@ -11,6 +11,7 @@
 _shtab_gpuwright_commands() {
   local _commands=(
     completion:'Print the completion script of a shell.'
+    cost:'Answer what cards cost, rented and owned, and from when on owning pays; needs no host.'
     demo:'Run the loop on a throw-away simulated node (needs a clone of the repository and Docker).'
     doctor:'Look for what is wrong and name the remedy; changes nothing.'
     gpus:'Show what the rules know of a card.'
@@ -20,6 +21,7 @@ _shtab_gpuwright_commands() {
     resolve:'Answer which versions fit together; needs no host and no network.'
     rollback:'Return to the driver that worked before the last change, and prove it.'
     runs:'List the runs of this user, show one, or remove old ones.'
+    size:'Answer which cards a model needs, whether it fits and how fast it is; needs no host.'
     status:'Show which driver each host is on, held or drifting; changes nothing.'
     top:'Show what the cards do now, or a day of their log; changes nothing.'
     up:'Observe, plan, apply what is missing and prove it.'
@@ -46,6 +48,37 @@ _shtab_gpuwright_completion_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gpuwright_completion_defaults_added=0
+
+_shtab_gpuwright_cost_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  "--gpu[the card that is there (default\: the smallest set that fits is looked for)]:NAME:"
+  "--gpus[how many of it (default\: the smallest number that fits)]:N:"
+  "--train[train it (default\: it answers\; full where nothing is said)]:train:(full lora qlora)"
+  "--context[tokens of a sequence (default\: 8k, training 2k)]:TOKENS:"
+  "--batch[sequences at once\; in training those of a step over all cards (default\: 1, in training one a card)]:N:"
+  "--tokens[tokens that it is trained on (15T, 300B)\: how long that takes]:N:"
+  "--mfu[share of the peak that the cards reach in training (default\: by published runs)]:SHARE:"
+  "--weights[how weights are stored (default\: bf16)]:weights:(fp32 bf16 fp16 fp8 int8 int4 nf4 mxfp4 q8_0 q4_k_m)"
+  "--kv-bits[bits of an element of the KV cache (default\: 16)]:kv_bits:(8 16)"
+  "--precision[what is kept in how many bits (default\: mixed)]:precision:(fp32 mixed megatron amp bf16 fp8)"
+  "--optimizer[(default\: adamw)]:optimizer:(adamw adamw-8bit lion sgd sgd-momentum adafactor)"
+  "--micro-batch[sequences that a card computes at once (default\: 1)]:N:"
+  "--recompute[activations computed again (default\: none)]:recompute:(none selective full)"
+  "--attention[whether scores are kept (default\: flash, not)]:attention:(flash eager)"
+  "--kernels[fused\: Megatron-LM, Transformer Engine, Liger (default\: separate)]:kernels:(separate fused)"
+  "--rank[of LoRA\'s matrices (default\: 16)]:N:"
+  "--hours[hours of all cards (default\: those that the training takes, or a year\'s at --share)]:N:"
+  "--years[that machines are kept (default\: 3)]:N:"
+  "--share[of the hours that owned machines compute (default\: what owned clusters reach)]:SHARE:"
+  "--kwh[price of electricity (default\: United States, business)]:USD:"
+  "--prices[your own prices and rates, as YAML\: they go before the tables\']:FILE:_files"
+  ":a name (llama-3.1-8b), a number of parameters (7B), a config.json, or a shape (layers\=32,hidden\=4096,heads\=32):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_cost_defaults_added=0
 
 _shtab_gpuwright_demo_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -200,6 +233,33 @@ _shtab_gpuwright_runs_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gpuwright_runs_defaults_added=0
 
+_shtab_gpuwright_size_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document on stdout]"
+  "*"{-v,--verbose}"[show more\: the reasons of a plan, Ansible\'s output, tracebacks of internal errors]"
+  "--gpu[the card that is there (default\: the smallest set that fits is looked for)]:NAME:"
+  "--gpus[how many of it (default\: the smallest number that fits)]:N:"
+  "--train[train it (default\: it answers\; full where nothing is said)]:train:(full lora qlora)"
+  "--context[tokens of a sequence (default\: 8k, training 2k)]:TOKENS:"
+  "--batch[sequences at once\; in training those of a step over all cards (default\: 1, in training one a card)]:N:"
+  "--tokens[tokens that it is trained on (15T, 300B)\: how long that takes]:N:"
+  "--mfu[share of the peak that the cards reach in training (default\: by published runs)]:SHARE:"
+  "--weights[how weights are stored (default\: bf16)]:weights:(fp32 bf16 fp16 fp8 int8 int4 nf4 mxfp4 q8_0 q4_k_m)"
+  "--kv-bits[bits of an element of the KV cache (default\: 16)]:kv_bits:(8 16)"
+  "--precision[what is kept in how many bits (default\: mixed)]:precision:(fp32 mixed megatron amp bf16 fp8)"
+  "--optimizer[(default\: adamw)]:optimizer:(adamw adamw-8bit lion sgd sgd-momentum adafactor)"
+  "--micro-batch[sequences that a card computes at once (default\: 1)]:N:"
+  "--recompute[activations computed again (default\: none)]:recompute:(none selective full)"
+  "--attention[whether scores are kept (default\: flash, not)]:attention:(flash eager)"
+  "--kernels[fused\: Megatron-LM, Transformer Engine, Liger (default\: separate)]:kernels:(separate fused)"
+  "--rank[of LoRA\'s matrices (default\: 16)]:N:"
+  "--html[write the answer as a page to forward]:FILE:_files"
+  ":a name (llama-3.1-8b), a number of parameters (7B), a config.json, or a shape (layers\=32,hidden\=4096,heads\=32):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gpuwright_size_defaults_added=0
+
 _shtab_gpuwright_status_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print one JSON document on stdout]"
@@ -327,6 +387,7 @@ _shtab_gpuwright() {
       curcontext="${curcontext%:*:*}:_shtab_gpuwright-$line[1]:"
       case $line[1] in
         completion) _arguments -C -s $_shtab_gpuwright_completion_options ;;
+        cost) _arguments -C -s $_shtab_gpuwright_cost_options ;;
         demo) _arguments -C -s $_shtab_gpuwright_demo_options ;;
         doctor) _arguments -C -s $_shtab_gpuwright_doctor_options ;;
         gpus) _arguments -C -s $_shtab_gpuwright_gpus_options ;;
@@ -336,6 +397,7 @@ _shtab_gpuwright() {
         resolve) _arguments -C -s $_shtab_gpuwright_resolve_options ;;
         rollback) _arguments -C -s $_shtab_gpuwright_rollback_options ;;
         runs) _arguments -C -s $_shtab_gpuwright_runs_options ;;
+        size) _arguments -C -s $_shtab_gpuwright_size_options ;;
         status) _arguments -C -s $_shtab_gpuwright_status_options ;;
         top) _arguments -C -s $_shtab_gpuwright_top_options ;;
         up) _arguments -C -s $_shtab_gpuwright_up_options ;;

@@ -47,12 +47,20 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "gpuwright.paths",
         ),
     ),
+    ("sizing", ("gpuwright.sizing",)),
     (
         "command line",
         (
             *("gpuwright.resume", "gpuwright.knowledge", "gpuwright.privilege", "gpuwright.progress"),
             *("gpuwright.reasons", "gpuwright.records", "gpuwright.request", "gpuwright.runner", "gpuwright.runs"),
-            *("gpuwright.show", "gpuwright.show_status", "gpuwright.told", "gpuwright.hostrun"),
+            *(
+                "gpuwright.show",
+                "gpuwright.show_status",
+                "gpuwright.show_size",
+                "gpuwright.show_cost",
+                "gpuwright.told",
+                "gpuwright.hostrun",
+            ),
             *("gpuwright.card_looks", "gpuwright.day_plot", "gpuwright.show_top"),
         ),
     ),

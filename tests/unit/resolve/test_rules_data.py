@@ -22,7 +22,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 from tools import build_rules
 
 ROOT = Path(__file__).resolve().parents[3]
-FILES = sorted((ROOT / "compat").glob("*.yaml"))
+COMPAT = ROOT / "compat"
+FILES = [*sorted(COMPAT.glob("*.yaml")), *sorted(COMPAT.glob("sizing/*.yaml"))]
 PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+.-]+$")
 
 
@@ -32,7 +33,9 @@ def tables(path: Path) -> dict[str, Any]:
 
 
 def schema_of(path: Path) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads((ROOT / "compat" / "schema" / f"{path.stem}.json").read_text(encoding="utf-8"))
+    schema: dict[str, Any] = json.loads(
+        (COMPAT / "schema" / path.relative_to(COMPAT).with_suffix(".json")).read_text(encoding="utf-8")
+    )
     return schema
 
 
@@ -111,7 +114,10 @@ def test_a_schema_refuses_a_column_that_nobody_knows_and_a_row_without_its_sourc
 
 
 def test_no_schema_is_left_of_a_table_that_is_gone() -> None:
-    assert {path.stem for path in (ROOT / "compat" / "schema").glob("*.json")} == {path.stem for path in FILES}
+    schemas = COMPAT / "schema"
+    assert {path.relative_to(schemas).with_suffix("") for path in schemas.rglob("*.json")} == {
+        path.relative_to(COMPAT).with_suffix("") for path in FILES
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -1,0 +1,115 @@
+"""The answer of `size` for people: the verdict, what the memory is made of, what else fits, how fast it is, the machine around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuwright import console, show
+from gpuwright.sizing.units import GIB
+
+if TYPE_CHECKING:
+    from gpuwright.sizing.answer import Answer, Figure
+
+_FITS = {"yes": ("fits", "green"), "tight": ("fits only just", "yellow"), "no": ("does not fit", "red")}
+_BAR = 30
+
+
+def page(found: Answer) -> None:
+    """A page for a ticket: no wider than one, the verdict first."""
+    width, sources = console.page_width(), show.Sources()
+    _verdict(found, width)
+    _memory(found, width)
+    _options(found, width)
+    for title, figures in (("speed", found["speed"]), ("machine", found["machine"])):
+        rows = [(row["name"], spread(row), row["text"] + _mark(row, sources)) for row in figures]
+        if rows:
+            console.out(console.table(rows, (title, "", ""), width=width))
+    rows = [(each["change"], _gib(each["bytes_per_card"]), each["option"]) for each in found["changes"]]
+    if rows:
+        console.out(console.table(rows, ("what would change it", "a card", "option"), width=width))
+    sources.show(width)
+    console.out(f"tables of {found['updated']}")
+
+
+def _verdict(found: Answer, width: int) -> None:
+    model, (word, colour) = found["model"], _FITS[found["fits"]]
+    cards = f"{found['cards']} × {found['gpu']}" if found["cards"] > 1 else found["gpu"]
+    console.out(
+        console.paragraph(f"{console.colour(str(model['name']), 'bold')}: {_job(found)}", indent=0, width=width)
+    )
+    layout = f" ({found['layout']})" if found["cards"] > 1 else ""
+    needed = found["needed"]
+    room = f"{_gib(needed['value'])} of {_gib(found['room'])} a card"
+    console.out(
+        console.paragraph(f"{console.colour(word, colour)} on {cards}{layout}: {room}, {_between(needed)}", width=width)
+    )
+    for row in found.get("conflicts", ()):
+        console.out(console.paragraph(f"{row['text']}; remedy: {row['remedy']}", width=width))
+    for row in found["warnings"]:
+        console.out(console.paragraph(row["text"], bullet="warning: ", width=width))
+
+
+def _job(found: Answer) -> str:
+    job, model = found["job"], found["model"]
+    size = f"{_count(model['parameters'])} parameters"
+    if model["active_parameters"] < 0.5 * model["parameters"]:
+        size += f" ({_count(model['active_parameters'])} a token)"
+    sequences = f"{job['batch']} × {job['context']} tokens"
+    if job["kind"] == "inference":
+        return f"{size}, inference in {job['weights']}, {sequences}"
+    kind = {"full": "full training", "lora": "LoRA", "qlora": "QLoRA"}[job["kind"]]
+    return f"{size}, {kind} in {job['precision']} with {job['optimizer']}, {sequences} a step"
+
+
+def _memory(found: Answer, width: int) -> None:
+    """Its parts with bars: the room of the card is the whole width."""
+    most = max(found["room"], found["needed"]["value"])
+    rows = []
+    for part in [*found["memory"], found["needed"]]:
+        bar = "█" * round(_BAR * part["value"] / most)
+        text = "" if part is found["needed"] else part["text"]
+        rows.append((part["name"], _gib(part["value"]), f"{bar:<{_BAR}}", text))
+    console.out(console.table(rows, ("memory of a card", "", "", ""), width=width))
+
+
+def _options(found: Answer, width: int) -> None:
+    if len(found["options"]) < 2:
+        return
+    rows = [
+        (
+            f"{each['cards']} × {each['gpu']}",
+            f"{_gib(each['bytes_per_card'])} of {_gib(each['room_per_card'])}",
+            _FITS[each["fits"]][0],
+            each["layout"],
+        )
+        for each in found["options"]
+    ]
+    console.out(console.table(rows, ("the smallest number that fits", "a card", "", "layout"), width=width))
+
+
+def spread(row: Figure) -> str:
+    """A figure with its unit, and what it may be as well."""
+    low, value, high = (_short(row[key]) for key in ("low", "value", "high"))
+    return f"{value} {row['unit']}" if low == high else f"{value} {row['unit']} ({low} to {high})"
+
+
+def _short(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _count(parameters: float) -> str:
+    unit, name = next((each for each in ((1e12, "T"), (1e9, "B"), (1e6, "M")) if parameters >= each[0]), (1, ""))
+    return f"{parameters / unit:.3g} {name}".rstrip()
+
+
+def _between(row: Figure) -> str:
+    return f"between {_gib(row['low'])} and {_gib(row['high'])}"
+
+
+def _gib(count: float) -> str:
+    return f"{count / GIB:,.1f} GiB"
+
+
+def _mark(row: Figure, sources: show.Sources) -> str:
+    return sources.mark({"rule": row["name"], "text": "", "source": row["source"]}) if "source" in row else ""

@@ -1,0 +1,96 @@
+"""How a job is laid over cards: data, tensor and pipeline parallel, and what data-parallel cards share among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuwright.sizing.architecture import Architecture
+
+#: What data-parallel cards share: nothing (DDP), the optimizer, gradients too, weights too (ZeRO, arXiv:1910.02054; FSDP is zero3).
+STRATEGIES = ("single", "ddp", "zero1", "zero2", "zero3")
+#: Cards of one machine: tensor parallel stays within.
+MACHINE = 8
+#: The most cards that are looked at.
+MOST_CARDS = 16_384
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Attributes are numbers of cards; their product is that of the job."""
+
+    strategy: str = "single"
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+
+    @property
+    def cards(self) -> int:
+        """All cards of it."""
+        return self.data * self.tensor * self.pipeline
+
+    @property
+    def model(self) -> int:
+        """Cards that one copy of the model is cut over."""
+        return self.tensor * self.pipeline
+
+    def shares(self, stage: int) -> int:
+        """Cards over which something is spread that is so from this stage of ZeRO on."""
+        return self.data if STRATEGIES.index(self.strategy) - 1 >= stage else 1
+
+    def words(self) -> str:
+        """As people say it."""
+        names = {"single": "", "ddp": "data parallel", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3 / FSDP"}
+        parts = [f"{names[self.strategy]} over {self.data}" if self.data > 1 else ""]
+        parts += [f"tensor parallel over {self.tensor}" if self.tensor > 1 else ""]
+        parts += [f"pipeline parallel over {self.pipeline}" if self.pipeline > 1 else ""]
+        return ", ".join(part for part in parts if part) or "one card"
+
+
+def for_training(shape: Architecture, cards: int, *, batch: int) -> Iterator[Layout]:
+    """The layouts of a number of cards, the simplest first: each is slower or harder to set up than those before it."""
+    if cards == 1:
+        yield Layout()
+        return
+    for tensor, pipeline in _cuts(shape, cards):
+        data = cards // (tensor * pipeline)
+        if data > batch:
+            continue
+        if data == 1:
+            yield Layout("single", 1, tensor, pipeline)
+            continue
+        # Gradients that are spread would be sent once for each micro-batch of a pipeline: DeepSpeed lets ZeRO-1 alone go with it.
+        strategies = STRATEGIES[1:] if pipeline == 1 else STRATEGIES[1:3]
+        for strategy in strategies:
+            yield Layout(strategy, data, tensor, pipeline)
+
+
+def for_inference(shape: Architecture, cards: int) -> Iterator[Layout]:
+    """The layouts of one copy of the model on a number of cards: tensor parallel, and between machines a pipeline."""
+    for tensor, pipeline in _cuts(shape, cards):
+        if tensor * pipeline == cards:
+            yield Layout("single", 1, tensor, pipeline)
+
+
+def counts(most: int = MOST_CARDS) -> Iterator[int]:
+    """Numbers of cards that people buy: powers of two."""
+    cards = 1
+    while cards <= most:
+        yield cards
+        cards *= 2
+
+
+def with_data(layout: Layout, data: int) -> Layout:
+    """The same over more data-parallel cards."""
+    strategy = "ddp" if layout.strategy == "single" and data > 1 else layout.strategy
+    return replace(layout, strategy=strategy, data=data)
+
+
+def _cuts(shape: Architecture, cards: int) -> Iterator[tuple[int, int]]:
+    """Tensor and pipeline parallel that divide the cards and the model."""
+    for pipeline in (each for each in counts(cards) if each <= shape.layers and cards % each == 0):
+        for tensor in (each for each in counts(MACHINE) if shape.heads % each == 0 and (cards // pipeline) % each == 0):
+            yield tensor, pipeline

@@ -1,0 +1,176 @@
+"""Memory against what papers, model cards and tools print of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuwright.sizing import architecture, formats, memory, models
+from gpuwright.sizing.architecture import Architecture
+from gpuwright.sizing.layout import Layout
+from gpuwright.sizing.units import GB, GIB
+
+from .conftest import published
+
+STATEMENTS = published()["memory"]
+
+
+def said(row: dict[str, Any]) -> float:
+    """The bytes that a source prints."""
+    if "bytes" in row:
+        return float(row["bytes"])
+    return float(row["gib"] * GIB if "gib" in row else row["gb"] * GB)
+
+
+def of(**what: object) -> list[dict[str, Any]]:
+    return [row for row in STATEMENTS if all(row.get(key) == value for key, value in what.items())]
+
+
+def names(row: dict[str, Any]) -> str:
+    return str(row["name"])
+
+
+def states(found: memory.Memory) -> float:
+    return sum(found.of(name) for name in ("weights", "gradients", "optimizer"))
+
+
+def plain(parameters: float) -> Architecture:
+    return replace(models.find("7B"), told=parameters)
+
+
+# what training keeps of each parameter ----------------------------------------------------------------
+
+ZERO = [row for row in of(what="model_states", per="gpu", basis="formula") if row["name"].startswith("ZeRO")]
+
+
+@pytest.mark.parametrize("row", ZERO, ids=names)
+def test_model_states_are_those_of_the_zero_paper(row: dict[str, Any]) -> None:
+    strategy = ["ddp", "zero1", "zero2", "zero3"][row["zero"]]
+    found = memory.training(plain(row["parameters"]), memory.Training(), Layout(strategy, row["gpus"]))
+    # The paper prints two digits of the smallest.
+    assert states(found) == pytest.approx(said(row), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "optimizer", "each"),
+    [
+        ("mixed", "adamw", 16),  # ZeRO, section 3.1
+        ("megatron", "adamw", 18),  # BLOOM, Megatron-LM
+        ("fp32", "adamw", 16),
+        ("fp32", "sgd", 8),
+        ("fp32", "sgd-momentum", 12),
+        ("bf16", "adamw", 8),
+        ("fp32", "adamw-8bit", 10.03),  # two states of a byte, a scale of 4 bytes for 256 of each
+    ],
+)
+def test_training_keeps_so_many_bytes_of_a_parameter(scheme: str, optimizer: str, each: float) -> None:
+    job = memory.Training(scheme=formats.SCHEMES[scheme], optimizer=optimizer)
+    assert states(memory.training(plain(1e9), job, Layout())) / 1e9 == pytest.approx(each, rel=0.001)
+
+
+# activations ------------------------------------------------------------------------------------------
+
+KORTHIKANTI = [
+    row for row in of(what="activations", per="layer", bound="exact") if "hidden" in row and not row.get("layout")
+]
+
+
+@pytest.mark.parametrize("row", KORTHIKANTI, ids=names)
+def test_a_layer_of_a_gpt_keeps_what_korthikanti_et_al_count(row: dict[str, Any]) -> None:
+    shape = replace(
+        models.find("gpt2"),
+        hidden=row["hidden"],
+        heads=row["heads"],
+        kv_heads=row["heads"],
+        head_dim=row["hidden"] // row["heads"],
+        intermediate=4 * row["hidden"],
+        dropout=0.1,
+    )
+    job = memory.Training(context=row["context"], recompute=row["recompute"], flash=False, fused=True)
+    one, two = (memory.activations(shape, job, layers=layers, last=False) for layers in (1, 2))
+    assert (two - one) * row["context"] * row["batch"] == pytest.approx(said(row), rel=0.02)
+
+
+def test_there_is_something_to_hold_against() -> None:
+    assert len(ZERO) >= 20
+    assert len(KORTHIKANTI) >= 6
+    assert len(CACHES) >= 8
+    assert len(STORED) >= 10
+    assert len(TUNED) >= 8
+
+
+# inference --------------------------------------------------------------------------------------------
+
+# One source counts 16 KV heads for Llama 3.1 405B, which has 8: its config.json.
+CACHES = [row for row in of(what="kv_cache") if row.get("kv_heads") != 16]
+
+
+@pytest.mark.parametrize("row", CACHES, ids=names)
+def test_the_kv_cache_is_as_large_as_published(row: dict[str, Any]) -> None:
+    job = memory.Inference(context=row["context"], batch=row["batch"])
+    found = memory.inference(models.find(row["model"]), job, Layout()).of("KV cache")
+    assert found == pytest.approx(said(row), rel=0.05)
+
+
+_NAMES = {"f16": "fp16", "bf16": "bf16", "fp16": "fp16", "q8_0": "q8_0", "q4_k_m": "q4_k_m"}
+STORED = [
+    row
+    for row in of(what="weights", per="all")
+    if row["precision"] in _NAMES and "layer" not in row["name"] and row.get("model")
+]
+
+
+@pytest.mark.parametrize("row", STORED, ids=names)
+def test_weights_take_what_was_measured(row: dict[str, Any]) -> None:
+    job = memory.Inference(weights=formats.FORMATS[_NAMES[row["precision"]]])
+    found = memory.inference(models.find(row["model"]), job, Layout()).of("weights")
+    assert found == pytest.approx(said(row), rel=0.05)
+
+
+def test_multi_head_latent_attention_keeps_one_vector() -> None:
+    """DeepSeek-V2's paper (arXiv:2405.04434, table 1): 512 + 64 elements a token and layer."""
+    assert architecture.kept_width(models.find("deepseek-v3")) == 576
+
+
+# training as people measured it -----------------------------------------------------------------------
+
+# QLoRA and LoRA of Llama 2 7B over all matrices, recomputed, by context; and torchtune's plain training of Llama 3.2 3B.
+TUNED = [row for row in of(what="training", basis="measured", bound="about") if row["name"].startswith("Llama 2 7B")]
+TUNED += [row for row in STATEMENTS if row["name"] == "torchtune Llama 3.2 3B, packed"]
+
+
+@pytest.mark.parametrize("row", TUNED, ids=names)
+def test_what_was_measured_lies_within_our_range(row: dict[str, Any]) -> None:
+    job = memory.Training(
+        kind=row["method"],
+        scheme=formats.SCHEMES["bf16"],
+        context=row["context"],
+        batch=row["batch"],
+        micro=row["batch"],
+        recompute=row.get("recompute", "full"),
+        rank=row.get("lora_rank", 16),
+    )
+    found = memory.training(models.find(row["model"]), job, Layout())
+    assert found.low <= said(row) <= found.high
+    assert found.value == pytest.approx(said(row), rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "card", "fits"),
+    [
+        # QLoRA's abstract: 65B on a card of 48 GB, 33B on one of 24 GB; and what LoRA and full training of 7B do not fit on.
+        ("llama-65b", "qlora", 48, "yes"),
+        ("llama-30b", "qlora", 24, "yes"),
+        ("llama-65b", "lora", 80, "no"),
+        ("llama-7b", "full", 80, "no"),
+        ("llama-7b", "lora", 24, "yes"),
+    ],
+)
+def test_what_fits_on_one_card_is_what_people_found_to_fit(model: str, kind: str, card: int, fits: str) -> None:
+    job = memory.Training(
+        kind=kind, scheme=formats.SCHEMES["bf16" if kind != "full" else "mixed"], context=512, recompute="full"
+    )
+    found = memory.training(models.find(model), job, Layout())
+    assert (found.value <= card * GIB) is (fits == "yes")

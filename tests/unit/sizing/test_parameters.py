@@ -1,0 +1,94 @@
+"""The number of parameters of every model of the table, against what was published of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwright.errors import BadInput
+from gpuwright.sizing import architecture, config, models, tables
+
+ROWS = tables.models()
+EXACT = [row for row in ROWS if row["parameters"]]
+ROUNDED = [row for row in ROWS if not row["parameters"]]
+
+
+@pytest.mark.parametrize("row", EXACT, ids=lambda row: row["name"])
+def test_a_published_count_comes_out_to_the_last_parameter(row: dict[str, Any]) -> None:
+    assert architecture.parameters(config.read(row["config"], row["name"])) == row["parameters"]
+
+
+@pytest.mark.parametrize("row", ROUNDED, ids=lambda row: row["name"])
+def test_a_rounded_count_comes_out_as_rounded(row: dict[str, Any]) -> None:
+    assert architecture.parameters(config.read(row["config"], row["name"])) == pytest.approx(row["rounded"], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "active"),
+    # Mistral's and DeepSeek's own figures, rounded; Mixtral's counts the embedding, ours does not.
+    [("mixtral-8x7b", 12.9e9), ("deepseek-v3", 37e9), ("qwen3-30b-a3b", 3.3e9), ("gpt-oss-120b", 5.1e9)],
+)
+def test_a_token_goes_through_as_many_parameters_as_published(name: str, active: float) -> None:
+    assert architecture.active(models.find(name)) == pytest.approx(active, rel=0.1)
+
+
+@pytest.mark.parametrize("told", ["125M", "1.5B", "7B", "13b", "70B", "175B", "1T"])
+def test_a_shape_that_is_assumed_has_about_the_parameters_that_were_told(told: str) -> None:
+    shape = models.find(told)
+    layers = shape.layers * (architecture.attention(shape) + architecture.mlp(shape, shape.intermediate))
+    assert architecture.parameters(shape) == pytest.approx(layers, rel=0.25)
+
+
+def test_an_assumed_shape_has_the_proportions_of_models_that_are_there() -> None:
+    for told, name in (("6.7B", "llama-2-7b"), ("13B", "llama-2-13b"), ("70B", "llama-3-70b")):
+        assumed, real = models.find(told), models.find(name)
+        assert assumed.layers == pytest.approx(real.layers, rel=0.2)
+        assert assumed.hidden == pytest.approx(real.hidden, rel=0.2)
+
+
+# names and files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["llama-3.1-8b", "LLAMA-3.1-8B", "meta-llama/Llama-3.1-8B"])
+def test_a_model_is_found_by_its_name_and_by_that_of_the_hub(text: str) -> None:
+    assert architecture.parameters(models.find(text)) == 8030261248
+
+
+def test_no_name_means_two_models() -> None:
+    names = [each.lower() for row in ROWS for each in (row["name"], row["hub"], *row.get("aliases", ())) if each]
+    assert len(names) == len(set(names))
+
+
+def test_a_shape_of_which_the_least_is_told_is_llamas() -> None:
+    shape = models.find("layers=32,hidden=4096,heads=32,intermediate=11008")
+    assert architecture.parameters(shape) == architecture.parameters(models.find("llama-2-7b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lama-3.1-8b", "no model is called"),
+        ("layers=32", "does not say hidden and heads"),
+        ("layers=0,hidden=64,heads=1", "layers has to be a number from 1 on"),
+        ("layers=2,hidden=64,heads=128", "do not fit"),
+        ("layers=2,hidden=64,heads=8,kv-heads=3", "has to divide"),
+        ("layers=2,hidden=64,heads=8,colour=3", "has no part 'colour'"),
+        ("layers=99999999,hidden=64,heads=8", "so many layers"),
+        ("layers=2,hidden=999999999999,heads=8", "so large a part"),
+        ("layers=2,hidden=64,heads=8,experts=4,active-experts=5", "cannot go through"),
+        ("0B", "at least 1"),
+        ("1e30", "at most"),
+        ("-7B", "no model is called"),
+        ("/nowhere/config.json", "cannot be read"),
+    ],
+)
+def test_what_is_no_model_gets_one_clear_message(text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        models.find(text)
+
+
+def test_a_name_that_is_nearly_one_is_suggested() -> None:
+    with pytest.raises(BadInput) as raised:
+        models.find("lama-3.1-8b")
+    assert "did you mean llama-3.1-8b?" in raised.value.suggestions
