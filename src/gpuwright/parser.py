@@ -297,9 +297,12 @@ def _gpus(verbs: _Verbs[Parser]) -> None:
 
 
 def _size(verbs: _Verbs[Parser]) -> None:
-    parser = _verb(verbs, "size", "answer which cards a model needs, whether it fits and how fast it is; needs no host")
+    parser = _verb(verbs, "size", "answer which cards a model needs, whether it fits and how fast it is", ansible=True)
     _job(parser)
+    parser.add_argument("--here", action="store_true", help="on the cards of this machine")
     parser.add_argument("--html", metavar="FILE", help="write the answer as a page to forward")
+    _hosts(parser)
+    parser.set_defaults(**_NOT_ASKED)
 
 
 def _cost(verbs: _Verbs[Parser]) -> None:

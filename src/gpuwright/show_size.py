@@ -8,6 +8,7 @@ from gpuwright import console, show
 from gpuwright.sizing.units import GIB
 
 if TYPE_CHECKING:
+    from gpuwright.size_there import Fleet
     from gpuwright.sizing.answer import Answer, Figure
 
 _FITS = {"yes": ("fits", "green"), "tight": ("fits only just", "yellow"), "no": ("does not fit", "red")}
@@ -29,6 +30,42 @@ def page(found: Answer) -> None:
         console.out(console.table(rows, ("what would change it", "a card", "option"), width=width))
     sources.show(width)
     console.out(f"tables of {found['updated']}")
+
+
+def fleet(found: Fleet) -> None:
+    """A line for each kind of card of a host, and for those that several hosts have together."""
+    width = console.page_width()
+    answers = [(host, each) for host, fit in found["hosts"].items() for each in fit["answers"]]
+    answers += [("together", each) for each in found["together"]]
+    if answers:
+        console.out(
+            console.paragraph(
+                f"{console.colour(str(answers[0][1]['model']['name']), 'bold')}: {_job(answers[0][1])}",
+                indent=0,
+                width=width,
+            )
+        )
+        rows = [_there(host, each) for host, each in answers]
+        console.out(console.table(rows, ("host", "", "on", "a card", "layout"), width=width))
+    for host, fit in found["hosts"].items():
+        for text in fit["short"]:
+            console.out(console.paragraph(f"{host}: {text}", bullet="warning: ", width=width))
+        for each in fit["answers"]:
+            for row in each.get("conflicts", ()):
+                console.out(console.paragraph(f"{host}: {row['text']}; remedy: {row['remedy']}", width=width))
+    problems = {host: fit["problem"] for host, fit in found["hosts"].items() if fit["problem"]}
+    show.hosts_not_worked_on(found["unreachable"], problems)
+
+
+def _there(host: str, each: Answer) -> tuple[str, ...]:
+    where = f"{each['cards']} × {each['gpu']}"
+    return (
+        host,
+        _FITS[each["fits"]][0],
+        where,
+        f"{_gib(each['needed']['value'])} of {_gib(each['room'])}",
+        each["layout"],
+    )
 
 
 def _verdict(found: Answer, width: int) -> None:

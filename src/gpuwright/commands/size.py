@@ -1,12 +1,12 @@
-"""`gpuwright size`: which cards a model needs, whether it fits, how fast it is. Needs neither a host nor a network."""
+"""`gpuwright size`: which cards a model needs, whether it fits, how fast it is; with `--here` or `-i` on cards that are there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits, knowledge, show_size
+from gpuwright import card_looks, console, exits, hostrun, knowledge, show_size, size_there
 from gpuwright.errors import BadInput
-from gpuwright.sizing import answer, formats, memory, units
+from gpuwright.sizing import answer, formats, memory, models, units
 
 if TYPE_CHECKING:
     import argparse
@@ -19,12 +19,45 @@ _MOST = 10_000_000
 
 def run(args: argparse.Namespace) -> int:
     """Answer and show it."""
+    hostrun.refuse_limit_alone(args)
+    if args.here or args.inventory:
+        return _there(args)
+    if args.extra_vars or args.vault_password_file or args.ansible_options:
+        raise BadInput("-e, --vault-password-file and `--` are for the hosts of an inventory: give one with -i")
     found = answer.size(question(args))
     if args.json:
         console.json_document(found)
     else:
         show_size.page(found)
     return exits.DONE if found["ok"] else exits.REFUSED
+
+
+def _there(args: argparse.Namespace) -> int:
+    """Answer for cards that are there."""
+    if args.gpu or args.gpus:
+        raise BadInput("--here and -i are about the cards that are there: leave out --gpu and --gpus")
+    if args.here and args.inventory:
+        raise BadInput("--here is this machine, and -i an inventory: give one of them")
+    asked = question(args)
+    models.find(asked.model)
+    look = card_looks.There(args)(shown=True) if args.inventory else card_looks.Here()()
+    found = size_there.judge(look, asked)
+    code = exit_code(found)
+    if args.json:
+        verdict = exits.verdict_of(code, ["fail" if code else "pass"])
+        console.json_document({"verdict": verdict, "exit": code, **found})
+    else:
+        show_size.fleet(found)
+    return code
+
+
+def exit_code(found: size_there.Fleet) -> int:
+    """Done where it fits on a host or on several together; failed where one could not be asked; else refused."""
+    answers = [each for host in found["hosts"].values() for each in host["answers"]] + found["together"]
+    if any(each["ok"] for each in answers):
+        return exits.DONE
+    lost = found["unreachable"] or any(host["problem"] for host in found["hosts"].values())
+    return exits.FAILED if lost else exits.REFUSED
 
 
 def question(args: argparse.Namespace) -> answer.Question:

@@ -21,7 +21,7 @@ _shtab_gpuwright_commands() {
     resolve:'Answer which versions fit together; needs no host and no network.'
     rollback:'Return to the driver that worked before the last change, and prove it.'
     runs:'List the runs of this user, show one, or remove old ones.'
-    size:'Answer which cards a model needs, whether it fits and how fast it is; needs no host.'
+    size:'Answer which cards a model needs, whether it fits and how fast it is.'
     status:'Show which driver each host is on, held or drifting; changes nothing.'
     top:'Show what the cards do now, or a day of their log; changes nothing.'
     up:'Observe, plan, apply what is missing and prove it.'
@@ -253,7 +253,12 @@ _shtab_gpuwright_size_options=(
   "--attention[whether scores are kept (default\: flash, not)]:attention:(flash eager)"
   "--kernels[fused\: Megatron-LM, Transformer Engine, Liger (default\: separate)]:kernels:(separate fused)"
   "--rank[of LoRA\'s matrices (default\: 16)]:N:"
+  "--here[on the cards of this machine]"
   "--html[write the answer as a page to forward]:FILE:_files"
+  "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"
+  {-l,--limit}"[only these hosts of the inventory]:PATTERN:"
+  "*"{-e,--extra-vars}"[Ansible variable\: key\=value, JSON or \@FILE]:VAR:_files"
+  "--vault-password-file[file with the password of Ansible vault]:FILE:_files"
   ":a name (llama-3.1-8b), a number of parameters (7B), a config.json, or a shape (layers\=32,hidden\=4096,heads\=32):"
 )
 

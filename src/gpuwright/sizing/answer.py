@@ -106,6 +106,8 @@ class Question:
         job: training or inference.
         card: the card that is there; None where one is looked for.
         count: how many of it; 0 where the smallest number is looked for.
+        most: how many of it there are; 0 where nobody says.
+        memory: bytes of the card as it is there; 0 for those of the tables.
         tokens: of the training, for how long it takes; 0 where nobody asks.
         mfu: the share of the peak that the person expects; 0 where the tables say it.
         assumed: options that the person did not give.
@@ -115,6 +117,8 @@ class Question:
     job: Job
     card: str | None = None
     count: int = 0
+    most: int = 0
+    memory: float = 0.0
     tokens: float = 0.0
     mfu: float = 0.0
     assumed: tuple[str, ...] = ()
@@ -128,9 +132,7 @@ def size(question: Question) -> Answer:
     """
     shape = models.find(question.model)
     _refuse(shape, question)
-    candidates = (
-        [_card(question.card)] if question.card else [card for name in USUAL if (card := cards.known().get(name))]
-    )
+    candidates = [_card(question)] if question.card else [card for name in USUAL if (card := cards.known().get(name))]
     options = [found for card in candidates for found in _smallest(shape, question, card)]
     best = _best(options) if not question.card or options else None
     if best is None:
@@ -162,11 +164,13 @@ def _refuse(shape: Architecture, question: Question) -> None:
         raise BadInput("--tokens says how much is trained on: add --train, or leave it out")
 
 
-def _card(name: str) -> Card:
-    found = cards.known().get(name)
+def _card(question: Question) -> Card:
+    found = cards.known().get(question.card or "")
     if found is None:
-        raise BadInput(f"the tables do not know the memory and the bandwidth of {name}", ["name a card near to it"])
-    return found
+        raise BadInput(
+            f"the tables do not know the memory and the bandwidth of {question.card}", ["name a card near to it"]
+        )
+    return replace(found, memory=question.memory) if question.memory else found
 
 
 # cards and layouts ------------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ def _card(name: str) -> Card:
 
 def _smallest(shape: Architecture, question: Question, card: Card) -> list[_Found]:
     """The smallest number of a card that fits, in its simplest layout; nothing where none does."""
-    most = _MOST.get(card.kind, layout.MOST_CARDS)
+    most = question.most or _MOST.get(card.kind, layout.MOST_CARDS)
     numbers = (
         [question.count]
         if question.count
@@ -213,7 +217,7 @@ def _tried(shape: Architecture, job: Job, card: Card, number: int) -> Iterator[_
 
 def _nearest(shape: Architecture, question: Question, card: Card) -> _Found:
     """Where nothing fits: what comes nearest to it."""
-    number = question.count or _MOST.get(card.kind, 8)
+    number = question.count or layout.most_of(question.most or _MOST.get(card.kind, 8))
     tried = list(_tried(shape, question.job, card, number))
     if not tried:
         raise BadInput(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -83,10 +83,9 @@ def counts(most: int = MOST_CARDS) -> Iterator[int]:
         cards *= 2
 
 
-def with_data(layout: Layout, data: int) -> Layout:
-    """The same over more data-parallel cards."""
-    strategy = "ddp" if layout.strategy == "single" and data > 1 else layout.strategy
-    return replace(layout, strategy=strategy, data=data)
+def most_of(cards: int) -> int:
+    """The largest of these numbers that so many cards have."""
+    return max(counts(cards))
 
 
 def _cuts(shape: Architecture, cards: int) -> Iterator[tuple[int, int]]:
