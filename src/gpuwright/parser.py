@@ -322,6 +322,7 @@ def _cost(verbs: _Verbs[Parser]) -> None:
     )
     cost.add_argument("--kwh", metavar="USD", help="price of electricity (default: United States, business)")
     cost.add_argument("--prices", metavar="FILE", help="your own prices and rates, as YAML: they go before the tables'")
+    parser.add_argument("--html", metavar="FILE", help="write the answer as a page to forward")
 
 
 def _job(parser: Parser, *, needed: bool = True) -> None:

@@ -131,7 +131,7 @@ class Sources:
 
     def mark(self, row: Why) -> str:
         """The reference of a reason: " [2]"; nothing for one without a source."""
-        source = _without_addresses(str(row.get("source") or ""))
+        source = without_addresses(str(row.get("source") or ""))
         return f" [{self._numbers.setdefault(source, len(self._numbers) + 1)}]" if source else ""
 
     def show(self, width: int) -> None:
@@ -142,7 +142,7 @@ class Sources:
             console.out(console.paragraph(source, bullet=f"[{number}] ", width=width))
 
 
-def _without_addresses(source: str) -> str:
+def without_addresses(source: str) -> str:
     """A source by its file and titles: the address and date of each, in brackets behind it, stand in the file."""
     return re.sub(r" \([^()]*(?:\([^()]*\)[^()]*)*, \d{4}(?:-\d\d)*\)", "", source)
 

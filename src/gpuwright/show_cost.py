@@ -20,7 +20,7 @@ _COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 def page(found: CostAnswer) -> None:
     """A page for a ticket."""
     width, sources = console.page_width(), show.Sources()
-    console.out(console.paragraph(_title(found), indent=0, width=width))
+    console.out(console.paragraph(title(found), indent=0, width=width))
     for row in found["warnings"]:
         console.out(console.paragraph(row["text"], bullet="warning: ", width=width))
     rows = [_rent(each, sources) for each in found["rent"][:_FEW]]
@@ -35,36 +35,37 @@ def page(found: CostAnswer) -> None:
     console.out(f"tables of {found['updated']}")
 
 
-def _title(found: CostAnswer) -> str:
-    cards = f"{found['cards']} × {found['gpu']}"
+def title(found: CostAnswer) -> str:
+    """What is asked, in a line."""
     owned = f"owned machines compute {found['share']['value']:.0%} of {found['years']:g} years"
-    return f"{console.colour(cards, 'bold')}: the job takes {spread(found['hours'])} of all; {owned}"
+    return f"{found['cards']} × {found['gpu']}: the job takes {spread(found['hours'])} of all; {owned}"
 
 
 def _rent(each: Rented, sources: show.Sources) -> tuple[str, ...]:
     mark = sources.mark({"rule": "price", "text": "", "source": each["source"]})
     old = f", {each['age_days']} days ago" if each["age_days"] > OLD else ""
     name = f"{each['provider']} {each['instances']} × {each['instance']}"
-    return name, f"{each['usd_hour']:,.2f}", _usd(each["job"]["value"]), f"{each['kind']}, {each['date']}{old}{mark}"
+    return name, f"{each['usd_hour']:,.2f}", usd(each["job"]["value"]), f"{each['kind']}, {each['date']}{old}{mark}"
 
 
 def _own(each: Owned, found: CostAnswer, width: int, sources: show.Sources) -> None:
     mark = sources.mark({"rule": "price", "text": "", "source": each["source"]})
-    title = f"own {each['count']} × {each['what']} for {found['years']:g} years"
-    rows = [(part["name"], _usd(part["value"]), part["text"]) for part in each["parts"] if part["value"]]
+    heading = f"own {each['count']} × {each['what']} for {found['years']:g} years"
+    rows = [(part["name"], usd(part["value"]), part["text"]) for part in each["parts"] if part["value"]]
     total = each["total"]
     rows.append(
         (
             "total",
-            _usd(total["value"]),
-            f"{_usd(total['low'])} to {_usd(total['high'])}; {each['usd_card_hour']:.2f} USD an hour of a card{mark}",
+            usd(total["value"]),
+            f"{usd(total['low'])} to {usd(total['high'])}; {each['usd_card_hour']:.2f} USD an hour of a card{mark}",
         )
     )
-    rows += [("pays against", _after(even["years"]), even["against"]) for even in each["break_even"]]
-    console.out(console.table(rows, (title, "", ""), width=width))
+    rows += [("pays against", after(even["years"]), even["against"]) for even in each["break_even"]]
+    console.out(console.table(rows, (heading, "", ""), width=width))
 
 
-def _after(years: float | None) -> str:
+def after(years: float | None) -> str:
+    """When owning has paid."""
     if years is None:
         return "never"
     return f"after {years * 12:.0f} months"
@@ -107,5 +108,6 @@ def _plot(found: CostAnswer, width: int) -> None:
     )
 
 
-def _usd(value: float) -> str:
+def usd(value: float) -> str:
+    """An amount without false precision."""
     return f"{value:,.0f} USD" if abs(value) >= 100 else f"{value:,.2f} USD"

@@ -9,7 +9,7 @@ from gpuwright.sizing.units import GIB
 
 if TYPE_CHECKING:
     from gpuwright.size_there import Fleet
-    from gpuwright.sizing.answer import Answer, Figure
+    from gpuwright.sizing.answer import Answer, Change, Figure, Option
 
 _FITS = {"yes": ("fits", "green"), "tight": ("fits only just", "yellow"), "no": ("does not fit", "red")}
 _BAR = 30
@@ -25,9 +25,9 @@ def page(found: Answer) -> None:
         rows = [(row["name"], spread(row), row["text"] + _mark(row, sources)) for row in figures]
         if rows:
             console.out(console.table(rows, (title, "", ""), width=width))
-    rows = [(each["change"], _gib(each["bytes_per_card"]), each["option"]) for each in found["changes"]]
-    if rows:
-        console.out(console.table(rows, ("what would change it", "a card", "option"), width=width))
+    if found["changes"]:
+        cells = [change(each) for each in found["changes"]]
+        console.out(console.table(cells, ("what would change it", "a card", "option"), width=width))
     sources.show(width)
     console.out(f"tables of {found['updated']}")
 
@@ -40,7 +40,7 @@ def fleet(found: Fleet) -> None:
     if answers:
         console.out(
             console.paragraph(
-                f"{console.colour(str(answers[0][1]['model']['name']), 'bold')}: {_job(answers[0][1])}",
+                f"{console.colour(str(answers[0][1]['model']['name']), 'bold')}: {job(answers[0][1])}",
                 indent=0,
                 width=width,
             )
@@ -63,39 +63,43 @@ def _there(host: str, each: Answer) -> tuple[str, ...]:
         host,
         _FITS[each["fits"]][0],
         where,
-        f"{_gib(each['needed']['value'])} of {_gib(each['room'])}",
+        f"{gib(each['needed']['value'])} of {gib(each['room'])}",
         each["layout"],
     )
 
 
 def _verdict(found: Answer, width: int) -> None:
-    model, (word, colour) = found["model"], _FITS[found["fits"]]
-    cards = f"{found['cards']} × {found['gpu']}" if found["cards"] > 1 else found["gpu"]
-    console.out(
-        console.paragraph(f"{console.colour(str(model['name']), 'bold')}: {_job(found)}", indent=0, width=width)
-    )
-    layout = f" ({found['layout']})" if found["cards"] > 1 else ""
-    needed = found["needed"]
-    room = f"{_gib(needed['value'])} of {_gib(found['room'])} a card"
-    console.out(
-        console.paragraph(f"{console.colour(word, colour)} on {cards}{layout}: {room}, {_between(needed)}", width=width)
-    )
+    name = console.colour(str(found["model"]["name"]), "bold")
+    console.out(console.paragraph(f"{name}: {job(found)}", indent=0, width=width))
+    word, colour = _FITS[found["fits"]]
+    text = verdict(found).replace(word, console.colour(word, colour), 1)
+    console.out(console.paragraph(f"{text}, {_between(found['needed'])}", width=width))
     for row in found.get("conflicts", ()):
         console.out(console.paragraph(f"{row['text']}; remedy: {row['remedy']}", width=width))
     for row in found["warnings"]:
         console.out(console.paragraph(row["text"], bullet="warning: ", width=width))
 
 
-def _job(found: Answer) -> str:
-    job, model = found["job"], found["model"]
+def verdict(found: Answer) -> str:
+    """Whether it fits, on what, and how much of it."""
+    cards = f"{found['cards']} × {found['gpu']}" if found["cards"] > 1 else found["gpu"]
+    layout = f" ({found['layout']})" if found["cards"] > 1 else ""
+    return (
+        f"{_FITS[found['fits']][0]} on {cards}{layout}: {gib(found['needed']['value'])} of {gib(found['room'])} a card"
+    )
+
+
+def job(found: Answer) -> str:
+    """The job in a line."""
+    asked, model = found["job"], found["model"]
     size = f"{_count(model['parameters'])} parameters"
     if model["active_parameters"] < 0.5 * model["parameters"]:
         size += f" ({_count(model['active_parameters'])} a token)"
-    sequences = f"{job['batch']} × {job['context']} tokens"
-    if job["kind"] == "inference":
-        return f"{size}, inference in {job['weights']}, {sequences}"
-    kind = {"full": "full training", "lora": "LoRA", "qlora": "QLoRA"}[job["kind"]]
-    return f"{size}, {kind} in {job['precision']} with {job['optimizer']}, {sequences} a step"
+    sequences = f"{asked['batch']} × {asked['context']} tokens"
+    if asked["kind"] == "inference":
+        return f"{size}, inference in {asked['weights']}, {sequences}"
+    kind = {"full": "full training", "lora": "LoRA", "qlora": "QLoRA"}[asked["kind"]]
+    return f"{size}, {kind} in {asked['precision']} with {asked['optimizer']}, {sequences} a step"
 
 
 def _memory(found: Answer, width: int) -> None:
@@ -105,23 +109,26 @@ def _memory(found: Answer, width: int) -> None:
     for part in [*found["memory"], found["needed"]]:
         bar = "█" * round(_BAR * part["value"] / most)
         text = "" if part is found["needed"] else part["text"]
-        rows.append((part["name"], _gib(part["value"]), f"{bar:<{_BAR}}", text))
+        rows.append((part["name"], gib(part["value"]), f"{bar:<{_BAR}}", text))
     console.out(console.table(rows, ("memory of a card", "", "", ""), width=width))
 
 
 def _options(found: Answer, width: int) -> None:
     if len(found["options"]) < 2:
         return
-    rows = [
-        (
-            f"{each['cards']} × {each['gpu']}",
-            f"{_gib(each['bytes_per_card'])} of {_gib(each['room_per_card'])}",
-            _FITS[each["fits"]][0],
-            each["layout"],
-        )
-        for each in found["options"]
-    ]
+    rows = [option(each) for each in found["options"]]
     console.out(console.table(rows, ("the smallest number that fits", "a card", "", "layout"), width=width))
+
+
+def option(each: Option) -> tuple[str, ...]:
+    """The cells of cards that the job fits on."""
+    room = f"{gib(each['bytes_per_card'])} of {gib(each['room_per_card'])}"
+    return f"{each['cards']} × {each['gpu']}", room, _FITS[each["fits"]][0], each["layout"]
+
+
+def change(each: Change) -> tuple[str, ...]:
+    """The cells of another choice."""
+    return each["change"], gib(each["bytes_per_card"]), each["option"]
 
 
 def spread(row: Figure) -> str:
@@ -141,10 +148,11 @@ def _count(parameters: float) -> str:
 
 
 def _between(row: Figure) -> str:
-    return f"between {_gib(row['low'])} and {_gib(row['high'])}"
+    return f"between {gib(row['low'])} and {gib(row['high'])}"
 
 
-def _gib(count: float) -> str:
+def gib(count: float) -> str:
+    """Bytes in powers of two, as cards have them."""
     return f"{count / GIB:,.1f} GiB"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits, knowledge, show_cost
+from gpuwright import console, exits, knowledge, show_cost, sizing_page
 from gpuwright.commands import size
 from gpuwright.errors import BadInput
 from gpuwright.sizing import answer, cost_answer, costing, prices, timing, units
@@ -19,6 +19,8 @@ _MOST_YEARS = 15
 def run(args: argparse.Namespace) -> int:
     """Answer and show it."""
     found = cost_answer.cost(_asked(args))
+    if args.html:
+        sizing_page.write(args.html, sizing_page.cost(found))
     if args.json:
         console.json_document(found)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwright import card_looks, console, exits, hostrun, knowledge, show_size, size_there
+from gpuwright import card_looks, console, exits, hostrun, knowledge, show_size, size_there, sizing_page
 from gpuwright.errors import BadInput
 from gpuwright.sizing import answer, formats, memory, models, units
 
@@ -25,6 +25,8 @@ def run(args: argparse.Namespace) -> int:
     if args.extra_vars or args.vault_password_file or args.ansible_options:
         raise BadInput("-e, --vault-password-file and `--` are for the hosts of an inventory: give one with -i")
     found = answer.size(question(args))
+    if args.html:
+        sizing_page.write(args.html, sizing_page.size(found))
     if args.json:
         console.json_document(found)
     else:
@@ -36,6 +38,8 @@ def _there(args: argparse.Namespace) -> int:
     """Answer for cards that are there."""
     if args.gpu or args.gpus:
         raise BadInput("--here and -i are about the cards that are there: leave out --gpu and --gpus")
+    if args.html:
+        raise BadInput("--html is a page of one answer: leave out --here and -i")
     if args.here and args.inventory:
         raise BadInput("--here is this machine, and -i an inventory: give one of them")
     asked = question(args)

@@ -19,7 +19,7 @@ _shtab_gpuwright_top_option_strings=(-h --help --json -v --verbose -i --inventor
 _shtab_gpuwright_resolve_option_strings=(-h --help --json -v --verbose --gpu --os --arch --facts --assume --want --lock --hashes)
 _shtab_gpuwright_gpus_option_strings=(-h --help --json -v --verbose)
 _shtab_gpuwright_size_option_strings=(-h --help --json -v --verbose --gpu --gpus --train --context --batch --tokens --mfu --weights --kv-bits --precision --optimizer --micro-batch --recompute --attention --kernels --rank --here --html -i --inventory -l --limit -e --extra-vars --vault-password-file)
-_shtab_gpuwright_cost_option_strings=(-h --help --json -v --verbose --gpu --gpus --train --context --batch --tokens --mfu --weights --kv-bits --precision --optimizer --micro-batch --recompute --attention --kernels --rank --hours --years --share --kwh --prices)
+_shtab_gpuwright_cost_option_strings=(-h --help --json -v --verbose --gpu --gpus --train --context --batch --tokens --mfu --weights --kv-bits --precision --optimizer --micro-batch --recompute --attention --kernels --rank --hours --years --share --kwh --prices --html)
 _shtab_gpuwright_init_option_strings=(-h --help --json -v --verbose -o --output --force)
 _shtab_gpuwright_runs_option_strings=(-h --help --json -v --verbose --open --prune --keep --days)
 _shtab_gpuwright_demo_option_strings=(-h --help --json -v --verbose --clean)
@@ -105,6 +105,7 @@ _shtab_gpuwright_size__e_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_size___extra_vars_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_size___vault_password_file_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_cost___prices_COMPGEN=_shtab_compgen_files
+_shtab_gpuwright_cost___html_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_init__o_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_init___output_COMPGEN=_shtab_compgen_files
 

@@ -74,6 +74,7 @@ _shtab_gpuwright_cost_options=(
   "--share[of the hours that owned machines compute (default\: what owned clusters reach)]:SHARE:"
   "--kwh[price of electricity (default\: United States, business)]:USD:"
   "--prices[your own prices and rates, as YAML\: they go before the tables\']:FILE:_files"
+  "--html[write the answer as a page to forward]:FILE:_files"
   ":a name (llama-3.1-8b), a number of parameters (7B), a config.json, or a shape (layers\=32,hidden\=4096,heads\=32):"
 )
 

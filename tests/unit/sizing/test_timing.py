@@ -25,7 +25,7 @@ def shape_of(row: dict[str, Any]) -> Architecture:
     """The shape that a source prints; where it prints none, one of as many parameters."""
     told = float(row.get("active_parameters") or row["parameters"])
     if not all(row.get(key) for key in ("layers", "hidden", "heads")):
-        return models.typical(row["name"], told)
+        return architecture.typical(row["name"], told)
     head = row["hidden"] // row["heads"]
     return Architecture(row["name"], row["layers"], row["hidden"], row["heads"], row["heads"], head, 1, 1, told=told)
 

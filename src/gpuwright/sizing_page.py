@@ -1,0 +1,190 @@
+"""The answers of `size` and `cost` as one page to forward: no script, no network, readable on a phone."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from gpuwright import __version__, console, paths, show, show_cost, show_size
+from gpuwright.errors import BadInput
+from gpuwright.show_size import spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import jinja2
+
+    from gpuwright.sizing.answer import Answer, Figure
+    from gpuwright.sizing.cost_answer import CostAnswer, Line
+
+#: The drawing, in units of its own.
+_WIDTH = 1000
+_LEFT, _RIGHT, _TOP, _BOTTOM = 90.0, 980.0, 15.0, 360.0
+#: Ways to rent that the page has.
+_FEW = 20
+
+
+class Table(TypedDict):
+    """Rows under a title; `numbers`: the columns that are not broken."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[tuple[str, ...]]
+    numbers: tuple[int, ...]
+
+
+def write(name: str, page: str) -> None:
+    """Write a page where a person wants it.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    try:
+        paths.written(name).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"the page {name} cannot be written: {error.strerror}") from error
+    console.note(f"page: {name}")
+
+
+def size(found: Answer) -> str:
+    """The page of an answer of `size`."""
+    tables = [
+        _figures("Memory, part by part", found["memory"]),
+        {
+            "title": "The smallest number that fits",
+            "head": ("cards", "a card", "", "layout"),
+            "rows": [show_size.option(each) for each in found["options"]],
+            "numbers": (0, 1),
+        },
+        _figures("Speed", found["speed"]),
+        _figures("The machine", found["machine"]),
+        {
+            "title": "What would change it",
+            "head": ("", "a card", "option"),
+            "rows": [show_size.change(each) for each in found["changes"]],
+            "numbers": (1,),
+        },
+    ]
+    return _render(
+        title=f"size {found['model']['name']}",
+        heading=f"{found['model']['name']}: {show_size.job(found)}",
+        verdict=show_size.verdict(found),
+        tone=found["fits"],
+        notes=[row["text"] for row in [*found.get("conflicts", ()), *found["warnings"]]],
+        bar=_bar(found),
+        plot=None,
+        tables=[table for table in tables if table["rows"]],
+        sources=[row["source"] for row in found["machine"] if "source" in row],
+        updated=found["updated"],
+    )
+
+
+def cost(found: CostAnswer) -> str:
+    """The page of an answer of `cost`."""
+    rents = [
+        (
+            f"{each['provider']} {each['instances']} × {each['instance']}",
+            f"{each['usd_hour']:,.2f}",
+            show_cost.usd(each["job"]["value"]),
+            f"{each['kind']}, {each['date']}",
+        )
+        for each in found["rent"][:_FEW]
+    ]
+    tables: list[Table] = [{"title": "Renting", "head": ("", "USD/h", "the job", ""), "rows": rents, "numbers": (1, 2)}]
+    for each in found["own"]:
+        rows = [
+            (part["name"], show_cost.usd(part["value"]), part["text"])
+            for part in [*each["parts"], each["total"]]
+            if part["value"]
+        ]
+        rows += [("pays against", show_cost.after(even["years"]), even["against"]) for even in each["break_even"]]
+        tables.append({"title": f"Owning {each['count']} × {each['what']}", "head": (), "rows": rows, "numbers": (1,)})
+    return _render(
+        title=f"cost {found['cards']} × {found['gpu']}",
+        heading="Rent or own",
+        verdict=show_cost.title(found),
+        tone="soft",
+        notes=[row["text"] for row in found["warnings"]],
+        bar=None,
+        plot=_plot(found["plot"]),
+        tables=[table for table in tables if table["rows"]],
+        sources=[each["source"] for each in [*found["rent"][:_FEW], *found["own"]]],
+        updated=found["updated"],
+    )
+
+
+def _figures(title: str, rows: Iterable[Figure]) -> Table:
+    cells = [
+        (row["name"], show_size.gib(row["value"]) if row["unit"] == "bytes" else spread(row), row["text"])
+        for row in rows
+    ]
+    return {"title": title, "head": (), "rows": list(cells), "numbers": ()}
+
+
+def _bar(found: Answer) -> dict[str, object]:
+    """The parts beside each other; the line is where the card ends."""
+    most = max(found["room"], found["needed"]["value"])
+    at, parts = 0.0, []
+    for part in found["memory"]:
+        width = part["value"] / most * _WIDTH
+        parts.append(
+            {"name": part["name"], "text": show_size.gib(part["value"]), "x": f"{at:.1f}", "width": f"{width:.1f}"}
+        )
+        at += width
+    room = found["room"] / most * _WIDTH
+    return {
+        "parts": parts,
+        "room": f"{min(room, _WIDTH - 1):.1f}",
+        "label": f"{room:.1f}",
+        "anchor": "end" if room > _WIDTH / 4 else "start",
+        "text": f"{found['gpu']}: {show_size.gib(found['room'])}",
+    }
+
+
+def _plot(lines: Sequence[Line]) -> dict[str, object] | None:
+    """USD over months, with round numbers on its axes."""
+    from gpuwright.day_plot import scale_end
+
+    drawn = [line for line in lines if len(line["points"]) > 1]
+    if not drawn:
+        return None
+    top = scale_end(max(max(paid for _month, paid in line["points"]) for line in drawn))
+    months = max(line["points"][-1][0] for line in drawn)
+
+    def place(month: float, paid: float) -> tuple[float, float]:
+        return _LEFT + month / months * (_RIGHT - _LEFT), _BOTTOM - paid / top * (_BOTTOM - _TOP)
+
+    return {
+        "title": "What has been paid, by month",
+        "rows": [{"at": place(0, top * step / 5)[1], "text": _money(top * step / 5)} for step in range(6)],
+        "columns": [{"at": place(months * step / 6, 0)[0], "text": f"{months * step / 6:.0f}"} for step in range(7)],
+        "lines": [
+            {
+                "name": line["name"],
+                "points": " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line["points"])),
+            }
+            for line in drawn
+        ],
+    }
+
+
+def _money(value: float) -> str:
+    scale, unit = next((each for each in ((1e6, "M"), (1e3, "k")) if value >= each[0]), (1, ""))
+    return f"{value / scale:g} {unit} USD".replace("  ", " ")
+
+
+def _render(*, updated: str, sources: Iterable[str], **what: object) -> str:
+    sources = list(dict.fromkeys(map(show.without_addresses, sources)))
+    text: Mapping[str, object] = {**what, "sources": sources, "foot": f"gpuwright {__version__}, tables of {updated}"}
+    return _template().render(text)
+
+
+@cache
+def _template() -> jinja2.Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template("sizing_page.html.j2")

@@ -1,0 +1,97 @@
+"""The pages of `size` and `cost`: one file, nothing of which runs or is loaded, and which a browser lays out at any width."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.prove.test_report_in_a_browser import BROWSER, faults_of
+
+SIZE = ("size", "13B", "--train", "--gpu", "h100", "--gpus", "8")
+PAGES = (
+    SIZE,
+    ("size", "llama-3.1-70b"),
+    ("size", "70B", "--train", "--gpu", "4090"),
+    ("cost", "--gpu", "h100", "--gpus", "64"),
+    ("cost", "--gpu", "4090"),
+)
+
+
+@pytest.fixture
+def page(gpuwright: Callable[..., Any], tmp_path: Path) -> Callable[..., str]:
+    def make(*words: str) -> str:
+        file = tmp_path / "page.html"
+        done = gpuwright(*words, "--html", str(file))
+        assert done.code in (0, 3)
+        assert f"page: {file}" in done.err
+        return file.read_text(encoding="utf-8")
+
+    return make
+
+
+@pytest.mark.parametrize("words", PAGES, ids=" ".join)
+def test_nothing_on_a_page_runs_or_is_loaded(words: tuple[str, ...], page: Callable[..., str]) -> None:
+    text = page(*words)
+    assert "default-src 'none'" in text
+    assert not re.search(r"<script|<link|<img|\bsrc=|url\(|@import| on\w+=", text)
+
+
+def test_it_shows_what_the_terminal_shows(page: Callable[..., str], gpuwright: Callable[..., Any]) -> None:
+    text = page(*SIZE)
+    answer = gpuwright(*SIZE, "--json").json
+    assert "fits on 8 × H100 SXM5 80GB (ZeRO-2 over 8)" in text
+    for row in [*answer["memory"], *answer["speed"], *answer["machine"]]:
+        assert row["name"] in text
+    assert text.count("<rect") == len(answer["memory"])
+
+
+def test_the_parts_of_the_bar_stand_beside_each_other_up_to_what_is_needed(
+    page: Callable[..., str], gpuwright: Callable[..., Any]
+) -> None:
+    answer = gpuwright(*SIZE, "--json").json
+    rects = [
+        (float(x), float(width))
+        for x, width in re.findall(r'<rect [^>]*x="([\d.]+)"[^>]*width="([\d.]+)"', page(*SIZE))
+    ]
+    for (left, width), (right, _width) in itertools.pairwise(rects):
+        assert left + width == pytest.approx(right, abs=0.11)
+    assert sum(rects[-1]) / 1000 == pytest.approx(answer["needed"]["value"] / answer["room"], abs=0.01)
+
+
+def test_the_plot_has_a_line_for_each_way_and_stays_in_its_frame(
+    page: Callable[..., str], gpuwright: Callable[..., Any]
+) -> None:
+    words = ("cost", "--gpu", "h100", "--gpus", "64")
+    lines = re.findall(r'<polyline [^>]*points="([^"]+)"', page(*words))
+    assert len(lines) == len(gpuwright(*words, "--json").json["plot"]) >= 3
+    points = [tuple(map(float, point.split(","))) for line in lines for point in line.split()]
+    assert all(90 <= x <= 980 and 15 <= y <= 360 for x, y in points)
+
+
+def test_a_name_with_markup_is_text(page: Callable[..., str], tmp_path: Path) -> None:
+    folder = tmp_path / "<script>alert(1)<"
+    folder.mkdir()
+    (folder / "config.json").write_text(
+        '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 100}'
+    )
+    text = page("size", str(folder))
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_a_page_that_cannot_be_written_is_bad_input(gpuwright: Callable[..., Any]) -> None:
+    done = gpuwright(*SIZE, "--html", "/nowhere/page.html")
+    assert done.code == 2
+    assert "the page /nowhere/page.html cannot be written" in done.err
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed (apt-get install chromium-headless-shell)")
+def test_no_word_breaks_inside_and_nothing_scrolls_sideways_at_any_width(
+    page: Callable[..., str], tmp_path: Path
+) -> None:
+    assert [faults_of(page(*words), tmp_path) for words in (SIZE, PAGES[3])] == [[], []]
