@@ -91,11 +91,14 @@ rules: venv ## write what is generated: rules.json, roles.json, types, docs/matr
 	@$(BIN)/python tools/build_monitoring.py
 	@$(BIN)/python tools/build_dashboards.py
 
-.PHONY: compat-verify compat-refresh world
+.PHONY: compat-verify compat-refresh world measured
 compat-verify: venv ## hold the tables of compat/ against the wheels of the Python index that pip is configured for
 	@$(BIN)/python -m tools.compat_verify
 world: venv ## hold what is said of Debian's own packages, in compat/ and in the stand-ins, against Debian's archive (two minutes)
 	@$(NOX) world
+
+measured: venv ## hold what `size` counts of memory against PyTorch on this machine's CPU, and other tools (three minutes and a large download)
+	@$(NOX) measured
 compat-refresh: venv ## bring compat/ up to what upstreams publish: a change for you to read
 	@$(BIN)/python -m tools.compat_refresh
 	@$(MAKE) --no-print-directory rules

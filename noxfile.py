@@ -33,6 +33,16 @@ NEWEST_PYTHONS = ("3.13", "3.12", "3.14")
 ANSIBLE_FLOOR = "ansible-core>=2.19,<2.20"
 MUTATION_TOOLS = ("cosmic-ray>=8.4,<9", "coverage>=7")
 
+# What our count of memory is held against: PyTorch's own, and other tools'.
+MEASURED = (
+    "torch==2.13.0",
+    "transformers==5.24.0",
+    "peft==0.21.2",
+    "accelerate==1.15.0",
+    "deepspeed==0.19.8",
+    "pytest>=8.3",
+)
+
 # What needs no simulated node and is run on both lines.
 UNITS = ["tests/unit", "tests/packaging"]
 # Examples for each property in the soak, drawn anew each time.
@@ -142,6 +152,25 @@ def world(session: nox.Session) -> None:
 
 
 @nox.session
+def measured(session: nox.Session) -> None:
+    """What PyTorch keeps of small models in training, byte by byte, held against what `size` counts."""
+    home = _environment(session, "measured", sys.executable, *MEASURED)
+    where = os.pathsep.join(map(str, (ROOT / "src", ROOT / "collections")))
+    environment = {"PYTHONPATH": where, "DS_ACCELERATOR": "cpu"}
+    session.run(
+        str(home / "bin/python"),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/measured",
+        *session.posargs,
+        env=environment,
+    )
+
+
+@nox.session
 def changed(session: nox.Session) -> None:
     """What a change touches, while one works on it; `since` a commit, or since this branch left main. tools/changed.py has the table."""
     told = session.run("python", "-m", "tools.changed", *session.posargs, silent=True)
@@ -199,6 +228,7 @@ def _soak_lines(session: nox.Session) -> None:
     more = {"GPUWRIGHT_PROPERTY_EXAMPLES": PROPERTY_EXAMPLES, "GPUWRIGHT_FUZZ_SECONDS": FUZZ_SECONDS}
     session.run("pytest", "-q", *_WORKERS, "tests/property", env=more)
     world(session)
+    measured(session)
 
 
 # The parts of the soak, in their order. CONTRIBUTING.md says what is in which; tests/unit/repo/test_soak.py holds the two together.
