@@ -299,6 +299,11 @@ def _gpus(verbs: _Verbs[Parser]) -> None:
 def _size(verbs: _Verbs[Parser]) -> None:
     parser = _verb(verbs, "size", "answer which cards a model needs, whether it fits and how fast it is", ansible=True)
     _job(parser)
+    parser.add_argument(
+        "--preset",
+        choices=("academic", "workstation", "enterprise", "edge"),
+        help="among the cards of a kind of machine",
+    )
     parser.add_argument("--here", action="store_true", help="on the cards of this machine")
     parser.add_argument("--html", metavar="FILE", help="write the answer as a page to forward")
     _hosts(parser)

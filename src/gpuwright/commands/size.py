@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpuwright import card_looks, console, exits, hostrun, knowledge, show_size, size_there, sizing_page
 from gpuwright.errors import BadInput
-from gpuwright.sizing import answer, formats, memory, models, units
+from gpuwright.sizing import answer, formats, memory, models, tables, units
 
 if TYPE_CHECKING:
     import argparse
@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _there(args: argparse.Namespace) -> int:
     """Answer for cards that are there."""
-    if args.gpu or args.gpus:
-        raise BadInput("--here and -i are about the cards that are there: leave out --gpu and --gpus")
+    if args.gpu or args.gpus or args.preset:
+        raise BadInput("--here and -i are about the cards that are there: leave out --gpu, --gpus and --preset")
     if args.html:
         raise BadInput("--html is a page of one answer: leave out --here and -i")
     if args.here and args.inventory:
@@ -73,11 +73,16 @@ def question(args: argparse.Namespace) -> answer.Question:
     if args.gpus and not args.gpu:
         raise BadInput("--gpus says how many cards there are: name the card with --gpu")
     card = knowledge.card_called(args.gpu) if args.gpu else None
+    preset = tables.scenario(args.preset) if getattr(args, "preset", None) else None
+    if preset and card:
+        raise BadInput("--preset chooses among its cards: leave out --gpu")
     return answer.Question(
         model=args.model,
         job=_training(args) if args.train else _inference(args),
         card=card,
         count=number(args.gpus, "--gpus") if args.gpus else 0,
+        among=tuple(preset["gpus"]) if preset else answer.USUAL,
+        most=preset["count"][1] if preset else 0,
         tokens=units.count(args.tokens, "--tokens") if args.tokens else 0.0,
         mfu=units.share(args.mfu, "--mfu") if args.mfu else 0.0,
         assumed=tuple(name for name in _ASSUMED if getattr(args, name) is None),

@@ -254,6 +254,7 @@ _shtab_gpuwright_size_options=(
   "--attention[whether scores are kept (default\: flash, not)]:attention:(flash eager)"
   "--kernels[fused\: Megatron-LM, Transformer Engine, Liger (default\: separate)]:kernels:(separate fused)"
   "--rank[of LoRA\'s matrices (default\: 16)]:N:"
+  "--preset[among the cards of a kind of machine]:preset:(academic workstation enterprise edge)"
   "--here[on the cards of this machine]"
   "--html[write the answer as a page to forward]:FILE:_files"
   "*"{-i,--inventory}"[Ansible inventory (default\: this machine)]:INVENTORY:_files"

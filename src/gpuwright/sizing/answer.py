@@ -106,6 +106,7 @@ class Question:
         job: training or inference.
         card: the card that is there; None where one is looked for.
         count: how many of it; 0 where the smallest number is looked for.
+        among: cards to choose from, where none is named.
         most: how many of it there are; 0 where nobody says.
         memory: bytes of the card as it is there; 0 for those of the tables.
         tokens: of the training, for how long it takes; 0 where nobody asks.
@@ -117,6 +118,7 @@ class Question:
     job: Job
     card: str | None = None
     count: int = 0
+    among: tuple[str, ...] = USUAL
     most: int = 0
     memory: float = 0.0
     tokens: float = 0.0
@@ -132,11 +134,13 @@ def size(question: Question) -> Answer:
     """
     shape = models.find(question.model)
     _refuse(shape, question)
-    candidates = [_card(question)] if question.card else [card for name in USUAL if (card := cards.known().get(name))]
+    candidates = (
+        [_card(question)] if question.card else [card for name in question.among if (card := cards.known().get(name))]
+    )
     options = [found for card in candidates for found in _smallest(shape, question, card)]
     best = _best(options) if not question.card or options else None
     if best is None:
-        card = candidates[0] if question.card else max(candidates, key=lambda each: each.memory)
+        card = candidates[0] if question.card else max(candidates, key=lambda each: (each.memory, each.bandwidth))
         best = _nearest(shape, question, card)
     return _answer(shape, question, best, options)
 
@@ -396,7 +400,8 @@ def _speed(shape: Architecture, question: Question, best: _Found) -> Iterator[Fi
     card, job = best.card, best.job
     if isinstance(job, memory.Inference):
         rate = timing.decode(shape, job, best.layout, card)
-        text = f"{job.batch} sequences together, by a bandwidth of {card.bandwidth / 1e9:.0f} GB/s a card"
+        bound = timing.bound(shape, job, best.layout, card)
+        text = f"{job.batch} {'sequences' if job.batch > 1 else 'sequence'} together, bound by {bound}"
         yield _figure("tokens a second", rate, "tokens/s", text)
         yield _figure(
             "until the first token",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import Row
+
+__all__ = ["Row", "cite", "families", "load", "models", "rule", "scenario"]
 
 _FILE = Path(__file__).with_name("sizing.json")
 
@@ -35,6 +38,12 @@ def rule(name: str) -> Row:
     """A rule for machines; where no source says the least or the most, the usual is both."""
     row: Row = next(row for row in load()["machines"]["rules"] if row["name"] == name)
     return {**row, **{key: row["value"] if row[key] is None else row[key] for key in ("low", "high")}}
+
+
+def scenario(name: str) -> Row:
+    """A kind of machine, as the guides have four: its cards, and how many of them."""
+    row: Row = next(row for row in load()["machines"]["scenarios"] if row["name"] == name)
+    return row
 
 
 def cite(table: str, row: Row) -> str:

@@ -73,15 +73,31 @@ def decode(shape: Architecture, job: Inference, layout: Layout, card: Card) -> R
     Each step reads all weights that it goes through, and every sequence its KV cache: the bandwidth of the memory bounds it, until the
     batch is so large that the products do (roofline).
     """
-    touched = read_parameters(shape, job.batch) * job.weights.bits / 8
-    cache = architecture.kept_tokens(shape, job.context) * architecture.kept_width(shape) * job.cache * job.batch
-    reading = (touched + cache) / (layout.cards * card.bandwidth)
-    peak = card.peak(job.weights.computes) or card.peak("fp16") or card.peak("fp32") or 1.0
-    computing = architecture.forward_flops(shape, job.context) * job.batch / (layout.cards * peak)
+    reading, computing = _roofs(shape, job, layout, card)
     hops = 2 * shape.layers * _HOP if layout.tensor > 1 else 0.0
     # What servers of inference reach of both, by the rates in runs.yaml.
     slow, usual, fast = (max(reading / part, computing / (part * 0.7)) + hops for part in (0.45, 0.65, 0.9))
     return Range(job.batch / slow, job.batch / usual, job.batch / fast)
+
+
+def bound(shape: Architecture, job: Inference, layout: Layout, card: Card) -> str:
+    """What bounds it, in words."""
+    reading, computing = _roofs(shape, job, layout, card)
+    if reading >= computing:
+        return f"a bandwidth of {card.bandwidth / 1e9:,.0f} GB/s a card"
+    return f"tensor cores of {_peak(job, card) / 1e12:,.0f} TFLOPS a card"
+
+
+def _roofs(shape: Architecture, job: Inference, layout: Layout, card: Card) -> tuple[float, float]:
+    """Seconds of a step for reading and for computing, at the most that the cards do."""
+    touched = read_parameters(shape, job.batch) * job.weights.bits / 8
+    cache = architecture.kept_tokens(shape, job.context) * architecture.kept_width(shape) * job.cache * job.batch
+    reading = (touched + cache) / (layout.cards * card.bandwidth)
+    return reading, architecture.forward_flops(shape, job.context) * job.batch / (layout.cards * _peak(job, card))
+
+
+def _peak(job: Inference, card: Card) -> float:
+    return card.peak(job.weights.computes) or card.peak("fp16") or card.peak("fp32") or 1.0
 
 
 def read_parameters(shape: Architecture, batch: int) -> float:
@@ -98,6 +114,5 @@ def read_parameters(shape: Architecture, batch: int) -> float:
 
 def prefill(shape: Architecture, job: Inference, layout: Layout, card: Card) -> Range:
     """Seconds until the first token of a prompt as long as the context."""
-    peak = card.peak(job.weights.computes) or card.peak("fp16") or card.peak("fp32") or 1.0
-    most = architecture.forward_flops(shape, job.context) * job.context / (layout.cards * peak)
+    most = architecture.forward_flops(shape, job.context) * job.context / (layout.cards * _peak(job, card))
     return Range(most / 0.7, most / 0.5, most / 0.3)

@@ -82,6 +82,35 @@ def test_the_smallest_set_that_fits_is_looked_for(gpuwright: Callable[..., Any])
     assert fewest["GeForce RTX 4090"] == 8
 
 
+@pytest.mark.parametrize(
+    ("preset", "words", "gpu", "cards"),
+    [
+        ("academic", ("llama-3.1-8b", "--weights", "int4"), "GeForce RTX 3060 12GB", 1),
+        ("workstation", ("llama-3.1-8b", "--train", "qlora", "--recompute", "full"), "GeForce RTX 4090", 1),
+        ("enterprise", ("llama-3.1-70b",), "A100 SXM4 80GB", 2),
+        ("edge", ("llama-3.1-8b",), "Jetson AGX Orin 64GB", 1),
+    ],
+)
+def test_a_preset_chooses_among_the_cards_of_its_kind_of_machine(
+    preset: str, words: tuple[str, ...], gpu: str, cards: int, gpuwright: Callable[..., Any]
+) -> None:
+    answer = gpuwright("size", *words, "--preset", preset, "--json").json
+    assert (answer["ok"], answer["gpu"], answer["cards"]) == (True, gpu, cards)
+
+
+def test_a_preset_has_no_more_cards_than_its_machine(gpuwright: Callable[..., Any]) -> None:
+    assert gpuwright("size", "llama-3.1-8b", "--preset", "academic").code == 3
+
+
+@pytest.mark.parametrize(
+    ("batch", "bound"), [("1", "bound by a bandwidth of 3,350 GB/s"), ("2048", "bound by tensor cores of 989 TFLOPS")]
+)
+def test_what_bounds_it_is_told(batch: str, bound: str, gpuwright: Callable[..., Any]) -> None:
+    words = ("llama-3.1-8b", "--gpu", "h100", "--gpus", "8", "--context", "256", "--batch", batch)
+    (rate,) = [row for row in gpuwright("size", *words, "--json").json["speed"] if row["name"] == "tokens a second"]
+    assert bound in rate["text"]
+
+
 def test_what_does_not_fit_says_why_and_what_helps(gpuwright: Callable[..., Any]) -> None:
     done = gpuwright("size", "7B", "--train", "--gpu", "4090", "--gpus", "1", "--json")
     assert done.code == 3
@@ -116,6 +145,7 @@ def test_what_nobody_said_is_told_as_assumed(gpuwright: Callable[..., Any]) -> N
         (("7Q",), "no model is called '7Q'"),
         (("7B", "--gpu", "RTX 4091"), "unknown card"),
         (("7B", "--gpus", "4"), "name the card with --gpu"),
+        (("7B", "--gpu", "4090", "--preset", "edge"), "leave out --gpu"),
         (("7B", "--gpu", "4090", "--gpus", "0"), "--gpus has to be a number from 1 on"),
         (("7B", "--gpu", "4090", "--gpus", "-3"), "--gpus has to be a number from 1 on"),
         (("7B", "--gpu", "4090", "--gpus", "1.5"), "--gpus has to be a whole number"),

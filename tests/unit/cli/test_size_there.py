@@ -111,7 +111,7 @@ def test_a_host_that_could_not_be_asked_is_named(gpuwright: Callable[..., Any], 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--here", "--gpu", "4090"), "leave out --gpu and --gpus"),
+        (("--here", "--gpu", "4090"), "leave out --gpu, --gpus and --preset"),
         (("--here", "-i", "x,"), "give one of them"),
         (("-l", "x"), "--limit chooses from an inventory"),
         (("-e", "a=1"), "give one with -i"),

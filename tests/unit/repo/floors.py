@@ -57,6 +57,8 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
                 "gpuwright.show",
                 "gpuwright.show_status",
                 "gpuwright.show_size",
+                "gpuwright.size_there",
+                "gpuwright.sizing_page",
                 "gpuwright.show_cost",
                 "gpuwright.told",
                 "gpuwright.hostrun",

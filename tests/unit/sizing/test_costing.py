@@ -118,9 +118,22 @@ def test_a_commitment_is_paid_for_whether_it_computes_or_not() -> None:
     assert plan.total(2 * HOURS_A_YEAR).value == pytest.approx(plan.rate * 2 * HOURS_A_YEAR)
 
 
-def test_spot_computes_some_of_it_twice() -> None:
-    found = rent("spot").total(100)
-    assert rent("spot").rate * 100 < found.low < found.value < found.high
+def test_spot_goes_back_to_the_last_checkpoint_as_often_as_an_instance_is_taken_away() -> None:
+    """Ten instances, of which 5 to 20 % go in a month of 730 hours; each time half of three hours, and half an hour to begin again."""
+    row = {"provider": "x", "instance": "x", "card": "x", "gpus": 8, "spot": 1.0, "date": "2026-11-01"}
+    (spot,) = costing.rents([row], "x", 80)
+    found = spot.total(100)
+    assert found.low == pytest.approx(1000 * (1 + 0.05 * 10 * 2 / 730))
+    assert found.high == pytest.approx(1000 * (1 + 0.20 * 10 * 2 / 730))
+    assert found.low < found.value < found.high
+
+
+def test_an_instance_that_is_known_to_be_taken_often_costs_more() -> None:
+    row = {"provider": "aws", "card": "x", "gpus": 8, "spot": 1.0, "date": "2026-11-01"}
+    often, seldom = (
+        costing.rents([{**row, "instance": name}], "x", 8)[0].total(100).high for name in ("p3.2xlarge", "of nobody")
+    )
+    assert often > seldom
 
 
 def test_a_price_is_old_by_the_day_that_it_was_read() -> None:
