@@ -108,11 +108,11 @@ def _power(card: Card, cards: int) -> Iterator[Need]:
     )
     load = tables.rule("circuit_continuous")
     draw, wall = tables.rule("draw_of_maximum"), peak / tables.rule("psu_efficiency_platinum")["value"]
-    text = "; ".join(f"{each} at {volts} V" for volts, each in _circuits(wall, load["value"]).items())
+    text = "; ".join(f"{each} at {volts} V" for volts, each in circuits(wall, load["value"]).items())
     yield _need("circuit", wall * draw["low"], wall, wall, "W", f"at the wall; {text}", load)
 
 
-def _circuits(watts: float, share: float) -> dict[int, str]:
+def circuits(watts: float, share: float) -> dict[int, str]:
     """The smallest circuit of each voltage that bears it for hours."""
     found: dict[int, str] = {}
     rows = tables.load()["machines"]["circuits"]

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from gpuwright.sizing import architecture, formats, memory, models
+from gpuwright.sizing import architecture, config, formats, memory, models
 from gpuwright.sizing.architecture import Architecture
 from gpuwright.sizing.layout import Layout
 from gpuwright.sizing.units import GB, GIB
 
 from .conftest import published
+from .test_activations import SEEN
 
 STATEMENTS = published()["memory"]
 
@@ -174,3 +175,87 @@ def test_what_fits_on_one_card_is_what_people_found_to_fit(model: str, kind: str
     )
     found = memory.training(models.find(model), job, Layout())
     assert (found.value <= card * GIB) is (fits == "yes")
+
+
+# LoRA, pipelines, experts -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "trained"), [("llama", 290816), ("qwen2", 290816), ("gemma", 331776), ("opt", 294912), ("phi", 294912)]
+)
+def test_lora_of_rank_16_trains_what_peft_says(model: str, trained: int) -> None:
+    """As PEFT 0.21.2 counts them for the models of kept.yaml with target_modules="all-linear"."""
+    assert memory.adapters(config.read(SEEN["configs"][model], model), 16) == trained
+
+
+def test_lora_beside_experts_is_beside_each_of_them() -> None:
+    shape = models.find("mixtral-8x7b")
+    attention = 32 * ((4096 + 4096) + 2 * (4096 + 1024) + (4096 + 4096))
+    assert memory.adapters(shape, 8) == 8 * (attention + 32 * 8 * 3 * (4096 + 14336))
+
+
+def test_the_last_stage_of_a_pipeline_has_the_output_layer_and_the_first_the_embedding() -> None:
+    shape = models.find(
+        "llama-3.1-8b"
+    )  # 32 layers of 218,112,000, an embedding and an output layer of 525,336,576 each
+    between = 32 * 218_112_000 + 4096
+    ends = [
+        memory.stage_parameters(shape, Layout("single", 1, 1, 4), first=first, last=not first)
+        for first in (True, False)
+    ]
+    assert ends == [pytest.approx(between / 4 + 525_336_576, rel=1e-6)] * 2
+    middle = memory.stage_parameters(shape, Layout("single", 1, 2, 4), first=False, last=False)
+    assert middle == pytest.approx(between / 8, rel=1e-6)
+    # 32 layers over 5 stages: 7 in the fullest.
+    assert memory.stage_parameters(shape, Layout("single", 1, 1, 5), first=False, last=False) == pytest.approx(
+        between * 7 / 32, rel=1e-6
+    )
+
+
+def test_the_first_stage_keeps_as_many_micro_batches_as_there_are_stages() -> None:
+    shape = models.find("llama-3.1-8b")
+    job = memory.Training(batch=16)
+    one = memory.training(shape, job, Layout()).of("activations")
+    four = memory.training(shape, job, Layout("single", 1, 1, 4)).of("activations")
+    assert four == pytest.approx(one, rel=0.1)  # a quarter of the layers, four times; the logits are in the last stage
+    few = memory.training(shape, replace(job, batch=2), Layout("single", 1, 1, 4)).of("activations")
+    assert few == pytest.approx(one / 2, rel=0.1)
+
+
+def test_latent_attention_keeps_what_it_is_made_of() -> None:
+    """DeepSeek-V3: queries and keys of 192, values of 128 twice, for 128 heads; and 1536 and 512 before and behind their norms."""
+    shape = models.find("deepseek-v3")
+    plain = replace(shape, latent=None, head_dim=1, heads=1, kv_heads=1)
+    with_latent, without = (
+        memory.activations(each, memory.Training(), layers=1, last=False) for each in (shape, plain)
+    )
+    attention = 2 * (128 * (192 + 192 + 128 + 128) + 2 * (1536 + 512))
+    assert with_latent - without == pytest.approx(attention - 2 * 4)
+
+
+def test_cards_that_share_weights_gather_two_layers_at_a_time() -> None:
+    shape = plain(32e9)
+    layers = shape.layers
+    found = memory.training(shape, memory.Training(), Layout("zero3", 8))
+    assert found.of("weights for a step") == pytest.approx(2 * 32e9 / layers * 2)
+    assert memory.training(shape, memory.Training(), Layout("zero2", 8)).of("weights for a step") == 0
+    assert (
+        memory.training(shape, memory.Training(scheme=formats.SCHEMES["amp"]), Layout()).of("weights for a step")
+        == 32e9 * 2
+    )
+
+
+def test_gradients_are_summed_in_buckets() -> None:
+    job = memory.Training()
+    assert memory.training(plain(1e8), job, Layout("ddp", 2)).of("reduction") == 1e8 * 2
+    assert memory.training(plain(1e10), job, Layout("ddp", 2)).of("reduction") == 5e8 * 2
+    assert memory.training(plain(1e10), job, Layout()).of("reduction") == 0
+
+
+def test_heads_of_the_kv_cache_are_whole_on_each_card() -> None:
+    shape, job = models.find("llama-3.1-8b"), memory.Inference(context=1024)
+    caches = [memory.inference(shape, job, Layout("single", 1, tensor)).of("KV cache") for tensor in (1, 2, 8, 16)]
+    assert [cache / caches[0] for cache in caches] == [1, 1 / 2, 1 / 8, 1 / 8]
+    assert memory.inference(shape, replace(job, cache=1), Layout()).of("KV cache") == caches[0] / 2
+    latent = models.find("deepseek-v3")
+    assert len({memory.inference(latent, job, Layout("single", 1, tensor)).of("KV cache") for tensor in (1, 8)}) == 1

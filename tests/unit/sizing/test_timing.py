@@ -189,3 +189,63 @@ def test_a_batch_goes_through_more_experts_than_a_token() -> None:
     one, many = (timing.read_parameters(shape, batch) for batch in (1, 1000))
     assert one == pytest.approx(architecture.active(shape))
     assert many == pytest.approx(architecture.parameters(shape) - architecture.embedding(shape), rel=0.01)
+
+
+# what a step waits for --------------------------------------------------------------------------------
+
+H100 = cards.known()["H100 SXM5 80GB"]
+RTX = cards.known()["GeForce RTX 4090"]
+A100 = cards.known()["A100 SXM4 80GB"]
+
+
+def test_gradients_go_around_once() -> None:
+    """7 B parameters, 2 bytes, over 8 cards: 2 · 7/8 of 14 GB leave each card, at 450 GB/s of NVLink one way."""
+    shape = models.find("7B")
+    job = memory.Training(batch=8, context=2048)
+    half = timing.Range(0.5, 0.5, 0.5)
+    found = timing.step(shape, job, Layout("ddp", 8), H100, half)
+    assert found["sending"] == pytest.approx(2 * 7 / 8 * 14e9 / 450e9)
+    flops = timing.training_flops(shape, job) * 8 * 2048
+    assert found["computing"] == pytest.approx(flops / (8 * 989.4e12 * 0.5))
+    assert timing.step(shape, job, Layout("single", 1, 8), H100, half)["sending"] == 0
+    assert timing.step(shape, job, Layout("ddp", 4, 2), H100, half)["sending"] == pytest.approx(2 * 3 / 4 * 7e9 / 450e9)
+    assert timing.step(shape, memory.Training(kind="lora", batch=8), Layout("ddp", 8), H100, half)["sending"] == 0
+
+
+def test_cards_are_tied_by_nvlink_a_slot_or_the_network() -> None:
+    assert H100.link(8) == 450e9
+    assert H100.link(16) == 50e9
+    assert A100.link(8) == 300e9
+    assert A100.link(16) == 25e9
+    # A 4090 has no NVLink: PCIe 4 x16 is 31.5 GB/s, of which four fifths arrive; and no machine of it has a faster network.
+    assert RTX.link(8) == pytest.approx(16 * 1.969e9 * 0.8)
+    assert RTX.link(16) == 12.5e9
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "tflops"),
+    [
+        ("H100 SXM5 80GB", "fp8", 1979),
+        ("A100 SXM4 80GB", "fp8", 312),
+        ("Tesla V100 SXM2 16GB", "bf16", 125),
+        ("GeForce GTX 1060 6GB", "bf16", 4.4),
+    ],
+)
+def test_without_a_precision_the_next_wider_one_computes(name: str, precision: str, tflops: float) -> None:
+    assert cards.known()[name].peak(precision) == pytest.approx(tflops * 1e12, rel=0.02)
+
+
+def test_the_first_token_waits_for_the_whole_prompt() -> None:
+    """8.03 B parameters, 8192 tokens: 2 · 7.5e9 · 8192 FLOPs and attention, at half of 989 TFLOPS."""
+    shape = models.find("llama-3.1-8b")
+    found = timing.prefill(shape, memory.Inference(context=8192), Layout(), H100)
+    assert found.value == pytest.approx(architecture.forward_flops(shape, 8192) * 8192 / (989.4e12 * 0.5))
+    assert 0.2 < found.value < 0.4
+    assert found.low < found.value < found.high
+
+
+def test_cards_that_share_a_layer_wait_for_each_other_twice_in_it() -> None:
+    shape, job = models.find("llama-3.1-8b"), memory.Inference(context=1)
+    one, two = (1 / timing.decode(shape, job, Layout("single", 1, tensor), H100).value for tensor in (1, 2))
+    assert two == pytest.approx(one / 2 + 2 * 32 * 15e-6)
+    assert 1 / timing.decode(shape, job, Layout("single", 1, 1, 2), H100).value == pytest.approx(one / 2)

@@ -1,0 +1,78 @@
+"""Layouts: which are tried, in which order, and how people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwright.sizing import layout, models
+from gpuwright.sizing.layout import Layout
+
+SHAPE = models.find("llama-3.1-8b")
+
+
+def tried(cards: int, batch: int = 1_000_000) -> list[tuple[str, int, int, int]]:
+    return [
+        (each.strategy, each.data, each.tensor, each.pipeline)
+        for each in layout.for_training(SHAPE, cards, batch=batch)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (Layout(), "one card"),
+        (Layout("ddp", 2), "data parallel over 2"),
+        (Layout("zero1", 8), "ZeRO-1 over 8"),
+        (Layout("zero3", 8, 2), "ZeRO-3 / FSDP over 8, tensor parallel over 2"),
+        (Layout("single", 1, 2, 4), "tensor parallel over 2, pipeline parallel over 4"),
+        (Layout("zero1", 2, 8, 16), "ZeRO-1 over 2, tensor parallel over 8, pipeline parallel over 16"),
+    ],
+)
+def test_a_layout_is_read_as_people_say_it(found: Layout, words: str) -> None:
+    assert found.words() == words
+
+
+def test_cards_and_shares_follow_from_it() -> None:
+    found = Layout("zero2", 4, 8, 2)
+    assert (found.cards, found.model) == (64, 16)
+    assert [found.shares(stage) for stage in (1, 2, 3)] == [4, 4, 1]
+    assert [Layout("ddp", 4).shares(stage) for stage in (1, 2, 3)] == [1, 1, 1]
+
+
+def test_the_simplest_is_tried_first() -> None:
+    assert tried(1) == [("single", 1, 1, 1)]
+    assert tried(2)[:5] == [
+        ("ddp", 2, 1, 1),
+        ("zero1", 2, 1, 1),
+        ("zero2", 2, 1, 1),
+        ("zero3", 2, 1, 1),
+        ("single", 1, 2, 1),
+    ]
+    assert tried(2)[5:] == [("single", 1, 1, 2)]
+
+
+def test_every_layout_has_all_cards_and_stays_within_a_machine() -> None:
+    for cards in (1, 2, 8, 64):
+        for strategy, data, tensor, pipeline in tried(cards):
+            assert data * tensor * pipeline == cards
+            assert tensor <= 8
+            assert SHAPE.heads % tensor == 0
+            assert pipeline <= SHAPE.layers
+            # A pipeline goes with ZeRO-1 at most.
+            assert pipeline == 1 or strategy in ("single", "ddp", "zero1")
+
+
+def test_no_card_is_without_a_sequence() -> None:
+    assert {data for _strategy, data, _tensor, _pipeline in tried(8, batch=2)} == {1, 2}
+    assert tried(3) == [("ddp", 3, 1, 1), ("zero1", 3, 1, 1), ("zero2", 3, 1, 1), ("zero3", 3, 1, 1)]
+
+
+def test_inference_has_one_copy_of_the_model() -> None:
+    found = [(each.tensor, each.pipeline) for each in layout.for_inference(SHAPE, 16)]
+    assert found == [(8, 2), (4, 4), (2, 8), (1, 16)]
+    assert list(layout.for_inference(SHAPE, 3)) == []
+
+
+def test_numbers_of_cards_are_powers_of_two() -> None:
+    assert list(layout.counts(9)) == [1, 2, 4, 8]
+    assert [layout.most_of(cards) for cards in (1, 3, 8, 9)] == [1, 2, 8, 8]
