@@ -34,7 +34,11 @@ def test_an_answer_is_what_the_schema_says(words: tuple[str, ...], gpuwright: Ca
     Draft202012Validator(SCHEMA).validate(done.json)
     rates = [each["usd_hour"] for each in done.json["rent"]]
     assert rates == sorted(rates)
+    months = [[month for month, _paid in line["points"]] for line in done.json["plot"]]
+    assert all(line == list(range(round(done.json["years"] * 12) + 1)) for line in months)
     for each in done.json["own"]:
+        used = 8760 * done.json["years"] * done.json["share"]["value"] * done.json["cards"]
+        assert each["usd_card_hour"] == pytest.approx(each["total"]["value"] / used)
         assert each["total"]["value"] == pytest.approx(sum(part["value"] for part in each["parts"]))
         assert each["total"]["low"] <= each["total"]["value"] <= each["total"]["high"]
 

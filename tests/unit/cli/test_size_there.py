@@ -52,8 +52,9 @@ def test_what_does_not_fit_here_says_why_and_what_helps(gpuwright: Callable[...,
 
 
 def test_cards_that_differ_are_answered_for_each(gpuwright: Callable[..., Any], machine: Machine) -> None:
-    machine.answers = [[sample(), sample(1, **PASCAL), LOST]]
+    machine.answers = [[sample(), sample(1, **PASCAL), LOST, sample(3, problem="GPU is lost")]]
     found = gpuwright("size", "llama-3.1-8b", "--here", "--json").json["hosts"]["localhost"]["answers"]
+    assert [each["cards"] for each in found] == [1, 1]
     assert [(each["gpu"], each["fits"]) for each in found] == [
         ("H100 SXM5 80GB", "yes"),
         ("GeForce GTX 1060 6GB", "no"),

@@ -73,6 +73,11 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         models.find(write(tmp_path, " " * (1024 * 1024 + 1)))
 
 
+@pytest.mark.parametrize(("said", "dropout"), [(0.1, 0.1), (0, 0), (1, 0), (-0.5, 0), (2, 0), ("x", 0)])
+def test_dropout_is_a_share_below_one(said: object, dropout: float) -> None:
+    assert config.read({**LLAMA, "resid_pdrop": said}, "x").dropout == dropout
+
+
 @pytest.mark.parametrize(
     ("change", "kept"),
     [

@@ -212,6 +212,35 @@ def test_the_last_stage_of_a_pipeline_has_the_output_layer_and_the_first_the_emb
     )
 
 
+def test_a_tied_output_layer_is_in_the_last_stage_too() -> None:
+    shape = models.find("gpt2")
+    first, last = (
+        memory.stage_parameters(shape, Layout("single", 1, 1, 2), first=each, last=not each) for each in (True, False)
+    )
+    assert first == last
+
+
+def test_qlora_stores_matrices_in_four_bits_and_the_rest_in_sixteen() -> None:
+    """Llama 3.1 8B: 6.98 B parameters in matrices, 1.05 B in the embedding and the output layer."""
+    shape = models.find("llama-3.1-8b")
+    linear = architecture.linear(shape)
+    assert linear == 32 * 218_103_808
+    held = memory.training(shape, memory.Training(kind="qlora", rank=1), Layout())
+    own = memory.adapters(shape, 1)
+    stored = linear * formats.FORMATS["nf4"].bits / 8 + (8_030_261_248 - linear) * 2 + own * 2
+    assert held.of("weights") == pytest.approx(stored)
+    half = memory.training(shape, memory.Training(kind="qlora", rank=1), Layout("single", 1, 2))
+    assert half.of("weights") == pytest.approx(stored / 2)
+
+
+def test_lora_beside_experts_and_dense_layers_is_beside_all() -> None:
+    shape = models.find("mixtral-8x7b")
+    assert shape.experts is not None
+    some = replace(shape, experts=replace(shape.experts, dense_layers=2))
+    routed, plain_mlp = 8 * 3 * (4096 + 14336), 3 * (4096 + 14336)
+    assert memory.adapters(shape, 1) - memory.adapters(some, 1) == 2 * (routed - plain_mlp)
+
+
 def test_the_first_stage_keeps_as_many_micro_batches_as_there_are_stages() -> None:
     shape = models.find("llama-3.1-8b")
     job = memory.Training(batch=16)
