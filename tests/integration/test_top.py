@@ -47,3 +47,15 @@ def test_a_day_of_a_node_comes_whole(ready_node: Node) -> None:
     assert run.json["rows"] == [
         [*row.split(",")[:1], 0, *row.split(",")[2:4], 97, 71240, 81559, 61, 642.1, "sw_power_cap", None]
     ]
+
+
+def test_whether_a_job_fits_on_its_cards_is_told_and_nothing_changes(ready_node: Node) -> None:
+    before = ready_node.tree()
+    run = gpuwright("size", "llama-3.1-70b", "-i", ready_node.inventory, "--json")
+    assert run.code == 0, str(run)
+    (found,) = run.json["hosts"][ready_node.name]["answers"]
+    assert (found["gpu"], found["cards"], found["layout"]) == ("H100 SXM5 80GB", 2, "tensor parallel over 2")
+    large = gpuwright("size", "llama-3.1-405b", "-i", ready_node.inventory, "--json")
+    assert large.code == 3, str(large)
+    assert [each["ok"] for each in large.json["hosts"][ready_node.name]["answers"]] == [False]
+    assert snapshot.differences(before, ready_node.tree()) == {}
