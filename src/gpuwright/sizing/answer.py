@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, cards, formats, hosting, layout, memory, models, tables, timing
-from gpuwright.sizing.units import DAY, GIB
+from gpuwright.sizing.units import DAY, GIB, sequences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -401,7 +401,7 @@ def _speed(shape: Architecture, question: Question, best: _Found) -> Iterator[Fi
     if isinstance(job, memory.Inference):
         rate = timing.decode(shape, job, best.layout, card)
         bound = timing.bound(shape, job, best.layout, card)
-        text = f"{job.batch} {'sequences' if job.batch > 1 else 'sequence'} together, bound by {bound}"
+        text = f"{sequences(job.batch)} together, bound by {bound}"
         yield _figure("tokens a second", rate, "tokens/s", text)
         yield _figure(
             "until the first token",
@@ -423,7 +423,7 @@ def _speed(shape: Architecture, question: Question, best: _Found) -> Iterator[Fi
     text = f"{reached.value:.0%} of {peak / 1e12:.0f} TFLOPS a card ({job.scheme.precision}, dense), {flops:.3g} FLOPs a token"
     yield _figure("tokens a second", rate, "tokens/s", text)
     times = timing.step(shape, job, best.layout, card, reached)
-    yield _exact("a step computes", times["computing"], "s", f"{job.batch} sequences of {job.context} tokens")
+    yield _exact("a step computes", times["computing"], "s", f"{sequences(job.batch)} of {job.context} tokens")
     if times["sending"]:
         slower = (
             " (as long as computing: the network is the bottleneck)" if times["sending"] > times["computing"] else ""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Cards of one machine, at most.
 MOST_CARDS = 8
+#: Volts that are told: an outlet and a rack of America, an outlet and a rack of most other places.
+_VOLTS = (120, 208, 230, 400)
 #: Of a power supply that is bought in steps of so many watts.
 _STEP = 50
 
@@ -118,7 +120,11 @@ def circuits(watts: float, share: float) -> dict[int, str]:
     rows = tables.load()["machines"]["circuits"]
     for row in sorted(rows, key=lambda row: (row["voltage"], row["amperes"])):
         phases = math.sqrt(3) if row["phase"] == 3 else 1
-        if row["voltage"] not in found and row["voltage"] * row["amperes"] * phases * share >= watts:
+        if (
+            row["voltage"] in _VOLTS
+            and row["voltage"] not in found
+            and row["voltage"] * row["amperes"] * phases * share >= watts
+        ):
             found[row["voltage"]] = f"{row['amperes']} A{' three-phase' if row['phase'] == 3 else ''}"
     return found
 

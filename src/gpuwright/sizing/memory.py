@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import architecture, formats
-from gpuwright.sizing.units import GIB
+from gpuwright.sizing.units import GIB, sequences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +135,7 @@ def inference(shape: Architecture, job: Inference, layout: Layout) -> Memory:
     return Memory(
         (
             _exact("weights", stored, f"{job.weights.name}: {job.weights.text}"),
-            _exact("KV cache", cache, f"{job.batch} sequences of {job.context} tokens, {job.cache} bytes an element"),
+            _exact("KV cache", cache, f"{sequences(job.batch)} of {job.context} tokens, {job.cache} bytes an element"),
             Part("activations", passing / 2, passing, passing * 2, f"a forward pass over {tokens} tokens"),
             _around(layout),
         )

@@ -40,6 +40,11 @@ def tokens(text: str, what: str) -> int:
     return whole(_read(text, what, _TOKENS, "4096 or 8k"), what)
 
 
+def sequences(number: int) -> str:
+    """So many sequences, in words."""
+    return f"{number} sequence{'s' if number > 1 else ''}"
+
+
 def whole(number: float, what: str) -> int:
     """The number as an integer.
 
