@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Draw the pictures of docs/monitoring.md as the command line itself draws; with --check only compare what is written in them.
+"""Draw the pictures of docs/monitoring.md and docs/sizing.md as the command line itself draws; with --check only compare what is
+written in them.
 
-The cards in them are examples: a machine at work, one with a card that is too hot and one that is lost.
+The cards of the first are examples: a machine at work, one with a card that is too hot and one that is lost.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import math
 import os
@@ -24,9 +26,11 @@ PICTURES = ROOT / "docs" / "pictures"
 sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "src")]
 
 from rich.console import Console, RenderableType  # noqa: E402 - the path comes first
+from rich.text import Text  # noqa: E402
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_log  # noqa: E402
-from gpuwright import card_looks, day_plot, show_top  # noqa: E402
+from gpuwright import card_looks, day_plot, parser, show_top  # noqa: E402
+from gpuwright.commands import size  # noqa: E402
 
 WIDTH = 104
 DATE = "2026-11-26"
@@ -102,9 +106,22 @@ def _minute(minute: int) -> Iterator[list[str]]:
         yield [str(cell) for cell in cells]
 
 
+def answer() -> Iterator[RenderableType]:
+    """Whether a model can be tuned on one card, as `gpuwright size` tells it."""
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written):
+        size.run(parser.parse([*SIZE, "--gpu", "4090"]))
+    yield Text(written.getvalue().rstrip())
+
+
+#: The question of the picture.
+SIZE = ("size", "llama-3.1-8b", "--train", "qlora", "--context", "4k", "--recompute", "full")
+
+
 DRAWN: dict[str, tuple[str, Callable[[], Iterable[RenderableType]]]] = {
     "top": ("gpuwright top -i fleet.yml", fleet),
     "day": ("gpuwright top --day", day),
+    "size": (f"gpuwright {' '.join(SIZE)} --gpu 4090", answer),
 }
 
 

@@ -27,7 +27,7 @@ def test_the_pictures_are_those_of_today() -> None:
     assert build_pictures.main(["--check"]) == 0
 
 
-@pytest.mark.parametrize(("name", "word"), [("top", "throttle"), ("day", "utilization")])
+@pytest.mark.parametrize(("name", "word"), [("top", "throttle"), ("day", "utilization"), ("size", "activations")])
 def test_a_picture_that_says_something_else_is_told(
     drawn: Path, name: str, word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
