@@ -75,6 +75,14 @@ def test_wheel_resolves_without_host_and_network(wheel_environment: Environment,
     assert answer["ok"] is True
 
 
+def test_wheel_sizes_and_writes_a_page_without_host_and_network(wheel_environment: Environment, tmp_path: Path) -> None:
+    page = tmp_path / "size.html"
+    words = ("size", "llama-3.1-8b", "--gpu", "H100", "--json", "--html", str(page))
+    answer = json.loads(run(wheel_environment.program("gpuwright"), *words, cwd=tmp_path).stdout)
+    assert (answer["ok"], answer["cards"]) == (True, 1)
+    assert "llama-3.1-8b" in page.read_text(encoding="utf-8")
+
+
 def test_wheel_finds_its_playbook(wheel_environment: Environment, tmp_path: Path) -> None:
     site_packages = next((wheel_environment.home / "lib").glob("python3*/site-packages"))
     run(
